@@ -1,0 +1,25 @@
+"""Data sets by name; each source returns a `GroupedDataset` and names its published variants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fedfair.datasets import adult, digits, dutch
+from fedfair.datasets.grouped import GroupedDataset, Parts
+from fedfair.registry import Registry
+
+__all__ = ["DATASETS", "GroupedDataset", "Parts", "Source"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from: `load(protected attribute or None)`, and its variants as records kept by group."""
+
+    load: Callable[[str | None], GroupedDataset]
+    variants: Mapping[str, Mapping[str, int]]
+
+
+DATASETS: Registry[Source] = Registry("data set")
+for _name, _module in (("adult", adult), ("digits", digits), ("dutch", dutch)):
+    DATASETS.register(_name)(Source(_module.load, _module.VARIANTS))

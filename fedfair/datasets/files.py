@@ -1,0 +1,45 @@
+"""Public data files: from FEDFAIR_DATA_DIR, or downloaded once into a cache; never read unless the hash is right."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pooch
+
+
+@dataclass(frozen=True)
+class PublicFile:
+    """A file on the web: its name here, where it comes from, and the SHA-256 of its content."""
+
+    name: str
+    url: str
+    sha256: str
+
+
+def fetch(file: PublicFile) -> Path:
+    """The path of a verified copy.
+
+    Looks into the folder FEDFAIR_DATA_DIR if that is set, else into the user's cache, downloading on first use.
+    Raises `FileNotFoundError` if there is none to be had and `ValueError` if its content is not the expected one.
+    """
+    folder = os.environ.get("FEDFAIR_DATA_DIR")
+    if folder:
+        path = Path(folder) / file.name
+        if not path.is_file():
+            raise FileNotFoundError(f"{file.name} is not in FEDFAIR_DATA_DIR ({folder}): put it there, or unset the "
+                                    f"variable to download it from {file.url}")
+        found = pooch.file_hash(str(path))
+        if found != file.sha256:
+            raise ValueError(f"{path} is not the published file (SHA-256 {found[:12]}..., expected "
+                             f"{file.sha256[:12]}...): it is truncated or changed; replace it")
+        return path
+    try:
+        return Path(pooch.retrieve(file.url, f"sha256:{file.sha256}", fname=file.name, path=pooch.os_cache("fedfair")))
+    except OSError as error:
+        raise FileNotFoundError(f"could not download {file.name} from {file.url} ({error}): check the network, or set "
+                                "FEDFAIR_DATA_DIR to a folder that holds it") from error
+    except ValueError as error:
+        raise ValueError(f"the download of {file.name} from {file.url} is truncated or changed: try again, or set "
+                         "FEDFAIR_DATA_DIR to a folder with a good copy") from error

@@ -1,0 +1,60 @@
+"""A labelled data set in which every record belongs to one protected group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class GroupedDataset:
+    """n records: `x` `[n, ...]`, labels `y` `[n]` in 0..classes-1, and `group` `[n]`, numbers into `names`.
+
+    `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
+    record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
+    Raises `ValueError` if the parts do not fit together.
+    """
+
+    x: Tensor
+    y: Tensor
+    group: Tensor
+    names: tuple[str, ...]
+    classes: int
+    numeric: tuple[int, ...] = ()
+    records: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+
+    def __post_init__(self) -> None:
+        if not len(self.x) == len(self.y) == len(self.group):
+            raise ValueError(f"x, y and group have {len(self.x)}, {len(self.y)} and {len(self.group)} records: "
+                             "they must have the same number")
+        if len(self) and not (0 <= int(self.group.min()) and int(self.group.max()) < len(self.names)):
+            raise ValueError(f"group numbers must lie in 0..{len(self.names) - 1}, one for each of {self.names}")
+        if len(self) and not (0 <= int(self.y.min()) and int(self.y.max()) < self.classes):
+            raise ValueError(f"labels must lie in 0..{self.classes - 1}")
+        if len(self.records) != len(self):
+            object.__setattr__(self, "records", torch.arange(len(self)))
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, rows: Tensor) -> GroupedDataset:
+        """The records at `rows` `[m]`, with their numbers."""
+        return replace(self, x=self.x[rows], y=self.y[rows], group=self.group[rows], records=self.records[rows])
+
+    def group_sizes(self) -> tuple[int, ...]:
+        """How many records each group has: `[K]`."""
+        return tuple(torch.bincount(self.group, minlength=len(self.names)).tolist())
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The training, validation and test parts of one data set; a part may be empty."""
+
+    train: GroupedDataset
+    valid: GroupedDataset
+    test: GroupedDataset
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter((("train", self.train), ("valid", self.valid), ("test", self.test)))

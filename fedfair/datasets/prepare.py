@@ -1,0 +1,82 @@
+"""From a source to training, validation and test parts: variant, split, reduced group, standardisation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from fedfair.datasets.grouped import GroupedDataset, Parts
+from fedfair.randomness import generator
+from fedfair.registry import unknown
+
+
+def keep(data: GroupedDataset, sizes: Mapping[str, int], seed: int) -> GroupedDataset:
+    """A random subset with `sizes` records of each group named, and all of the others, in their order.
+
+    Raises `ValueError` for an unknown group or more records than it has.
+    """
+    kept = torch.ones(len(data), dtype=torch.bool)
+    order = _shuffled(len(data), seed, "keep")
+    for name, size in sizes.items():
+        if name not in data.names:
+            raise unknown("group", name, data.names)
+        rows = order[data.group[order] == data.names.index(name)]
+        if not 0 <= size <= len(rows):
+            raise ValueError(f"group {name!r} has {len(rows)} records here: {size} of them cannot be kept")
+        kept[rows[size:]] = False
+    return data.take(kept.nonzero().flatten())
+
+
+def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int) -> Parts:
+    """Random training, validation and test parts in the given shares, which sum to 1; a share of 0 is an empty part."""
+    order = _shuffled(len(data), seed, "split")
+    first = round(shares[0] * len(data))
+    second = first + round(shares[1] * len(data))
+    return Parts(*(data.take(order[a:b]) for a, b in ((0, first), (first, second), (second, len(data)))))
+
+
+def reduce_group(parts: Parts, imbalance: str, seed: int) -> Parts:
+    """Thin out one group of the training part: "8:40" keeps 40 records of group 8, "8:9%" keeps 9 % of them.
+
+    Raises `ValueError` for another form.
+    """
+    name, _, amount = imbalance.rpartition(":")
+    try:
+        wanted = float(amount.removesuffix("%"))
+    except ValueError:
+        wanted = -1.0
+    if not name or wanted < 0 or (amount.endswith("%") and wanted > 100):
+        raise ValueError(f"imbalance is {imbalance!r}: write GROUP:RECORDS or GROUP:SHARE%, for example 8:40 or 8:9%")
+    if name not in parts.train.names:
+        raise unknown("group", name, parts.train.names)
+    if amount.endswith("%"):
+        wanted = wanted / 100 * parts.train.group_sizes()[parts.train.names.index(name)]
+    return replace(parts, train=keep(parts.train, {name: round(wanted)}, seed))
+
+
+def standardise(parts: Parts) -> Parts:
+    """Centre and scale the numeric columns by mean and standard deviation of the training part.
+
+    These statistics are not private; a run says so.
+    """
+    columns = list(parts.train.numeric)
+    if not columns:
+        return parts
+    values = parts.train.x[:, columns]
+    mean, deviation = values.mean(0), values.std(0, correction=0)
+    deviation[deviation == 0] = 1
+
+    def scaled(data: GroupedDataset) -> GroupedDataset:
+        x = data.x.clone()
+        x[:, columns] = (x[:, columns] - mean) / deviation
+        return replace(data, x=x, numeric=())
+
+    return Parts(scaled(parts.train), scaled(parts.valid), scaled(parts.test))
+
+
+def _shuffled(size: int, seed: int, purpose: str) -> Tensor:
+    """A random order of 0..size-1."""
+    return torch.randperm(size, generator=generator(seed, purpose))

@@ -1,0 +1,92 @@
+"""Metrics from counts by group: every gap is an aggregation of per-group values that are computed once.
+
+Definitions: accuracy parity and demographic parity, Yang et al. 2024, equations 1-2, for more than two groups the
+largest difference; equalised odds and equal opportunity, Hardt et al. 2016. Rates of positive predictions need two
+classes, of which 1 is the favourable one; with more classes they are not a number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+ALL = "all"
+"""Stands for all groups together."""
+
+GAPS = {"accuracy_parity": ("accuracy",), "demographic_parity": ("positive_rate",),
+        "equal_opportunity": ("true_positive_rate",), "equalised_odds": ("true_positive_rate", "false_positive_rate")}
+"""Each gap is the largest difference between groups, over the named per-group values."""
+
+
+@dataclass(frozen=True)
+class GroupCounts:
+    """Sums over evaluated records: `confusion` `[K, true, predicted]`, `losses` `[K]`, `gradient_norms` `[K]`."""
+
+    confusion: Tensor
+    losses: Tensor
+    gradient_norms: Tensor
+
+    @staticmethod
+    def zeros(groups: int, classes: int) -> GroupCounts:
+        """No record yet."""
+        return GroupCounts(torch.zeros(groups, classes, classes, dtype=torch.float64), *torch.zeros(2, groups).double())
+
+    @staticmethod
+    def of(predicted: Tensor, y: Tensor, group: Tensor, losses: Tensor, norms: Tensor, like: GroupCounts) -> GroupCounts:
+        """The sums for n records, each argument `[n]`, shaped as in `like`."""
+        groups, classes, _ = like.confusion.shape
+        cells = torch.bincount((group * classes + y) * classes + predicted, minlength=groups * classes * classes)
+        sums = [torch.zeros(groups, dtype=torch.float64).index_add_(0, group.cpu(), value.detach().double().cpu())
+                for value in (losses, norms)]
+        return GroupCounts(cells.cpu().double().view_as(like.confusion), *sums)
+
+    def __add__(self, other: GroupCounts) -> GroupCounts:
+        return GroupCounts(self.confusion + other.confusion, self.losses + other.losses,
+                           self.gradient_norms + other.gradient_norms)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The sums by name, as they travel."""
+        return dict(vars(self))
+
+
+def metrics(counts: GroupCounts, names: tuple[str, ...]) -> Iterator[tuple[str, str, float]]:
+    """Rows (group or "all", metric, value); a rate over no record is not a number.
+
+    A gradient norm of zero everywhere means that norms were not asked for, and is left out.
+    """
+    values = [_values(counts.confusion[k], counts.losses[k], counts.gradient_norms[k]) for k in range(len(names))]
+    overall = _values(counts.confusion.sum(0), counts.losses.sum(), counts.gradient_norms.sum())
+    for name, row in ((ALL, overall), *zip(names, values, strict=True)):
+        for metric, value in row.items():
+            if metric != "gradient_norm" or bool(counts.gradient_norms.any()):
+                yield name, metric, value
+    for gap, over in GAPS.items():
+        yield ALL, gap, max(largest_gap([row[metric] for row in values]) for metric in over)
+
+
+def largest_gap(values: list[float]) -> float:
+    """The largest difference between two of the values that are numbers; not a number for fewer than two."""
+    numbers = [value for value in values if not math.isnan(value)]
+    return max(numbers) - min(numbers) if len(numbers) > 1 else math.nan
+
+
+def _values(confusion: Tensor, loss: Tensor, gradient_norm: Tensor) -> dict[str, float]:
+    """The metrics of one group from its confusion matrix `[true, predicted]` and sums."""
+    records, correct = float(confusion.sum()), float(confusion.diag().sum())
+    row = {"records": records, "accuracy": _rate(correct, records), "loss": _rate(float(loss), records),
+           "gradient_norm": _rate(float(gradient_norm), records)}
+    binary = len(confusion) == 2
+    predicted, true_and_false = confusion.sum(0), confusion.sum(1)
+    row["positive_rate"] = _rate(float(predicted[1]), records) if binary else math.nan
+    row["true_positive_rate"] = _rate(float(confusion[1, 1]), float(true_and_false[1])) if binary else math.nan
+    row["false_positive_rate"] = _rate(float(confusion[0, 1]), float(true_and_false[0])) if binary else math.nan
+    return row
+
+
+def _rate(part: float, whole: float) -> float:
+    """`part / whole`, not a number if there is nothing."""
+    return part / whole if whole else math.nan

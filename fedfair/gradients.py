@@ -1,0 +1,272 @@
+"""Per-example gradients as norms, inner products and weighted sums: one forward and one backward pass.
+
+Every private method here needs of each example only `|g_i|`, then `sum_i c_i g_i` for coefficients that follow from
+the norms. `per_example` records what goes into each layer and what comes back, and answers from that
+(see `fedfair.layers`). A model that cannot be read so takes a slower path that writes every gradient down.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedfair.layers import LAYERS, Gradients, LayerGradients, Materialised
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""`loss(output [B, ...], target [B, ...]) -> [B]`: one number an example."""
+
+log = logging.getLogger(__name__)
+
+
+class Probe:
+    """The gradients of one batch of B examples with respect to the trained parameters.
+
+    `norms` and `losses` are `[B]`. The rest is kept as each layer's inputs and output gradients.
+    """
+
+    def __init__(self, layers: list[LayerGradients], losses: Tensor, trained: Mapping[str, Tensor]) -> None:
+        self.losses = losses
+        self.norms = sum((layer.square_norms() for layer in layers), torch.zeros_like(losses)).sqrt()
+        self._layers, self._trained = layers, trained
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """`<g_i, direction>` for a tensor of each trained parameter's shape: `[B]`."""
+        return sum((layer.dot(direction) for layer in self._layers), torch.zeros_like(self.norms))
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """`sum_i coefficients[i] g_i` by parameter name, for coefficients `[B]`."""
+        sums: Gradients = {}
+        for layer in self._layers:
+            sums |= layer.weighted_sum(coefficients)
+        return {name: sums[name] if name in sums else torch.zeros_like(p) for name, p in self._trained.items()}
+
+
+def per_example(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
+    """Probe the gradients of `loss(model(x), y)` with respect to every parameter that requires a gradient.
+
+    `x` and `y` are `[B, ...]`; B may be 0, and then every sum is zero. The model's `.grad` is not touched. With a
+    model's first batch it is checked that its examples do not interact and that the chosen path adds up.
+    Raises `ValueError` for a layer that mixes examples, a loss that is not one number an example, or a model without
+    trained parameters.
+    """
+    if len(x) == 0:
+        return Probe([], torch.zeros(0, device=x.device, dtype=next(model.parameters()).dtype), _trained(model)[0])
+    path = _paths.get(model)
+    if path is None:
+        path = _paths[model] = _choose_path(model, loss, x, y)
+    return path(model, loss, x, y)
+
+
+def refuse_mixing_layers(model: nn.Module) -> None:
+    """Raise `ValueError` if some layer's output for one example depends on the others in its batch (BatchNorm)."""
+    for name, layer in model.named_modules():
+        if isinstance(layer, _BatchNorm) or getattr(layer, "track_running_stats", False):
+            raise ValueError(
+                f"layer '{name}' ({type(layer).__name__}) mixes the examples of a batch, so clipping one example's "
+                "gradient bounds nothing: use GroupNorm or LayerNorm instead"
+            )
+
+
+# The three paths, from the fastest to the most general.
+
+
+def _recorded(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
+    """Record each layer's inputs and output gradients; a parameter that is used twice takes the next path."""
+    calls: list[_Call] = []
+    anchor = torch.zeros((), device=x.device, requires_grad=True)
+    trained, owned = _trained(model)
+
+    def record(layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Any:
+        calls.append(_Call(layer, owned[layer], (*args, *kwargs.values())[0].detach()))
+        return _Tap.apply(output, anchor, calls[-1])  # type: ignore[no-untyped-call]
+
+    hooks = [layer.register_forward_hook(record, with_kwargs=True) for layer in owned]
+    try:
+        with _frozen(trained):
+            losses = _losses(loss, model(x), y)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    torch.autograd.grad(losses.sum(), anchor, allow_unused=True)
+    used = [name for call in calls for name in call.names.values()]
+    if len(used) > len(set(used)):
+        return _vectorised(model, loss, x, y)
+    with torch.no_grad():
+        return Probe([part for call in calls for part in call.gradients()], losses.detach(), trained)
+
+
+def _vectorised(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
+    """Write every example's gradient down with `torch.func.vmap`."""
+    trained, _ = _trained(model)
+
+    def one_loss(parameters: Gradients, x_i: Tensor, y_i: Tensor) -> tuple[Tensor, Tensor]:
+        output = torch.func.functional_call(model, parameters, (x_i.unsqueeze(0),))
+        value = _losses(loss, output, y_i.unsqueeze(0))[0]
+        return value, value.detach()
+
+    one_gradient = torch.func.grad(one_loss, has_aux=True)
+    values = {name: parameter.detach() for name, parameter in trained.items()}
+    gradients, losses = torch.func.vmap(one_gradient, in_dims=(None, 0, 0))(values, x, y)
+    return Probe([Materialised(gradients)], losses, trained)
+
+
+def _one_at_a_time(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
+    """Write every example's gradient down, each by a pass of its own."""
+    trained, _ = _trained(model)
+    rows, losses = [], []
+    for i in range(len(x)):
+        value = _losses(loss, model(x[i : i + 1]), y[i : i + 1])[0]
+        rows.append(_gradient(value, trained))
+        losses.append(value.detach())
+    gradients = {name: torch.stack([row[name] for row in rows]) for name in trained}
+    return Probe([Materialised(gradients)], torch.stack(losses), trained)
+
+
+Path = Callable[[nn.Module, Loss, Tensor, Tensor], Probe]
+_paths: WeakKeyDictionary[nn.Module, Path] = WeakKeyDictionary()
+
+
+def _choose_path(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Path:
+    """Check the model on a batch, and find the first path whose gradients add up to the batch's own."""
+    refuse_mixing_layers(model)
+    trained, owned = _trained(model)
+    if not trained:
+        raise ValueError("the model has no parameter that requires a gradient: there is nothing to train")
+    with _evaluating(model):
+        _refuse_interaction(model, x)
+        if all(type(layer) in LAYERS for layer in owned) and _adds_up(_recorded, model, loss, x, y):
+            return _recorded
+        name = type(model).__name__
+        try:
+            if _adds_up(_vectorised, model, loss, x, y):
+                log.warning("%s: per-example gradients by torch.func, slower than for the layers known here", name)
+                return _vectorised
+        except RuntimeError as error:
+            log.warning("%s: per-example gradients one by one, very slow: torch.func refused it (%s)", name, error)
+        return _one_at_a_time
+
+
+def _adds_up(path: Path, model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> bool:
+    """Whether the path's gradients, summed, are the gradient of the summed loss: none is missing or counted twice."""
+    probe = path(model, loss, x, y)
+    found = probe.weighted_sum(torch.ones_like(probe.norms))
+    expected = _gradient(_losses(loss, model(x), y).sum(), _trained(model)[0])
+    tolerance = torch.finfo(probe.norms.dtype).eps ** 0.5
+    scale = tolerance * float(sum(value.square().sum() for value in expected.values())) ** 0.5
+    return all(torch.allclose(found[name], value, rtol=tolerance, atol=scale, equal_nan=True)
+               for name, value in expected.items())
+
+
+def _refuse_interaction(model: nn.Module, x: Tensor) -> None:
+    """Raise `ValueError` if the first example's output changes when the others leave the batch."""
+    with torch.no_grad():
+        together, alone = model(x)[:1], model(x[:1])
+    tolerance = torch.finfo(alone.dtype).eps ** 0.5
+    if together.shape != alone.shape or not torch.allclose(together, alone, tolerance, tolerance, equal_nan=True):
+        raise ValueError(
+            f"{type(model).__name__} gives an example another output when it is alone in its batch: its examples "
+            "interact, so clipping one example's gradient bounds nothing; remove what mixes them"
+        )
+
+
+@dataclass
+class _Call:
+    """One call of a layer: what went in and, after the backward pass, what came back."""
+
+    layer: nn.Module
+    names: Mapping[str, str]
+    inputs: Tensor
+    output_gradients: Tensor | None = None
+
+    def gradients(self) -> list[LayerGradients]:
+        """The layer's per-example gradients; none if the loss does not depend on its output."""
+        if self.output_gradients is None:
+            return []
+        return LAYERS[type(self.layer)](self.layer, self.names, self.inputs, self.output_gradients)
+
+
+class _Tap(torch.autograd.Function):
+    """The identity, which writes the gradient that comes back into a `_Call`.
+
+    `anchor` makes the output part of the graph although no parameter is; marking the output dirty keeps it a plain
+    tensor that later layers may overwrite in place.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, anchor: Tensor, call: _Call) -> Tensor:
+        """Pass `output` on."""
+        ctx.call = call
+        ctx.mark_dirty(output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        """Keep the gradient, and pass it on."""
+        ctx.call.output_gradients = gradient
+        return gradient, None, None
+
+
+def _trained(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[nn.Module, dict[str, str]]]:
+    """The parameters that require a gradient by name, each once, and the layers that own them.
+
+    For each layer: the model's names by the layer's own ("weight": "2.weight"). A tied parameter keeps its first name.
+    """
+    trained: dict[str, nn.Parameter] = {}
+    owned: dict[nn.Module, dict[str, str]] = {}
+    first_names: dict[int, str] = {}
+    for prefix, layer in model.named_modules():
+        for own, parameter in layer._parameters.items():
+            if parameter is not None and parameter.requires_grad:
+                name = first_names.setdefault(id(parameter), f"{prefix}.{own}" if prefix else own)
+                trained[name] = parameter
+                owned.setdefault(layer, {})[own] = name
+    return trained, owned
+
+
+@contextmanager
+def _frozen(trained: Mapping[str, nn.Parameter]) -> Iterator[None]:
+    """Keep autograd from computing the parameters' gradients, which the record makes superfluous."""
+    for parameter in trained.values():
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trained.values():
+            parameter.requires_grad_(True)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Switch random layers such as Dropout off, so that two passes can be compared."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _gradient(value: Tensor, trained: Mapping[str, nn.Parameter]) -> Gradients:
+    """Autograd's gradient of a scalar, zeros for parameters that it does not depend on."""
+    found = torch.autograd.grad(value, list(trained.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(trained, found, strict=True))
+
+
+def _losses(loss: Loss, output: Tensor, y: Tensor) -> Tensor:
+    """The loss of each example, `[B]`; raises `ValueError` if it has another shape."""
+    losses = loss(output, y)
+    if losses.shape != (len(y),):
+        raise ValueError(
+            f"the loss has shape {tuple(losses.shape)} for {len(y)} examples: it must be one number an example "
+            "(reduction='none'), since each example's gradient is clipped on its own"
+        )
+    return losses

@@ -1,0 +1,182 @@
+"""Per-example gradients of one layer, from what went into it and what came back.
+
+A layer called with inputs `a` that receives the output gradients `d` gives example i the gradient
+`g_i = sum_t d_it a_it'`, summed over positions t (one for a vector, the pixels of a feature map, the words of a text).
+Its norm, its inner product with a direction and a weighted sum over examples can all be had without writing `g_i`
+down (Goodfellow 2015; Li et al. 2022, "ghost clipping"). Where writing it down costs less, it is written down once
+(Bu et al. 2022, "mixed ghost clipping"): each function in `LAYERS` chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Gradients = dict[str, Tensor]
+"""A tensor for each parameter name; `[*shape]` for a sum, `[B, *shape]` for every example."""
+
+
+class LayerGradients(Protocol):
+    """The gradients of B examples with respect to one layer's parameters."""
+
+    def square_norms(self) -> Tensor:
+        """Squared Euclidean norm of each example's gradient: `[B]`."""
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """Inner product of each example's gradient with `direction`, a tensor of each parameter's shape: `[B]`."""
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """`sum_i coefficients[i] g_i` for coefficients `[B]`."""
+
+
+class Materialised:
+    """Gradients that are written down, `[B, *shape]` for each name."""
+
+    def __init__(self, gradients: Gradients) -> None:
+        self.gradients = gradients
+
+    def square_norms(self) -> Tensor:
+        """See `LayerGradients`."""
+        return torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1).square() for g in self.gradients.values()]).sum(0)
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `LayerGradients`."""
+        return torch.stack([g.flatten(1) @ direction[name].flatten() for name, g in self.gradients.items()]).sum(0)
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `LayerGradients`."""
+        return {name: (coefficients @ g.flatten(1)).view(g.shape[1:]) for name, g in self.gradients.items()}
+
+
+class OuterProducts:
+    """Weight gradients `sum_t d_it a_it'`, kept as inputs `a` `[B, T, p]` and output gradients `d` `[B, T, q]`.
+
+    `|g_i|^2 = sum_ts <a_it, a_is> <d_it, d_is>`; for one position, `|a_i|^2 |d_i|^2`.
+    """
+
+    def __init__(self, name: str, shape: torch.Size, inputs: Tensor, output_gradients: Tensor) -> None:
+        self.name, self.shape, self.inputs, self.deltas = name, shape, inputs, output_gradients
+
+    def square_norms(self) -> Tensor:
+        """See `LayerGradients`."""
+        if self.inputs.shape[1] == 1:
+            return (torch.linalg.vector_norm(self.inputs, dim=(1, 2)) * torch.linalg.vector_norm(self.deltas, dim=(1, 2))).square()
+        grams = [torch.bmm(rows, rows.transpose(1, 2)) for rows in (self.inputs, self.deltas)]
+        return (grams[0] * grams[1]).sum((1, 2)).clamp(min=0)
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `LayerGradients`."""
+        return (F.linear(self.inputs, direction[self.name].flatten(1)) * self.deltas).sum((1, 2))
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `LayerGradients`."""
+        scaled = (coefficients[:, None, None] * self.deltas).flatten(0, 1)
+        return {self.name: (scaled.t() @ self.inputs.flatten(0, 1)).view(self.shape)}
+
+
+class Lookups:
+    """Embedding gradients, kept as token numbers `[B, T]` and output gradients `[B, T, q]`."""
+
+    def __init__(self, name: str, shape: torch.Size, tokens: Tensor, output_gradients: Tensor) -> None:
+        self.name, self.shape, self.tokens, self.deltas = name, shape, tokens, output_gradients
+
+    def square_norms(self) -> Tensor:
+        """See `LayerGradients`."""
+        same = self.tokens[:, :, None] == self.tokens[:, None, :]
+        return (torch.bmm(self.deltas, self.deltas.transpose(1, 2)) * same).sum((1, 2)).clamp(min=0)
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `LayerGradients`."""
+        return (direction[self.name][self.tokens] * self.deltas).sum((1, 2))
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `LayerGradients`."""
+        scaled = (coefficients[:, None, None] * self.deltas).flatten(0, 1)
+        return {self.name: scaled.new_zeros(self.shape).index_add_(0, self.tokens.flatten(), scaled)}
+
+
+Names = Mapping[str, str]
+"""From a layer's own parameter names ("weight") to the model's ("2.weight"); frozen parameters are left out."""
+
+
+def linear(layer: nn.Linear, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
+    """Inputs `[B, ..., p]`, output gradients `[B, ..., q]`; positions are compared pairwise while that is cheaper."""
+    inputs, deltas = _positions(inputs), _positions(deltas)
+    parts = _bias(names, deltas.sum(1) if deltas.shape[1] > 1 else deltas[:, 0])
+    if "weight" in names:
+        positions, weight = inputs.shape[1], layer.weight
+        if positions == 1 or positions * sum(weight.shape) <= weight.numel():
+            parts.append(OuterProducts(names["weight"], weight.shape, inputs, deltas))
+        else:
+            parts.append(Materialised({names["weight"]: torch.bmm(deltas.transpose(1, 2), inputs)}))
+    return parts
+
+
+def conv2d(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
+    """Inputs `[B, C, H, W]`, output gradients `[B, O, H', W']`; any stride, padding, dilation and groups.
+
+    Materialised by one convolution with the batch as channel groups, unless the kernel is so large, and the map so
+    small, that comparing patches is cheaper.
+    """
+    parts = _bias(names, deltas.sum((2, 3)))
+    if "weight" not in names:
+        return parts
+    padding = layer._reversed_padding_repeated_twice
+    inputs = F.pad(inputs, padding, mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)
+    batch, shape, pixels = len(inputs), layer.weight.shape, deltas.shape[2] * deltas.shape[3]
+    if layer.groups == 1 and pixels * (shape[0] + shape[1:].numel()) <= layer.weight.numel():
+        patches = F.unfold(inputs, layer.kernel_size, layer.dilation, 0, layer.stride).transpose(1, 2)
+        parts.append(OuterProducts(names["weight"], shape, patches, deltas.flatten(2).transpose(1, 2)))
+    else:
+        gradients = torch.nn.grad.conv2d_weight(
+            inputs.reshape(1, -1, *inputs.shape[2:]), (batch * shape[0], *shape[1:]),
+            deltas.reshape(1, -1, *deltas.shape[2:]), layer.stride, 0, layer.dilation, batch * layer.groups)
+        parts.append(Materialised({names["weight"]: gradients.view(batch, *shape)}))
+    return parts
+
+
+def embedding(layer: nn.Embedding, names: Names, tokens: Tensor, deltas: Tensor) -> list[LayerGradients]:
+    """Tokens `[B, ...]`, output gradients `[B, ..., q]`; the padding token has no gradient."""
+    tokens, deltas = tokens.reshape(len(tokens), -1), _positions(deltas)
+    if layer.padding_idx is not None:
+        deltas = deltas * (tokens != layer.padding_idx).unsqueeze(2)
+    return [Lookups(names["weight"], layer.weight.shape, tokens, deltas)]
+
+
+def layer_norm(layer: nn.LayerNorm, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
+    """Inputs and output gradients `[B, ..., *normalized_shape]`."""
+    normalised = F.layer_norm(inputs, layer.normalized_shape, eps=layer.eps)
+    between = tuple(range(1, inputs.dim() - len(layer.normalized_shape)))
+    return _scale_and_shift(names, normalised, deltas, between)
+
+
+def group_norm(layer: nn.GroupNorm, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
+    """Inputs and output gradients `[B, C, ...]`."""
+    normalised = F.group_norm(inputs, layer.num_groups, eps=layer.eps)
+    return _scale_and_shift(names, normalised, deltas, tuple(range(2, inputs.dim())))
+
+
+LAYERS: dict[type[nn.Module], Callable[..., list[LayerGradients]]] = {
+    nn.Linear: linear, nn.Conv2d: conv2d, nn.Embedding: embedding, nn.LayerNorm: layer_norm, nn.GroupNorm: group_norm,
+}
+"""The layers whose gradients are known, by exact type: a subclass may compute something else."""
+
+
+def _positions(values: Tensor) -> Tensor:
+    """`[B, ..., p]` as `[B, T, p]`."""
+    return values.reshape(len(values), -1, values.shape[-1])
+
+
+def _bias(names: Names, gradients: Tensor) -> list[LayerGradients]:
+    """The gradients `[B, q]` of a bias, if the layer trains one."""
+    return [Materialised({names["bias"]: gradients})] if "bias" in names else []
+
+
+def _scale_and_shift(names: Names, normalised: Tensor, deltas: Tensor, summed: tuple[int, ...]) -> list[LayerGradients]:
+    """The gradients of an elementwise `weight * normalised + bias`, added up over the dimensions `summed`."""
+    full = {"weight": normalised * deltas, "bias": deltas}
+    return [Materialised({name: full[own].sum(summed) if summed else full[own] for own, name in names.items()})]

@@ -1,0 +1,69 @@
+"""How tensors travel in Flower messages: by reference within a process, serialised when they leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from torch import Tensor
+
+from fedfair.layers import Gradients
+from fedfair.rounds import Round
+from fedfair.task import Task
+
+SIZES, COUNTS, GRADIENT_SUM, LOCAL_EPOCH, EVALUATE = (
+    "query.sizes", "query.counts", "train.gradient_sum", "train.local_epoch", "evaluate.groups")
+"""The actions that a client answers."""
+
+
+class TensorArray(Array):
+    """A Flower array around a live tensor, turned into bytes only if somebody asks for them.
+
+    Whoever unpacks it in the same process gets the tensor itself, which must therefore not be changed while the message
+    is in use. Pickled or put on the wire it becomes a plain `Array`.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.__dict__["tensor"] = tensor.detach()
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only while the serialised fields (dtype, shape, stype, data) are not there yet.
+        if name in ("dtype", "shape", "stype", "data"):
+            self.__dict__.update(vars(Array(self.__dict__["tensor"].cpu().numpy())))
+            return self.__dict__[name]
+        raise AttributeError(name)
+
+    def __reduce__(self) -> tuple[Callable[..., Array], tuple[Any, ...]]:
+        return Array, (self.dtype, self.shape, self.stype, self.data)
+
+
+# Flower writes the class's name on the wire and looks it up among its own when it reads it back.
+TensorArray.__qualname__ = Array.__qualname__
+
+
+def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
+    """A record that holds the tensors themselves."""
+    record = ArrayRecord()
+    for name, tensor in tensors.items():
+        record[name] = TensorArray(tensor)
+    return record
+
+
+def unpack(record: ArrayRecord) -> Gradients:
+    """The tensors of a record: the packed ones in the same process, copies otherwise."""
+    return {name: array.__dict__["tensor"] if "tensor" in array.__dict__ else torch.from_numpy(array.numpy().copy())
+            for name, array in record.items()}
+
+
+def request(action: str, node: int, task: Task, *, weights: ArrayRecord | None = None, round_: Round | None = None,
+            **options: Any) -> Message:
+    """A message that asks one node for `action`; `options` are scalars or lists of scalars."""
+    content = RecordDict({"task": ConfigRecord({"json": task.model_dump_json()})})
+    if weights is not None:
+        content["weights"] = weights
+    if round_ is not None:
+        content["round"] = ConfigRecord({"json": round_.to_json()})
+    content["options"] = ConfigRecord(options)
+    return Message(content, dst_node_id=node, message_type=action)

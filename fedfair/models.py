@@ -1,0 +1,100 @@
+"""The published models, their loss, and parameters drawn from a seed.
+
+Sources: logistic regression, Xu et al. 2021; MLP 256-256 tanh, Esipova et al. 2023 and Yang et al. 2024; CNN of 32 and
+16 channels, 3 x 3, tanh, Esipova et al. 2023; two 5 x 5 convolutions and two linear layers (431K parameters on MNIST),
+Xu et al. 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedfair.randomness import key
+from fedfair.registry import Registry
+
+Builder = Callable[[Sequence[int], Sequence[int], int], nn.Module]
+"""`builder(shape of one example, layer widths, classes)`; no widths means the published ones."""
+
+MODELS: Registry[Builder] = Registry("model")
+
+
+@MODELS.register("logistic")
+def logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """Multinomial logistic regression; raises `ValueError` for hidden layers."""
+    if hidden:
+        raise ValueError(f"model logistic has no hidden layers, but hidden is {list(hidden)}: leave it out or use mlp")
+    return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), classes))
+
+
+@MODELS.register("mlp")
+def mlp(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """Linear layers of the widths `hidden` (256, 256) with tanh between."""
+    widths = [_size(shape), *(hidden or (256, 256))]
+    layers = [part for a, b in zip(widths, widths[1:], strict=False) for part in (nn.Linear(a, b), nn.Tanh())]
+    return nn.Sequential(nn.Flatten(), *layers, nn.Linear(widths[-1], classes))
+
+
+@MODELS.register("cnn")
+def cnn(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """Two 3 x 3 convolutions of `hidden` (32, 16) channels, each with tanh and 2 x 2 pooling, then a linear layer."""
+    first, second = _widths("cnn", hidden, (32, 16))
+    channels, size = _image(shape, least=10)
+    for _ in range(2):
+        size = [(side - 2) // 2 for side in size]
+    return nn.Sequential(
+        nn.Conv2d(channels, first, 3), nn.Tanh(), nn.MaxPool2d(2), nn.Conv2d(first, second, 3), nn.Tanh(),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(second * size[0] * size[1], classes))
+
+
+@MODELS.register("lenet")
+def lenet(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """Two 5 x 5 convolutions and a linear layer of `hidden` (20, 50, 500), ReLU, 2 x 2 pooling, then the output."""
+    first, second, third = _widths("lenet", hidden, (20, 50, 500))
+    channels, size = _image(shape, least=16)
+    for _ in range(2):
+        size = [(side - 4) // 2 for side in size]
+    return nn.Sequential(
+        nn.Conv2d(channels, first, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(first, second, 5), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(second * size[0] * size[1], third), nn.ReLU(),
+        nn.Linear(third, classes))
+
+
+def build(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, seed: int, dtype: torch.dtype
+          ) -> nn.Module:
+    """The model called `name` for examples of `shape`, with PyTorch's own initialisation drawn from `seed`.
+
+    The global generator is left as it was. Raises `ValueError` for an unknown name or widths and shapes that do not fit.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key(seed, "model"))
+        return MODELS[name](shape, hidden, classes).to(dtype)
+
+
+def loss(output: Tensor, target: Tensor) -> Tensor:
+    """Cross entropy of logits `[B, classes]` and labels `[B]`, for each example: `[B]`."""
+    return F.cross_entropy(output, target, reduction="none")
+
+
+def _size(shape: Sequence[int]) -> int:
+    """How many numbers an example of this shape has."""
+    return torch.Size(shape).numel()
+
+
+def _widths(model: str, hidden: Sequence[int], published: tuple[int, ...]) -> tuple[int, ...]:
+    """`hidden`, or the published widths if it is empty; raises `ValueError` for another number of them."""
+    if hidden and len(hidden) != len(published):
+        raise ValueError(f"model {model} takes {len(published)} widths, for example {list(published)}, "
+                         f"but hidden is {list(hidden)}")
+    return tuple(hidden) or published
+
+
+def _image(shape: Sequence[int], least: int) -> tuple[int, list[int]]:
+    """Channels and size of an image; raises `ValueError` for anything else, or one that pooling would leave empty."""
+    if len(shape) != 3 or min(shape[1:]) < least:
+        raise ValueError(f"this model needs images of at least {least} x {least} pixels, but an example has the shape "
+                         f"{tuple(shape)}: use mlp or logistic")
+    return shape[0], list(shape[1:])

@@ -1,0 +1,51 @@
+"""Things found by name, with an answer for a name that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> ValueError:
+    """The error for a `name` that is not among the `known` ones, naming the nearest first."""
+    known = sorted(known)
+    near = get_close_matches(name, known, n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
+    return ValueError(f"unknown {kind} {name!r}: {hint}known are {', '.join(known)}")
+
+
+class Registry(Generic[T]):
+    """Values of one kind by name."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._values: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """A decorator that enters a value under `name`."""
+
+        def enter(value: T) -> T:
+            self._values[name] = value
+            return value
+
+        return enter
+
+    def __getitem__(self, name: str) -> T:
+        """The value called `name`; raises `ValueError` with the nearest names if there is none."""
+        if name not in self._values:
+            raise unknown(self.kind, name, self._values)
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, sorted."""
+        return iter(sorted(self._values))
+
+    def name_of(self, value: object) -> str:
+        """The name under which an instance's class is entered; raises `ValueError` if it is not."""
+        for name, entered in self._values.items():
+            if entered is type(value):
+                return name
+        raise ValueError(f"{type(value).__name__} is not a registered {self.kind}")

@@ -1,0 +1,78 @@
+"""What the server asks of the clients in one round: a frozen description that travels as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from fedfair.clipping import CLIP_RULES, ClipRule
+from fedfair.counting import COUNT_QUERIES, CountQuery
+from fedfair.noise import Trust
+
+OptimizerName = Literal["sgd", "adam"]
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How each client trains by itself for one local epoch (sync = "epoch").
+
+    `noise_multipliers` and `weights` have one entry for each client of the run: its own noise multiplier, and its share
+    in the average of the trained weights.
+    """
+
+    batch_size: int
+    optimizer: OptimizerName
+    learning_rate: float
+    weight_decay: float
+    noise_multipliers: tuple[float, ...]
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: which batch, how its gradients are clipped and counted, and who adds which noise.
+
+    `rates` are the sampling rates by group. `noise_multiplier` is relative to the rule's sensitivity,
+    `count_noise_multiplier` to the query's (1). `clients` is the number over which distributed noise is shared.
+    """
+
+    seed: int
+    step: int
+    rates: tuple[float, ...]
+    noise_multiplier: float
+    count_noise_multiplier: float
+    trust: Trust
+    clients: int
+    rule: ClipRule | None = None
+    query: CountQuery | None = None
+    local: LocalTraining | None = None
+
+    def to_json(self) -> str:
+        """The round as text, its rule and query by name."""
+        parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.rule is not None:
+            parts["rule"] = {"kind": CLIP_RULES.name_of(self.rule), **vars(self.rule)}
+        if self.query is not None:
+            parts["query"] = {"kind": COUNT_QUERIES.name_of(self.query), **vars(self.query)}
+        if self.local is not None:
+            parts["local"] = asdict(self.local)
+        return json.dumps(parts)
+
+    @staticmethod
+    def from_json(text: str) -> Round:
+        """The round that `to_json` wrote; raises `ValueError` for an unknown rule or query."""
+        parts = json.loads(text)
+        parts["rates"], parts["trust"] = tuple(parts["rates"]), Trust(parts["trust"])
+        for name, registry in (("rule", CLIP_RULES), ("query", COUNT_QUERIES)):
+            if parts[name]:
+                described = _tuples(parts[name])
+                parts[name] = registry[described.pop("kind")](**described)  # type: ignore[index]
+        if parts["local"]:
+            parts["local"] = LocalTraining(**_tuples(parts["local"]))
+        return Round(**parts)
+
+
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON's lists as the tuples that frozen descriptions hold."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -1,0 +1,29 @@
+"""Poisson sampling: each record joins a batch independently, as the accountant assumes."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedfair.randomness import key
+
+_GOLDEN, _MIX_1, _MIX_2 = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def poisson(seed: int, step: int, records: Tensor, rates: float | Tensor) -> Tensor:
+    """Positions within `records` of the batch of one step: `[batch]`, in ascending order, possibly empty.
+
+    `records` `[n]` are numbers that no other record of the run has; `rates` is one sampling rate in [0, 1] or `[n]`.
+    A pure function of (seed, step, record): record r joins if the r-th output of the SplitMix64 stream that starts at
+    key(seed, step) (Steele, Lea and Flood 2014) falls below its rate. So the batch of a step is the same however the
+    records are spread over clients, and a client needs to know only its own.
+    """
+    start = np.uint64(key(seed, "sampling", step))
+    with np.errstate(over="ignore"):
+        z = start + (records.numpy().astype(np.uint64) + np.uint64(1)) * _GOLDEN
+        z = (z ^ (z >> np.uint64(30))) * _MIX_1
+        z = (z ^ (z >> np.uint64(27))) * _MIX_2
+        z ^= z >> np.uint64(31)
+    uniform = (z >> np.uint64(11)) * 2.0**-53
+    return torch.from_numpy(np.flatnonzero(uniform < (rates.numpy() if isinstance(rates, Tensor) else rates)))

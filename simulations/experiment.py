@@ -1,0 +1,70 @@
+"""One experiment: a validated, frozen description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError, model_validator
+
+from fedfair.registry import unknown
+from fedfair.task import Task
+from strategies import find_strategy
+from strategies.training import Training
+
+
+class SettingsError(ValueError):
+    """A setting is wrong; the message names it, its value, and what is allowed."""
+
+
+class Experiment(Task, Training):
+    """What is trained (see `Task`), how (see `Training`), and by which `strategy`.
+
+    Raises `SettingsError` when a value is not allowed.
+    """
+
+    strategy: str = "dpsgd"
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise SettingsError(_in_words(error, Experiment.model_fields)) from None
+
+    @model_validator(mode="after")
+    def _strategy_fits(self) -> Experiment:
+        """The strategy exists and knows its options."""
+        strategy = find_strategy(self.strategy)
+        try:
+            strategy.Options(**self.options)
+        except ValidationError as error:
+            raise ValueError(f"options of {self.strategy}: {_in_words(error, strategy.Options.model_fields)}") from None
+        return self
+
+    @property
+    def task(self) -> Task:
+        """What every client must know."""
+        return Task(**{name: getattr(self, name) for name in Task.model_fields})
+
+    @property
+    def training(self) -> Training:
+        """What the strategy must know."""
+        return Training(**{name: getattr(self, name) for name in Training.model_fields})
+
+    def settings(self) -> dict[str, Any]:
+        """All fields that are set, as plain values for TOML."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def _in_words(error: ValidationError, known: Any) -> str:
+    """One sentence for each thing that is wrong."""
+    sentences = []
+    for problem in error.errors():
+        field = ".".join(map(str, problem["loc"]))
+        if problem["type"] == "extra_forbidden":
+            sentences.append(str(unknown("setting", field, known or ("none",))))
+        elif problem["type"] == "value_error":
+            sentences.append(problem["msg"].removeprefix("Value error, "))
+        else:
+            wanted = problem["msg"].replace("Input should", "it should")
+            sentences.append(f"{field} is {problem['input']!r}: {wanted}")
+    return "; ".join(sentences)

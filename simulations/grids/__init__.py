@@ -1,0 +1,1 @@
+"""Engines that implement `flwr.serverapp.Grid`: the strategy does not know which one it talks to."""

@@ -1,0 +1,47 @@
+"""Published settings, as TOML files beside the code.
+
+A file has `[settings]` for all, `[datasets.D]` and `[strategies.S]` for one of them, and `[datasets.D.strategies.S]` for
+a pair; the more particular wins.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from fedfair.registry import unknown
+
+_CONFIGS = files("simulations") / "configs"
+
+
+def preset_names() -> list[str]:
+    """The presets that there are."""
+    return sorted(file.name.removesuffix(".toml") for file in _CONFIGS.iterdir() if file.name.endswith(".toml"))
+
+
+def preset(name: str | None, dataset: str, strategy: str) -> dict[str, Any]:
+    """The settings of a preset for one data set and strategy; without a name, those called like the data set, if any.
+
+    Raises `ValueError` for an unknown name.
+    """
+    if name is None:
+        if dataset not in preset_names():
+            return {}
+        name = dataset
+    if name not in preset_names():
+        raise unknown("preset", name, preset_names())
+    config = tomllib.loads((_CONFIGS / f"{name}.toml").read_text())
+    own = dict(config.get("datasets", {}).get(dataset, {}))
+    pair = own.pop("strategies", {}).get(strategy, {})
+    return merged(config["settings"], own, config.get("strategies", {}).get(strategy, {}), pair)
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """One mapping from several, later ones winning; `options` are merged one by one."""
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            result[key] = {**result.get(key, {}), **value} if key == "options" else value
+    return result

@@ -1,0 +1,117 @@
+"""What a run leaves behind: metrics, ledger and model, in memory and in a folder."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pandas as pd
+import tomli_w
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from fedfair.accounting import Ledger
+from fedfair.datasets import Parts
+from simulations.experiment import Experiment
+from simulations.summary import summarise
+
+_PACKAGES = ("flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished run.
+
+    `metrics` is long: round, split, group, metric, value. Training metrics and everything measured on held-out records
+    are not private.
+    """
+
+    experiment: Experiment
+    data: Parts
+    metrics: pd.DataFrame
+    ledger: Ledger
+    model: nn.Module
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the folder; raises `FileExistsError` if it holds another experiment."""
+        return write_folder(
+            Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(), dict(self.model.named_parameters()))
+
+
+def identified(results: Sequence[Result]) -> pd.DataFrame:
+    """All metrics under each other, with columns dataset, strategy and seed in front."""
+    frames = []
+    for result in results:
+        experiment = result.experiment
+        frame = result.metrics.copy()
+        for place, name in enumerate(("dataset", "strategy", "seed")):
+            frame.insert(place, name, getattr(experiment, name))
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+def summary(results: Sequence[Result]) -> pd.DataFrame:
+    """One row for each data set and strategy; see `simulations.summary`."""
+    ledgers = {(r.experiment.dataset, r.experiment.strategy, r.experiment.seed): r.ledger for r in results}
+    return summarise(identified(results), ledgers)
+
+
+def save_comparison(results: Sequence[Result], settings: Mapping[str, Any], folder: str | Path) -> Path:
+    """Write several runs into one folder; ledgers and models are kept by "strategy/seed"."""
+    named = {f"{r.experiment.strategy}/seed-{r.experiment.seed}": r for r in results}
+    ledgers = {name: result.ledger.to_dict() for name, result in named.items()}
+    models = {f"{name}/{key}": value for name, r in named.items() for key, value in r.model.named_parameters()}
+    return write_folder(Path(folder), settings, results, ledgers, models)
+
+
+def refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Raise `FileExistsError` if `folder` holds anything but an experiment with the same settings."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    config = folder / "config.toml"
+    if not config.is_file():
+        raise FileExistsError(f"{folder} exists and holds no experiment: choose another folder, or remove it")
+    if config.read_text() != tomli_w.dumps(dict(settings)):
+        raise FileExistsError(f"{folder} holds a different experiment (see its config.toml): choose another folder, or "
+                              "remove it")
+
+
+def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Result], ledger: Mapping[str, Any],
+                 model: Mapping[str, Tensor]) -> Path:
+    """Write everything beside the folder, then put it in place at once. Raises `FileExistsError`."""
+    refuse_other(folder, settings)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        (new / "config.toml").write_text(tomli_w.dumps(dict(settings)))
+        identified(results).to_parquet(new / "metrics.parquet", index=False)
+        summary(results).to_csv(new / "summary.csv", index=False)
+        (new / "ledger.json").write_text(json.dumps(ledger, indent=1))
+        save_file({name: value.detach().contiguous().cpu() for name, value in model.items()},
+                  new / "model.safetensors")
+        (new / "environment.json").write_text(json.dumps(environment(), indent=1))
+        new.chmod(0o755)
+        shutil.rmtree(folder, ignore_errors=True)
+        new.rename(folder)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    return folder
+
+
+def environment() -> dict[str, Any]:
+    """Versions and machine type, without anything personal; how noise was drawn and what is not private."""
+    return {
+        "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
+        "packages": {name: version(name) for name in _PACKAGES},
+        "randomness": "seeded generators, for simulation: who knows the seed knows the noise",
+        "not_private": ["means and deviations for standardisation come from the training part",
+                        "all metrics are computed without noise"],
+    }

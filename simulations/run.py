@@ -1,0 +1,93 @@
+"""From an experiment to a result, on any engine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pandas as pd
+import torch
+from flwr.app import ConfigRecord, Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.simulation import run_simulation
+
+from fedfair import client_app
+from fedfair.messages import pack, unpack
+from fedfair.registry import Registry
+from simulations.experiment import Experiment
+from simulations.grids.local import LocalGrid
+from simulations.result import Result
+from strategies import find_strategy
+from strategies.exchange import population
+
+Progress = Callable[[int, int], None]
+"""Called with the rounds done and the rounds to do."""
+
+Engine = Callable[[Experiment, int, Progress], Result]
+ENGINES: Registry[Engine] = Registry("engine")
+"""Where clients run, by name."""
+
+
+def run(experiment: Experiment, engine: str = "local", nodes: int | None = None,
+        progress: Progress = lambda done, rounds: None) -> Result:
+    """Run an experiment and return its result.
+
+    `nodes` is the number of Flower nodes that host the clients, by default one for each client. Raises `ValueError` for
+    an unknown engine or settings that do not fit the data, `FileNotFoundError` if the data cannot be had, and
+    `fedfair.client.ClientError` if a client fails.
+    """
+    start = ENGINES[engine]
+    experiment.task.data()
+    clients = experiment.clients or len(experiment.task.data().train.names)
+    return start(experiment, nodes or clients, progress)
+
+
+def conduct(experiment: Experiment, grid: Grid, progress: Progress) -> Result:
+    """Train and evaluate over the nodes of a grid."""
+    task = experiment.task
+    strategy = find_strategy(experiment.strategy)(task, experiment.training, population(grid, task), progress)
+    model = task.build_model()
+    arrays = pack({name: parameter.detach().clone() for name, parameter in model.named_parameters()})
+    if strategy.rounds == 0:
+        strategy.aggregate_evaluate(0, grid.send_and_receive(strategy.configure_evaluate(0, arrays, ConfigRecord(), grid)))
+    else:
+        arrays = strategy.start(grid, arrays, num_rounds=strategy.rounds).arrays
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(unpack(arrays)[name])
+    return Result(experiment, task.data(), pd.DataFrame(strategy.rows), strategy.ledger, model)
+
+
+@ENGINES.register("local")
+def _local(experiment: Experiment, nodes: int, progress: Progress) -> Result:
+    """In this process: no serialisation, thousands of steps a minute."""
+    with quiet_flower():
+        return conduct(experiment, LocalGrid(client_app.app, nodes), progress)
+
+
+@ENGINES.register("flower")
+def _flower(experiment: Experiment, nodes: int, progress: Progress) -> Result:
+    """Flower's own simulation, on Ray; the same program that `flwr run` starts."""
+    results: list[Result] = []
+    server_app = ServerApp()
+
+    @server_app.main()
+    def main(grid: Grid, context: Context) -> None:
+        results.append(conduct(experiment, grid, progress))
+
+    with quiet_flower():
+        run_simulation(server_app, client_app.app, nodes, backend_config={"client_resources": {"num_cpus": 1}})
+    return results[0]
+
+
+@contextmanager
+def quiet_flower() -> Iterator[None]:
+    """Keep Flower's log to warnings for a while."""
+    logger = logging.getLogger("flwr")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,83 @@
+"""The comparison as a table for the terminal: what each group gets, and what it pays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from simulations.summary import REFERENCE
+
+
+def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> RenderableType:
+    """A column for each strategy of one data set (see `simulations.summary`), a row for each group, the smallest first.
+
+    `sizes` are the groups' training records. Fits 80 columns for up to six strategies.
+    """
+    first = summary.iloc[0]
+    seeds = f"{first.seeds} seed{'s, mean and deviation' if first.seeds > 1 else ''}"
+    table = Table(title=f"{first.dataset}: test accuracy by group ({seeds})", title_justify="left", box=None,
+                  header_style="bold", padding=(0, 1, 0, 0))
+    table.add_column("group (records)", no_wrap=True)
+    for name in summary.strategy:
+        table.add_column(name.replace("-", "-\n", name.count("-") - 1) if name.count("-") > 1 else name,
+                         justify="right", no_wrap=True)
+    rows = [row for _, row in summary.iterrows()]
+    table.add_row("epsilon", *(_number(row.epsilon, 2) for row in rows), style="dim")
+    table.add_row("guarantee", *(str(row.guarantee) for row in rows), style="dim", end_section=True)
+    table.add_row("all", *(_spread(row, "accuracy") for row in rows))
+    groups = sorted(sizes, key=lambda name: sizes[name])
+    for place, group in enumerate(groups):
+        table.add_row(f"{group} ({sizes[group]:,})", *(_spread(row, f"accuracy_{group}") for row in rows),
+                      style="bold" if place == 0 else "")
+    table.add_row("")
+    for gap in ("accuracy_parity", "demographic_parity"):
+        if not all(math.isnan(row[f"{gap}_mean"]) for row in rows):
+            table.add_row(gap.replace("_", " "), *(_spread(row, gap) for row in rows))
+    if not math.isnan(first.privacy_cost_gap_mean):
+        worst = [max(groups, key=lambda g, row=row: row[f"privacy_cost_{g}_mean"]) for row in rows]
+        table.add_row("pays most", *(_payer(row, g) for row, g in zip(rows, worst, strict=True)))
+        table.add_row("privacy cost gap", *(_number(row.privacy_cost_gap_mean, 3) for row in rows))
+    return Group(table, Text(), *verdict(summary, sizes))
+
+
+def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
+    """Who pays most for privacy, and which method gives most of it back, in words; nothing without sgd and dpsgd."""
+    by_name = summary.set_index("strategy")
+    if not {REFERENCE, "dpsgd"} <= set(by_name.index):
+        return []
+    plain = by_name.loc["dpsgd"]
+    group = max(sizes, key=lambda name: plain[f"privacy_cost_{name}_mean"])
+    cost = f"privacy_cost_{group}_mean"
+    lines = [f"Under dpsgd, group {group} ({sizes[group]:,} of {sum(sizes.values()):,} records) pays most for privacy: "
+             f"{plain[cost]:.3f} of its accuracy, against {by_name.loc[REFERENCE, f'accuracy_{group}_mean']:.3f} under "
+             "sgd."]
+    others = by_name.drop(index=[REFERENCE, "dpsgd"])
+    if len(others):
+        best = others[cost].idxmin()
+        back = plain[cost] - others.loc[best, cost]
+        lines.append(f"{best} gives most of it back: {back:.3f}." if back > 0 else "No method here gives it back.")
+    return [Text(line) for line in lines]
+
+
+def _payer(row: pd.Series, group: str) -> str:
+    """The group that pays most and what it pays; a dash if nobody does."""
+    cost = row[f"privacy_cost_{group}_mean"]
+    return f"{group}: {cost:.3f}" if cost > 0 else "-"
+
+
+def _spread(row: pd.Series, name: str) -> str:
+    """A mean with its standard deviation, or alone for one seed."""
+    mean, deviation = _number(row[f"{name}_mean"], 3), row.get(f"{name}_sd", math.nan)
+    return mean if math.isnan(deviation) else f"{mean}±{_number(deviation, 3)}"
+
+
+def _number(value: float, digits: int) -> str:
+    """A number without a leading zero; "inf" for no bound, "-" for no number."""
+    if math.isnan(value):
+        return "-"
+    return "inf" if math.isinf(value) else f"{value:.{digits}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{digits}f}"

@@ -1,0 +1,261 @@
+"""The round that all strategies share; each strategy adds its own mathematics.
+
+A strategy makes four small choices: a count query, a clip rule, how updates are aggregated, and what it learns from the
+noisy counts. The base owns everything else: messages, noise, division by the public batch size, the optimiser, the
+ledger and evaluation.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import ClassVar, Literal, TypedDict
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy as FlowerStrategy
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor, nn
+
+from fedfair import messages
+from fedfair.accounting import Event, Ledger
+from fedfair.client import make_optimizer
+from fedfair.clipping import ClipRule, sensitivity
+from fedfair.counting import CountQuery
+from fedfair.fairness import metrics
+from fedfair.messages import pack, unpack
+from fedfair.noise import add_gaussian, server_share
+from fedfair.randomness import generator
+from fedfair.rounds import LocalTraining, Round
+from fedfair.task import Task
+from strategies.budget import Schedule, count_noise, noise_multipliers
+from strategies.exchange import added, answers, group_counts, requests
+from strategies.population import Population
+from strategies.training import Training
+
+
+class NoOptions(BaseModel):
+    """A strategy's own parameters: none, unless it defines some."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Row(TypedDict):
+    """One measured value; `group` may be "all"."""
+
+    round: int
+    split: str
+    group: str
+    metric: str
+    value: float
+
+
+class Strategy(FlowerStrategy):
+    """A Flower strategy for one run of one task over one population.
+
+    A method is a subclass that defines `rule` and, if it counts, `query`, `counts_first` and `learn`. `rows` holds what
+    was measured, `ledger` what was released. `progress(round, rounds)` is called after every round. Raises `ValueError`
+    when settings or options do not fit the population.
+    """
+
+    Options: ClassVar[type[BaseModel]] = NoOptions
+    default_sync: ClassVar[Literal["step", "epoch"]] = "step"
+    counts_first: ClassVar[bool] = False  # the query is answered before the gradients are clipped, not with them
+    nominal: ClassVar[str | None] = None  # why no proof supports the epsilon, if none does
+
+    def __init__(self, task: Task, training: Training, population: Population,
+                 progress: Callable[[int, int], None] = lambda done, rounds: None) -> None:
+        if training.batch_size > population.records:
+            raise ValueError(f"batch_size is {training.batch_size}, but there are only {population.records} training "
+                             "records: take at most that many")
+        self.task, self.training, self.population, self.progress = task, training, population, progress
+        self.options = self.Options(**training.options)
+        self.sync = training.sync or self.default_sync
+        self.prepare()
+        self.noise = self.noise_multipliers()
+        self.ledger = Ledger(population.names, training.delta, training.trust, len(population.sizes),
+                             training.accountant, self.nominal)
+        self.rows: list[Row] = []
+        self._nodes = 0
+        self._parameters: dict[str, nn.Parameter] = {}
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._round: Round | None = None
+
+    # What a method is.
+
+    def prepare(self) -> None:
+        """Check the options against the population, and set up the rule's state."""
+
+    @abstractmethod
+    def rule(self) -> ClipRule:
+        """The clip rule of the next batch."""
+
+    def query(self) -> CountQuery | None:
+        """The counts that the method needs of every batch, if any."""
+        return None
+
+    def learn(self, counts: Tensor, expected_batch: float) -> None:
+        """Change the rule's state by noisy counts over a batch of public expected size: post-processing."""
+
+    # What most methods have in common, and some change.
+
+    def rates(self) -> tuple[float, ...]:
+        """The sampling rate of each group's records in step mode."""
+        return (self.training.batch_size / self.population.records,) * len(self.population.names)
+
+    def divisor(self) -> float:
+        """What a gradient sum is divided by in step mode: the public expected batch size, never the realised one."""
+        return self.training.batch_size
+
+    def client_weights(self) -> tuple[float, ...]:
+        """Each client's share in the average of locally trained weights: by records."""
+        return tuple(size / self.population.records for size in self.population.by_client)
+
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """The noise multiplier by group (step mode) or client (epoch mode): the same for all, enough for the worst."""
+        found = noise_multipliers(self.schedules(), self.training, self.query() is not None)
+        return (max(found),) * len(found)
+
+    def release_noise(self, rule: ClipRule) -> float:
+        """The noise of one gradient sum in step mode, in units of the rule's sensitivity."""
+        return self.noise[0]
+
+    def group_multipliers(self, rule: ClipRule) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """By group: the noise multiplier of one gradient sum, in units of the most that any record can add, and in
+        units of the most that a record of this group can add (methods, "per-group epsilon").
+        """
+        bounds = rule.group_sensitivities(len(self.population.names))
+        noise = self.release_noise(rule)
+        return (noise,) * len(bounds), tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
+
+    def schedules(self) -> list[Schedule]:
+        """What a record of each group (step mode) or client (epoch mode) goes through."""
+        if self.sync == "step":
+            return [Schedule(rate, self.rounds) for rate in self.rates()]
+        batch = self.training.batch_size
+        return [Schedule(min(1.0, batch / size), self.rounds * max(1, size // batch)) if size else Schedule(0.0, 0)
+                for size in self.population.by_client]
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds: int(epochs N / b) steps, or one local epoch for each epoch."""
+        training = self.training
+        if training.steps is not None:
+            return training.steps
+        return int(training.epochs * (self.population.records / training.batch_size if self.sync == "step" else 1))
+
+    # The round, as Flower calls it.
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+                        ) -> Iterable[Message]:
+        """Ask for counts if the rule depends on them, then for gradient sums or local epochs."""
+        training = self.training
+        if self._optimizer is None:
+            self._parameters = {name: nn.Parameter(value.clone()) for name, value in unpack(arrays).items()}
+            self._optimizer = make_optimizer(training.optimizer, self._parameters, training.learning_rate,
+                                             training.weight_decay)
+        plan = Round(self.task.seed, server_round - 1, self.rates(), self.noise[0], count_noise(training, self.noise[0]),
+                     training.trust, len(self.population.sizes), query=self.query())
+        if self.sync == "epoch":
+            local = LocalTraining(training.batch_size, training.optimizer, training.learning_rate,
+                                  training.weight_decay, self.noise, self.client_weights())
+            self._round = replace(plan, rule=self.rule(), local=local)
+            return self._requests(messages.LOCAL_EPOCH, grid, weights=arrays, round_=self._round)
+        if plan.query is not None and self.counts_first:
+            asked = self._requests(messages.COUNTS, grid, weights=arrays, round_=plan)
+            self.learn(self._counts(answers(grid.send_and_receive(asked), self._nodes), plan), training.batch_size)
+            plan = replace(plan, query=None)
+        rule = self.rule()
+        self._round = replace(plan, rule=rule, noise_multiplier=self.release_noise(rule))
+        return self._requests(messages.GRADIENT_SUM, grid, weights=arrays, round_=self._round)
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]
+                        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Add up, add the server's noise, update the model, enter the release into the ledger, learn from the counts.
+
+        Raises `fedfair.client.ClientError` if a node did not answer, failed, or sent a value that is not finite.
+        """
+        assert self._round is not None and self._round.rule is not None
+        answered, plan, batch = answers(replies, self._nodes), self._round, self.training.batch_size
+        sums = added(answered, "sums")
+        if plan.local is None:
+            self._update(sums, plan)
+            self._enter_step(self._round.rule)
+        else:
+            self._parameters = {name: nn.Parameter(value) for name, value in sums.items()}
+            self._enter_local_epochs(self._round.rule)
+        if plan.query is not None:
+            expected = batch if plan.local is None else sum(min(batch, size) for size in self.population.by_client)
+            self.learn(self._counts(answered, plan), expected)
+        self.progress(server_round, self.rounds)
+        return pack({name: parameter.data for name, parameter in self._parameters.items()}), None
+
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+                           ) -> Iterable[Message]:
+        """Ask for counts by group at the end of every `eval_every` epochs and of the run; at the end, of all parts."""
+        last, every = server_round >= self.rounds, self.training.eval_every
+        if self.sync == "step":
+            every *= self.population.records / self.training.batch_size
+        if not last and int(server_round / every) == int((server_round - 1) / every):
+            return []
+        splits = ["train", "valid", "test"] if last else ["valid", "test"]
+        return self._requests(messages.EVALUATE, grid, weights=arrays, splits=splits, **{"gradient-norms": last})
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Keep the metrics of every part and group as `rows`; returns the test accuracies for Flower's log."""
+        answered = answers(replies, 0)
+        record = MetricRecord()
+        for split in ("train", "valid", "test") if answered else ():
+            if split not in answered[0].content:
+                continue
+            for group, metric, value in metrics(group_counts(answered, split), self.population.names):
+                self.rows.append(Row(round=server_round, split=split, group=group, metric=metric, value=value))
+                if (split, metric) == ("test", "accuracy"):
+                    record[f"accuracy of {group}"] = value
+        return record or None
+
+    def summary(self) -> None:
+        """Nothing: the run prints a table of its own."""
+
+    def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
+        """A request to every node, and how many there are."""
+        asked = requests(action, grid, self.task, **parts)
+        self._nodes = len(asked)
+        return asked
+
+    def _counts(self, replies: list[Message], plan: Round) -> Tensor:
+        """The clients' counts added up, with the server's share of the noise."""
+        share = server_share(plan.trust) if plan.local is None else 0.0
+        draws = generator(plan.seed, "counts", 0, plan.step)
+        return add_gaussian(added(replies, "counts"), share * plan.count_noise_multiplier, draws)["counts"]
+
+    def _update(self, sums: dict[str, Tensor], plan: Round) -> None:
+        """One step of the optimiser along the noisy gradient sum divided by the expected batch size."""
+        assert plan.rule is not None and self._optimizer is not None
+        share = server_share(plan.trust)
+        if share and plan.noise_multiplier:
+            deviation = share * plan.noise_multiplier * sensitivity(plan.rule, len(plan.rates))
+            sums = add_gaussian(sums, deviation, generator(plan.seed, "noise", 0, plan.step))
+        for name, parameter in self._parameters.items():
+            parameter.grad = sums[name] / self.divisor()
+        self._optimizer.step()
+
+    def _enter_step(self, rule: ClipRule) -> None:
+        """Enter one step over all clients into the ledger."""
+        counts = count_noise(self.training, self.noise[0]) if self.query() is not None else None
+        self.ledger.record(Event(self.rates(), *self.group_multipliers(rule), counts))
+
+    def _enter_local_epochs(self, rule: ClipRule) -> None:
+        """Enter every client's local epoch into the ledger; clients hold disjoint records."""
+        bounds = rule.group_sensitivities(len(self.population.names))
+        for client, sizes in enumerate(self.population.sizes):
+            schedule, noise = self.schedules()[client], self.noise[client]
+            if schedule.steps == 0:
+                continue
+            rates = tuple(schedule.rate if size else 0.0 for size in sizes)
+            spent = tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
+            counts = count_noise(self.training, noise) if self.query() is not None else None
+            event = Event(rates, (noise,) * len(bounds), spent, counts, client)
+            self.ledger.record(event, schedule.steps // max(self.rounds, 1))

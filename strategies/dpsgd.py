@@ -1,0 +1,14 @@
+"""DP-SGD: Abadi et al. 2016, Algorithm 1."""
+
+from __future__ import annotations
+
+from fedfair.clipping import ClipRule, Flat
+from strategies.base import Strategy
+
+
+class Dpsgd(Strategy):
+    """Every gradient is clipped to one norm, `c_i = min(1, C / n_i)`, and the noise is relative to it."""
+
+    def rule(self) -> ClipRule:
+        """One clip norm for all."""
+        return Flat(self.training.clip_norm)

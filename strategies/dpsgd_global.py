@@ -1,0 +1,31 @@
+"""DPSGD-Global: gradients are scaled alike instead of clipped. Bu et al. 2021; Esipova et al. 2023, Algorithm 2."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from fedfair.clipping import ClipRule, Global
+from strategies.base import NoOptions, Strategy
+
+
+class DpsgdGlobal(Strategy):
+    """`c_i = C0 / Z` for gradients of norm at most Z, which keeps their direction; larger ones are dropped."""
+
+    class Options(NoOptions):
+        """`bound` is Z, fixed, at least the clip norm."""
+
+        bound: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 50
+
+    options: Options
+
+    def prepare(self) -> None:
+        """Raise `ValueError` for a bound below the clip norm, which would scale gradients up and drop the rest."""
+        if self.options.bound < self.training.clip_norm:
+            raise ValueError(f"bound is {self.options.bound}, below clip_norm {self.training.clip_norm}: it is the norm "
+                             "up to which gradients are kept, so take a larger one")
+
+    def rule(self) -> ClipRule:
+        """Scale up to Z, drop above."""
+        return Global(self.training.clip_norm, self.options.bound)

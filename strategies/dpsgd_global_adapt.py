@@ -1,0 +1,51 @@
+"""DPSGD-Global-Adapt: scaling with an adaptive bound. Esipova et al. 2023, Algorithm 2 (in red)."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from fedfair.clipping import ClipRule, GlobalAdapt
+from fedfair.counting import Above, CountQuery
+from strategies.base import NoOptions, Strategy
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class DpsgdGlobalAdapt(Strategy):
+    """Gradients up to Z are scaled by C0 / Z, larger ones clipped to C0, and Z follows how many are large.
+
+    With b_t the noisy number of gradients of norm above tau Z in a batch of expected size b, counted together with the
+    gradients, each step ends with Z <- Z exp(-eta + b_t / b). Z never falls below `min_bound` (Zhao et al. 2025) nor
+    below a millionth of the clip norm.
+    """
+
+    class Options(NoOptions):
+        """`bound` is the first Z, `tau` where a gradient counts as large, `eta` how fast Z shrinks."""
+
+        bound: Positive = 50
+        tau: Positive = 1
+        eta: Positive = 0.1
+        min_bound: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+
+    options: Options
+
+    def prepare(self) -> None:
+        """Z starts at its option."""
+        self.bound = self.options.bound
+
+    def query(self) -> CountQuery:
+        """How many gradients exceed tau Z."""
+        return Above(self.options.tau * self.bound)
+
+    def rule(self) -> ClipRule:
+        """Scale up to Z, clip above."""
+        return GlobalAdapt(self.training.clip_norm, self.bound)
+
+    def learn(self, counts: Tensor, expected_batch: float) -> None:
+        """The next Z, from a noisy count `[1]`."""
+        change = math.exp(-self.options.eta + float(counts) / expected_batch)
+        self.bound = max(self.bound * change, self.options.min_bound, 1e-6 * self.training.clip_norm)

@@ -1,0 +1,88 @@
+"""Requests to all nodes, and what comes back: complete, finite, and in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from fedfair import messages
+from fedfair.client import ClientError
+from fedfair.fairness import GroupCounts
+from fedfair.layers import Gradients
+from fedfair.messages import unpack
+from fedfair.task import Task
+from strategies.population import Population
+
+
+def requests(action: str, grid: Grid, task: Task, **parts: Any) -> list[Message]:
+    """One request to every node of the grid."""
+    return [messages.request(action, node, task, **parts) for node in sorted(grid.get_node_ids())]
+
+
+def answers(replies: Iterable[Message], asked: int) -> list[Message]:
+    """The replies in the order of their nodes' numbers.
+
+    Raises `ClientError` if fewer than `asked` came, or a node failed.
+    """
+    found = list(replies)
+    for reply in found:
+        if reply.has_error():
+            raise ClientError(f"node {reply.metadata.src_node_id} failed: {reply.error.reason}")
+        if "failure" in reply.content:
+            raise ClientError(str(reply.content["failure"]["reason"]))
+    if len(found) < asked:
+        raise ClientError(f"only {len(found)} of {asked} nodes answered: nothing was added to the model; check the "
+                          "nodes that are missing, or give them more time")
+    return sorted(found, key=_node)
+
+
+def added(replies: list[Message], name: str) -> Gradients:
+    """The tensors of the record `name`, added up over the replies that hold any.
+
+    Raises `ClientError` naming the clients if a value is not finite.
+    """
+    parts = [(unpack(reply.content[name]), reply) for reply in replies if reply.content.get(name)]
+    total = reduce(_plus, [tensors for tensors, _ in parts])
+    if not bool(sum(value.sum() for value in total.values()).isfinite()):  # type: ignore[union-attr]
+        for tensors, reply in parts:
+            if not all(bool(value.isfinite().all()) for value in tensors.values()):
+                raise ClientError(f"client {_clients(reply)} sent values that are not finite: nothing was added to the "
+                                  "model; look at its records, or take a smaller learning rate")
+    return total
+
+
+def population(grid: Grid, task: Task) -> Population:
+    """Ask every node for the sizes of its clients; raises `ClientError` if one cannot make its data."""
+    asked = requests(messages.SIZES, grid, task)
+    replies = answers(grid.send_and_receive(asked), len(asked))
+    sizes = {int(client): tuple(counts.tolist()) for reply in replies
+             for client, counts in unpack(reply.content["sizes"]).items()}
+    names = replies[0].content["groups"]["names"]
+    return Population(tuple(names), tuple(sizes[client] for client in sorted(sizes)))  # type: ignore[arg-type]
+
+
+def group_counts(replies: list[Message], split: str) -> GroupCounts:
+    """The evaluation counts of one part, added up."""
+    found = [GroupCounts(**unpack(reply.content[split])) for reply in replies if split in reply.content]
+    return reduce(lambda a, b: a + b, found)
+
+
+def _plus(a: Gradients, b: Gradients) -> Gradients:
+    """Two sums added by name."""
+    return {name: value + b[name] for name, value in a.items()}
+
+
+def _node(reply: Message) -> int:
+    """The number of the node that sent a reply."""
+    return int(reply.content["node"]["number"])  # type: ignore[arg-type]
+
+
+def _clients(reply: Message) -> str:
+    """The clients that a node answered for, in words."""
+    return " or ".join(map(str, reply.content["node"]["clients"]))  # type: ignore[arg-type]
+
+

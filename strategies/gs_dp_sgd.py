@@ -1,0 +1,66 @@
+"""GS-DP-SGD: each group trains by itself, and the models are averaged. Yang et al. 2024, Algorithm 2."""
+
+from __future__ import annotations
+
+from fedfair.clipping import ClipRule, Flat, Reweighted
+from strategies.base import Strategy
+from strategies.budget import noise_multipliers
+
+
+class GsDpSgd(Strategy):
+    """In epoch mode (the authors' code, and the default) each group's client trains one epoch, and the weights are
+    averaged, every group alike; in step mode each group takes one step from the common weights.
+
+    A step of group k samples its N_k records with rate b / N_k, clips to C, adds noise sigma_k C and divides by b (by
+    N_k, with rate 1, if the group is smaller). With a target epsilon every sigma_k is calibrated by itself, so that
+    each group has it. The mean of the groups' SGD steps is one step along a weighted gradient sum, so step mode works
+    for any partition; each group is charged for its own noise alone.
+    """
+
+    default_sync = "epoch"
+
+    def prepare(self) -> None:
+        """Raise `ValueError` if groups cannot train by themselves under these settings."""
+        if self.sync == "epoch":
+            held = [sum(size > 0 for size in sizes) for sizes in self.population.sizes]
+            if held != [1] * len(self.population.names):
+                raise ValueError("gs-dp-sgd trains each group on a client of its own, but here the groups are spread "
+                                 'over clients: take partition = "group" without clients, or sync = "step"')
+        elif self.training.optimizer != "sgd":
+            raise ValueError('gs-dp-sgd with sync = "step" averages steps of plain SGD, but optimizer is '
+                             f"{self.training.optimizer!r}: take sgd, or sync = \"epoch\"")
+
+    def rates(self) -> tuple[float, ...]:
+        """b / N_k, at most 1."""
+        return tuple(min(1.0, self.training.batch_size / size) for size in self.population.by_group)
+
+    def rule(self) -> ClipRule:
+        """One clip norm; in step mode a group smaller than b weighs b / N_k, to be divided by N_k in effect."""
+        if self.sync == "epoch":
+            return Flat(self.training.clip_norm)
+        return Reweighted(self.training.clip_norm, self._group_weights())
+
+    def divisor(self) -> float:
+        """K b: the mean over K groups of sums divided by b."""
+        return len(self.population.names) * self.training.batch_size
+
+    def client_weights(self) -> tuple[float, ...]:
+        """The plain mean."""
+        return (1 / len(self.population.sizes),) * len(self.population.sizes)
+
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """Each group's own."""
+        return noise_multipliers(self.schedules(), self.training, counting=False)
+
+    def release_noise(self, rule: ClipRule) -> float:
+        """All groups' noises together, in units of the largest weight times C."""
+        weights = self._group_weights()
+        return sum((w * noise) ** 2 for w, noise in zip(weights, self.noise, strict=True)) ** 0.5 / max(weights)
+
+    def group_multipliers(self, rule: ClipRule) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Each group's own noise, although the others' protects it too once the steps are averaged."""
+        return self.noise, self.noise
+
+    def _group_weights(self) -> tuple[float, ...]:
+        """b / min(b, N_k)."""
+        return tuple(max(1.0, self.training.batch_size / size) for size in self.population.by_group)

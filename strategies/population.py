@@ -1,0 +1,28 @@
+"""The sizes that the server plans with; public by assumption."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Population:
+    """The names of the K groups, and how many training records each client has of each: `sizes[client][group]`."""
+
+    names: tuple[str, ...]
+    sizes: tuple[tuple[int, ...], ...]
+
+    @property
+    def records(self) -> int:
+        """N, the number of training records."""
+        return sum(map(sum, self.sizes))
+
+    @property
+    def by_group(self) -> tuple[int, ...]:
+        """N_k, the number of training records of each group."""
+        return tuple(map(sum, zip(*self.sizes, strict=True)))
+
+    @property
+    def by_client(self) -> tuple[int, ...]:
+        """N_c, the number of training records of each client."""
+        return tuple(map(sum, self.sizes))

@@ -1,0 +1,18 @@
+"""SGD without privacy: the reference for what privacy costs."""
+
+from __future__ import annotations
+
+from fedfair.clipping import ClipRule, Unclipped
+from strategies.base import Strategy
+
+
+class Sgd(Strategy):
+    """No clipping and no noise, whatever the settings say; the guarantee is none."""
+
+    def rule(self) -> ClipRule:
+        """`c_i = 1`."""
+        return Unclipped()
+
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """None."""
+        return (0.0,) * len(self.schedules())

@@ -1,0 +1,45 @@
+"""How a run trains: length, optimiser, privacy. What each strategy adds to it are its own `options`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fedfair.accounting import Accountant
+from fedfair.noise import Trust
+from fedfair.rounds import OptimizerName
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Training(BaseModel):
+    """Settings of the training itself; frozen, and validated when made.
+
+    `sync` is "step" (one gradient sum a round) or "epoch" (one local epoch a round), by default the strategy's own;
+    `steps`, if given, is the number of rounds and overrides `epochs`. `batch_size` is the expected one. A noise
+    multiplier of 0 trains without noise, and without any guarantee; `count_noise_multiplier` defaults to ten times the
+    noise multiplier; `target_epsilon` replaces `noise_multiplier` by the smallest one that stays within it at `delta`
+    by `accountant`. `trust` says who sees sums without noise in step mode. `eval_every` is in epochs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sync: Literal["step", "epoch"] | None = None
+    epochs: NotNegative = 20
+    steps: Count | None = None
+    batch_size: Annotated[int, Field(ge=1)] = 256
+    optimizer: OptimizerName = "sgd"
+    learning_rate: Positive = 0.01
+    weight_decay: NotNegative = 0
+    clip_norm: Positive = 0.5
+    noise_multiplier: NotNegative = 1
+    count_noise_multiplier: NotNegative | None = None
+    target_epsilon: Positive | None = None
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-6
+    accountant: Accountant = "pld"
+    trust: Trust = Trust.CENTRAL
+    eval_every: Positive = 1
+    options: dict[str, Any] = {}
