@@ -6,16 +6,15 @@ order of client numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache, reduce, wraps
+from collections.abc import Callable
+from functools import lru_cache, wraps
 
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from torch import Tensor
 
-from fedfair.client import Client, ClientError, Contribution
 from fedfair.datasets import Parts
+from fedfair.host import ClientError, Contribution, Host
 from fedfair.layers import Gradients
 from fedfair.messages import pack, unpack
 from fedfair.rounds import Round
@@ -31,19 +30,18 @@ def _clients_data(task: Task) -> list[Parts]:
 
 
 @lru_cache(maxsize=2)
-def _hosts(task: Task) -> dict[tuple[int, int], tuple[Client, ...]]:
-    """The clients made so far for the two latest tasks in this process, by (node, number of nodes)."""
+def _hosts(task: Task) -> dict[tuple[int, int], Host]:
+    """The hosts made so far for the two latest tasks in this process, by (node, number of nodes)."""
     return {}
 
 
-def hosted_clients(task: Task, node: int, nodes: int) -> tuple[Client, ...]:
-    """The clients of a task that node number `node` of `nodes` hosts, with one model between them."""
-    hosts = _hosts(task)
-    if (node, nodes) not in hosts:
-        model = task.build_model().to(task.device)
-        hosts[node, nodes] = tuple(Client(number, data, model, task.device)
-                                   for number, data in enumerate(_clients_data(task)) if number % nodes == node)
-    return hosts[node, nodes]
+def host(task: Task, node: int, nodes: int) -> Host:
+    """What node number `node` of `nodes` holds of a task."""
+    made = _hosts(task)
+    if (node, nodes) not in made:
+        clients = {number: data for number, data in enumerate(_clients_data(task)) if number % nodes == node}
+        made[node, nodes] = Host(clients, task.build_model().to(task.device), task.device)
+    return made[node, nodes]
 
 
 @lru_cache(maxsize=8)
@@ -52,20 +50,20 @@ def _task(text: str) -> Task:
     return Task.model_validate_json(text)
 
 
-Handler = Callable[[Message, tuple[Client, ...]], RecordDict]
+Handler = Callable[[Message, Host], RecordDict]
 
 
 def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
-    """A Flower handler from one that knows its clients; bad data is an answer that names the client, not a crash."""
+    """A Flower handler from one that knows its host; bad data is an answer that names the client, not a crash."""
 
     @wraps(handler)
     def answer(message: Message, context: Context) -> Message:
         node, nodes = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
         try:
-            clients = hosted_clients(_task(str(message.content["task"]["json"])), node, nodes)
-            content = handler(message, clients)
-            content["node"] = ConfigRecord({"number": node, "clients": [client.number for client in clients]})
-        except (ClientError, ValueError, FileNotFoundError) as error:
+            here = host(_task(str(message.content["task"]["json"])), node, nodes)
+            content = handler(message, here)
+            content["node"] = ConfigRecord({"number": node, "clients": list(here.clients)})
+        except (ClientError, ValueError, OSError) as error:
             content = RecordDict({"failure": ConfigRecord({"node": node, "reason": str(error)})})
         return Message(content, reply_to=message)
 
@@ -74,67 +72,51 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
 
 @app.query("sizes")
 @_answer
-def sizes(message: Message, clients: tuple[Client, ...]) -> RecordDict:
-    """How many training records each hosted client has of each group: public by assumption, and said so."""
-    counts = {str(c.number): torch.tensor(c.data.train.group_sizes()) for c in clients}
-    names = list(_task(str(message.content["task"]["json"])).data().train.names)
-    return RecordDict({"sizes": pack(counts), "groups": ConfigRecord({"names": names})})
+def sizes(message: Message, here: Host) -> RecordDict:
+    """How many training records each client has of each group: public by assumption, and said so."""
+    counts = {str(number): torch.tensor(parts.train.group_sizes()) for number, parts in here.clients.items()}
+    names = _task(str(message.content["task"]["json"])).data().train.names
+    return RecordDict({"sizes": pack(counts), "groups": ConfigRecord({"names": list(names)})})
 
 
 @app.query("counts")
 @_answer
-def counts(message: Message, clients: tuple[Client, ...]) -> RecordDict:
+def counts(message: Message, here: Host) -> RecordDict:
     """The noisy counts of the round's query."""
-    weights, round_ = unpack(message.content["weights"]), _round(message)
-    return _added(client.counts(weights, round_) for client in clients)
+    return _content(here.counts(*_weights_and_round(message)))
 
 
 @app.train("gradient_sum")
 @_answer
-def gradient_sum(message: Message, clients: tuple[Client, ...]) -> RecordDict:
+def gradient_sum(message: Message, here: Host) -> RecordDict:
     """The clipped gradient sum of the round's batch, with the counts that it asks for."""
-    weights, round_ = unpack(message.content["weights"]), _round(message)
-    return _added(client.gradient_sum(weights, round_) for client in clients)
+    return _content(here.gradient_sum(*_weights_and_round(message)))
 
 
 @app.train("local_epoch")
 @_answer
-def local_epoch(message: Message, clients: tuple[Client, ...]) -> RecordDict:
+def local_epoch(message: Message, here: Host) -> RecordDict:
     """The locally trained weights, each times its client's share in the average."""
-    weights, round_ = unpack(message.content["weights"]), _round(message)
-    if round_.local is None:
-        raise ValueError("a local epoch needs to know how to train: the round has no `local` part")
-    local = round_.local
-    return _added(client.local_epoch(weights, round_, local) for client in clients)
+    return _content(here.local_epochs(*_weights_and_round(message)))
 
 
 @app.evaluate("groups")
 @_answer
-def evaluate(message: Message, clients: tuple[Client, ...]) -> RecordDict:
+def evaluate(message: Message, here: Host) -> RecordDict:
     """Confusion counts, losses and gradient norms by group, for the parts in `splits`; not private."""
     weights, options = unpack(message.content["weights"]), message.content["options"]
-    content = RecordDict()
-    for split in options["splits"]:
-        evaluated = [client.evaluate(weights, split, bool(options["gradient-norms"])) for client in clients]
-        if evaluated:
-            content[split] = pack(reduce(lambda a, b: a + b, evaluated).tensors())
-    return content
+    return RecordDict({split: pack(here.evaluate(weights, split, bool(options["gradient-norms"])).tensors())
+                       for split in (options["splits"] if here.clients else ())})
 
 
-def _round(message: Message) -> Round:
-    """The round that a message describes."""
-    return Round.from_json(str(message.content["round"]["json"]))
+def _weights_and_round(message: Message) -> tuple[Gradients, Round]:
+    """The weights that a message carries, and the round that it describes."""
+    return unpack(message.content["weights"]), Round.from_json(str(message.content["round"]["json"]))
 
 
-def _added(contributions: Iterable[Contribution]) -> RecordDict:
-    """The hosted clients' contributions, added up in their order; empty records if there are none."""
-    sums: Gradients = {}
-    counted: Tensor | None = None
-    for contribution in contributions:
-        sums = {name: sums[name] + value if sums else value for name, value in contribution.sums.items()}
-        if contribution.counts is not None:
-            counted = contribution.counts if counted is None else counted + contribution.counts
-    content = RecordDict({"sums": pack(sums)})
-    if counted is not None:
-        content["counts"] = pack({"counts": counted})
+def _content(contribution: Contribution) -> RecordDict:
+    """A contribution as it travels."""
+    content = RecordDict({"sums": pack(contribution.sums)})
+    if contribution.counts is not None:
+        content["counts"] = pack({"counts": contribution.counts})
     return content

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -13,16 +12,17 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedfair.client import ClientError
+from fedfair.host import ClientError
 from fedfair.datasets import DATASETS
 from fedfair.datasets.table import from_csv
 from fedfair.task import Task
 from simulations.compare import compare as run_comparison
 from simulations.compare import experiments
 from simulations.presets import preset_names
-from simulations.result import Result, refuse_other, save_comparison, summary
+from simulations.result import refuse_other, save_comparison
 from simulations.run import ENGINES
-from simulations.table import comparison_table
+from simulations.table import results_table
+from simulations.values import pairs
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False,
                   help="What does each group pay for privacy, and which method closes the gap?")
@@ -35,7 +35,7 @@ Set = Annotated[list[str], typer.Option("--set", help="A setting, key=value; STR
                                         "options.key=value for a strategy's own options.")]
 Out = Annotated[Path | None, typer.Option(help="Folder to save the results in.")]
 EngineName = Annotated[str, typer.Option(help=f"Where clients run: {', '.join(ENGINES)}.")]
-Nodes = Annotated[int | None, typer.Option(help="Flower nodes that host the clients; by default one a client.")]
+Nodes = Annotated[int | None, typer.Option(help="Flower nodes that host the clients; by default one, or two under Flower.")]
 Csv = Annotated[Path | None, typer.Option(help="A file of your own instead of a data set.")]
 Column = Annotated[str | None, typer.Option(help="Column of the file.")]
 
@@ -139,20 +139,11 @@ def _describe(name: str, task: Task) -> None:
         print(f"  {split}: " + ", ".join(f"{n} {s:,}" for n, s in zip(part.names, part.group_sizes(), strict=True)))
 
 
-def _settings(pairs: list[str], **given: Any) -> dict[str, Any]:
+def _settings(set_: list[str], **given: Any) -> dict[str, Any]:
     """Settings from key=value pairs and options that were given; values are read as TOML, or else as text."""
     settings = {key: str(value) if isinstance(value, Path) else value for key, value in given.items()
                 if value is not None and not (key == "dataset" and given.get("csv"))}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals:
-            raise ValueError(f"--set {pair}: write key=value, for example --set epochs=5")
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = text
-        settings[key.strip().replace("_", "-") if "." in key and "options" not in key else key.strip()] = value
-    return settings
+    return {**settings, **pairs(set_)}
 
 
 def _show(strategies: list[str], seeds: list[int], preset: str | None, settings: dict[str, Any], engine: str,
@@ -166,15 +157,9 @@ def _show(strategies: list[str], seeds: list[int], preset: str | None, settings:
         refuse_other(out, described)
     with _progress() as on_round:
         results = run_comparison(planned, engine, nodes, on_round)
-    show_results(results, Console())
+    Console().print(results_table(results))
     if out is not None:
         print(f"saved in {results[0].save(out) if single else save_comparison(results, described, out)}")
-
-
-def show_results(results: list[Result], console: Console) -> None:
-    """Print the table of one data set's runs."""
-    train = results[0].data.train
-    console.print(comparison_table(summary(results), dict(zip(train.names, train.group_sizes(), strict=True))))
 
 
 @contextmanager

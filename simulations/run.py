@@ -24,7 +24,7 @@ from strategies.exchange import population
 Progress = Callable[[int, int], None]
 """Called with the rounds done and the rounds to do."""
 
-Engine = Callable[[Experiment, int, Progress], Result]
+Engine = Callable[[Experiment, int | None, Progress], Result]
 ENGINES: Registry[Engine] = Registry("engine")
 """Where clients run, by name."""
 
@@ -33,14 +33,14 @@ def run(experiment: Experiment, engine: str = "local", nodes: int | None = None,
         progress: Progress = lambda done, rounds: None) -> Result:
     """Run an experiment and return its result.
 
-    `nodes` is the number of Flower nodes that host the clients, by default one for each client. Raises `ValueError` for
+    `nodes` is the number of Flower nodes that host the clients; by default the local engine takes one, which computes
+    for all clients together, and Flower two. The result does not depend on it beyond float rounding. Raises `ValueError` for
     an unknown engine or settings that do not fit the data, `FileNotFoundError` if the data cannot be had, and
-    `fedfair.client.ClientError` if a client fails.
+    `fedfair.host.ClientError` if a client fails.
     """
     start = ENGINES[engine]
     experiment.task.data()
-    clients = experiment.clients or len(experiment.task.data().train.names)
-    return start(experiment, nodes or clients, progress)
+    return start(experiment, nodes, progress)
 
 
 def conduct(experiment: Experiment, grid: Grid, progress: Progress) -> Result:
@@ -60,14 +60,14 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress) -> Result:
 
 
 @ENGINES.register("local")
-def _local(experiment: Experiment, nodes: int, progress: Progress) -> Result:
+def _local(experiment: Experiment, nodes: int | None, progress: Progress) -> Result:
     """In this process: no serialisation, thousands of steps a minute."""
     with quiet_flower():
-        return conduct(experiment, LocalGrid(client_app.app, nodes), progress)
+        return conduct(experiment, LocalGrid(client_app.app, nodes or 1), progress)
 
 
 @ENGINES.register("flower")
-def _flower(experiment: Experiment, nodes: int, progress: Progress) -> Result:
+def _flower(experiment: Experiment, nodes: int | None, progress: Progress) -> Result:
     """Flower's own simulation, on Ray; the same program that `flwr run` starts."""
     results: list[Result] = []
     server_app = ServerApp()
@@ -77,7 +77,7 @@ def _flower(experiment: Experiment, nodes: int, progress: Progress) -> Result:
         results.append(conduct(experiment, grid, progress))
 
     with quiet_flower():
-        run_simulation(server_app, client_app.app, nodes, backend_config={"client_resources": {"num_cpus": 1}})
+        run_simulation(server_app, client_app.app, nodes or 2, backend_config={"client_resources": {"num_cpus": 1}})
     return results[0]
 
 

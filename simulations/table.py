@@ -10,7 +10,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from simulations.result import Result
+from simulations.result import summary as summary_of
 from simulations.summary import REFERENCE
+
+
+def results_table(results: Sequence[Result]) -> RenderableType:
+    """The table of one data set's runs."""
+    train = results[0].data.train
+    return comparison_table(summary_of(results), dict(zip(train.names, train.group_sizes(), strict=True)))
 
 
 def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> RenderableType:
@@ -22,10 +30,9 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
     seeds = f"{first.seeds} seed{'s, mean and deviation' if first.seeds > 1 else ''}"
     table = Table(title=f"{first.dataset}: test accuracy by group ({seeds})", title_justify="left", box=None,
                   header_style="bold", padding=(0, 1, 0, 0))
-    table.add_column("group (records)", no_wrap=True)
+    table.add_column("group (records)", no_wrap=True, max_width=20)
     for name in summary.strategy:
-        table.add_column(name.replace("-", "-\n", name.count("-") - 1) if name.count("-") > 1 else name,
-                         justify="right", no_wrap=True)
+        table.add_column(name.replace("-", "-\n"), justify="right", no_wrap=True, min_width=5)
     rows = [row for _, row in summary.iterrows()]
     table.add_row("epsilon", *(_number(row.epsilon, 2) for row in rows), style="dim")
     table.add_row("guarantee", *(str(row.guarantee) for row in rows), style="dim", end_section=True)
@@ -40,7 +47,9 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
             table.add_row(gap.replace("_", " "), *(_spread(row, gap) for row in rows))
     if not math.isnan(first.privacy_cost_gap_mean):
         worst = [max(groups, key=lambda g, row=row: row[f"privacy_cost_{g}_mean"]) for row in rows]
-        table.add_row("pays most", *(_payer(row, g) for row, g in zip(rows, worst, strict=True)))
+        paid = [row[f"privacy_cost_{group}_mean"] for row, group in zip(rows, worst, strict=True)]
+        table.add_row("pays most", *(g if cost > 0 else "-" for g, cost in zip(worst, paid, strict=True)))
+        table.add_row("its cost", *(_number(cost, 3) if cost > 0 else "-" for cost in paid))
         table.add_row("privacy cost gap", *(_number(row.privacy_cost_gap_mean, 3) for row in rows))
     return Group(table, Text(), *verdict(summary, sizes))
 
@@ -62,12 +71,6 @@ def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
         back = plain[cost] - others.loc[best, cost]
         lines.append(f"{best} gives most of it back: {back:.3f}." if back > 0 else "No method here gives it back.")
     return [Text(line) for line in lines]
-
-
-def _payer(row: pd.Series, group: str) -> str:
-    """The group that pays most and what it pays; a dash if nobody does."""
-    cost = row[f"privacy_cost_{group}_mean"]
-    return f"{group}: {cost:.3f}" if cost > 0 else "-"
 
 
 def _spread(row: pd.Series, name: str) -> str:

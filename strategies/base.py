@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from fedfair import messages
 from fedfair.accounting import Event, Ledger
-from fedfair.client import make_optimizer
+from fedfair.host import make_optimizer
 from fedfair.clipping import ClipRule, sensitivity
 from fedfair.counting import CountQuery
 from fedfair.fairness import metrics
@@ -30,7 +30,7 @@ from fedfair.noise import add_gaussian, server_share
 from fedfair.randomness import generator
 from fedfair.rounds import LocalTraining, Round
 from fedfair.task import Task
-from strategies.budget import Schedule, count_noise, noise_multipliers
+from strategies.budget import Schedule, common_noise, count_noise
 from strategies.exchange import added, answers, group_counts, requests
 from strategies.population import Population
 from strategies.training import Training
@@ -115,8 +115,8 @@ class Strategy(FlowerStrategy):
 
     def noise_multipliers(self) -> tuple[float, ...]:
         """The noise multiplier by group (step mode) or client (epoch mode): the same for all, enough for the worst."""
-        found = noise_multipliers(self.schedules(), self.training, self.query() is not None)
-        return (max(found),) * len(found)
+        schedules = self.schedules()
+        return (common_noise(schedules, self.training, self.query() is not None),) * len(schedules)
 
     def release_noise(self, rule: ClipRule) -> float:
         """The noise of one gradient sum in step mode, in units of the rule's sensitivity."""
@@ -175,7 +175,7 @@ class Strategy(FlowerStrategy):
                         ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Add up, add the server's noise, update the model, enter the release into the ledger, learn from the counts.
 
-        Raises `fedfair.client.ClientError` if a node did not answer, failed, or sent a value that is not finite.
+        Raises `fedfair.host.ClientError` if a node did not answer, failed, or sent a value that is not finite.
         """
         assert self._round is not None and self._round.rule is not None
         answered, plan, batch = answers(replies, self._nodes), self._round, self.training.batch_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedfair.accounting import Release, calibrate
+from fedfair.accounting import Accountant, Release, calibrate, epsilon
 from fedfair.accounting.composition import joint_multiplier
 from strategies.training import Training
 
@@ -23,21 +23,33 @@ def count_noise(training: Training, noise_multiplier: float) -> float:
     return 10 * noise_multiplier if given is None else given
 
 
-def noise_multipliers(schedules: Sequence[Schedule], training: Training, counting: bool) -> tuple[float, ...]:
-    """The noise multiplier for each schedule; `counting` charges a count query on every batch.
+def own_noise(schedule: Schedule, training: Training, counting: bool) -> float:
+    """The noise multiplier for one schedule; `counting` charges a count query on every batch.
 
     Raises `ValueError` if the target epsilon cannot be reached.
     """
-    target = training.target_epsilon
-    if target is None:
-        return (training.noise_multiplier,) * len(schedules)
+    if training.target_epsilon is None:
+        return training.noise_multiplier
+    return calibrate(lambda noise: _charged(schedule, training, counting, noise), training.target_epsilon,
+                     training.delta, training.accountant)
 
-    def calibrated(schedule: Schedule) -> float:
-        def releases(multiplier: float) -> dict[Release, int]:
-            counts = count_noise(training, multiplier) if counting else None
-            return {Release(schedule.rate, joint_multiplier(multiplier, counts)): schedule.steps}
 
-        return calibrate(releases, target, training.delta, training.accountant)
+def common_noise(schedules: Sequence[Schedule], training: Training, counting: bool) -> float:
+    """One noise multiplier that is enough for every schedule; raises as `own_noise` does."""
+    if training.target_epsilon is None:
+        return training.noise_multiplier
 
-    found = {schedule: calibrated(schedule) for schedule in set(schedules)}
-    return tuple(found[schedule] for schedule in schedules)
+    def spent(schedule: Schedule, noise: float, accountant: Accountant) -> float:
+        return epsilon(_charged(schedule, training, counting, noise), training.delta, accountant)
+
+    found = 0.0
+    for schedule in sorted(set(schedules), key=lambda s: spent(s, 1.0, "rdp"), reverse=True):
+        if found == 0 or spent(schedule, found, training.accountant) > training.target_epsilon:
+            found = own_noise(schedule, training, counting)
+    return found
+
+
+def _charged(schedule: Schedule, training: Training, counting: bool, noise: float) -> dict[Release, int]:
+    """What a record is charged in all."""
+    counts = count_noise(training, noise) if counting else None
+    return {Release(schedule.rate, joint_multiplier(noise, counts)): schedule.steps}

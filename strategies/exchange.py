@@ -10,7 +10,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedfair import messages
-from fedfair.client import ClientError
+from fedfair.host import ClientError
 from fedfair.fairness import GroupCounts
 from fedfair.layers import Gradients
 from fedfair.messages import unpack

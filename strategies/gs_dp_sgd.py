@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedfair.clipping import ClipRule, Flat, Reweighted
 from strategies.base import Strategy
-from strategies.budget import noise_multipliers
+from strategies.budget import own_noise
 
 
 class GsDpSgd(Strategy):
@@ -50,7 +50,7 @@ class GsDpSgd(Strategy):
 
     def noise_multipliers(self) -> tuple[float, ...]:
         """Each group's own."""
-        return noise_multipliers(self.schedules(), self.training, counting=False)
+        return tuple(own_noise(schedule, self.training, counting=False) for schedule in self.schedules())
 
     def release_noise(self, rule: ClipRule) -> float:
         """All groups' noises together, in units of the largest weight times C."""

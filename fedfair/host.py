@@ -1,0 +1,191 @@
+"""What a node computes on the records of the clients it hosts, and what it adds so that it may leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fedfair.clipping import sensitivity
+from fedfair.datasets import GroupedDataset, Parts
+from fedfair.fairness import GroupCounts
+from fedfair.gradients import Probe, per_example
+from fedfair.layers import Gradients
+from fedfair.models import loss
+from fedfair.noise import Trust, add_gaussian, client_share
+from fedfair.randomness import generator
+from fedfair.rounds import LocalTraining, Round
+from fedfair.sampling import poisson
+
+_EVALUATION_ROWS = 4096
+
+
+class ClientError(Exception):
+    """A client cannot take part in a round; the message names it and says why."""
+
+
+class Contribution(NamedTuple):
+    """What leaves a node: tensors to be added up over nodes, and counts if the round asks for them."""
+
+    sums: Gradients
+    counts: Tensor | None
+
+
+class Host:
+    """Some clients of a run, by number, with the records that each holds and one model to compute with.
+
+    Where all clients start from the same weights, their records go through the model together: a sum over clients is a
+    sum over records. What they add to it, noise, they add one by one.
+    """
+
+    def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str) -> None:
+        self.clients, self.model, self.device = dict(clients), model, device
+        self._together = {split: _joined([getattr(parts, split) for parts in clients.values()])
+                          for split in ("train", "valid", "test")} if clients else {}
+        self._last: tuple[tuple[int, int], list[Tensor], Probe, Tensor] | None = None
+
+    def counts(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
+        """The counts of the round's query over its batch, with each client's share of their noise."""
+        if not self.clients:
+            return Contribution({}, None)
+        probe, groups = self._shared_probe(weights, round_)
+        return Contribution({}, _noisy_counts(probe, groups, round_, list(self.clients)))
+
+    def gradient_sum(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
+        """`sum_i c_i g_i` over the round's batch, with each client's share of the noise; counts if asked for."""
+        if not self.clients:
+            return Contribution({}, None)
+        return _release(*self._shared_probe(weights, round_), round_, list(self.clients))
+
+    def local_epochs(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
+        """Every client's local epoch: the trained weights times the clients' shares in the average, and the sum of
+        their average noisy counts.
+
+        Raises `ValueError` if the round does not say how to train.
+        """
+        if round_.local is None:
+            raise ValueError("a local epoch needs to know how to train: the round has no `local` part")
+        sums: Gradients = {}
+        counted: Tensor | None = None
+        for number in self.clients:
+            trained, counts = self._local_epoch(number, weights, round_, round_.local)
+            share = round_.local.weights[number]
+            sums = {name: sums.get(name, 0) + share * value for name, value in trained.items()}
+            if counts is not None:
+                counted = counts if counted is None else counted + counts
+        return Contribution(sums, counted)
+
+    def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool) -> GroupCounts:
+        """What the model does on one part ("train", "valid", "test") of the records, by group; not private."""
+        self._set(weights)
+        part = self._together[split]
+        total = GroupCounts.zeros(len(part.names), part.classes)
+        for rows in torch.arange(len(part)).split(_EVALUATION_ROWS):
+            x, y, group = self._batch(part, rows)
+            norms = per_example(self.model, loss, x, y).norms if gradient_norms else torch.zeros(len(x))
+            with torch.no_grad():
+                output = self.model(x)
+                total = total + GroupCounts.of(output.argmax(1), y, group, loss(output, y), norms, total)
+        return total
+
+    def _local_epoch(self, number: int, weights: Mapping[str, Tensor], round_: Round, local: LocalTraining
+                     ) -> tuple[Gradients, Tensor | None]:
+        """One client's private steps on its own records: the trained weights, and the average of the noisy counts.
+
+        max(1, int(N_c / b)) steps with rate min(1, b / N_c), each with the full noise, divided by min(b, N_c); the
+        optimiser starts afresh. A client without records returns the weights as they are.
+        """
+        data = self.clients[number].train
+        if len(data) == 0:
+            return dict(weights), None
+        steps, batch = max(1, len(data) // local.batch_size), min(local.batch_size, len(data))
+        own = replace(round_, rates=(batch / len(data),) * len(round_.rates), trust=Trust.LOCAL,
+                      noise_multiplier=local.noise_multipliers[number])
+        trained = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
+        optimizer = make_optimizer(local.optimizer, trained, local.learning_rate, local.weight_decay)
+        counts: list[Tensor] = []
+        for step in range(round_.step * steps, (round_.step + 1) * steps):
+            now = replace(own, step=step)
+            probe, groups = self._probe(data, {name: p.data for name, p in trained.items()}, now)
+            released = _release(probe, groups, now, [number])
+            for name, parameter in trained.items():
+                parameter.grad = released.sums[name] / batch
+            optimizer.step()
+            counts += [released.counts] if released.counts is not None else []
+        return {name: p.data for name, p in trained.items()}, torch.stack(counts).mean(0) if counts else None
+
+    def _shared_probe(self, weights: Mapping[str, Tensor], round_: Round) -> tuple[Probe, Tensor]:
+        """The probe of the round's batch over all clients here, kept for the round's second exchange."""
+        values, when = list(weights.values()), (round_.seed, round_.step)
+        if self._last and self._last[0] == when and all(map(lambda a, b: a is b, self._last[1], values)):
+            return self._last[2], self._last[3]
+        probe, groups = self._probe(self._together["train"], weights, round_)
+        self._last = (when, values, probe, groups)
+        return probe, groups
+
+    def _probe(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round) -> tuple[Probe, Tensor]:
+        """The probe of the round's batch among the records of `data`, and the groups `[B]` of that batch.
+
+        Raises `ClientError` naming the client if a gradient is not finite.
+        """
+        same = len(set(round_.rates)) == 1
+        rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
+        rows = poisson(round_.seed, round_.step, data.records, rates)
+        self._set(weights)
+        x, y, groups = self._batch(data, rows)
+        probe = per_example(self.model, loss, x, y)
+        finite = probe.norms.isfinite()
+        if not bool(finite.all()):
+            record = int(data.records[rows[~finite.cpu()][0]])
+            number = next(n for n, parts in self.clients.items() if record in parts.train.records)
+            raise ClientError(
+                f"client {number} has a gradient that is not finite at step {round_.step}: nothing was added to the "
+                "model; look for extreme values among its records, or take a smaller learning rate")
+        return probe, groups
+
+    def _batch(self, data: GroupedDataset, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """`x`, `y` and `group` of some rows, on the device."""
+        return data.x[rows].to(self.device), data.y[rows].to(self.device), data.group[rows].to(self.device)
+
+    def _set(self, weights: Mapping[str, Tensor]) -> None:
+        """Point the model's parameters at `weights`, without a copy."""
+        for name, parameter in self.model.named_parameters():
+            parameter.data = weights[name].to(self.device)
+
+
+def make_optimizer(name: str, parameters: Mapping[str, nn.Parameter], learning_rate: float, weight_decay: float
+                   ) -> torch.optim.Optimizer:
+    """PyTorch's own SGD or Adam over named parameters."""
+    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[name]
+    return kind(parameters.values(), lr=learning_rate, weight_decay=weight_decay)
+
+
+def _release(probe: Probe, groups: Tensor, round_: Round, clients: list[int]) -> Contribution:
+    """The clipped gradient sum and the counts of a batch, with the noise of `clients`."""
+    assert round_.rule is not None
+    sums = probe.weighted_sum(round_.rule.coefficients(probe.norms, groups))
+    share = client_share(round_.trust, round_.clients)
+    if share and round_.noise_multiplier:
+        deviation = share * round_.noise_multiplier * sensitivity(round_.rule, len(round_.rates))
+        for number in clients:
+            sums = add_gaussian(sums, deviation, generator(round_.seed, "noise", number + 1, round_.step))
+    return Contribution(sums, _noisy_counts(probe, groups, round_, clients) if round_.query is not None else None)
+
+
+def _noisy_counts(probe: Probe, groups: Tensor, round_: Round, clients: list[int]) -> Tensor:
+    """The counts of the round's query, with the noise of `clients`."""
+    assert round_.query is not None
+    counts = {"counts": round_.query.counts(probe.norms, groups, len(round_.rates))}
+    deviation = client_share(round_.trust, round_.clients) * round_.count_noise_multiplier
+    for number in clients if deviation else ():
+        counts = add_gaussian(counts, deviation, generator(round_.seed, "counts", number + 1, round_.step))
+    return counts["counts"]
+
+
+def _joined(parts: list[GroupedDataset]) -> GroupedDataset:
+    """The records of several data sets of one kind, in order."""
+    joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y", "group", "records")}
+    return replace(parts[0], **joined)

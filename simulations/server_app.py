@@ -1,0 +1,57 @@
+"""The Flower ServerApp: what `flwr run .` starts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from rich.console import Console
+
+from simulations.compare import experiments
+from simulations.experiment import Experiment
+from simulations.result import refuse_other
+from simulations.run import conduct
+from simulations.table import results_table
+from simulations.values import pairs, parsed
+
+app = ServerApp()
+log = logging.getLogger("flwr")
+
+_LISTS = ("split", "hidden")
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the experiment of the run config, save it, and end the log with its table.
+
+    The folder is the key `out`, by default fedfair-results/RUN-ID in the folder in which the SuperLink was started.
+    Raises `ValueError`, `OSError` or `fedfair.host.ClientError` with one sentence saying what is wrong.
+    """
+    experiment = from_run_config(context.run_config)
+    folder = Path(str(context.run_config.get("out") or f"fedfair-results/{context.run_id}")).absolute()
+    refuse_other(folder, experiment.settings())
+    result = conduct(experiment, grid, lambda done, rounds: None)
+    result.save(folder)
+    text = StringIO()
+    Console(file=text, width=80).print(results_table([result]))
+    log.info("Results are in %s", folder)
+    for line in text.getvalue().rstrip().splitlines():
+        log.info("%s", line.rstrip())
+
+
+def from_run_config(config: Mapping[str, Any]) -> Experiment:
+    """The experiment that a Flower run config describes: the fields with dashes, "" for those not set.
+
+    `options` is text, "key=value key=value"; `split` and `hidden` are lists in text, "[64, 32]". Raises `SettingsError`.
+    """
+    given = {key.replace("-", "_"): value for key, value in config.items() if value != "" and key != "out"}
+    settings = {key: parsed(value) if key in _LISTS and isinstance(value, str) else value
+                for key, value in given.items()}
+    strategy, preset = str(settings.pop("strategy", "dpsgd")), settings.pop("preset", None)
+    settings["options"] = pairs(str(settings.get("options", "")).split())
+    return experiments([strategy], [int(settings.pop("seed", 0))], preset, settings)[0]
