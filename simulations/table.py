@@ -28,8 +28,8 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
     """
     first = summary.iloc[0]
     seeds = f"{first.seeds} seed{'s, mean and deviation' if first.seeds > 1 else ''}"
-    table = Table(title=f"{first.dataset}: test accuracy by group ({seeds})", title_justify="left", box=None,
-                  header_style="bold", padding=(0, 1, 0, 0))
+    title = Text(f"{first.dataset}: test accuracy by group ({seeds})", "italic")
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("group (records)", no_wrap=True, max_width=20)
     for name in summary.strategy:
         table.add_column(name.replace("-", "-\n"), justify="right", no_wrap=True, min_width=5)
@@ -51,7 +51,7 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
         table.add_row("pays most", *(g if cost > 0 else "-" for g, cost in zip(worst, paid, strict=True)))
         table.add_row("its cost", *(_number(cost, 3) if cost > 0 else "-" for cost in paid))
         table.add_row("privacy cost gap", *(_number(row.privacy_cost_gap_mean, 3) for row in rows))
-    return Group(table, Text(), *verdict(summary, sizes))
+    return Group(title, table, Text(), *verdict(summary, sizes))
 
 
 def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
@@ -69,13 +70,12 @@ def _epsilon(releases: tuple[tuple[Release, int], ...], delta: float, accountant
 
 def _by_rdp(releases: tuple[tuple[Release, int], ...], delta: float) -> float:
     """By Renyi differential privacy (Mironov et al. 2019): the figures that the papers print."""
-    # dp-accounting warns where it leaves an order out, which only makes the result larger.
-    logging.getLogger("absl").setLevel(logging.ERROR)
     accountant = RdpAccountant()
-    for (rate, multiplier), count in releases:
-        gaussian = dpa.GaussianDpEvent(multiplier)
-        accountant.compose(dpa.PoissonSampledDpEvent(rate, gaussian) if rate < 1 else gaussian, count)
-    return float(accountant.get_epsilon(delta))
+    with _without_absl():
+        for (rate, multiplier), count in releases:
+            gaussian = dpa.GaussianDpEvent(multiplier)
+            accountant.compose(dpa.PoissonSampledDpEvent(rate, gaussian) if rate < 1 else gaussian, count)
+        return float(accountant.get_epsilon(delta))
 
 
 def _by_pld(releases: tuple[tuple[Release, int], ...], delta: float) -> float:
@@ -106,3 +106,20 @@ def _rough_epsilon(releases: tuple[tuple[Release, int], ...], delta: float) -> f
                for (rate, multiplier), count in releases)
     mu = math.sqrt(sum(squares))
     return mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta))
+
+
+@contextmanager
+def _without_absl() -> Iterator[None]:
+    """Keep dp-accounting from warning, and from configuring the process's logging in order to warn.
+
+    It warns where it leaves an order out, which only makes epsilon larger.
+    """
+    root, absl, null = logging.getLogger(), logging.getLogger("absl"), logging.NullHandler()
+    level = absl.level
+    root.addHandler(null)
+    absl.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        absl.setLevel(level)
+        root.removeHandler(null)

@@ -1,0 +1,33 @@
+"""What the tests share: the real data files, and one thread so that they do not fight over two cores."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def real_data() -> None:
+    """Point FEDFAIR_DATA_DIR at the shared data files, unless it is set."""
+    if "FEDFAIR_DATA_DIR" not in os.environ and (SHARED / "data").is_dir():
+        os.environ["FEDFAIR_DATA_DIR"] = str(SHARED / "data")
+
+
+@pytest.fixture(scope="session")
+def data_dir(real_data: None) -> Path:
+    """The folder of real data files; skips where there is none."""
+    folder = os.environ.get("FEDFAIR_DATA_DIR")
+    if not folder:
+        pytest.skip("no data files: set FEDFAIR_DATA_DIR to a folder that holds them")
+    return Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> None:
+    """The machine's two cores."""
+    torch.set_num_threads(2)
