@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
+from typing import cast
 
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -104,14 +105,15 @@ def local_epoch(message: Message, here: Host) -> RecordDict:
 @_answer
 def evaluate(message: Message, here: Host) -> RecordDict:
     """Confusion counts, losses and gradient norms by group, for the parts in `splits`; not private."""
-    weights, options = unpack(message.content["weights"]), message.content["options"]
+    weights, options = unpack(message.content, "weights"), message.content.config_records["options"]
+    splits = cast(list[str], options["splits"]) if here.clients else []
     return RecordDict({split: pack(here.evaluate(weights, split, bool(options["gradient-norms"])).tensors())
-                       for split in (options["splits"] if here.clients else ())})
+                       for split in splits})
 
 
 def _weights_and_round(message: Message) -> tuple[Gradients, Round]:
     """The weights that a message carries, and the round that it describes."""
-    return unpack(message.content["weights"]), Round.from_json(str(message.content["round"]["json"]))
+    return unpack(message.content, "weights"), Round.from_json(str(message.content["round"]["json"]))
 
 
 def _content(contribution: Contribution) -> RecordDict:

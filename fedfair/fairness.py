@@ -33,10 +33,12 @@ class GroupCounts:
     @staticmethod
     def zeros(groups: int, classes: int) -> GroupCounts:
         """No record yet."""
-        return GroupCounts(torch.zeros(groups, classes, classes, dtype=torch.float64), *torch.zeros(2, groups).double())
+        confusion = torch.zeros(groups, classes, classes, dtype=torch.float64)
+        return GroupCounts(confusion, *torch.zeros(2, groups, dtype=torch.float64))
 
     @staticmethod
-    def of(predicted: Tensor, y: Tensor, group: Tensor, losses: Tensor, norms: Tensor, like: GroupCounts) -> GroupCounts:
+    def of(predicted: Tensor, y: Tensor, group: Tensor, losses: Tensor, norms: Tensor, like: GroupCounts
+           ) -> GroupCounts:
         """The sums for n records, each argument `[n]`, shaped as in `like`."""
         groups, classes, _ = like.confusion.shape
         cells = torch.bincount((group * classes + y) * classes + predicted, minlength=groups * classes * classes)

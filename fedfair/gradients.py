@@ -208,7 +208,7 @@ class _Tap(torch.autograd.Function):
         return output
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """Keep the gradient, and pass it on."""
         ctx.call.output_gradients = gradient
         return gradient, None, None

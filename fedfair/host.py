@@ -83,7 +83,7 @@ class Host:
         self._set(weights)
         part = self._together[split]
         total = GroupCounts.zeros(len(part.names), part.classes)
-        for rows in torch.arange(len(part)).split(_EVALUATION_ROWS):
+        for rows in torch.split(torch.arange(len(part)), _EVALUATION_ROWS):
             x, y, group = self._batch(part, rows)
             norms = per_example(self.model, loss, x, y).norms if gradient_norms else torch.zeros(len(x))
             with torch.no_grad():
@@ -159,8 +159,9 @@ class Host:
 def make_optimizer(name: str, parameters: Mapping[str, nn.Parameter], learning_rate: float, weight_decay: float
                    ) -> torch.optim.Optimizer:
     """PyTorch's own SGD or Adam over named parameters."""
-    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[name]
-    return kind(parameters.values(), lr=learning_rate, weight_decay=weight_decay)
+    if name == "adam":
+        return torch.optim.Adam(parameters.values(), lr=learning_rate, weight_decay=weight_decay)
+    return torch.optim.SGD(parameters.values(), lr=learning_rate, weight_decay=weight_decay)
 
 
 def _release(probe: Probe, groups: Tensor, round_: Round, clients: list[int]) -> Contribution:
@@ -187,5 +188,6 @@ def _noisy_counts(probe: Probe, groups: Tensor, round_: Round, clients: list[int
 
 def _joined(parts: list[GroupedDataset]) -> GroupedDataset:
     """The records of several data sets of one kind, in order."""
-    joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y", "group", "records")}
-    return replace(parts[0], **joined)
+    x, y, group, records = (torch.cat([getattr(part, name) for part in parts])
+                            for name in ("x", "y", "group", "records"))
+    return replace(parts[0], x=x, y=y, group=group, records=records)

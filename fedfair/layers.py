@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.grad import conv2d_weight
 
 Gradients = dict[str, Tensor]
 """A tensor for each parameter name; `[*shape]` for a sum, `[B, *shape]` for every example."""
@@ -41,7 +42,8 @@ class Materialised:
 
     def square_norms(self) -> Tensor:
         """See `LayerGradients`."""
-        return torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1).square() for g in self.gradients.values()]).sum(0)
+        norms = [torch.linalg.vector_norm(g.flatten(1), dim=1) for g in self.gradients.values()]
+        return torch.stack(norms).square().sum(0)
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `LayerGradients`."""
@@ -64,9 +66,10 @@ class OuterProducts:
     def square_norms(self) -> Tensor:
         """See `LayerGradients`."""
         if self.inputs.shape[1] == 1:
-            return (torch.linalg.vector_norm(self.inputs, dim=(1, 2)) * torch.linalg.vector_norm(self.deltas, dim=(1, 2))).square()
+            lengths = [torch.linalg.vector_norm(rows, dim=(1, 2)) for rows in (self.inputs, self.deltas)]
+            return torch.mul(*lengths).square()
         grams = [torch.bmm(rows, rows.transpose(1, 2)) for rows in (self.inputs, self.deltas)]
-        return (grams[0] * grams[1]).sum((1, 2)).clamp(min=0)
+        return torch.mul(*grams).sum((1, 2)).clamp(min=0)
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `LayerGradients`."""
@@ -132,7 +135,7 @@ def conv2d(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) -> li
         patches = F.unfold(inputs, layer.kernel_size, layer.dilation, 0, layer.stride).transpose(1, 2)
         parts.append(OuterProducts(names["weight"], shape, patches, deltas.flatten(2).transpose(1, 2)))
     else:
-        gradients = torch.nn.grad.conv2d_weight(
+        gradients: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]
             inputs.reshape(1, -1, *inputs.shape[2:]), (batch * shape[0], *shape[1:]),
             deltas.reshape(1, -1, *deltas.shape[2:]), layer.stride, 0, layer.dilation, batch * layer.groups)
         parts.append(Materialised({names["weight"]: gradients.view(batch, *shape)}))

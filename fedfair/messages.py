@@ -51,8 +51,13 @@ def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
     return record
 
 
-def unpack(record: ArrayRecord) -> Gradients:
-    """The tensors of a record: the packed ones in the same process, copies otherwise."""
+def unpack(content: RecordDict, name: str) -> Gradients:
+    """The tensors of a message's record `name`: the packed ones in the same process, copies otherwise."""
+    return unpacked(content.array_records[name])
+
+
+def unpacked(record: ArrayRecord) -> Gradients:
+    """The tensors of a record, as `unpack` gives them."""
     return {name: array.__dict__["tensor"] if "tensor" in array.__dict__ else torch.from_numpy(array.numpy().copy())
             for name, array in record.items()}
 

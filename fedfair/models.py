@@ -8,6 +8,7 @@ Xu et al. 2021.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +35,7 @@ def logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Mo
 def mlp(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
     """Linear layers of the widths `hidden` (256, 256) with tanh between."""
     widths = [_size(shape), *(hidden or (256, 256))]
-    layers = [part for a, b in zip(widths, widths[1:], strict=False) for part in (nn.Linear(a, b), nn.Tanh())]
+    layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.Tanh())]
     return nn.Sequential(nn.Flatten(), *layers, nn.Linear(widths[-1], classes))
 
 
@@ -67,7 +68,8 @@ def build(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, 
           ) -> nn.Module:
     """The model called `name` for examples of `shape`, with PyTorch's own initialisation drawn from `seed`.
 
-    The global generator is left as it was. Raises `ValueError` for an unknown name or widths and shapes that do not fit.
+    The global generator is left as it was. Raises `ValueError` for an unknown name, or widths or a shape that do not
+    fit.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key(seed, "model"))

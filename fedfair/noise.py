@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from fedfair.layers import Gradients
 
 
-class Trust(str, Enum):
+class Trust(StrEnum):
     """Who sees sums before they carry noise: the server, nobody (with secure aggregation), or nobody at all."""
 
     CENTRAL = "central"
@@ -24,7 +25,7 @@ def client_share(trust: Trust, clients: int) -> float:
 
     Distributed shares of 1/sqrt(n) add up to one full noise; local noise is full at every client.
     """
-    return {Trust.CENTRAL: 0.0, Trust.DISTRIBUTED: clients**-0.5, Trust.LOCAL: 1.0}[trust]
+    return {Trust.CENTRAL: 0.0, Trust.DISTRIBUTED: 1 / math.sqrt(clients), Trust.LOCAL: 1.0}[trust]
 
 
 def server_share(trust: Trust) -> float:
@@ -41,6 +42,6 @@ def add_gaussian(values: Mapping[str, Tensor], deviation: float, generator: torc
         return dict(values)
     first = next(iter(values.values()))
     draws = torch.randn(sum(v.numel() for v in values.values()), generator=generator, dtype=first.dtype)
-    pieces = draws.to(first.device).split([v.numel() for v in values.values()])
+    pieces = torch.split(draws.to(first.device), [v.numel() for v in values.values()])
     return {name: torch.add(value, piece.view_as(value), alpha=deviation)
             for (name, value), piece in zip(values.items(), pieces, strict=True)}

@@ -67,7 +67,7 @@ class Round:
         for name, registry in (("rule", CLIP_RULES), ("query", COUNT_QUERIES)):
             if parts[name]:
                 described = _tuples(parts[name])
-                parts[name] = registry[described.pop("kind")](**described)  # type: ignore[index]
+                parts[name] = registry[described.pop("kind")](**described)
         if parts["local"]:
             parts["local"] = LocalTraining(**_tuples(parts["local"]))
         return Round(**parts)

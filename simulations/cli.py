@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedfair.host import ClientError
 from fedfair.datasets import DATASETS
 from fedfair.datasets.table import from_csv
+from fedfair.host import ClientError
 from fedfair.task import Task
 from simulations.compare import compare as run_comparison
 from simulations.compare import experiments
@@ -23,6 +23,8 @@ from simulations.result import refuse_other, save_comparison
 from simulations.run import ENGINES
 from simulations.table import results_table
 from simulations.values import pairs
+
+_OPENING = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt"
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False,
                   help="What does each group pay for privacy, and which method closes the gap?")
@@ -35,7 +37,8 @@ Set = Annotated[list[str], typer.Option("--set", help="A setting, key=value; STR
                                         "options.key=value for a strategy's own options.")]
 Out = Annotated[Path | None, typer.Option(help="Folder to save the results in.")]
 EngineName = Annotated[str, typer.Option(help=f"Where clients run: {', '.join(ENGINES)}.")]
-Nodes = Annotated[int | None, typer.Option(help="Flower nodes that host the clients; by default one, or two under Flower.")]
+Nodes = Annotated[int | None, typer.Option(min=1, help="Flower nodes that host the clients; by default one, or two "
+                                           "under Flower.")]
 Csv = Annotated[Path | None, typer.Option(help="A file of your own instead of a data set.")]
 Column = Annotated[str | None, typer.Option(help="Column of the file.")]
 
@@ -58,7 +61,7 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
 @plain_errors
 def compare(
     dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "digits",
-    strategies: Annotated[str, typer.Option(help="Names, separated by commas.")] = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt",
+    strategies: Annotated[str, typer.Option(help="Names, separated by commas.")] = _OPENING,
     preset: Preset = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")] = 3,
     engine: EngineName = "local",
@@ -165,7 +168,8 @@ def _show(strategies: list[str], seeds: list[int], preset: str | None, settings:
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int, str, int, int], None]]:
     """A progress bar over all runs, with the time left, on a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"), TimeRemainingColumn())
+    percentage = TextColumn("{task.percentage:.0f}%")
+    columns = (TextColumn("{task.description}"), BarColumn(), percentage, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("preparing", total=1.0)
 

@@ -1,7 +1,7 @@
 """Published settings, as TOML files beside the code.
 
-A file has `[settings]` for all, `[datasets.D]` and `[strategies.S]` for one of them, and `[datasets.D.strategies.S]` for
-a pair; the more particular wins.
+A file has `[settings]` for all, `[datasets.D]` and `[strategies.S]` for one of them, and `[datasets.D.strategies.S]`
+for a pair; the more particular wins.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ class Result:
 
     def save(self, folder: str | Path) -> Path:
         """Write the folder; raises `FileExistsError` if it holds another experiment."""
-        return write_folder(
-            Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(), dict(self.model.named_parameters()))
+        model = dict(self.model.named_parameters())
+        return write_folder(Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(), model)
 
 
 def identified(results: Sequence[Result]) -> pd.DataFrame:

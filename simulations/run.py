@@ -13,7 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from fedfair import client_app
-from fedfair.messages import pack, unpack
+from fedfair.messages import pack, unpacked
 from fedfair.registry import Registry
 from simulations.experiment import Experiment
 from simulations.grids.local import LocalGrid
@@ -29,14 +29,14 @@ ENGINES: Registry[Engine] = Registry("engine")
 """Where clients run, by name."""
 
 
-def run(experiment: Experiment, engine: str = "local", nodes: int | None = None,
-        progress: Progress = lambda done, rounds: None) -> Result:
+def run(experiment: Experiment, engine: str = "local", nodes: int | None = None, progress: Progress = lambda *_: None
+        ) -> Result:
     """Run an experiment and return its result.
 
     `nodes` is the number of Flower nodes that host the clients; by default the local engine takes one, which computes
-    for all clients together, and Flower two. The result does not depend on it beyond float rounding. Raises `ValueError` for
-    an unknown engine or settings that do not fit the data, `FileNotFoundError` if the data cannot be had, and
-    `fedfair.host.ClientError` if a client fails.
+    for all clients together, and Flower two. The result does not depend on it beyond float rounding. Raises
+    `ValueError` for an unknown engine or settings that do not fit the data, `FileNotFoundError` if the data cannot be
+    had, and `fedfair.host.ClientError` if a client fails.
     """
     start = ENGINES[engine]
     experiment.task.data()
@@ -46,16 +46,18 @@ def run(experiment: Experiment, engine: str = "local", nodes: int | None = None,
 def conduct(experiment: Experiment, grid: Grid, progress: Progress) -> Result:
     """Train and evaluate over the nodes of a grid."""
     task = experiment.task
-    strategy = find_strategy(experiment.strategy)(task, experiment.training, population(grid, task), progress)
+    sizes = population(grid, task)
+    strategy = find_strategy(experiment.strategy)(task, experiment.training, sizes, progress)
     model = task.build_model()
     arrays = pack({name: parameter.detach().clone() for name, parameter in model.named_parameters()})
     if strategy.rounds == 0:
-        strategy.aggregate_evaluate(0, grid.send_and_receive(strategy.configure_evaluate(0, arrays, ConfigRecord(), grid)))
+        asked = strategy.configure_evaluate(0, arrays, ConfigRecord(), grid)
+        strategy.aggregate_evaluate(0, grid.send_and_receive(asked))
     else:
         arrays = strategy.start(grid, arrays, num_rounds=strategy.rounds).arrays
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(unpack(arrays)[name])
+            parameter.copy_(unpacked(arrays)[name])
     return Result(experiment, task.data(), pd.DataFrame(strategy.rows), strategy.ledger, model)
 
 

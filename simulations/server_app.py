@@ -47,7 +47,8 @@ def main(grid: Grid, context: Context) -> None:
 def from_run_config(config: Mapping[str, Any]) -> Experiment:
     """The experiment that a Flower run config describes: the fields with dashes, "" for those not set.
 
-    `options` is text, "key=value key=value"; `split` and `hidden` are lists in text, "[64, 32]". Raises `SettingsError`.
+    `options` is text, "key=value key=value"; `split` and `hidden` are lists in text, "[64, 32]". Raises
+    `SettingsError`.
     """
     given = {key.replace("-", "_"): value for key, value in config.items() if value != "" and key != "out"}
     settings = {key: parsed(value) if key in _LISTS and isinstance(value, str) else value

@@ -25,11 +25,12 @@ def final_test(metrics: pd.DataFrame) -> pd.DataFrame:
 
 def privacy_costs(final: pd.DataFrame) -> pd.DataFrame:
     """Accuracy of sgd less that of each run, by group, on the same data set and seed; not a number without sgd."""
-    accuracy = final.xs("accuracy", axis=1, level="metric")
+    accuracy = final.loc[:, final.columns.get_level_values("metric") == "accuracy"].droplevel("metric", axis=1)
     if REFERENCE not in accuracy.index.get_level_values("strategy"):
         return accuracy * math.nan
-    reference = accuracy.xs(REFERENCE, level="strategy").reindex(accuracy.index.droplevel("strategy"))
-    return pd.DataFrame(reference.to_numpy() - accuracy.to_numpy(), accuracy.index, accuracy.columns)
+    reference = accuracy[accuracy.index.get_level_values("strategy") == REFERENCE].droplevel("strategy")
+    same_run = pd.MultiIndex.from_arrays([accuracy.index.get_level_values(level) for level in ("dataset", "seed")])
+    return pd.DataFrame(reference.reindex(same_run).to_numpy() - accuracy.to_numpy(), accuracy.index, accuracy.columns)
 
 
 def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) -> pd.DataFrame:

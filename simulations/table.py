@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 from rich.console import Group, RenderableType
@@ -26,16 +27,16 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
 
     `sizes` are the groups' training records. Fits 80 columns for up to six strategies.
     """
-    first = summary.iloc[0]
-    seeds = f"{first.seeds} seed{'s, mean and deviation' if first.seeds > 1 else ''}"
-    title = Text(f"{first.dataset}: test accuracy by group ({seeds})", "italic")
+    rows = summary.to_dict("records")
+    first = rows[0]
+    seeds = f"{first['seeds']} seed{'s, mean and deviation' if first['seeds'] > 1 else ''}"
+    title = Text(f"{first['dataset']}: test accuracy by group ({seeds})", "italic")
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("group (records)", no_wrap=True, max_width=20)
-    for name in summary.strategy:
+    for name in (row['strategy'] for row in rows):
         table.add_column(name.replace("-", "-\n"), justify="right", no_wrap=True, min_width=5)
-    rows = [row for _, row in summary.iterrows()]
-    table.add_row("epsilon", *(_number(row.epsilon, 2) for row in rows), style="dim")
-    table.add_row("guarantee", *(str(row.guarantee) for row in rows), style="dim", end_section=True)
+    table.add_row("epsilon", *(_number(row['epsilon'], 2) for row in rows), style="dim")
+    table.add_row("guarantee", *(str(row['guarantee']) for row in rows), style="dim", end_section=True)
     table.add_row("all", *(_spread(row, "accuracy") for row in rows))
     groups = sorted(sizes, key=lambda name: sizes[name])
     for place, group in enumerate(groups):
@@ -45,35 +46,37 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
     for gap in ("accuracy_parity", "demographic_parity"):
         if not all(math.isnan(row[f"{gap}_mean"]) for row in rows):
             table.add_row(gap.replace("_", " "), *(_spread(row, gap) for row in rows))
-    if not math.isnan(first.privacy_cost_gap_mean):
-        worst = [max(groups, key=lambda g, row=row: row[f"privacy_cost_{g}_mean"]) for row in rows]
+    if not math.isnan(first['privacy_cost_gap_mean']):
+        worst = [max((row[f"privacy_cost_{group}_mean"], group) for group in groups)[1] for row in rows]
         paid = [row[f"privacy_cost_{group}_mean"] for row, group in zip(rows, worst, strict=True)]
         table.add_row("pays most", *(g if cost > 0 else "-" for g, cost in zip(worst, paid, strict=True)))
         table.add_row("its cost", *(_number(cost, 3) if cost > 0 else "-" for cost in paid))
-        table.add_row("privacy cost gap", *(_number(row.privacy_cost_gap_mean, 3) for row in rows))
+        table.add_row("privacy cost gap", *(_number(row['privacy_cost_gap_mean'], 3) for row in rows))
     return Group(title, table, Text(), *verdict(summary, sizes))
 
 
 def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
     """Who pays most for privacy, and which method gives most of it back, in words; nothing without sgd and dpsgd."""
-    by_name = summary.set_index("strategy")
-    if not {REFERENCE, "dpsgd"} <= set(by_name.index):
+    rows = {row["strategy"]: row for row in summary.to_dict("records")}
+    if not {REFERENCE, "dpsgd"} <= set(rows):
         return []
-    plain = by_name.loc["dpsgd"]
+    plain = rows["dpsgd"]
     group = max(sizes, key=lambda name: plain[f"privacy_cost_{name}_mean"])
     cost = f"privacy_cost_{group}_mean"
     lines = [f"Under dpsgd, group {group} ({sizes[group]:,} of {sum(sizes.values()):,} records) pays most for privacy: "
-             f"{plain[cost]:.3f} of its accuracy, against {by_name.loc[REFERENCE, f'accuracy_{group}_mean']:.3f} under "
-             "sgd."]
-    others = by_name.drop(index=[REFERENCE, "dpsgd"])
-    if len(others):
-        best = others[cost].idxmin()
-        back = plain[cost] - others.loc[best, cost]
+             f"{plain[cost]:.3f} of its accuracy, against {rows[REFERENCE][f'accuracy_{group}_mean']:.3f} under sgd."]
+    others = {name: row[cost] for name, row in rows.items() if name not in (REFERENCE, "dpsgd")}
+    if others:
+        best = min(others, key=lambda name: others[name])
+        back = plain[cost] - others[best]
         lines.append(f"{best} gives most of it back: {back:.3f}." if back > 0 else "No method here gives it back.")
+    spent = [row["epsilon"] for row in rows.values() if math.isfinite(row["epsilon"])]
+    if max(spent, default=0) > 1.1 * min(spent, default=0):
+        lines.append("Mind that epsilon differs between methods: set target_epsilon to compare at the same one.")
     return [Text(line) for line in lines]
 
 
-def _spread(row: pd.Series, name: str) -> str:
+def _spread(row: Mapping[Any, Any], name: str) -> str:
     """A mean with its standard deviation, or alone for one seed."""
     mean, deviation = _number(row[f"{name}_mean"], 3), row.get(f"{name}_sd", math.nan)
     return mean if math.isnan(deviation) else f"{mean}±{_number(deviation, 3)}"
@@ -83,4 +86,7 @@ def _number(value: float, digits: int) -> str:
     """A number without a leading zero; "inf" for no bound, "-" for no number."""
     if math.isnan(value):
         return "-"
-    return "inf" if math.isinf(value) else f"{value:.{digits}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{digits}f}"
+    if math.isinf(value):
+        return "inf"
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if abs(value) < 1 else text

@@ -45,7 +45,8 @@ def find_strategy(name: str) -> type[Strategy]:
 def _from_file(path: Path) -> type[Strategy]:
     """The one strategy that a file defines."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     found = [value for value in vars(module).values() if inspect.isclass(value) and issubclass(value, Strategy)

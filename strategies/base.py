@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 from fedfair import messages
 from fedfair.accounting import Event, Ledger
-from fedfair.host import make_optimizer
 from fedfair.clipping import ClipRule, sensitivity
 from fedfair.counting import CountQuery
 from fedfair.fairness import metrics
-from fedfair.messages import pack, unpack
+from fedfair.host import make_optimizer
+from fedfair.messages import pack, unpacked
 from fedfair.noise import add_gaussian, server_share
 from fedfair.randomness import generator
 from fedfair.rounds import LocalTraining, Round
@@ -153,10 +153,11 @@ class Strategy(FlowerStrategy):
         """Ask for counts if the rule depends on them, then for gradient sums or local epochs."""
         training = self.training
         if self._optimizer is None:
-            self._parameters = {name: nn.Parameter(value.clone()) for name, value in unpack(arrays).items()}
+            self._parameters = {name: nn.Parameter(value.clone()) for name, value in unpacked(arrays).items()}
             self._optimizer = make_optimizer(training.optimizer, self._parameters, training.learning_rate,
                                              training.weight_decay)
-        plan = Round(self.task.seed, server_round - 1, self.rates(), self.noise[0], count_noise(training, self.noise[0]),
+        noise = self.noise[0]
+        plan = Round(self.task.seed, server_round - 1, self.rates(), noise, count_noise(training, noise),
                      training.trust, len(self.population.sizes), query=self.query())
         if self.sync == "epoch":
             local = LocalTraining(training.batch_size, training.optimizer, training.learning_rate,
@@ -177,11 +178,12 @@ class Strategy(FlowerStrategy):
 
         Raises `fedfair.host.ClientError` if a node did not answer, failed, or sent a value that is not finite.
         """
-        assert self._round is not None and self._round.rule is not None
+        assert self._round is not None
+        assert self._round.rule is not None
         answered, plan, batch = answers(replies, self._nodes), self._round, self.training.batch_size
         sums = added(answered, "sums")
         if plan.local is None:
-            self._update(sums, plan)
+            self._update(sums, plan, self._round.rule)
             self._enter_step(self._round.rule)
         else:
             self._parameters = {name: nn.Parameter(value) for name, value in sums.items()}
@@ -210,7 +212,8 @@ class Strategy(FlowerStrategy):
         for split in ("train", "valid", "test") if answered else ():
             if split not in answered[0].content:
                 continue
-            for group, metric, value in metrics(group_counts(answered, split), self.population.names):
+            total = group_counts(answered, split)
+            for group, metric, value in metrics(total, self.population.names) if total.confusion.any() else ():
                 self.rows.append(Row(round=server_round, split=split, group=group, metric=metric, value=value))
                 if (split, metric) == ("test", "accuracy"):
                     record[f"accuracy of {group}"] = value
@@ -231,12 +234,12 @@ class Strategy(FlowerStrategy):
         draws = generator(plan.seed, "counts", 0, plan.step)
         return add_gaussian(added(replies, "counts"), share * plan.count_noise_multiplier, draws)["counts"]
 
-    def _update(self, sums: dict[str, Tensor], plan: Round) -> None:
+    def _update(self, sums: dict[str, Tensor], plan: Round, rule: ClipRule) -> None:
         """One step of the optimiser along the noisy gradient sum divided by the expected batch size."""
-        assert plan.rule is not None and self._optimizer is not None
+        assert self._optimizer is not None
         share = server_share(plan.trust)
         if share and plan.noise_multiplier:
-            deviation = share * plan.noise_multiplier * sensitivity(plan.rule, len(plan.rates))
+            deviation = share * plan.noise_multiplier * sensitivity(rule, len(plan.rates))
             sums = add_gaussian(sums, deviation, generator(plan.seed, "noise", 0, plan.step))
         for name, parameter in self._parameters.items():
             parameter.grad = sums[name] / self.divisor()

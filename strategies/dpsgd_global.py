@@ -23,8 +23,8 @@ class DpsgdGlobal(Strategy):
     def prepare(self) -> None:
         """Raise `ValueError` for a bound below the clip norm, which would scale gradients up and drop the rest."""
         if self.options.bound < self.training.clip_norm:
-            raise ValueError(f"bound is {self.options.bound}, below clip_norm {self.training.clip_norm}: it is the norm "
-                             "up to which gradients are kept, so take a larger one")
+            raise ValueError(f"bound is {self.options.bound}, below clip_norm {self.training.clip_norm}: it is the "
+                             "norm up to which gradients are kept, so take a larger one")
 
     def rule(self) -> ClipRule:
         """Scale up to Z, drop above."""

@@ -10,8 +10,8 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedfair import messages
-from fedfair.host import ClientError
 from fedfair.fairness import GroupCounts
+from fedfair.host import ClientError
 from fedfair.layers import Gradients
 from fedfair.messages import unpack
 from fedfair.task import Task
@@ -45,7 +45,7 @@ def added(replies: list[Message], name: str) -> Gradients:
 
     Raises `ClientError` naming the clients if a value is not finite.
     """
-    parts = [(unpack(reply.content[name]), reply) for reply in replies if reply.content.get(name)]
+    parts = [(unpack(reply.content, name), reply) for reply in replies if reply.content.get(name)]
     total = reduce(_plus, [tensors for tensors, _ in parts])
     if not bool(sum(value.sum() for value in total.values()).isfinite()):  # type: ignore[union-attr]
         for tensors, reply in parts:
@@ -60,14 +60,14 @@ def population(grid: Grid, task: Task) -> Population:
     asked = requests(messages.SIZES, grid, task)
     replies = answers(grid.send_and_receive(asked), len(asked))
     sizes = {int(client): tuple(counts.tolist()) for reply in replies
-             for client, counts in unpack(reply.content["sizes"]).items()}
+             for client, counts in unpack(reply.content, "sizes").items()}
     names = replies[0].content["groups"]["names"]
     return Population(tuple(names), tuple(sizes[client] for client in sorted(sizes)))  # type: ignore[arg-type]
 
 
 def group_counts(replies: list[Message], split: str) -> GroupCounts:
     """The evaluation counts of one part, added up."""
-    found = [GroupCounts(**unpack(reply.content[split])) for reply in replies if split in reply.content]
+    found = [GroupCounts(**unpack(reply.content, split)) for reply in replies if split in reply.content]
     return reduce(lambda a, b: a + b, found)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fedfair.clipping import ClipRule, Flat, Reweighted
 from strategies.base import Strategy
 from strategies.budget import own_noise
@@ -31,7 +33,7 @@ class GsDpSgd(Strategy):
                              f"{self.training.optimizer!r}: take sgd, or sync = \"epoch\"")
 
     def rates(self) -> tuple[float, ...]:
-        """b / N_k, at most 1."""
+        """Of group k, b / N_k, at most 1."""
         return tuple(min(1.0, self.training.batch_size / size) for size in self.population.by_group)
 
     def rule(self) -> ClipRule:
@@ -55,12 +57,12 @@ class GsDpSgd(Strategy):
     def release_noise(self, rule: ClipRule) -> float:
         """All groups' noises together, in units of the largest weight times C."""
         weights = self._group_weights()
-        return sum((w * noise) ** 2 for w, noise in zip(weights, self.noise, strict=True)) ** 0.5 / max(weights)
+        return math.hypot(*(w * noise for w, noise in zip(weights, self.noise, strict=True))) / max(weights)
 
     def group_multipliers(self, rule: ClipRule) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Each group's own noise, although the others' protects it too once the steps are averaged."""
         return self.noise, self.noise
 
     def _group_weights(self) -> tuple[float, ...]:
-        """b / min(b, N_k)."""
+        """Of group k, b / min(b, N_k)."""
         return tuple(max(1.0, self.training.batch_size / size) for size in self.population.by_group)

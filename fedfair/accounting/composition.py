@@ -36,7 +36,7 @@ def joint_multiplier(gradient: float, counts: float | None) -> float:
     """The multiplier of two Gaussian releases on one batch together: `(s^-2 + s1^-2)^(-1/2)`; 0 if either is 0."""
     if counts is None or gradient == 0 or counts == 0:
         return gradient if counts is None else min(gradient, counts)
-    return (gradient**-2 + counts**-2) ** -0.5
+    return float((gradient**-2 + counts**-2) ** -0.5)
 
 
 def epsilon(releases: Mapping[Release, int], delta: float, accountant: Accountant = "pld") -> float:

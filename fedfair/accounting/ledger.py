@@ -105,14 +105,15 @@ class Ledger:
         ledger = Ledger(values["groups"], values["delta"], Trust(values["trust"]), values["clients"],
                         values["accountant"], values["nominal_because"])
         for event in values["events"]:
-            fields = {name: tuple(value) if isinstance(value, list) else value for name, value in event.items()}
-            ledger.record(Event(**{k: v for k, v in fields.items() if k != "steps"}), fields["steps"])
+            fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in event.items()}
+            steps = int(fields.pop("steps"))
+            ledger.record(Event(**fields), steps)
         return ledger
 
     def _by_group(self, charged: Callable[[Event, int], tuple[Release, ...]], delta: float | None,
                   accountant: Accountant | None) -> dict[str, float]:
         """Epsilon of what each group is charged: the largest over the clients that hold its records."""
-        clients = {event.client for event in self.events if event.client is not None} or {None}
+        clients: set[int | None] = {event.client for event in self.events if event.client is not None} or {None}
         result = dict.fromkeys(self.groups, 0.0)
         for k, name in enumerate(self.groups):
             for client in clients:

@@ -1,4 +1,4 @@
-"""Dutch census 2001, cleaned by Le Quy et al. 2022 (survey on data sets for fairness-aware learning); 60,420 records."""
+"""Dutch census 2001, cleaned by Le Quy et al. 2022 (survey of data sets for fair learning); 60,420 records."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -29,9 +30,9 @@ class GroupedDataset:
         if not len(self.x) == len(self.y) == len(self.group):
             raise ValueError(f"x, y and group have {len(self.x)}, {len(self.y)} and {len(self.group)} records: "
                              "they must have the same number")
-        if len(self) and not (0 <= int(self.group.min()) and int(self.group.max()) < len(self.names)):
+        if not _within(self.group, len(self.names)):
             raise ValueError(f"group numbers must lie in 0..{len(self.names) - 1}, one for each of {self.names}")
-        if len(self) and not (0 <= int(self.y.min()) and int(self.y.max()) < self.classes):
+        if not _within(self.y, self.classes):
             raise ValueError(f"labels must lie in 0..{self.classes - 1}")
         if len(self.records) != len(self):
             object.__setattr__(self, "records", torch.arange(len(self)))
@@ -56,5 +57,10 @@ class Parts:
     valid: GroupedDataset
     test: GroupedDataset
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[tuple[str, GroupedDataset]]:
         return iter((("train", self.train), ("valid", self.valid), ("test", self.test)))
+
+
+def _within(numbers: Tensor, end: int) -> bool:
+    """Whether all numbers lie in 0..end-1."""
+    return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < end)

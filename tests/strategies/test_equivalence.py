@@ -1,0 +1,87 @@
+"""The federated run is the centralised algorithm, however the records are spread over clients and nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from simulations import Experiment, run
+from simulations.result import Result
+from tests.strategies.oracle import train
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "dpsgd-global": {"bound": 3.0}, "dpsgd-global-adapt": {"bound": 3.0, "tau": 0.7, "eta": 0.1}}
+STRATEGIES = ["sgd", "dpsgd", "dpsgd-f", "dpsgd-global", "dpsgd-global-adapt", "gs-dp-sgd"]
+TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
+
+
+def experiment(strategy: str, **settings: Any) -> Experiment:
+    return Experiment(**{"strategy": strategy, "sync": "step", "split": (0.15, 0.0, 0.85), "imbalance": "8:5",
+                         "hidden": (12,), "learning_rate": 0.5, "clip_norm": 1.0, "steps": 5, "noise_multiplier": 0.0,
+                         "options": OPTIONS.get(strategy, {}), "dtype": "float64", "delta": 1e-4, **settings})
+
+
+def full_batch(strategy: str, **settings: Any) -> Experiment:
+    made = experiment(strategy, **settings)
+    return made.model_copy(update={"batch_size": len(made.task.data().train)})
+
+
+def weights(result: Result) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in result.model.parameters()])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_full_batches_without_noise_equal_a_plain_centralised_loop(strategy: str, dtype: str) -> None:
+    made = full_batch(strategy, dtype=dtype)
+    data = made.task.data().train
+    plain = train(strategy, made.task.build_model(), data.x, data.y, data.group, groups=10, steps=5, lr=0.5, clip=1.0,
+                  bound=3.0, tau=0.7, eta=0.1)
+    for clients in (1, 2, 7):
+        for partition in ("group", "site"):
+            for nodes in (1, clients):
+                found = weights(run(made.model_copy(update={"clients": clients, "partition": partition}), nodes=nodes))
+                assert torch.allclose(found, plain, rtol=0, atol=TOLERANCE[dtype]), (clients, partition, nodes)
+
+
+def test_the_authors_form_of_dpsgd_f_equals_its_plain_loop() -> None:
+    made = full_batch("dpsgd-f", options={"bounds": "authors"})
+    data = made.task.data().train
+    plain = train("dpsgd-f", made.task.build_model(), data.x, data.y, data.group, groups=10, steps=5, lr=0.5, clip=1.0,
+                  bound=3.0, tau=0.7, eta=0.1, bounds="authors")
+    assert torch.allclose(weights(run(made)), plain, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_poisson_batches_and_noise_do_not_depend_on_the_number_of_clients(strategy: str) -> None:
+    made = experiment(strategy, noise_multiplier=1.0, batch_size=32, steps=8)
+    two, seven = (weights(run(made.model_copy(update={"clients": c, "partition": p}), nodes=c))
+                  for c, p in ((2, "group"), (7, "site")))
+    assert torch.allclose(two, seven, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(strategy: str) -> None:
+    made = experiment(strategy, noise_multiplier=1.0, batch_size=32, dtype="float32")
+    first, again = weights(run(made)), weights(run(made))
+    assert torch.equal(first, again)
+    assert not torch.allclose(first, weights(run(made.model_copy(update={"seed": 1}))))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_local_epochs_do_not_depend_on_the_nodes(strategy: str) -> None:
+    made = experiment(strategy, sync="epoch", noise_multiplier=1.0, batch_size=8, steps=3)
+    one, three = (weights(run(made, nodes=nodes)) for nodes in (1, 3))
+    assert torch.allclose(one, three, rtol=0, atol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("strategy", "sync"), [("dpsgd-f", "step"), ("dpsgd-global-adapt", "epoch")])
+def test_flowers_simulation_gives_the_weights_of_the_local_engine(strategy: str, sync: str) -> None:
+    made = experiment(strategy, sync=sync, noise_multiplier=1.0, batch_size=32, steps=3)
+    local, flower = run(made), run(made, engine="flower", nodes=2)
+    assert torch.allclose(weights(local), weights(flower), rtol=0, atol=1e-10)
+    assert local.ledger.to_dict() == flower.ledger.to_dict()
+    assert local.metrics.equals(flower.metrics)
