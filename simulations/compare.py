@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from simulations.experiment import Experiment, SettingsError
@@ -25,7 +26,8 @@ def experiments(strategies: Sequence[str], seeds: Sequence[int], preset_name: st
         raise SettingsError("no strategy was named: name one or several, for example sgd,dpsgd")
     if len(set(strategies)) < len(strategies):
         raise SettingsError(f"a strategy is named twice among {', '.join(strategies)}: name each once")
-    dataset = str(settings.get("dataset", "digits"))
+    file = settings.get("csv")
+    dataset = str(settings.get("dataset") or (Path(str(file)).stem if file else "digits"))
     made = []
     for strategy in strategies:
         own = _for_strategy(settings, strategy, strategies)

@@ -19,8 +19,8 @@ class DpsgdGlobalAdapt(Strategy):
     """Gradients up to Z are scaled by C0 / Z, larger ones clipped to C0, and Z follows how many are large.
 
     With b_t the noisy number of gradients of norm above tau Z in a batch of expected size b, counted together with the
-    gradients, each step ends with Z <- Z exp(-eta + b_t / b). Z never falls below `min_bound` (Zhao et al. 2025) nor
-    below a millionth of the clip norm.
+    gradients, each step ends with Z <- Z exp(-eta + b_t / b). Z never falls below `min_bound` (Zhao et al. 2025). So
+    that no count, however noisy, can end a run, it also stays above C0 / 10^6 and below 10^6 times its first value.
     """
 
     class Options(NoOptions):
@@ -47,5 +47,6 @@ class DpsgdGlobalAdapt(Strategy):
 
     def learn(self, counts: Tensor, expected_batch: float) -> None:
         """The next Z, from a noisy count `[1]`."""
-        change = math.exp(-self.options.eta + float(counts) / expected_batch)
-        self.bound = max(self.bound * change, self.options.min_bound, 1e-6 * self.training.clip_norm)
+        log_bound = math.log(self.bound) - self.options.eta + float(counts) / expected_batch
+        floor, ceiling = 1e-6 * self.training.clip_norm, 1e6 * self.options.bound
+        self.bound = max(min(math.exp(min(log_bound, 700.0)), ceiling), floor, self.options.min_bound)

@@ -38,7 +38,7 @@ def fetch(file: PublicFile) -> Path:
     try:
         return Path(pooch.retrieve(file.url, f"sha256:{file.sha256}", fname=file.name, path=pooch.os_cache("fedfair")))
     except OSError as error:
-        raise FileNotFoundError(f"could not download {file.name} from {file.url} ({error}): check the network, or set "
+        raise FileNotFoundError(f"could not download {file.name} from {file.url}: check the network, or set "
                                 "FEDFAIR_DATA_DIR to a folder that holds it") from error
     except ValueError as error:
         raise ValueError(f"the download of {file.name} from {file.url} is truncated or changed: try again, or set "

@@ -1,0 +1,130 @@
+"""Bad input gets one clear sentence, and no traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from simulations import Experiment
+from simulations.cli import app
+from simulations.experiment import SettingsError
+
+FAST = ["--set", "epochs=0.5", "--set", "hidden=[8]"]
+
+
+def error_of(*arguments: str) -> str:
+    """What a command says when it fails: one sentence, exit code 2."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    message = " ".join(result.stderr.split())
+    assert message.startswith("Error: ")
+    return message
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [
+    (["--dataset", "adlt"], "unknown data set 'adlt': did you mean 'adult'?"),
+    (["--strategy", "dpsgdf"], "unknown strategy 'dpsgdf': did you mean 'dpsgd-f'"),
+    (["--engine", "lokal"], "unknown engine 'lokal': did you mean 'local'?"),
+    (["--preset", "yang"], "unknown preset 'yang': did you mean 'yang2024'?"),
+    (["--set", "model=mpl"], "unknown model 'mpl': did you mean 'mlp'?"),
+    (["--set", "learning_rat=1"], "unknown setting 'learning_rat': did you mean 'learning_rate'?"),
+    (["--set", "options.bound=5"], "options of dpsgd-f: unknown setting 'bound': did you mean 'bounds'"),
+    (["--set", "options.bounds=mine"], "options of dpsgd-f: bounds is 'mine': it should be 'paper' or 'authors'"),
+    (["--set", "clip_norm=-1"], "clip_norm is -1: it should be greater than 0"),
+    (["--set", "clip_norm=nan"], "clip_norm is nan: it should be"),
+    (["--set", "noise_multiplier=-0.5"], "noise_multiplier is -0.5: it should be greater than or equal to 0"),
+    (["--set", "noise_multiplier=nan"], "noise_multiplier is nan"),
+    (["--set", "learning_rate=0"], "learning_rate is 0: it should be greater than 0"),
+    (["--set", "learning_rate=nan"], "learning_rate is nan"),
+    (["--set", "delta=0"], "delta is 0: it should be greater than 0"),
+    (["--set", "delta=1"], "delta is 1: it should be less than 1"),
+    (["--set", "split=[0.5, 0.5, 0.5]"], "the shares of train, valid and test must sum to 1"),
+    (["--set", "trust=everybody"], "trust is 'everybody': it should be 'central', 'distributed' or 'local'"),
+    (["--set", "device=abacus"], "device 'abacus' cannot be used here"),
+    (["--set", "balance=even"], "unknown balance of digits 'even'"),
+    (["--set", "epochs"], "'epochs' is not a setting: write key=value"),
+    (["--set", "batch_size=9999"], "batch_size is 9999, but there are only"),
+    (["--set", "target_epsilon=0.1", "--set", "count_noise_multiplier=0.5"], "target_epsilon 0.1 cannot be reached"),
+    (["--set", "imbalance=8:0"], "group '8' has no record in the training part"),
+    (["--set", "imbalance=eight"], "imbalance is 'eight': write GROUP:RECORDS"),
+    (["--set", "imbalance=11:5"], "unknown group '11'"),
+    (["--set", "model=cnn", "--set", "hidden=[]"], "this model needs images of at least 10 x 10 pixels"),
+    (["--set", "model=logistic"], "model logistic has no hidden layers, but hidden is [8]"),
+    (["--csv", "nowhere.csv", "--label", "y", "--group", "g"], "there is no file nowhere.csv"),
+    (["--csv", "nowhere.csv"], "give label and group"),
+])
+def test_a_wrong_setting(arguments: list[str], expected: str) -> None:
+    assert expected in error_of("run", *FAST, *arguments)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A small file of one's own."""
+    path = tmp_path / "own.csv"
+    rows = [f"{i % 7},{'ab'[i % 2]},{'xyz'[i % 3]},{int(i % 5 > 1)}" for i in range(120)]
+    path.write_text("\n".join(["size,kind,group,label", *rows]))
+    return path
+
+
+def own(table: Path) -> list[str]:
+    return ["--csv", str(table), "--label", "label", "--group", "group", "--set", "batch_size=16"]
+
+
+def test_a_file_of_ones_own_runs(table: Path) -> None:
+    result = CliRunner().invoke(app, ["run", *FAST, *own(table)])
+    assert result.exit_code == 0, result.output
+    assert "own: test accuracy by group" in result.output
+
+
+@pytest.mark.parametrize(("change", "expected"), [
+    (lambda text: text[: len(text) // 2] + ',"', "is not a complete CSV file"),
+    (lambda text: "", "is not a complete CSV file"),
+    (lambda text: text.replace("x", "y").replace("z", "y"), "column 'group' has the single value 'y'"),
+    (lambda text: text.replace("3,", ",", 1), "the table has missing values in size"),
+    (lambda text: text.replace("group", "grupp", 1), "unknown column 'group': did you mean 'grupp'?"),
+])
+def test_a_file_that_cannot_be_used(table: Path, change: object, expected: str) -> None:
+    table.write_text(change(table.read_text()))  # type: ignore[operator]
+    assert expected in error_of("run", *FAST, *own(table))
+
+
+def test_a_group_with_one_record_and_a_client_without_some_group_are_fine() -> None:
+    for strategy in ("sgd", "dpsgd-f", "dpsgd-global-adapt", "gs-dp-sgd"):
+        result = CliRunner().invoke(app, ["run", *FAST, "--strategy", strategy, "--set", "imbalance=8:1"])
+        assert result.exit_code == 0, result.output
+
+
+def test_a_data_file_with_another_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dutch.csv").write_text("sex,occupation\nmale,1\n")
+    monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
+    assert "is truncated or changed; replace it" in error_of("data", "fetch", "dutch")
+    assert "adult.data is not in FEDFAIR_DATA_DIR" in error_of("data", "fetch", "adult")
+
+
+def test_a_folder_that_holds_a_different_experiment(tmp_path: Path) -> None:
+    arguments = ["run", *FAST, "--out", str(tmp_path / "out")]
+    for _ in range(2):
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+    before = (tmp_path / "out" / "config.toml").read_text()
+    assert "holds a different experiment" in error_of(*arguments, "--set", "clip_norm=2")
+    assert (tmp_path / "out" / "config.toml").read_text() == before
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").write_text("dear")
+    assert "holds no experiment" in error_of("run", *FAST, "--out", str(tmp_path / "other"))
+    assert (tmp_path / "other" / "letter.txt").exists()
+
+
+def test_a_client_whose_values_are_not_finite() -> None:
+    message = error_of("run", "--strategy", "sgd", "--set", "learning_rate=1e38", "--set", "epochs=20")
+    assert "has a gradient that is not finite" in message
+    assert "client " in message
+
+
+def test_an_experiment_is_frozen_and_says_all_that_is_wrong_with_it() -> None:
+    with pytest.raises(SettingsError, match=r"clip_norm is -1.*; .*delta is 2"):
+        Experiment(clip_norm=-1, delta=2)
+    with pytest.raises(ValueError, match="frozen"):
+        Experiment().seed = 3  # type: ignore[misc]

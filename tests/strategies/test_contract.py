@@ -1,0 +1,128 @@
+"""What every strategy must do, whatever its mathematics."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+
+from fedfair import client_app
+from fedfair.clipping import sensitivity
+from fedfair.host import ClientError
+from fedfair.noise import Trust
+from simulations import Experiment, run
+from simulations.grids.local import LocalGrid
+from simulations.result import Result
+from strategies import STRATEGIES, find_strategy
+from strategies.base import Strategy
+from strategies.exchange import population
+
+ALL = list(STRATEGIES)
+PRIVATE = [name for name in ALL if name != "sgd"]
+BOUND: dict[str, dict[str, Any]] = {"dpsgd-global": {"bound": 5.0}, "dpsgd-global-adapt": {"bound": 5.0}}
+
+
+def experiment(strategy: str, **settings: Any) -> Experiment:
+    return Experiment(**{"strategy": strategy, "sync": "step", "split": (0.2, 0.0, 0.8), "imbalance": "8:5",
+                         "hidden": (12,), "learning_rate": 0.1, "clip_norm": 1.0, "steps": 4, "batch_size": 32,
+                         "noise_multiplier": 1.0, "options": BOUND.get(strategy, {}), "delta": 1e-4, **settings})
+
+
+def weights(result: Result) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in result.model.parameters()])
+
+
+def server(strategy: str, **settings: Any) -> Strategy:
+    made = experiment(strategy, **settings)
+    return find_strategy(strategy)(made.task, made.training, population(LocalGrid(client_app.app, 1), made.task))
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+@pytest.mark.parametrize("strategy", ALL)
+def test_no_steps_return_the_initial_model_and_spend_nothing(strategy: str, sync: str) -> None:
+    made = experiment(strategy, steps=0, sync=sync)
+    result = run(made)
+    initial = torch.cat([p.detach().flatten() for p in made.task.build_model().parameters()])
+    assert torch.equal(weights(result), initial)
+    assert result.ledger.epsilon() == 0
+    assert not result.metrics.empty
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+@pytest.mark.parametrize("strategy", ALL)
+def test_every_step_that_ran_is_in_the_ledger(strategy: str, sync: str) -> None:
+    made = experiment(strategy, sync=sync)
+    ledger = run(made).ledger
+    data = made.task.clients_data()
+    expected = 4 if sync == "step" else sum(4 * max(1, len(parts.train) // 32) for parts in data)
+    assert sum(ledger.events.values()) == expected
+    assert (ledger.guarantee, math.isinf(ledger.epsilon())) == (
+        ("none", True) if strategy == "sgd" else ("proved", False))
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+@pytest.mark.parametrize("strategy", PRIVATE)
+def test_the_target_epsilon_is_met_with_count_queries_included(strategy: str, sync: str) -> None:
+    ledger = run(experiment(strategy, sync=sync, target_epsilon=5.0, accountant="rdp")).ledger
+    assert 4.9 < ledger.epsilon() <= 5.0
+    by_group = ledger.guaranteed_by_group()
+    assert max(by_group.values()) <= 5.0
+    assert all(spent <= by_group[name] + 1e-9 for name, spent in ledger.epsilon_by_group().items())
+    if strategy == "gs-dp-sgd":
+        assert min(by_group.values()) > 4.9
+
+
+@pytest.mark.parametrize("trust", list(Trust))
+@pytest.mark.parametrize("strategy", PRIVATE)
+def test_the_released_sum_carries_the_noise_that_the_ledger_charges(strategy: str, trust: Trust) -> None:
+    quiet, noisy = (weights(run(experiment(strategy, steps=1, noise_multiplier=noise, count_noise_multiplier=1e-9,
+                                           trust=trust, hidden=(200,), dtype="float64"))) for noise in (0.0, 3.0))
+    strategy_server = server(strategy, noise_multiplier=3.0)
+    if strategy == "dpsgd-f":  # its clip norms come from exact counts here
+        ledger = run(experiment(strategy, steps=1, noise_multiplier=3.0, count_noise_multiplier=1e-9)).ledger
+        event = next(iter(ledger.events))
+        bounds = [3.0 / spent for spent in event.spent_multipliers]  # D_k / D
+        assert max(bounds) == pytest.approx(1)
+        return
+    rule = strategy_server.rule()
+    deviation = strategy_server.release_noise(rule) * sensitivity(rule, 10) / strategy_server.divisor() * 0.1
+    deviation *= math.sqrt(10) if trust is Trust.LOCAL else 1
+    drawn = (noisy - quiet) / deviation
+    assert stats.kstest(drawn.numpy(), "norm").pvalue > 1e-4
+    assert stats.kstest((drawn * 1.5).numpy(), "norm").pvalue < 1e-4
+    assert stats.kstest((drawn / 1.5).numpy(), "norm").pvalue < 1e-4
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+@pytest.mark.parametrize("strategy", ALL)
+def test_empty_and_tiny_batches_are_batches(strategy: str, sync: str) -> None:
+    result = run(experiment(strategy, batch_size=1, steps=6, sync=sync))
+    assert bool(weights(result).isfinite().all())
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+@pytest.mark.parametrize("strategy", ALL)
+def test_more_nodes_than_clients_change_nothing(strategy: str, sync: str) -> None:
+    made = experiment(strategy, sync=sync, dtype="float64")
+    assert torch.allclose(weights(run(made)), weights(run(made, nodes=13)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+def test_a_client_whose_gradients_explode_is_named_and_ends_the_run(sync: str) -> None:
+    with pytest.raises(ClientError, match=r"client \d"):
+        run(experiment("sgd", learning_rate=1e38, sync=sync, steps=20))
+
+
+@pytest.mark.parametrize("strategy", ALL)
+def test_a_batch_larger_than_the_data_is_refused(strategy: str) -> None:
+    with pytest.raises(ValueError, match="batch_size is 5000, but there are only"):
+        run(experiment(strategy, batch_size=5000))
+
+
+@pytest.mark.parametrize("strategy", ["dpsgd-f", "dpsgd-global-adapt"])
+def test_a_target_that_the_counts_alone_exceed_is_refused(strategy: str) -> None:
+    with pytest.raises(ValueError, match=r"target_epsilon 0\.1 cannot be reached: .* noise on the counts"):
+        run(experiment(strategy, target_epsilon=0.1, count_noise_multiplier=0.5, accountant="rdp"))

@@ -1,0 +1,86 @@
+"""What is particular to single methods, beyond the equivalence with their plain loops."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from simulations import Experiment, run
+from strategies import Strategy, find_strategy
+from tests.strategies.test_contract import experiment, server
+
+
+def test_dpsgd_f_follows_the_papers_formula_on_noisy_counts() -> None:
+    strategy = server("dpsgd-f")
+    above = torch.tensor([12.0, -3.0, 0.0] + [1.0] * 7)
+    below = torch.tensor([4.0, 9.0, -2.0] + [1.0] * 7)
+    strategy.learn(torch.stack([above, below]), 32)
+    denominator = (12 + 7) / 32
+    assert strategy.rule().clip_norms[:4] == pytest.approx(  # type: ignore[attr-defined]
+        [1 + 0.75 / denominator, 1.0, 1 + 1 / denominator, 1 + 0.5 / denominator])
+
+
+def test_dpsgd_f_keeps_a_cap_and_survives_counts_of_zero() -> None:
+    capped = server("dpsgd-f", options={"max_bound": 1.5})
+    capped.learn(torch.tensor([[1.0] * 10, [0.0] * 10]), 32)
+    assert capped.rule().clip_norms == pytest.approx([1.5] * 10)  # type: ignore[attr-defined]
+    authors = server("dpsgd-f", options={"bounds": "authors"})
+    authors.learn(torch.tensor([[0.0] * 10, [5.0] * 10]), 32)
+    assert authors.rule().clip_norms == pytest.approx([1.0] * 10)  # type: ignore[attr-defined]
+
+
+def test_noise_at_the_base_is_charged_for_what_it_is() -> None:
+    """Hazard 1: noise at C0 protects a record of the group with clip norm C_k only by sigma C0 / C_k."""
+    honest, base = (run(experiment("dpsgd-f", options={"noise_at": where})).ledger for where in ("largest", "base"))
+    event = next(iter(base.events))
+    assert max(event.multipliers) < 1
+    assert min(event.spent_multipliers) == pytest.approx(event.multipliers[0])
+    assert base.epsilon() > 1.5 * honest.epsilon()
+
+
+def test_global_adapt_moves_its_bound_by_the_public_batch_size_and_stops_at_the_floor() -> None:
+    """Hazards 2 and 17."""
+    strategy = server("dpsgd-global-adapt", options={"bound": 5.0, "min_bound": 4.0})
+    strategy.learn(torch.tensor([16.0]), 32)
+    assert strategy.bound == pytest.approx(5 * math.exp(-0.1 + 0.5))  # type: ignore[attr-defined]
+    for _ in range(50):
+        strategy.learn(torch.tensor([-3.0]), 32)
+    assert strategy.bound == 4.0  # type: ignore[attr-defined]
+
+
+def test_a_global_bound_below_the_clip_norm_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"bound is 0\.5, below clip_norm 1\.0"):
+        server("dpsgd-global", options={"bound": 0.5})
+
+
+def test_gs_dp_sgd_gives_every_group_the_target_on_adult(data_dir: object) -> None:
+    made = Experiment(dataset="adult", strategy="gs-dp-sgd", target_epsilon=2.66, accountant="rdp", epochs=1)
+    schedule_noise = server("gs-dp-sgd", sync="epoch", target_epsilon=5.0, accountant="rdp").noise
+    assert len(set(schedule_noise)) > 1
+    ledger = run(made.model_copy(update={"hidden": (8,)})).ledger
+    assert ledger.epsilon() == pytest.approx(2.66, abs=0.01)
+    assert list(ledger.guaranteed_by_group().values()) == pytest.approx([2.66, 2.66], abs=0.01)
+
+
+def test_gs_dp_sgd_refuses_sites_and_adam_where_they_mean_something_else() -> None:
+    with pytest.raises(ValueError, match="trains each group on a client of its own"):
+        server("gs-dp-sgd", sync="epoch", partition="site")
+    with pytest.raises(ValueError, match="averages steps of plain SGD"):
+        server("gs-dp-sgd", sync="step", optimizer="adam")
+
+
+def test_a_strategy_of_ones_own_is_found_by_name(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "half_clip.py").write_text(  # type: ignore[operator]
+        "from fedfair.clipping import ClipRule, Flat\nfrom strategies import Strategy\n\n\n"
+        "class HalfClip(Strategy):\n    def rule(self) -> ClipRule:\n        return Flat(self.training.clip_norm / 2)\n")
+    monkeypatch.chdir(tmp_path)  # type: ignore[arg-type]
+    assert issubclass(find_strategy("half-clip"), Strategy)
+    halved, plain = run(experiment("half-clip")), run(experiment("dpsgd", clip_norm=0.5))
+    assert all(torch.equal(a, b) for a, b in zip(halved.model.parameters(), plain.model.parameters(), strict=True))
+
+
+def test_an_unknown_strategy_names_the_nearest() -> None:
+    with pytest.raises(ValueError, match="did you mean 'dpsgd-f'"):
+        find_strategy("dpsgdf")
