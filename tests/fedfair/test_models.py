@@ -1,0 +1,44 @@
+"""The published models."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fedfair.models import build, loss
+
+
+@pytest.mark.parametrize(("name", "shape", "classes", "parameters"), [
+    ("lenet", (1, 28, 28), 10, 431_080),  # Xu et al. 2021: 431K
+    ("mlp", (98,), 2, 91_650),  # Esipova et al. 2023, B.3: Adult
+    ("logistic", (59,), 2, 120),  # the same: Dutch
+    ("cnn", (1, 28, 28), 10, 320 + 4_624 + 4_010),
+])
+def test_parameter_counts(name: str, shape: tuple[int, ...], classes: int, parameters: int) -> None:
+    model = build(name, (), shape, classes, 0, torch.float32)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    assert model(torch.zeros(3, *shape)).shape == (3, classes)
+
+
+def test_parameters_depend_on_the_seed_alone_and_leave_the_global_generator() -> None:
+    state = torch.get_rng_state()
+    first, again, other = (build("mlp", (4,), (3,), 2, seed, torch.float64) for seed in (0, 0, 1))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    assert not torch.equal(next(first.parameters()), next(other.parameters()))
+    assert next(first.parameters()).dtype == torch.float64
+
+
+@pytest.mark.parametrize(("name", "hidden", "shape", "message"), [
+    ("cnn", (), (1, 8, 8), "at least 10 x 10 pixels"), ("lenet", (), (64,), "at least 16 x 16 pixels"),
+    ("cnn", (3,), (1, 28, 28), "takes 2 widths"), ("logistic", (3,), (5,), "no hidden layers"),
+    ("mpl", (), (5,), "did you mean 'mlp'")])
+def test_what_does_not_fit_is_refused(name: str, hidden: tuple[int, ...], shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(name, hidden, shape, 2, 0, torch.float32)
+
+
+def test_the_loss_is_cross_entropy_by_example() -> None:
+    output, y = torch.randn(5, 3), torch.tensor([0, 1, 2, 1, 0])
+    expected = [-float(output[i].log_softmax(0)[y[i]]) for i in range(5)]
+    assert loss(output, y).tolist() == pytest.approx(expected)
