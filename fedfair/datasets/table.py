@@ -1,4 +1,4 @@
-"""Tables to tensors: numeric columns as they are, the others as 0 and 1, one column as label and one as group."""
+"""Tables to tensors: numeric columns as they are, the others one-hot, one column as label and one as group."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from fedfair.registry import unknown
 def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = ()) -> GroupedDataset:
     """Encode a complete table.
 
-    The columns `numeric` come first, unscaled and marked for standardisation; then every other column but the label,
-    the group's own included: as 0 or 1 if it has two values, one-hot otherwise (which gives the parameter counts of
-    Esipova et al. 2023, B.3). Labels and groups are numbered in sorted order.
+    The columns `numeric` come first, unscaled and marked for standardisation; every other column but the label is
+    one-hot, the group's own included. Labels and groups are numbered in sorted order.
     Raises `ValueError` for missing values, an unknown column, or a label or group with a single value.
     """
     for column in (label, group, *numeric):
@@ -32,12 +31,7 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
             raise ValueError(f"column {column!r} has the single value {', '.join(values.categories)!r}: "
                              "there must be at least two to compare")
     kinds = frame.drop(columns=[label, *numeric]).astype(str)
-    two_valued = [column for column in kinds if kinds[column].nunique() == 2]
-    encoded = pd.concat([
-        frame[list(numeric)].astype("float64"),
-        pd.get_dummies(kinds[two_valued], columns=two_valued, drop_first=True, dtype="float64"),
-        pd.get_dummies(kinds.drop(columns=two_valued), dtype="float64"),
-    ], axis=1)
+    encoded = pd.concat([frame[list(numeric)].astype("float64"), pd.get_dummies(kinds, dtype="float64")], axis=1)
     return GroupedDataset(
         x=torch.tensor(encoded.to_numpy(), dtype=torch.float64),
         y=torch.tensor(labels.codes.astype("int64")),

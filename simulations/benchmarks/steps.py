@@ -77,8 +77,7 @@ def _opacus(model: nn.Module, x: Tensor, y: Tensor, mode: Literal["hooks", "ghos
     try:
         from opacus import PrivacyEngine
     except ImportError:
-        raise ValueError("this benchmark compares with Opacus, which is not installed: "
-                         "pip install 'fedfair[bench]'") from None
+        raise ValueError("this benchmark compares with Opacus, which is not installed: pip install opacus") from None
     copy, criterion = deepcopy(model), nn.CrossEntropyLoss()
     made = PrivacyEngine().make_private(
         module=copy, optimizer=torch.optim.SGD(copy.parameters(), lr=RATE), criterion=criterion,

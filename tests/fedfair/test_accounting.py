@@ -68,8 +68,8 @@ def test_one_gaussian_release_has_the_epsilon_of_its_closed_form() -> None:
 
 
 @pytest.mark.parametrize("accountant", ["pld", "rdp"])
-@given(rate=rates, multiplier=multipliers, steps=st.integers(1, 300), more=st.floats(1.05, 2))
-@few
+@given(rate=rates, multiplier=multipliers, steps=st.integers(1, 100), more=st.floats(1.05, 2))
+@settings(deadline=None, max_examples=4)
 def test_epsilon_falls_with_noise_and_grows_with_steps_and_rate(accountant: Accountant, rate: float, multiplier: float,
                                                                 steps: int, more: float) -> None:
     base = epsilon({Release(rate, multiplier): steps}, DELTA, accountant)
@@ -86,17 +86,19 @@ def test_a_few_distinct_releases_are_composed_exactly(releases: dict[Release, in
     assert epsilon(releases, DELTA, "rdp") == pytest.approx(direct(releases), rel=1e-9)
 
 
-@few
-@given(rates, st.dictionaries(multipliers, st.integers(1, 50), min_size=5, max_size=12))
-def test_many_distinct_releases_are_never_charged_too_little_and_at_most_5_percent_too_much(
+@settings(deadline=None, max_examples=4)
+@given(rates, st.dictionaries(multipliers, st.integers(1, 50), min_size=5, max_size=8))
+def test_many_distinct_releases_are_charged_for_at_most_2_percent_less_noise_and_never_for_more(
         rate: float, counts: dict[float, int]) -> None:
-    releases = {Release(rate, multiplier): count for multiplier, count in counts.items()}
-    exact = direct(releases)
-    assert exact * (1 - 1e-9) <= epsilon(releases, DELTA, "rdp") <= exact * 1.05
+    least, most = (direct({Release(rate, multiplier / less): count for multiplier, count in counts.items()})
+                   for less in (1, 1.02))
+    found = epsilon({Release(rate, multiplier): count for multiplier, count in counts.items()}, DELTA, "rdp")
+    assert least * (1 - 1e-9) <= found <= most * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("rate", "low", "high", "count"), [(0.005, 0.9, 3.0, 60), (0.1, 2.0, 9.0, 10)])
-def test_many_distinct_releases_by_pld(rate: float, low: float, high: float, count: int) -> None:
+def test_many_distinct_releases_cost_at_most_5_percent_too_much_by_pld(rate: float, low: float, high: float,
+                                                                       count: int) -> None:
     releases = {Release(rate, low + (high - low) * i / 14): count for i in range(15)}
     exact = direct(releases, "pld")
     assert exact - 1e-4 <= epsilon(releases, DELTA, "pld") <= exact * 1.05
@@ -169,7 +171,7 @@ def gradients_and_counts(rate: float, steps: int, counts: float | None = 10.0) -
 
 
 @given(rates, st.integers(1, 500), st.floats(0.2, 10), st.sampled_from([None, 2.0, 10.0]))
-@few
+@settings(deadline=None, max_examples=4)
 def test_calibration_is_enough_and_barely_enough(rate: float, steps: int, target: float, counts: float | None) -> None:
     releases = gradients_and_counts(rate, steps, counts)
     found = calibrate(releases, target, DELTA, "rdp")
@@ -177,7 +179,7 @@ def test_calibration_is_enough_and_barely_enough(rate: float, steps: int, target
     assert found == 0.05 or epsilon(releases(found * 0.99), DELTA, "rdp") > target
 
 
-@pytest.mark.parametrize(("rate", "steps", "target"), [(256 / 36177, 2826, 2.66), (0.3, 20, 0.5)])
+@pytest.mark.parametrize(("rate", "steps", "target"), [(256 / 9177, 300, 2.66), (0.3, 20, 0.5)])
 def test_calibration_by_pld_is_enough_and_barely_enough(rate: float, steps: int, target: float) -> None:
     """Hazard 3: the count queries are part of what is calibrated."""
     releases = gradients_and_counts(rate, steps)
@@ -241,7 +243,7 @@ def test_each_groups_epsilon_is_the_composition_of_its_events(accountant: Accoun
 
 
 def test_many_events_are_charged_within_5_percent_and_never_too_little() -> None:
-    events = [(Event((0.05, 0.05), (1.0, 1.0), (1.0, 1.0 + 0.05 * i), 10.0), 4) for i in range(50)]
+    events = [(Event((0.05, 0.05), (1.0, 1.0), (1.0, 1.0 + 0.05 * i), 10.0), 8) for i in range(25)]
     exact = direct({event.spent(1): steps for event, steps in events})
     assert exact <= ledger_of(*events).epsilon_by_group()["b"] <= exact * 1.05
 

@@ -235,11 +235,13 @@ def test_frozen_parameters_are_left_out() -> None:
 
 
 class Residual(nn.Module):
+    """Adds a layer's output to its input, and calls a layer in vain."""
+
     def __init__(self) -> None:
         super().__init__()
         self.inner, self.outer, self.unused = nn.Linear(4, 4), nn.Linear(4, 3), nn.Linear(4, 9)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         self.unused(x)
         return self.outer(x + torch.tanh(self.inner(x)))
 
@@ -277,7 +279,7 @@ class Twice(nn.Module):
         super().__init__()
         self.layer, self.head, self.branch = nn.Linear(4, 4), nn.Linear(4, 3), branch
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         hidden = self.layer(torch.tanh(self.layer(x)))
         return self.head(hidden * 2 if self.branch and bool((x > 100).any()) else hidden)
 
@@ -299,7 +301,7 @@ class Tied(nn.Module):
         if how == "tied":
             self.head.weight = self.embedding.weight
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         h = torch.tanh(self.embedding(x)).mean(1)
         return F.linear(h, self.embedding.weight) if self.how == "functional" else self.head(h)
 
@@ -323,7 +325,7 @@ class Scaled(nn.Module):
         super().__init__()
         self.inner, self.scale, self.branch = nn.Linear(4, 3), nn.Parameter(torch.ones(3)), branch
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         h = torch.tanh(self.inner(x)) * self.scale
         return h * 2 if self.branch and bool((x[0] > 0).any()) and len(x) == 0 else h
 
@@ -343,21 +345,25 @@ def test_a_subclass_of_a_known_layer_is_not_taken_for_it() -> None:
 
 
 class Recurrent(nn.Module):
+    """An LSTM over embedded words."""
+
     def __init__(self) -> None:
         super().__init__()
         self.embedding, self.lstm, self.head = nn.Embedding(7, 4), nn.LSTM(4, 5, batch_first=True), nn.Linear(5, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         return self.head(self.lstm(self.embedding(x))[0][:, -1])
 
 
 class Attention(nn.Module):
+    """Self-attention with a residual connection."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.attention, self.norm, self.head = nn.MultiheadAttention(4, 2, batch_first=True), nn.LayerNorm(4), \
-            nn.Linear(4, 3)
+        self.attention, self.norm = nn.MultiheadAttention(4, 2, batch_first=True), nn.LayerNorm(4)
+        self.head = nn.Linear(4, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         return self.head(self.norm(x + self.attention(x, x, x)[0])).mean(1)
 
 
@@ -396,7 +402,7 @@ class TimeFirst(nn.Module):
         super().__init__()
         self.inner, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         return self.head(torch.tanh(self.inner(x.transpose(0, 1)))).mean(0)
 
 
@@ -407,7 +413,7 @@ class Positional(nn.Module):
         super().__init__()
         self.words, self.places, self.head = nn.Embedding(7, 4), nn.Embedding(8, 4), nn.Linear(4, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         return self.head(torch.tanh(self.words(x) + self.places(torch.arange(x.shape[1])))).mean(1)
 
 
@@ -418,7 +424,7 @@ class Folded(nn.Module):
         super().__init__()
         self.inner, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         return self.head(torch.tanh(self.inner(x.flatten(0, 1))).view(*x.shape[:2], -1).mean(1))
 
 
@@ -510,7 +516,7 @@ class Centred(nn.Module):
         super().__init__()
         self.layer, self.always = nn.Linear(4, 3), always
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         h = self.layer(x)
         return h - h.mean(0) if self.always or self.training else h
 
