@@ -63,7 +63,7 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
         try:
             here = host(_task(str(message.content["task"]["json"])), node, nodes)
             content = handler(message, here)
-            content["node"] = ConfigRecord({"number": node, "clients": list(here.clients)})
+            content["node"] = ConfigRecord({"number": node, "of": nodes, "clients": list(here.clients)})
         except (ClientError, ValueError, OSError) as error:
             content = RecordDict({"failure": ConfigRecord({"node": node, "reason": str(error)})})
         return Message(content, reply_to=message)

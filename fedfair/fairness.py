@@ -67,7 +67,8 @@ def metrics(counts: GroupCounts, names: tuple[str, ...]) -> Iterator[tuple[str, 
             if metric != "gradient_norm" or bool(counts.gradient_norms.any()):
                 yield name, metric, value
     for gap, over in GAPS.items():
-        yield ALL, gap, max(largest_gap([row[metric] for row in values]) for metric in over)
+        gaps = [largest_gap([row[metric] for row in values]) for metric in over]
+        yield ALL, gap, max((value for value in gaps if not math.isnan(value)), default=math.nan)
 
 
 def largest_gap(values: list[float]) -> float:

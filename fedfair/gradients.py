@@ -53,16 +53,23 @@ def per_example(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
     """Probe the gradients of `loss(model(x), y)` with respect to every parameter that requires a gradient.
 
     `x` and `y` are `[B, ...]`; B may be 0, and then every sum is zero. The model's `.grad` is not touched. With a
-    model's first batch it is checked that its examples do not interact and that the chosen path adds up.
+    model's first batch of several examples it is checked that they do not interact and that the chosen path is right.
     Raises `ValueError` for a layer that mixes examples, a loss that is not one number an example, or a model without
     trained parameters.
     """
+    trained, _ = _trained(model)
     if len(x) == 0:
-        return Probe([], torch.zeros(0, device=x.device, dtype=next(model.parameters()).dtype), _trained(model)[0])
-    path = _paths.get(model)
-    if path is None:
-        path = _paths[model] = _choose_path(model, loss, x, y)
-    return path(model, loss, x, y)
+        first = next(iter(trained.values()))
+        return Probe([], torch.zeros(0, device=first.device, dtype=first.dtype), trained)
+    path = _paths.get(model) or _choose_path(model, loss, x, y, (_recorded, _vectorised))
+    try:
+        probe = path(model, loss, x, y)
+    except _UnreadableError:
+        path = _choose_path(model, loss, x, y, (_vectorised,))
+        probe = path(model, loss, x, y)
+    if len(x) > 1:  # a batch of one shows nothing about interaction
+        _paths[model] = path
+    return probe
 
 
 def refuse_mixing_layers(model: nn.Module) -> None:
@@ -79,10 +86,16 @@ def refuse_mixing_layers(model: nn.Module) -> None:
 
 
 def _recorded(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
-    """Record each layer's inputs and output gradients; a parameter that is used twice takes the next path."""
+    """Record each layer's inputs and output gradients.
+
+    Raises `_UnreadableError` for an unknown layer, a parameter that is used twice, or a layer that does not see one row
+    an example.
+    """
     calls: list[_Call] = []
     anchor = torch.zeros((), device=x.device, requires_grad=True)
     trained, owned = _trained(model)
+    if not all(type(layer) in LAYERS for layer in owned):
+        raise _UnreadableError
 
     def record(layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Any:
         calls.append(_Call(layer, owned[layer], (*args, *kwargs.values())[0].detach()))
@@ -97,8 +110,8 @@ def _recorded(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
             hook.remove()
     torch.autograd.grad(losses.sum(), anchor, allow_unused=True)
     used = [name for call in calls for name in call.names.values()]
-    if len(used) > len(set(used)):
-        return _vectorised(model, loss, x, y)
+    if len(used) > len(set(used)) or any(len(call.inputs) != len(x) for call in calls):
+        raise _UnreadableError
     with torch.no_grad():
         return Probe([part for call in calls for part in call.gradients()], losses.detach(), trained)
 
@@ -114,7 +127,7 @@ def _vectorised(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
 
     one_gradient = torch.func.grad(one_loss, has_aux=True)
     values = {name: parameter.detach() for name, parameter in trained.items()}
-    gradients, losses = torch.func.vmap(one_gradient, in_dims=(None, 0, 0))(values, x, y)
+    gradients, losses = torch.func.vmap(one_gradient, in_dims=(None, 0, 0), randomness="different")(values, x, y)
     return Probe([Materialised(gradients)], losses, trained)
 
 
@@ -134,43 +147,62 @@ Path = Callable[[nn.Module, Loss, Tensor, Tensor], Probe]
 _paths: WeakKeyDictionary[nn.Module, Path] = WeakKeyDictionary()
 
 
-def _choose_path(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Path:
-    """Check the model on a batch, and find the first path whose gradients add up to the batch's own."""
+class _UnreadableError(Exception):
+    """A model's gradients cannot be read off its layers' inputs and output gradients."""
+
+
+def _choose_path(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, paths: tuple[Path, ...]) -> Path:
+    """The first of the paths that is right on this batch, or one example at a time, which always is."""
     refuse_mixing_layers(model)
-    trained, owned = _trained(model)
-    if not trained:
-        raise ValueError("the model has no parameter that requires a gradient: there is nothing to train")
+    if _deterministic(model, x):
+        _refuse_interaction(model, x)
     with _evaluating(model):
         _refuse_interaction(model, x)
-        if all(type(layer) in LAYERS for layer in owned) and _adds_up(_recorded, model, loss, x, y):
-            return _recorded
-        name = type(model).__name__
-        try:
-            if _adds_up(_vectorised, model, loss, x, y):
-                log.warning("%s: per-example gradients by torch.func, slower than for the layers known here", name)
-                return _vectorised
-        except RuntimeError as error:
-            log.warning("%s: per-example gradients one by one, very slow: torch.func refused it (%s)", name, error)
-        return _one_at_a_time
+        for path in paths:
+            try:
+                if _is_right(path, model, loss, x, y):
+                    if path is not _recorded:
+                        log.warning("%s: per-example gradients by torch.func, slower than for the layers known here",
+                                    type(model).__name__)
+                    return path
+            except (RuntimeError, _UnreadableError):
+                continue
+    log.warning("%s: per-example gradients one by one, very slow", type(model).__name__)
+    return _one_at_a_time
 
 
-def _adds_up(path: Path, model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> bool:
-    """Whether the path's gradients, summed, are the gradient of the summed loss: none is missing or counted twice."""
+def _is_right(path: Path, model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> bool:
+    """Whether the path's gradients sum to the batch's own, and the first few have the norms that they have alone.
+
+    The sum shows that none is missing or counted twice; the norms, that they are told apart (a layer may see positions
+    where it is thought to see examples).
+    """
     probe = path(model, loss, x, y)
     found = probe.weighted_sum(torch.ones_like(probe.norms))
     expected = _gradient(_losses(loss, model(x), y).sum(), _trained(model)[0])
-    tolerance = torch.finfo(probe.norms.dtype).eps ** 0.5
-    scale = tolerance * float(sum(value.square().sum() for value in expected.values())) ** 0.5
-    return all(torch.allclose(found[name], value, rtol=tolerance, atol=scale, equal_nan=True)
-               for name, value in expected.items())
+    alone = _one_at_a_time(model, loss, x[:3], y[:3]).norms
+    scale = float(torch.stack([value.square().sum() for value in expected.values()]).sum().sqrt() + alone.max())
+    return all(_close(found[name], value, scale) for name, value in expected.items()) and (
+        _close(probe.norms[:3], alone, scale))
+
+
+def _close(found: Tensor, expected: Tensor, scale: float) -> bool:
+    """Whether two tensors agree to about half the digits of their dtype, relative to `scale`."""
+    tolerance = torch.finfo(expected.dtype).eps ** 0.5
+    return torch.allclose(found, expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+
+
+def _deterministic(model: nn.Module, x: Tensor) -> bool:
+    """Whether the model, as it is, gives the same output twice."""
+    with torch.no_grad():
+        return torch.equal(model(x), model(x))
 
 
 def _refuse_interaction(model: nn.Module, x: Tensor) -> None:
     """Raise `ValueError` if the first example's output changes when the others leave the batch."""
     with torch.no_grad():
         together, alone = model(x)[:1], model(x[:1])
-    tolerance = torch.finfo(alone.dtype).eps ** 0.5
-    if together.shape != alone.shape or not torch.allclose(together, alone, tolerance, tolerance, equal_nan=True):
+    if together.shape != alone.shape or not _close(together, alone, 1.0):
         raise ValueError(
             f"{type(model).__name__} gives an example another output when it is alone in its batch: its examples "
             "interact, so clipping one example's gradient bounds nothing; remove what mixes them"
@@ -218,6 +250,7 @@ def _trained(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[nn.Module,
     """The parameters that require a gradient by name, each once, and the layers that own them.
 
     For each layer: the model's names by the layer's own ("weight": "2.weight"). A tied parameter keeps its first name.
+    Raises `ValueError` if there is none.
     """
     trained: dict[str, nn.Parameter] = {}
     owned: dict[nn.Module, dict[str, str]] = {}
@@ -228,6 +261,8 @@ def _trained(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[nn.Module,
                 name = first_names.setdefault(id(parameter), f"{prefix}.{own}" if prefix else own)
                 trained[name] = parameter
                 owned.setdefault(layer, {})[own] = name
+    if not trained:
+        raise ValueError("the model has no parameter that requires a gradient: there is nothing to train")
     return trained, owned
 
 

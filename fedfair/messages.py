@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
@@ -53,7 +53,7 @@ def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
 
 def unpack(content: RecordDict, name: str) -> Gradients:
     """The tensors of a message's record `name`: the packed ones in the same process, copies otherwise."""
-    return unpacked(content.array_records[name])
+    return unpacked(cast(ArrayRecord, content[name]))
 
 
 def unpacked(record: ArrayRecord) -> Gradients:

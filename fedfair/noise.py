@@ -43,5 +43,5 @@ def add_gaussian(values: Mapping[str, Tensor], deviation: float, generator: torc
     first = next(iter(values.values()))
     draws = torch.randn(sum(v.numel() for v in values.values()), generator=generator, dtype=first.dtype)
     pieces = torch.split(draws.to(first.device), [v.numel() for v in values.values()])
-    return {name: torch.add(value, piece.view_as(value), alpha=deviation)
-            for (name, value), piece in zip(values.items(), pieces, strict=True)}
+    noise = {name: piece.view_as(value) for (name, value), piece in zip(values.items(), pieces, strict=True)}
+    return {name: torch.add(value, noise[name], alpha=deviation, out=noise[name]) for name, value in values.items()}

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ParamSpec
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedfair.datasets import DATASETS
@@ -51,7 +52,7 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except (ValueError, OSError, ClientError) as error:
-            Console(stderr=True).print(f"[red]Error:[/red] {error}", highlight=False, soft_wrap=True)
+            Console(stderr=True).print(f"[red]Error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
             raise typer.Exit(2) from None
 
     return guarded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from functools import reduce
 from typing import Any
@@ -16,6 +17,8 @@ from fedfair.layers import Gradients
 from fedfair.messages import unpack
 from fedfair.task import Task
 from strategies.population import Population
+
+_NODES_WITHIN = 300  # seconds
 
 
 def requests(action: str, grid: Grid, task: Task, **parts: Any) -> list[Message]:
@@ -56,9 +59,21 @@ def added(replies: list[Message], name: str) -> Gradients:
 
 
 def population(grid: Grid, task: Task) -> Population:
-    """Ask every node for the sizes of its clients; raises `ClientError` if one cannot make its data."""
-    asked = requests(messages.SIZES, grid, task)
-    replies = answers(grid.send_and_receive(asked), len(asked))
+    """Ask every node for the sizes of its clients, once all nodes of the run are there.
+
+    A node knows how many there are; some may register later than the server starts. Raises `ClientError` if one cannot
+    make its data, or they are not complete within five minutes.
+    """
+    deadline = time.monotonic() + _NODES_WITHIN
+    replies: list[Message] = []
+    while not replies or len(replies) < int(replies[0].content["node"]["of"]):  # type: ignore[arg-type]
+        if time.monotonic() > deadline:
+            raise ClientError(f"only {len(replies)} nodes are there after {_NODES_WITHIN} s: start the others, and run "
+                              "again")
+        asked = requests(messages.SIZES, grid, task)
+        replies = answers(grid.send_and_receive(asked), len(asked)) if asked else []
+        if not replies:
+            time.sleep(0.1)
     sizes = {int(client): tuple(counts.tolist()) for reply in replies
              for client, counts in unpack(reply.content, "sizes").items()}
     names = replies[0].content["groups"]["names"]

@@ -23,16 +23,18 @@ def calibrate(releases: Callable[[float], Mapping[Release, int]], target: float,
     def excess(log_multiplier: float, by: Accountant = accountant) -> float:
         return epsilon(releases(math.exp(log_multiplier)), delta, by) - target
 
-    if excess(math.log(_MOST), "rdp") > 0:
+    if excess(math.log(_MOST)) > 0:
         reached = epsilon(releases(_MOST), delta, accountant)
         raise ValueError(f"target_epsilon {target} cannot be reached: even with a noise multiplier of {_MOST:g}, "
                          f"{reached:.3g} is spent; allow more, take fewer steps, or more noise on the counts")
     if excess(math.log(_LEAST), "rdp") <= 0:
         return _LEAST
-    upper = brentq(excess, math.log(_LEAST), math.log(_MOST), args=("rdp",), xtol=1e-5)
+    upper = math.log(_MOST)
+    if excess(upper, "rdp") <= 0:  # its answer is close, from above, and quicker to find
+        upper = brentq(excess, math.log(_LEAST), upper, args=("rdp",), xtol=1e-5)
     if accountant == "pld":
         lower = upper
-        while excess(lower) <= 0:
+        while lower > math.log(_LEAST) and excess(lower) <= 0:
             upper, lower = lower, lower - 0.1
         upper = brentq(excess, lower, upper, xtol=5e-5) if lower < upper else upper
     while excess(upper) > 0:

@@ -20,7 +20,7 @@ Accountant = Literal["pld", "rdp"]
 ACCOUNTANTS: tuple[Accountant, ...] = get_args(Accountant)
 
 _FEW = 4  # distinct releases that are composed without rounding
-_GRID = math.log(1.02)  # more are rounded down, in noise, to a geometric grid
+_GRID = math.log(1.015)  # more are rounded down, in noise, to a geometric grid
 _FINE, _COARSE = 1e-4, 1e-3  # discretisation of the privacy loss for few and for many distinct releases
 _CELLS = 200_000  # of the discretised privacy loss up to epsilon, at most
 
@@ -42,7 +42,7 @@ def joint_multiplier(gradient: float, counts: float | None) -> float:
 def epsilon(releases: Mapping[Release, int], delta: float, accountant: Accountant = "pld") -> float:
     """Epsilon at `delta` of the releases, each taken as often as its value says.
 
-    More than four distinct ones are first rounded to a grid of noise multipliers 2 % apart, downwards, so that the
+    More than four distinct ones are first rounded to a grid of noise multipliers 1.5 % apart, downwards, so that the
     result is never too small. Infinite if a release carries no noise. Raises `ValueError` for a delta outside (0, 1).
     """
     if not 0 < delta < 1:

@@ -65,13 +65,22 @@ class Ledger:
         """Epsilon against whoever gets the final model, against the server, and against another client.
 
         The server sees unnoised sums under central trust, and with distributed noise unless the sums are securely
-        aggregated, which this simulation does not do; other clients see every model on the way. Local epochs and local
-        noise are protected before they leave the client.
+        aggregated, which this simulation does not do; other clients see every model on the way, and can take their own
+        share of distributed noise away. Local epochs and local noise are protected before they leave the client.
         """
         model = self.epsilon(delta, accountant)
         before_the_server = all(event.client is not None for event in self.events)
         local = before_the_server or self.trust is Trust.LOCAL
-        return {"model": model, "server": model if local else math.inf, "client": model}
+        client = model
+        if self.trust is Trust.DISTRIBUTED and not local:
+            left = math.sqrt(1 - 1 / self.clients)
+
+            def less(event: Event, k: int) -> tuple[Release, ...]:
+                rate, multiplier = event.guaranteed(k)
+                return (Release(rate, left * multiplier),)
+
+            client = max(self._by_group(less, delta, accountant).values(), default=0.0)
+        return {"model": model, "server": model if local else math.inf, "client": client}
 
     @property
     def guarantee(self) -> Guarantee:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -48,7 +49,7 @@ def reduce_group(parts: Parts, imbalance: str, seed: int) -> Parts:
         wanted = float(amount.removesuffix("%"))
     except ValueError:
         wanted = -1.0
-    if not name or wanted < 0 or (amount.endswith("%") and wanted > 100):
+    if not name or not 0 <= wanted < math.inf or (amount.endswith("%") and wanted > 100):
         raise ValueError(f"imbalance is {imbalance!r}: write GROUP:RECORDS or GROUP:SHARE%, for example 8:40 or 8:9%")
     if name not in parts.train.names:
         raise unknown("group", name, parts.train.names)

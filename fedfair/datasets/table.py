@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -17,7 +18,7 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
 
     The columns `numeric` come first, unscaled and marked for standardisation; every other column but the label is
     one-hot, the group's own included. Labels and groups are numbered in sorted order.
-    Raises `ValueError` for missing values, an unknown column, or a label or group with a single value.
+    Raises `ValueError` for missing or infinite values, an unknown column, or a label or group with a single value.
     """
     for column in (label, group, *numeric):
         if column not in frame:
@@ -25,10 +26,13 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
     missing = [str(c) for c in frame.columns[frame.isna().any()]]
     if missing:
         raise ValueError(f"the table has missing values in {', '.join(missing)}: fill them or drop those rows")
-    labels, groups = (pd.Categorical(frame[column].astype(str)) for column in (label, group))
+    infinite = [column for column in numeric if not np.isfinite(frame[column].to_numpy(dtype="float64")).all()]
+    if infinite:
+        raise ValueError(f"the table has infinite values in {', '.join(infinite)}: correct or drop those rows")
+    labels, groups = (pd.Categorical(frame[column]) for column in (label, group))
     for column, values in ((label, labels), (group, groups)):
         if len(values.categories) < 2:
-            raise ValueError(f"column {column!r} has the single value {', '.join(values.categories)!r}: "
+            raise ValueError(f"column {column!r} has the single value {', '.join(map(str, values.categories))!r}: "
                              "there must be at least two to compare")
     kinds = frame.drop(columns=[label, *numeric]).astype(str)
     encoded = pd.concat([frame[list(numeric)].astype("float64"), pd.get_dummies(kinds, dtype="float64")], axis=1)
@@ -36,7 +40,7 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
         x=torch.tensor(encoded.to_numpy(), dtype=torch.float64),
         y=torch.tensor(labels.codes.astype("int64")),
         group=torch.tensor(groups.codes.astype("int64")),
-        names=tuple(groups.categories),
+        names=tuple(map(str, groups.categories)),
         classes=len(labels.categories),
         numeric=tuple(range(len(numeric))),
     )

@@ -75,9 +75,9 @@ def test_standardisation_uses_the_training_part_alone() -> None:
 
 def test_inconsistent_data_is_refused() -> None:
     x, zeros = torch.zeros(4, 2), torch.zeros(4).long()
-    for arguments in ((x, zeros[:3], zeros, ("a",), 2), (x, zeros, zeros + 1, ("a",), 2), (x, zeros + 2, zeros, ("a",), 2)):
+    for y, group in ((zeros[:3], zeros), (zeros, zeros + 1), (zeros + 2, zeros)):
         with pytest.raises(ValueError, match="must"):
-            GroupedDataset(*arguments)
+            GroupedDataset(x, y, group, ("a",), 2)
 
 
 def test_a_subset_keeps_numbers_and_order() -> None:

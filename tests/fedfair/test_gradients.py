@@ -292,6 +292,19 @@ def test_a_layer_called_twice_in_a_model_that_torch_func_refuses() -> None:
     check(made(lambda: Twice(branch=True)), randn(5, 4))
 
 
+def test_a_layer_called_twice_only_after_the_first_batch() -> None:
+    class Sometimes(Twice):
+        again = False
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) if self.again else self.head(torch.tanh(self.layer(x)))
+
+    model = made(Sometimes)
+    check(model, randn(5, 4))
+    model.again = True
+    check(model, randn(5, 4))
+
+
 class Tied(nn.Module):
     """The output layer shares the embedding's weight; `how` says by which means."""
 

@@ -26,7 +26,7 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
         g = gradients(model, x, y)
         total = torch.zeros_like(g[0])
         norms = [float(row.norm()) for row in g]
-        clip_of = {k: clip for k in range(groups)}
+        clip_of = dict.fromkeys(range(groups), clip)
         if method == "dpsgd-f":
             above = {k: sum(n > clip for n, a in zip(norms, group, strict=True) if a == k) for k in range(groups)}
             size = {k: sum(1 for a in group if a == k) for k in range(groups)}

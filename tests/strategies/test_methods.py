@@ -74,7 +74,8 @@ def test_gs_dp_sgd_refuses_sites_and_adam_where_they_mean_something_else() -> No
 def test_a_strategy_of_ones_own_is_found_by_name(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "half_clip.py").write_text(  # type: ignore[operator]
         "from fedfair.clipping import ClipRule, Flat\nfrom strategies import Strategy\n\n\n"
-        "class HalfClip(Strategy):\n    def rule(self) -> ClipRule:\n        return Flat(self.training.clip_norm / 2)\n")
+        "class HalfClip(Strategy):\n    def rule(self) -> ClipRule:\n"
+        "        return Flat(self.training.clip_norm / 2)\n")
     monkeypatch.chdir(tmp_path)  # type: ignore[arg-type]
     assert issubclass(find_strategy("half-clip"), Strategy)
     halved, plain = run(experiment("half-clip")), run(experiment("dpsgd", clip_norm=0.5))

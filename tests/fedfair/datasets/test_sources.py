@@ -34,7 +34,7 @@ def leaks(data: GroupedDataset) -> list[int]:
 
 def test_adult(census: GroupedDataset) -> None:
     assert sizes(census) == {"Female": 14_695, "Male": 30_527}
-    assert census.x.shape == (45_222, 98)
+    assert census.x.shape == (45_222, 100)
     assert census.classes == 2
     assert float(census.y.double().mean()) == pytest.approx(0.248, abs=0.001)  # 1 is an income above 50K
     assert census.numeric == (0, 1, 2, 3, 4)
