@@ -34,8 +34,9 @@ def calibrate(releases: Callable[[float], Mapping[Release, int]], target: float,
         upper = brentq(excess, math.log(_LEAST), upper, args=("rdp",), xtol=1e-5)
     if accountant == "pld":
         lower = upper
+        step = 0.1
         while lower > math.log(_LEAST) and excess(lower) <= 0:
-            upper, lower = lower, lower - 0.1
+            upper, lower, step = lower, lower - step, 2 * step
         upper = brentq(excess, lower, upper, xtol=5e-5) if lower < upper else upper
     while excess(upper) > 0:
         upper += 1e-5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
@@ -84,4 +85,4 @@ def test_flowers_simulation_gives_the_weights_of_the_local_engine(strategy: str,
     local, flower = run(made), run(made, engine="flower", nodes=2)
     assert torch.allclose(weights(local), weights(flower), rtol=0, atol=1e-10)
     assert local.ledger.to_dict() == flower.ledger.to_dict()
-    assert local.metrics.equals(flower.metrics)
+    pd.testing.assert_frame_equal(local.metrics, flower.metrics, rtol=1e-9)
