@@ -12,7 +12,8 @@ from fedfair.counting import COUNT_QUERIES, Above, AboveAndBelow, CountQuery, Gr
 
 K = 3
 batches = st.lists(st.tuples(st.floats(0, 2), st.integers(0, K - 1)), max_size=8)
-queries = st.sampled_from([0.0, 0.5, 1.0]).flatmap(lambda t: st.sampled_from([Above(t), AboveAndBelow(t), GroupSizes()]))
+queries = st.sampled_from([0.0, 0.5, 1.0]).flatmap(
+    lambda t: st.sampled_from([Above(t), AboveAndBelow(t), GroupSizes()]))
 EXAMPLES: list[CountQuery] = [Above(1.0), AboveAndBelow(1.0), GroupSizes()]
 few = settings(deadline=None, max_examples=80)
 
