@@ -12,10 +12,12 @@ from pathlib import Path
 
 from fedfair.registry import Registry, unknown
 from strategies.base import Strategy
+from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd import Dpsgd
 from strategies.dpsgd_f import DpsgdF
 from strategies.dpsgd_global import DpsgdGlobal
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
+from strategies.fedavg import Fedavg
 from strategies.gs_dp_sgd import GsDpSgd
 from strategies.sgd import Sgd
 
@@ -23,7 +25,8 @@ __all__ = ["STRATEGIES", "Strategy", "find_strategy"]
 
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
 for _name, _strategy in (("sgd", Sgd), ("dpsgd", Dpsgd), ("dpsgd-f", DpsgdF), ("dpsgd-global", DpsgdGlobal),
-                         ("dpsgd-global-adapt", DpsgdGlobalAdapt), ("gs-dp-sgd", GsDpSgd)):
+                         ("dpsgd-global-adapt", DpsgdGlobalAdapt), ("gs-dp-sgd", GsDpSgd), ("fedavg", Fedavg),
+                         ("dp-fedavg", DpFedavg)):
     STRATEGIES.register(_name)(_strategy)
 
 

@@ -15,6 +15,7 @@ class GroupedDataset:
 
     `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
+    `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
     Raises `ValueError` if the parts do not fit together.
     """
 
@@ -25,6 +26,7 @@ class GroupedDataset:
     classes: int
     numeric: tuple[int, ...] = ()
     records: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    participant: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
 
     def __post_init__(self) -> None:
         if not len(self.x) == len(self.y) == len(self.group):
@@ -34,6 +36,9 @@ class GroupedDataset:
             raise ValueError(f"group numbers must lie in 0..{len(self.names) - 1}, one for each of {self.names}")
         if not _within(self.y, self.classes):
             raise ValueError(f"labels must lie in 0..{self.classes - 1}")
+        if len(self.participant) not in (0, len(self)):
+            raise ValueError(f"participant names the owners of {len(self.participant)} records, but there are "
+                             f"{len(self)}: give one for each record, or none at all")
         if len(self.records) != len(self):
             object.__setattr__(self, "records", torch.arange(len(self)))
 
@@ -42,7 +47,8 @@ class GroupedDataset:
 
     def take(self, rows: Tensor) -> GroupedDataset:
         """The records at `rows` `[m]`, with their numbers."""
-        return replace(self, x=self.x[rows], y=self.y[rows], group=self.group[rows], records=self.records[rows])
+        return replace(self, x=self.x[rows], y=self.y[rows], group=self.group[rows], records=self.records[rows],
+                       participant=self.participant[rows] if len(self.participant) else self.participant)
 
     def group_sizes(self) -> tuple[int, ...]:
         """How many records each group has: `[K]`."""

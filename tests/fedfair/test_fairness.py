@@ -52,8 +52,8 @@ def test_rates_of_positives_need_two_classes() -> None:
 
 
 def test_a_group_without_records_is_no_number_and_no_gap() -> None:
-    counts = GroupCounts.zeros(3, 2)
-    counts.confusion[0, 0, 0], counts.confusion[1, 1, 0] = 4, 2
+    y, predicted, group = torch.tensor([0] * 4 + [1] * 2), torch.zeros(6).long(), torch.tensor([0] * 4 + [1] * 2)
+    counts = GroupCounts.of(predicted, y, group, torch.zeros(6), torch.zeros(6), GroupCounts.zeros(3, 2))
     found = {(name, metric): value for name, metric, value in metrics(counts, ("a", "b", "c"))}
     assert math.isnan(found["c", "accuracy"])
     assert found[ALL, "accuracy_parity"] == 1
