@@ -20,8 +20,10 @@ from fedfair.models import loss
 from fedfair.randomness import generator
 from fedfair.rounds import LocalSgd
 
-_NUMBERS = 2**24
-"""Stacked weights held at once, at most; more participants than fit are trained in turns."""
+_NUMBERS = {"cpu": 2**20, "cuda": 2**28}
+"""Stacked weights held at once, at most; more participants than fit are trained in turns. A processor's cache is best
+served by few, a GPU's cores by many.
+"""
 
 
 class Updates(NamedTuple):
@@ -51,7 +53,8 @@ def local_updates(model: nn.Module, weights: Mapping[str, Tensor], participants:
     """
     plans = [_plan(number, len(data), local, seed, round_) for number, data in participants.items()]
     plans.sort(key=lambda plan: len(plan.rows), reverse=True)  # stable: alike lengths together waste the least
-    at_once = max(1, _NUMBERS // sum(value.numel() for value in weights.values()))
+    numbers = _NUMBERS[torch.device(device).type]
+    at_once = max(1, numbers // sum(value.numel() for value in weights.values()))
     for start in range(0, len(plans), at_once):
         turn = plans[start : start + at_once]
         trained = _train(model, weights, turn, [participants[plan.client] for plan in turn], local, device)
@@ -85,7 +88,8 @@ def _train(model: nn.Module, weights: Mapping[str, Tensor], plans: Sequence[_Pla
         share = torch.stack([plan.weights[step] for plan in plans[:active]]).to(next(iter(weights.values())))
         now = {name: value[:active] for name, value in stacked.items()}
         for name, gradient in _gradients(model, now, x[rows], y[rows], share).items():
-            now[name].sub_(local.learning_rate * (gradient + local.weight_decay * now[name]))
+            decayed = gradient.add(now[name], alpha=local.weight_decay) if local.weight_decay else gradient
+            now[name].sub_(decayed, alpha=local.learning_rate)
     return stacked
 
 
