@@ -12,10 +12,12 @@ from pathlib import Path
 
 from fedfair.registry import Registry, unknown
 from strategies.base import Strategy
+from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd import Dpsgd
 from strategies.dpsgd_f import DpsgdF
 from strategies.dpsgd_global import DpsgdGlobal
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
+from strategies.fedavg import Fedavg
 from strategies.gs_dp_sgd import GsDpSgd
 from strategies.naive import Naive
 from strategies.sgd import Sgd
@@ -23,8 +25,18 @@ from strategies.sgd import Sgd
 __all__ = ["STRATEGIES", "Strategy", "find_strategy"]
 
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
-for _name, _strategy in (("sgd", Sgd), ("dpsgd", Dpsgd), ("dpsgd-f", DpsgdF), ("dpsgd-global", DpsgdGlobal),
-                         ("dpsgd-global-adapt", DpsgdGlobalAdapt), ("gs-dp-sgd", GsDpSgd), ("naive", Naive)):
+_PUBLISHED: dict[str, type[Strategy]] = {
+    "dp-fedavg": DpFedavg,
+    "dpsgd": Dpsgd,
+    "dpsgd-f": DpsgdF,
+    "dpsgd-global": DpsgdGlobal,
+    "dpsgd-global-adapt": DpsgdGlobalAdapt,
+    "fedavg": Fedavg,
+    "gs-dp-sgd": GsDpSgd,
+    "naive": Naive,
+    "sgd": Sgd,
+}
+for _name, _strategy in _PUBLISHED.items():
     STRATEGIES.register(_name)(_strategy)
 
 

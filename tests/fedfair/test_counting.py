@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedfair.counting import COUNT_QUERIES, Above, AboveAndBelow, CountQuery, GroupSizes
+from fedfair.counting import COUNT_QUERIES, Above, AboveAndBelow, AtMost, CountQuery, GroupSizes
 
 K = 3
 batches = st.lists(st.tuples(st.floats(0, 2), st.integers(0, K - 1)), max_size=8)
 queries = st.sampled_from([0.0, 0.5, 1.0]).flatmap(
-    lambda t: st.sampled_from([Above(t), AboveAndBelow(t), GroupSizes()]))
-EXAMPLES: list[CountQuery] = [Above(1.0), AboveAndBelow(1.0), GroupSizes()]
+    lambda t: st.sampled_from([Above(t), AboveAndBelow(t), AtMost(t), GroupSizes()]))
+EXAMPLES: list[CountQuery] = [Above(1.0), AboveAndBelow(1.0), AtMost(1.0), GroupSizes()]
 few = settings(deadline=None, max_examples=80)
 
 
@@ -30,7 +30,9 @@ def slow(query: CountQuery, batch: list[tuple[float, int]]) -> list[float]:
     above, below = [0.0] * K, [0.0] * K
     for norm, group in batch:
         (above if norm > query.threshold else below)[group] += 1  # type: ignore[attr-defined]
-    return [sum(above)] if isinstance(query, Above) else above + below
+    if isinstance(query, AboveAndBelow):
+        return above + below
+    return [sum(above if isinstance(query, Above) else below)]
 
 
 def test_every_registered_query_is_tested_here() -> None:
@@ -54,9 +56,11 @@ def test_a_norm_at_the_threshold_is_not_above_it() -> None:
     batch = [(1.0, 0), (1.0, 2), (1.5, 2)]
     assert counted(AboveAndBelow(1.0), batch).tolist() == [[0, 0, 1], [1, 0, 1]]
     assert counted(Above(1.0), batch).tolist() == [1]
+    assert counted(AtMost(1.0), batch).tolist() == [2]
 
 
-@pytest.mark.parametrize(("query", "shape"), [(Above(1.0), (1,)), (AboveAndBelow(1.0), (2, K)), (GroupSizes(), (K,))])
+@pytest.mark.parametrize(("query", "shape"), [
+    (Above(1.0), (1,)), (AboveAndBelow(1.0), (2, K)), (AtMost(1.0), (1,)), (GroupSizes(), (K,))])
 def test_an_empty_batch_is_counted_as_zeros_of_the_same_shape(query: CountQuery, shape: tuple[int, ...]) -> None:
     counts = counted(query, [])
     assert counts.shape == counted(query, [(2.0, 0)]).shape == shape
