@@ -199,6 +199,6 @@ def _noisy_counts(exact: Tensor, round_: Round, clients: list[int]) -> Tensor:
 
 def _joined(parts: list[GroupedDataset]) -> GroupedDataset:
     """The records of several data sets of one kind, in order."""
-    joined = {name: torch.cat([getattr(part, name) for part in parts])
-              for name in ("x", "y", "group", "records", "participant")}
-    return replace(parts[0], **joined)
+    x, y, group, records, participant = (torch.cat([getattr(part, name) for part in parts])
+                                         for name in ("x", "y", "group", "records", "participant"))
+    return replace(parts[0], x=x, y=y, group=group, records=records, participant=participant)
