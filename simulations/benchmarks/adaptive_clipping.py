@@ -124,7 +124,7 @@ def trace(strategy: FlowerStrategy, client: ClientApp, rounds: int, bound: Calla
         asked = strategy.configure_train(round_, pack({"w": weights}), config, grid)
         arrays, _ = strategy.aggregate_train(round_, list(grid.send_and_receive(asked)))
         assert isinstance(arrays, ArrayRecord)
-        after = unpacked(arrays)["w"]
+        after = unpacked(arrays)["w"].clone()
         noise = after - weights - _mean_clipped(bounds[-1], round_)
         ratios.append(float(noise.std()) * CLIENTS / (sigma * bounds[-1]))
         weights = after
@@ -163,10 +163,10 @@ def main(rounds: Rounds = 60, out: Out = None) -> None:
     """Follow S over some rounds, from a first value below and one above the median norm, which is 1."""
     with quiet_flower():
         traces = {(name, start): run(start, rounds) for name, run in ALTERNATIVES.items() for start in STARTS}
-    title = f"S after {rounds} rounds; the median norm of the updates is 1, the wanted quantile {QUANTILE}"
+    title = f"S after {rounds} rounds; median norm of the updates 1, wanted quantile {QUANTILE}"
     table = Table(title=title, title_justify="left")
-    for column in ("adaptive clipping of", "first S", "last S", "share not clipped", "noise of a round / wanted"):
-        table.add_column(column, justify="left" if column.endswith("of") else "right", no_wrap=True)
+    for column in ("adaptive clipping", "first S", "last S", "not clipped", "noise/wanted"):
+        table.add_column(column, justify="left" if column.startswith("adaptive") else "right", no_wrap=True)
     figures = [_figures(name, start, found, rounds) for (name, start), found in traces.items()]
     for row in figures:
         table.add_row(*(value if isinstance(value, str) else f"{value:.3g}" for key, value in row.items()
