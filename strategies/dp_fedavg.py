@@ -42,9 +42,9 @@ class DpFedavg(Strategy):
 
         S <- S exp(-clip_learning_rate (B~ / (q W) - quantile))
 
-    `server_momentum` is that of `torch.optim.SGD` (Hsu et al. 2019). The noise of a round is relative to the S that clipped in it. So that no count, however noisy, can end a run, S
-    stays within a factor of 10^6 of S0. An epoch is 1 / (q local_epochs) rounds: the length in which a record is met
-    once on average.
+    The noise of a round is relative to the S that clipped in it. So that no count, however noisy, can end a run, S
+    stays within a factor of 10^6 of S0. `server_momentum` is that of `torch.optim.SGD` (Hsu et al. 2019). An epoch is
+    1 / (q local_epochs) rounds: the length in which a record is met once on average.
     """
 
     class Options(NoOptions):

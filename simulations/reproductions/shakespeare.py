@@ -1,4 +1,4 @@
-"""Who pays for participant-level privacy: Bagdasaryan and Shmatikov 2019 (poster, "Federated Learning"), on Shakespeare.
+"""Who pays for participant-level privacy: Bagdasaryan and Shmatikov 2019 (poster), "Federated Learning".
 
 python -m simulations.reproductions.shakespeare --out DIR [--seeds N]
 
