@@ -33,7 +33,8 @@ BOUND: dict[str, dict[str, Any]] = {
 def experiment(strategy: str, **settings: Any) -> Experiment:
     return Experiment(**{"strategy": strategy, "sync": find_strategy(strategy).modes[0], "split": (0.2, 0.0, 0.8),
                          "imbalance": "8:5", "hidden": (12,), "learning_rate": 0.1, "clip_norm": 1.0, "steps": 4,
-                         "batch_size": 32, "noise_multiplier": 1.0, "options": BOUND.get(strategy, {}), "delta": 1e-4, **settings})
+                         "batch_size": 32, "noise_multiplier": 1.0, "options": BOUND.get(strategy, {}),
+                         "delta": 1e-4, **settings})
 
 
 def weights(result: Result) -> torch.Tensor:
