@@ -15,7 +15,8 @@ class GroupedDataset:
 
     `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
-    `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
+    `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known. The last
+    `tests` records are a published test part.
     Raises `ValueError` if the parts do not fit together.
     """
 
@@ -26,6 +27,7 @@ class GroupedDataset:
     classes: int
     numeric: tuple[int, ...] = ()
     records: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    tests: int = 0
     participant: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
 
     def __post_init__(self) -> None:
@@ -46,9 +48,9 @@ class GroupedDataset:
         return len(self.x)
 
     def take(self, rows: Tensor) -> GroupedDataset:
-        """The records at `rows` `[m]`, with their numbers."""
+        """The records at `rows` `[m]`, with their numbers; no longer with a test part."""
         return replace(self, x=self.x[rows], y=self.y[rows], group=self.group[rows], records=self.records[rows],
-                       participant=self.participant[rows] if len(self.participant) else self.participant)
+                       tests=0, participant=self.participant[rows] if len(self.participant) else self.participant)
 
     def group_sizes(self) -> tuple[int, ...]:
         """How many records each group has: `[K]`."""
