@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.utils.rnn import pad_sequence
 
 from fedfair.datasets import GroupedDataset
 from fedfair.layers import Gradients
@@ -82,12 +83,14 @@ def _train(model: nn.Module, weights: Mapping[str, Tensor], plans: Sequence[_Pla
     stacked = {name: value.expand(len(plans), *value.shape).clone() for name, value in weights.items()}
     x, y = (torch.cat([getattr(part, name) for part in data]).to(device) for name in ("x", "y"))
     starts = torch.tensor([0, *(len(part) for part in data)]).cumsum(0)
-    for step in range(len(plans[0].rows)):
-        active = sum(step < len(plan.rows) for plan in plans)
-        rows = torch.stack([plan.rows[step] + start for plan, start in zip(plans[:active], starts, strict=False)])
-        share = torch.stack([plan.weights[step] for plan in plans[:active]]).to(next(iter(weights.values())))
-        now = {name: value[:active] for name, value in stacked.items()}
-        for name, gradient in _gradients(model, now, x[rows], y[rows], share).items():
+    rows = pad_sequence([plan.rows + start for plan, start in zip(plans, starts, strict=False)]).to(device)
+    shares = pad_sequence([plan.weights for plan in plans]).to(next(iter(weights.values())))
+    active = len(plans)
+    for step in range(len(rows)):
+        while len(plans[active - 1].rows) <= step:
+            active -= 1
+        now, taken = {name: value[:active] for name, value in stacked.items()}, rows[step, :active]
+        for name, gradient in _gradients(model, now, x[taken], y[taken], shares[step, :active]).items():
             decayed = gradient.add(now[name], alpha=local.weight_decay) if local.weight_decay else gradient
             now[name].sub_(decayed, alpha=local.learning_rate)
     return stacked

@@ -42,9 +42,9 @@ class DpFedavg(Strategy):
 
         S <- S exp(-clip_learning_rate (B~ / (q W) - quantile))
 
-    and the noise of a round is relative to the S that clipped in it. So that no count, however noisy, can end a run, S
-    stays within a factor of 10^6 of S0. An epoch is 1 / (q local_epochs) rounds: the length in which a record is met
-    once on average.
+    The noise of a round is relative to the S that clipped in it. So that no count, however noisy, can end a run, S
+    stays within a factor of 10^6 of S0. `server_momentum` is that of `torch.optim.SGD` (Hsu et al. 2019). An epoch is
+    1 / (q local_epochs) rounds: the length in which a record is met once on average.
     """
 
     class Options(NoOptions):
@@ -53,6 +53,7 @@ class DpFedavg(Strategy):
         participation: Annotated[float, Field(gt=0, le=1)] = 0.5
         local_epochs: Annotated[int, Field(ge=1)] = 1
         server_learning_rate: Positive = 1.0
+        server_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
         quantile: Annotated[float, Field(gt=0, lt=1)] | None = None
         clip_learning_rate: Positive = 0.2
 
@@ -95,7 +96,8 @@ class DpFedavg(Strategy):
 
     def optimizer(self, parameters: dict[str, nn.Parameter]) -> torch.optim.Optimizer:
         """The server steps along the mean update."""
-        return torch.optim.SGD(parameters.values(), lr=self.options.server_learning_rate)
+        options = self.options
+        return torch.optim.SGD(parameters.values(), options.server_learning_rate, options.server_momentum)
 
     def rates(self) -> tuple[float, ...]:
         """Every client joins with the same rate, whatever records it has."""

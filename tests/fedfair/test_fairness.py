@@ -44,6 +44,7 @@ def slow(data: tuple[Tensor, ...], classes: int) -> dict[tuple[str, str], float]
         result[name, "predicted_classes"] = len({p for p, *_ in own})
         result[name, "accuracy"] = mean([float(p == y) for p, y, *_ in own])
         result[name, "loss"] = mean([loss for *_, loss, _ in own])
+        result[name, "predicted_classes"] = len({p for p, *_ in own})
         if records:
             result[name, "gradient_norm"] = mean([norm for *_, norm in own])
         rates = {"positive_rate": own, "true_positive_rate": [r for r in own if r[1] == 1],
