@@ -41,7 +41,6 @@ def slow(data: tuple[Tensor, ...], classes: int) -> dict[tuple[str, str], float]
     for k, name in [(None, ALL), *enumerate(NAMES)]:
         own = [r for r in records if k is None or r[2] == k]
         result[name, "records"] = len(own)
-        result[name, "predicted_classes"] = len({p for p, *_ in own})
         result[name, "accuracy"] = mean([float(p == y) for p, y, *_ in own])
         result[name, "loss"] = mean([loss for *_, loss, _ in own])
         result[name, "predicted_classes"] = len({p for p, *_ in own})
