@@ -14,8 +14,10 @@ from fedfair.registry import Registry, unknown
 from strategies.base import Strategy
 from strategies.dpsgd import Dpsgd
 from strategies.dpsgd_f import DpsgdF
+from strategies.dpsgd_f_quantile import DpsgdFQuantile
 from strategies.dpsgd_global import DpsgdGlobal
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
+from strategies.fair_dp import FairDp
 from strategies.gs_dp_sgd import GsDpSgd
 from strategies.naive import Naive
 from strategies.sgd import Sgd
@@ -23,8 +25,9 @@ from strategies.sgd import Sgd
 __all__ = ["STRATEGIES", "Strategy", "find_strategy"]
 
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
-for _name, _strategy in (("sgd", Sgd), ("dpsgd", Dpsgd), ("dpsgd-f", DpsgdF), ("dpsgd-global", DpsgdGlobal),
-                         ("dpsgd-global-adapt", DpsgdGlobalAdapt), ("gs-dp-sgd", GsDpSgd), ("naive", Naive)):
+for _name, _strategy in (("sgd", Sgd), ("dpsgd", Dpsgd), ("naive", Naive), ("dpsgd-f", DpsgdF),
+                         ("dpsgd-f-quantile", DpsgdFQuantile), ("dpsgd-global", DpsgdGlobal),
+                         ("dpsgd-global-adapt", DpsgdGlobalAdapt), ("gs-dp-sgd", GsDpSgd), ("fair-dp", FairDp)):
     STRATEGIES.register(_name)(_strategy)
 
 

@@ -79,6 +79,7 @@ class Strategy(FlowerStrategy):
                              training.accountant, self.nominal)
         self.rows: list[Row] = []
         self._nodes = 0
+        self._trained_by: Training | None = None
         self._parameters: dict[str, nn.Parameter] = {}
         self._optimizer: torch.optim.Optimizer | None = None
         self._round: Round | None = None
@@ -146,16 +147,17 @@ class Strategy(FlowerStrategy):
             return training.steps
         return int(training.epochs * (self.population.records / training.batch_size if self.sync == "step" else 1))
 
+    def round_training(self, server_round: int) -> Training:
+        """The settings of one round: the run's own, unless a method changes its optimiser on the way."""
+        return self.training
+
     # The round, as Flower calls it.
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
         """Ask for counts if the rule depends on them, then for gradient sums or local epochs."""
-        training = self.training
-        if self._optimizer is None:
-            self._parameters = {name: nn.Parameter(value.clone()) for name, value in unpacked(arrays).items()}
-            self._optimizer = make_optimizer(training.optimizer, self._parameters, training.learning_rate,
-                                             training.weight_decay)
+        training = self.round_training(server_round)
+        self._start(unpacked(arrays), training)
         noise = self.noise[0]
         plan = Round(self.task.seed, server_round - 1, self.rates(), noise, count_noise(training, noise),
                      training.trust, len(self.population.sizes), query=self.query())
@@ -221,6 +223,17 @@ class Strategy(FlowerStrategy):
 
     def summary(self) -> None:
         """Nothing: the run prints a table of its own."""
+
+    def _start(self, weights: dict[str, Tensor], training: Training) -> None:
+        """Hold the weights that a round starts from, and an optimiser that lasts while its settings do."""
+        if training == self._trained_by:
+            for name, parameter in self._parameters.items():
+                parameter.data = weights[name]
+            return
+        self._trained_by = training
+        self._parameters = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
+        self._optimizer = make_optimizer(training.optimizer, self._parameters, training.learning_rate,
+                                         training.weight_decay)
 
     def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
         """A request to every node, and how many there are."""

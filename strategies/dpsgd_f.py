@@ -48,7 +48,7 @@ class DpsgdF(Strategy):
 
     def query(self) -> CountQuery:
         """How many gradients of each group exceed C0, and how many do not."""
-        return AboveAndBelow(self.training.clip_norm)
+        return AboveAndBelow((self.training.clip_norm,) * len(self.population.names))
 
     def learn(self, counts: Tensor, expected_batch: float) -> None:
         """New clip norms from noisy counts `[2, K]`."""
