@@ -18,6 +18,7 @@ from strategies.dpsgd_f_quantile import DpsgdFQuantile
 from strategies.dpsgd_global import DpsgdGlobal
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
 from strategies.fair_dp import FairDp
+from strategies.fairlens import FairLens
 from strategies.gs_dp_sgd import GsDpSgd
 from strategies.naive import Naive
 from strategies.sgd import Sgd
@@ -27,7 +28,8 @@ __all__ = ["STRATEGIES", "Strategy", "find_strategy"]
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
 for _name, _strategy in (("sgd", Sgd), ("dpsgd", Dpsgd), ("naive", Naive), ("dpsgd-f", DpsgdF),
                          ("dpsgd-f-quantile", DpsgdFQuantile), ("dpsgd-global", DpsgdGlobal),
-                         ("dpsgd-global-adapt", DpsgdGlobalAdapt), ("gs-dp-sgd", GsDpSgd), ("fair-dp", FairDp)):
+                         ("dpsgd-global-adapt", DpsgdGlobalAdapt), ("gs-dp-sgd", GsDpSgd), ("fair-dp", FairDp),
+                         ("fairlens", FairLens)):
     STRATEGIES.register(_name)(_strategy)
 
 

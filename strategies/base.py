@@ -61,9 +61,12 @@ class Strategy(FlowerStrategy):
     """
 
     Options: ClassVar[type[BaseModel]] = NoOptions
+    modes: ClassVar[tuple[Literal["step", "epoch"], ...]] = ("step", "epoch")
     default_sync: ClassVar[Literal["step", "epoch"]] = "step"
+    exchange: ClassVar[str] = messages.GRADIENT_SUM  # what clients are asked for when they train
     counts_first: ClassVar[bool] = False  # the query is answered before the gradients are clipped, not with them
     nominal: ClassVar[str | None] = None  # why no proof supports the epsilon, if none does
+    broadcasts: ClassVar[bool] = False  # clients are sent sums without noise
 
     def __init__(self, task: Task, training: Training, population: Population,
                  progress: Callable[[int, int], None] = lambda done, rounds: None) -> None:
@@ -76,10 +79,10 @@ class Strategy(FlowerStrategy):
         self.prepare()
         self.noise = self.noise_multipliers()
         self.ledger = Ledger(population.names, training.delta, training.trust, len(population.sizes),
-                             training.accountant, self.nominal)
+                             training.accountant, self.nominal, self.broadcasts)
         self.rows: list[Row] = []
         self._nodes = 0
-        self._trained_by: Training | None = None
+        self._trained_by = training
         self._parameters: dict[str, nn.Parameter] = {}
         self._optimizer: torch.optim.Optimizer | None = None
         self._round: Round | None = None
@@ -147,17 +150,13 @@ class Strategy(FlowerStrategy):
             return training.steps
         return int(training.epochs * (self.population.records / training.batch_size if self.sync == "step" else 1))
 
-    def round_training(self, server_round: int) -> Training:
-        """The settings of one round: the run's own, unless a method changes its optimiser on the way."""
-        return self.training
-
     # The round, as Flower calls it.
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
         """Ask for counts if the rule depends on them, then for gradient sums or local epochs."""
-        training = self.round_training(server_round)
-        self._start(unpacked(arrays), training)
+        training = self.training
+        self._start(unpacked(arrays))
         noise = self.noise[0]
         plan = Round(self.task.seed, server_round - 1, self.rates(), noise, count_noise(training, noise),
                      training.trust, len(self.population.sizes), query=self.query())
@@ -172,7 +171,7 @@ class Strategy(FlowerStrategy):
             plan = replace(plan, query=None)
         rule = self.rule()
         self._round = replace(plan, rule=rule, noise_multiplier=self.release_noise(rule))
-        return self._requests(messages.GRADIENT_SUM, grid, weights=arrays, round_=self._round)
+        return self._requests(self.exchange, grid, weights=arrays, round_=self._round)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]
                         ) -> tuple[ArrayRecord | None, MetricRecord | None]:
@@ -224,16 +223,17 @@ class Strategy(FlowerStrategy):
     def summary(self) -> None:
         """Nothing: the run prints a table of its own."""
 
-    def _start(self, weights: dict[str, Tensor], training: Training) -> None:
-        """Hold the weights that a round starts from, and an optimiser that lasts while its settings do."""
-        if training == self._trained_by:
+    def _start(self, weights: dict[str, Tensor]) -> None:
+        """Hold the weights that a round starts from, and an optimiser for as long as the settings stay the same."""
+        training = self.training
+        if self._optimizer is None or training is not self._trained_by:
+            self._parameters = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
+            self._optimizer = make_optimizer(training.optimizer, self._parameters, training.learning_rate,
+                                             training.weight_decay)
+            self._trained_by = training
+        else:
             for name, parameter in self._parameters.items():
                 parameter.data = weights[name]
-            return
-        self._trained_by = training
-        self._parameters = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
-        self._optimizer = make_optimizer(training.optimizer, self._parameters, training.learning_rate,
-                                         training.weight_decay)
 
     def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
         """A request to every node, and how many there are."""

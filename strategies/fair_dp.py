@@ -13,7 +13,7 @@ from fedfair.layers import Gradients
 from fedfair.messages import pack, unpacked
 from strategies.base import NoOptions
 from strategies.gs_dp_sgd import GsDpSgd
-from strategies.training import Positive, Training
+from strategies.training import Positive
 
 
 class FairDp(GsDpSgd):
@@ -34,18 +34,19 @@ class FairDp(GsDpSgd):
 
     options: Options
 
+    def prepare(self) -> None:
+        """As for GS-DP-SGD."""
+        super().prepare()
+        late = {"optimizer": "sgd", "learning_rate": self.options.late_learning_rate}
+        self._late = self.training.model_copy(update=late)
+
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
-        """Scale the last layer, then train as GS-DP-SGD does."""
+        """Scale the last layer, then train as GS-DP-SGD does; towards the end, by plain SGD."""
+        if server_round > (1 - self.options.late_share) * self.rounds:
+            self.training = self._late
         scaled = pack(with_small_last_layer(unpacked(arrays), self.options.max_norm))
         return super().configure_train(server_round, scaled, config, grid)
-
-    def round_training(self, server_round: int) -> Training:
-        """Plain SGD at the end."""
-        if server_round <= (1 - self.options.late_share) * self.rounds:
-            return self.training
-        late = {"optimizer": "sgd", "learning_rate": self.options.late_learning_rate}
-        return self.training.model_copy(update=late)
 
 
 def with_small_last_layer(weights: Gradients, max_norm: float) -> Gradients:
