@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,8 +26,9 @@ class Task(BaseModel):
     """Data, partition and model of a run; frozen, and validated when it is made.
 
     `csv` (with `label` and `group`) replaces `dataset` by a file of the user's own. `split` holds the shares of the
-    training, validation and test parts. `balance` names a published variant of the data set; `imbalance` thins out one
-    group of the training part ("8:40", "8:9%"). `clients` defaults to one for each group.
+    training, validation and test parts; parts that the source published are kept. `balance` names a published variant
+    of the data set; `imbalance` thins out one group of the training part ("8:40", "8:9%"). `clients` defaults to one
+    for each group.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -132,6 +134,6 @@ def _data(task: Task, modified: int) -> Parts:
 
     def cast(part: GroupedDataset) -> GroupedDataset:
         x = part.x.to(dtype) if part.x.is_floating_point() else part.x
-        return GroupedDataset(x, part.y, part.group, part.names, part.classes, (), part.records)
+        return replace(part, x=x)
 
     return Parts(cast(parts.train), cast(parts.valid), cast(parts.test))
