@@ -26,9 +26,9 @@ class Task(BaseModel):
     """Data, partition and model of a run; frozen, and validated when it is made.
 
     `csv` (with `label` and `group`) replaces `dataset` by a file of the user's own. `split` holds the shares of the
-    training, validation and test parts. `balance` names a published variant of the data set; `imbalance` thins out one
-    group of the training part ("8:40", "8:9%"). `clients` defaults to one for each group; with the partition "natural"
-    there is one for each participant that the data set names.
+    training, validation and test parts; parts that the source published are kept. `balance` names a published variant
+    of the data set; `imbalance` thins out one group of the training part ("8:40", "8:9%"). `clients` defaults to one
+    for each group; with the partition "natural" there is one for each participant that the data set names.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
