@@ -1,8 +1,8 @@
 """Metrics from counts by group: every gap is an aggregation of per-group values that are computed once.
 
 Definitions: accuracy parity and demographic parity, Yang et al. 2024, equations 1-2, for more than two groups the
-largest difference; equalised odds and equal opportunity, Hardt et al. 2016. Rates of positive predictions need two
-classes, of which 1 is the favourable one; with more classes they are not a number.
+largest difference; equalised odds and equal opportunity, Hardt et al. 2016. Rates of positive predictions are those of
+the favourable class, 1 of two; with more classes they are not a number unless one is named.
 """
 
 from __future__ import annotations
@@ -55,13 +55,18 @@ class GroupCounts:
         return dict(vars(self))
 
 
-def metrics(counts: GroupCounts, names: tuple[str, ...]) -> Iterator[tuple[str, str, float]]:
+def metrics(counts: GroupCounts, names: tuple[str, ...], favourable: int | None = None
+            ) -> Iterator[tuple[str, str, float]]:
     """Rows (group or "all", metric, value); a rate over no record is not a number.
 
+    `favourable` is the class whose predictions are positive; by default 1 of two classes, and none of more.
     A gradient norm of zero everywhere means that norms were not asked for, and is left out.
     """
-    values = [_values(counts.confusion[k], counts.losses[k], counts.gradient_norms[k]) for k in range(len(names))]
-    overall = _values(counts.confusion.sum(0), counts.losses.sum(), counts.gradient_norms.sum())
+    if favourable is None and counts.confusion.shape[1] == 2:
+        favourable = 1
+    values = [_values(counts.confusion[k], counts.losses[k], counts.gradient_norms[k], favourable)
+              for k in range(len(names))]
+    overall = _values(counts.confusion.sum(0), counts.losses.sum(), counts.gradient_norms.sum(), favourable)
     for name, row in ((ALL, overall), *zip(names, values, strict=True)):
         for metric, value in row.items():
             if metric != "gradient_norm" or bool(counts.gradient_norms.any()):
@@ -77,17 +82,17 @@ def largest_gap(values: list[float]) -> float:
     return max(numbers) - min(numbers) if len(numbers) > 1 else math.nan
 
 
-def _values(confusion: Tensor, loss: Tensor, gradient_norm: Tensor) -> dict[str, float]:
+def _values(confusion: Tensor, loss: Tensor, gradient_norm: Tensor, favourable: int | None) -> dict[str, float]:
     """The metrics of one group from its confusion matrix `[true, predicted]` and sums."""
     records, correct = float(confusion.sum()), float(confusion.diag().sum())
     row = {"records": records, "accuracy": _rate(correct, records), "loss": _rate(float(loss), records),
            "gradient_norm": _rate(float(gradient_norm), records)}
-    binary = len(confusion) == 2
-    predicted, true_and_false = confusion.sum(0), confusion.sum(1)
-    row["positive_rate"] = _rate(float(predicted[1]), records) if binary else math.nan
-    row["true_positive_rate"] = _rate(float(confusion[1, 1]), float(true_and_false[1])) if binary else math.nan
-    row["false_positive_rate"] = _rate(float(confusion[0, 1]), float(true_and_false[0])) if binary else math.nan
-    return row
+    if favourable is None:
+        return {**row, "positive_rate": math.nan, "true_positive_rate": math.nan, "false_positive_rate": math.nan}
+    predicted, labelled = float(confusion[:, favourable].sum()), float(confusion[favourable].sum())
+    both = float(confusion[favourable, favourable])
+    return {**row, "positive_rate": _rate(predicted, records), "true_positive_rate": _rate(both, labelled),
+            "false_positive_rate": _rate(predicted - both, records - labelled)}
 
 
 def _rate(part: float, whole: float) -> float:

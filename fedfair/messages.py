@@ -13,9 +13,12 @@ from fedfair.layers import Gradients
 from fedfair.rounds import Round
 from fedfair.task import Task
 
-SIZES, COUNTS, GRADIENT_SUM, LOCAL_EPOCH, EVALUATE = (
-    "query.sizes", "query.counts", "train.gradient_sum", "train.local_epoch", "evaluate.groups")
+SIZES, COUNTS, SCORES, GRADIENT_SUM, LOCAL_EPOCH, EVALUATE = (
+    "query.sizes", "query.counts", "query.scores", "train.gradient_sum", "train.local_epoch", "evaluate.groups")
 """The actions that a client answers."""
+
+BEFORE_THRESHOLD = "before threshold"
+"""Follows the name of a part whose metrics are those of the model, where its decisions are then corrected."""
 
 
 class TensorArray(Array):

@@ -21,6 +21,7 @@ from fedfair.accounting import Ledger
 from fedfair.datasets import Parts
 from simulations.experiment import Experiment
 from simulations.summary import summarise
+from strategies.threshold_search import Threshold, ThresholdSearch
 
 _PACKAGES = ("flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
 
@@ -30,7 +31,8 @@ class Result:
     """One finished run.
 
     `metrics` is long: round, split, group, metric, value. Training metrics and everything measured on held-out records
-    are not private.
+    are not private. With a `threshold`, those of the last round are of its decisions, and those of the model alone
+    stand beside them under splits like "test before threshold"; `search` can choose other thresholds from what it got.
     """
 
     experiment: Experiment
@@ -38,6 +40,8 @@ class Result:
     metrics: pd.DataFrame
     ledger: Ledger
     model: nn.Module
+    search: ThresholdSearch | None = None
+    threshold: Threshold | None = None
 
     def save(self, folder: str | Path) -> Path:
         """Write the folder; raises `FileExistsError` if it holds another experiment."""

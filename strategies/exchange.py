@@ -74,10 +74,11 @@ def population(grid: Grid, task: Task) -> Population:
         replies = answers(grid.send_and_receive(asked), len(asked)) if asked else []
         if not replies:
             time.sleep(0.1)
-    sizes = {int(client): tuple(counts.tolist()) for reply in replies
-             for client, counts in unpack(reply.content, "sizes").items()}
-    names = replies[0].content["groups"]["names"]
-    return Population(tuple(names), tuple(sizes[client] for client in sorted(sizes)))  # type: ignore[arg-type]
+    train, valid = ({int(client): counts for reply in replies for client, counts in unpack(reply.content, split).items()}
+                    for split in ("train", "valid"))
+    groups: Any = replies[0].content["groups"]
+    return Population(tuple(groups["names"]), tuple(tuple(train[client].tolist()) for client in sorted(train)),
+                      tuple(sum(valid.values()).tolist()), groups["classes"])  # type: ignore[union-attr]
 
 
 def group_counts(replies: list[Message], split: str) -> GroupCounts:

@@ -28,10 +28,20 @@ class Ledger:
         self.groups, self.delta, self.trust, self.clients = tuple(groups), delta, trust, clients
         self.accountant, self.nominal = accountant, nominal
         self.events: Counter[Event] = Counter()
+        self.validation: Release | None = None
 
     def record(self, event: Event, steps: int = 1) -> None:
         """Enter `steps` equal events that have been released."""
         self.events[event] += steps
+
+    def validation_epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
+        """What a threshold search spent of a validation record's privacy: nothing if there was none, infinite if it
+        read the records without noise.
+
+        Validation and training records are disjoint: neither figure adds to the other.
+        """
+        releases = {} if self.validation is None else {self.validation: 1}
+        return epsilon(releases, self.delta if delta is None else delta, accountant or self.accountant)
 
     def epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
         """What any record is guaranteed, against whoever gets the final model: the largest over groups and clients."""
