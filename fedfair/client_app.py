@@ -76,10 +76,11 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
 @_answer
 def sizes(message: Message, here: Host) -> RecordDict:
     """How many training and validation records each client has of each group: public by assumption, and said so."""
-    counts = {split: pack({str(number): torch.tensor(getattr(parts, split).group_sizes())
-                           for number, parts in here.clients.items()}) for split in ("train", "valid")}
-    train = _task(str(message.content["task"]["json"])).data().train
-    return RecordDict({**counts, "groups": ConfigRecord({"names": list(train.names), "classes": train.classes})})
+    train, valid = ({str(number): torch.tensor(getattr(parts, split).group_sizes())
+                     for number, parts in here.clients.items()} for split in ("train", "valid"))
+    data = _task(str(message.content["task"]["json"])).data().train
+    return RecordDict({"sizes": pack(train), "valid": pack(valid),
+                       "groups": ConfigRecord({"names": list(data.names), "classes": data.classes})})
 
 
 @app.query("counts")

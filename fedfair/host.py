@@ -97,7 +97,9 @@ class Host:
 
     def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool,
                  threshold: RejectOption | None = None) -> GroupCounts:
-        """What the model, corrected by a threshold, does on one part ("train", "valid", "test"), by group; not private.
+        """What the model does on one part ("train", "valid", "test") of the records, by group; not private.
+
+        With a `threshold`, what its decisions are.
         """
         self._set(weights)
         part = self._together[split]

@@ -94,7 +94,7 @@ def by_group(rates: Rates, positives: Tensor, theta: float) -> Found:
     with the smallest parity.
     """
     lower, upper = rates
-    floors = lower.flatten().unique().expand(len(lower), -1).contiguous()
+    floors = torch.unique(lower).expand(len(lower), -1).contiguous()
     floors = floors[:, floors[0] <= lower[:, -1].min()]
     first = torch.searchsorted(lower.contiguous(), floors)
     last = torch.searchsorted(upper.contiguous(), floors + theta, right=True) - 1

@@ -65,7 +65,7 @@ class RejectOption:
 
 
 def score(output: Tensor, favourable: int) -> tuple[Tensor, Tensor]:
-    """p `[n]`, how probable the favourable class is against its strongest rival, and that rival `[n]`.
+    """How probable the favourable class is against its strongest rival, p `[n]`, and that rival `[n]`.
 
     p = P(favourable) / (P(favourable) + P(rival)) for logits `[n, classes]`: with two classes the probability itself;
     with more, the favourable class against the rest such that p >= 0.5 where the model chooses it.

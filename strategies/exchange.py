@@ -74,11 +74,11 @@ def population(grid: Grid, task: Task) -> Population:
         replies = answers(grid.send_and_receive(asked), len(asked)) if asked else []
         if not replies:
             time.sleep(0.1)
-    train, valid = ({int(client): counts for reply in replies for client, counts in unpack(reply.content, split).items()}
-                    for split in ("train", "valid"))
+    train, valid = ({int(client): tuple(counts.tolist()) for reply in replies
+                     for client, counts in unpack(reply.content, name).items()} for name in ("sizes", "valid"))
     groups: Any = replies[0].content["groups"]
-    return Population(tuple(groups["names"]), tuple(tuple(train[client].tolist()) for client in sorted(train)),
-                      tuple(sum(valid.values()).tolist()), groups["classes"])  # type: ignore[union-attr]
+    return Population(tuple(groups["names"]), tuple(train[client] for client in sorted(train)),
+                      tuple(map(sum, zip(*valid.values(), strict=True))), groups["classes"])
 
 
 def group_counts(replies: list[Message], split: str) -> GroupCounts:

@@ -43,8 +43,8 @@ class ThresholdSettings(BaseModel):
             "gamma": (self.threshold != "roc", "is only used with threshold = \"roc\""),
             "deprived": (self.threshold in ("none", "by-group"), "is only used with threshold = \"roc\" or \"toc\""),
             "threshold_epsilon": (not self.searches, "is only used where a threshold is looked for"),
-            "threshold_confidence": (not self.searches or self.gamma is not None, "is only used where a gamma is looked "
-                                     "for"),
+            "threshold_confidence": (self.threshold == "none" or self.gamma is not None,
+                                     "is only used where a gamma is looked for"),
         }
         for name, (useless, why) in unused.items():
             if useless and getattr(self, name) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from fedfair.accounting import Accountant
 from fedfair.noise import Trust
@@ -16,7 +16,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 
 
-class Training(ThresholdSettings):
+class Training(ThresholdSettings, BaseModel):
     """Settings of the training itself and of what follows it; frozen, and validated when made.
 
     `sync` is "step" (one gradient sum a round) or "epoch" (one local epoch a round), by default the strategy's own;

@@ -109,9 +109,19 @@ class Ledger:
             "epsilon_counts_sampled_separately_rdp": self.epsilon_separate(accountant="rdp"),
             "spent_by_group": self.epsilon_by_group(), "spent_by_group_is": self.reading(),
             "guaranteed_by_group": self.guaranteed_by_group(), "approximate_by_group": self.approximate_by_group(),
-            "by_observer": self.by_observer(),
+            "by_observer": self.by_observer(), "validation_data": self.validation_data(),
+            "validation_release": None if self.validation is None else list(self.validation),
             "events": [{**asdict(event), "steps": steps} for event, steps in self.events.items()],
         }
+
+    def validation_data(self) -> str:
+        """What the threshold of a run reveals about validation records, in words."""
+        if self.validation is None:
+            return "validation data: not used, but for metrics"
+        if math.isinf(self.validation_epsilon()):
+            return "validation data: not protected"
+        return (f"validation data: epsilon {self.validation_epsilon():.3g} at delta {self.delta:g}, apart from that of "
+                "training records")
 
     def reading(self) -> str:
         """What the figures of `epsilon_by_group` are, in words."""
@@ -127,6 +137,8 @@ class Ledger:
             fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in event.items()}
             steps = int(fields.pop("steps"))
             ledger.record(Event(**fields), steps)
+        if values.get("validation_release"):
+            ledger.validation = Release(*values["validation_release"])
         return ledger
 
     def _by_group(self, charged: Callable[[Event, int], tuple[Release, ...]], delta: float | None,
