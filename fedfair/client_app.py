@@ -14,7 +14,7 @@ import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedfair import fairlens
+from fedfair import fairlens, participants
 from fedfair.datasets import Parts
 from fedfair.host import ClientError, Contribution, Host
 from fedfair.layers import Gradients
@@ -93,6 +93,13 @@ def counts(message: Message, here: Host) -> RecordDict:
 def gradient_sum(message: Message, here: Host) -> RecordDict:
     """The clipped gradient sum of the round's batch, with the counts that it asks for."""
     return _content(here.gradient_sum(*_weights_and_round(message)))
+
+
+@app.train("update_sum")
+@_answer
+def update_sum(message: Message, here: Host) -> RecordDict:
+    """The sum of the clipped updates of the clients that the round draws, with the counts that it asks for."""
+    return _content(participants.update_sum(here, *_weights_and_round(message)))
 
 
 @app.train("batch_sums")

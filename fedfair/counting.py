@@ -62,3 +62,15 @@ class Above:
     def counts(self, norms: Tensor, groups: Tensor, number_of_groups: int) -> Tensor:
         """See `CountQuery`."""
         return (norms > self.threshold).sum().to(norms.dtype).view(1)
+
+
+@COUNT_QUERIES.register("at-most")
+@dataclass(frozen=True)
+class AtMost:
+    """How many norms do not exceed `threshold`: `[1]` (Andrew et al. 2021, the sum of the bits b_i)."""
+
+    threshold: float
+
+    def counts(self, norms: Tensor, groups: Tensor, number_of_groups: int) -> Tensor:
+        """See `CountQuery`."""
+        return (norms <= self.threshold).sum().to(norms.dtype).view(1)

@@ -61,7 +61,7 @@ class Host:
         if not self.clients:
             return Contribution({}, None)
         probe, groups = self.batch(weights, round_)[:2]
-        return Contribution({}, _noisy_counts(probe, groups, round_, list(self.clients)))
+        return Contribution({}, _noisy_counts(_counts(probe, groups, round_), round_, list(self.clients)))
 
     def gradient_sum(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """`sum_i c_i g_i` over the round's batch, with each client's share of the noise; counts if asked for."""
@@ -177,18 +177,29 @@ def _release(probe: Probe, groups: Tensor, round_: Round, clients: list[int]) ->
     """The clipped gradient sum and the counts of a batch, with the noise of `clients`."""
     assert round_.rule is not None
     sums = probe.weighted_sum(round_.rule.coefficients(probe.norms, groups))
+    return with_noise(sums, _counts(probe, groups, round_) if round_.query is not None else None, round_, clients)
+
+
+def with_noise(sums: Gradients, counts: Tensor | None, round_: Round, clients: list[int]) -> Contribution:
+    """A sum that the round's rule bounds, and exact counts, with the noise of `clients`."""
+    assert round_.rule is not None
     share = client_share(round_.trust, round_.clients)
     if share and round_.noise_multiplier:
         deviation = share * round_.noise_multiplier * sensitivity(round_.rule, len(round_.rates))
         for number in clients:
             sums = add_gaussian(sums, deviation, generator(round_.seed, "noise", number + 1, round_.step))
-    return Contribution(sums, _noisy_counts(probe, groups, round_, clients) if round_.query is not None else None)
+    return Contribution(sums, None if counts is None else _noisy_counts(counts, round_, clients))
 
 
-def _noisy_counts(probe: Probe, groups: Tensor, round_: Round, clients: list[int]) -> Tensor:
-    """The counts of the round's query, with the noise of `clients`."""
+def _counts(probe: Probe, groups: Tensor, round_: Round) -> Tensor:
+    """The exact counts of the round's query."""
     assert round_.query is not None
-    counts = {"counts": round_.query.counts(probe.norms, groups, len(round_.rates))}
+    return round_.query.counts(probe.norms, groups, len(round_.rates))
+
+
+def _noisy_counts(exact: Tensor, round_: Round, clients: list[int]) -> Tensor:
+    """Exact counts with the noise of `clients`."""
+    counts = {"counts": exact}
     deviation = client_share(round_.trust, round_.clients) * round_.count_noise_multiplier
     for number in clients if deviation else ():
         counts = add_gaussian(counts, deviation, generator(round_.seed, "counts", number + 1, round_.step))
@@ -197,6 +208,6 @@ def _noisy_counts(probe: Probe, groups: Tensor, round_: Round, clients: list[int
 
 def _joined(parts: list[GroupedDataset]) -> GroupedDataset:
     """The records of several data sets of one kind, in order."""
-    x, y, group, records = (torch.cat([getattr(part, name) for part in parts])
-                            for name in ("x", "y", "group", "records"))
-    return replace(parts[0], x=x, y=y, group=group, records=records)
+    x, y, group, records, participant = (torch.cat([getattr(part, name) for part in parts])
+                                         for name in ("x", "y", "group", "records", "participant"))
+    return replace(parts[0], x=x, y=y, group=group, records=records, participant=participant)

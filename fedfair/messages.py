@@ -13,8 +13,8 @@ from fedfair.layers import Gradients
 from fedfair.rounds import Round
 from fedfair.task import Task
 
-SIZES, COUNTS, GRADIENT_SUM, LOCAL_EPOCH, EVALUATE = (
-    "query.sizes", "query.counts", "train.gradient_sum", "train.local_epoch", "evaluate.groups")
+SIZES, COUNTS, GRADIENT_SUM, UPDATE_SUM, LOCAL_EPOCH, EVALUATE = (
+    "query.sizes", "query.counts", "train.gradient_sum", "train.update_sum", "train.local_epoch", "evaluate.groups")
 BATCH_SUMS, PENALTY_GRADIENT, SHIFTED_GRADIENT_SUM = (
     "train.batch_sums", "train.penalty_gradient", "train.shifted_gradient_sum")
 """The actions that a client answers; the last three for FairLens."""

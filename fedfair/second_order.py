@@ -51,8 +51,8 @@ def differentiable(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Differ
             hook.remove()
     if not all(type(layer) in LAYERS for layer in owned) or len(calls) != len(owned):
         known = ", ".join(sorted(layer.__name__ for layer in LAYERS))
-        raise ValueError(f"{type(model).__name__} has layers whose gradients cannot be differentiated here, or uses one "
-                         f"twice: take a model of {known}, each used once")
+        raise ValueError(f"{type(model).__name__} has layers whose gradients cannot be differentiated here, or uses "
+                         f"one twice: take a model of {known}, each used once")
     deltas = torch.autograd.grad(loss(output, y).sum(), [out for _, _, out in calls], create_graph=True)
     parts = [part for (layer, inputs, _), delta in zip(calls, deltas, strict=True)
              for part in LAYERS[type(layer)](layer, owned[layer], inputs, delta)]

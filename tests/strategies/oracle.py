@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
 from torch import Tensor, nn
+
+from fedfair.randomness import generator
+from fedfair.sampling import poisson
 
 
 def gradients(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -70,3 +74,33 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
                 p -= lr * total[offset : offset + p.numel()].view_as(p)
                 offset += p.numel()
     return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def fedavg(model: nn.Module, clients: list[tuple[Tensor, Tensor]], *, seed: int, rounds: int, rate: float, epochs: int,
+           batch: int, lr: float, clip: float, server_lr: float, quantile: float | None = None, eta: float = 0.2
+           ) -> tuple[Tensor, float]:
+    """Parameters after `rounds` of DP-FedAvg without noise, flattened, and the clip norm that follows; one participant
+    and one batch at a time.
+    """
+    server = torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    for now in range(rounds):
+        total, below = torch.zeros_like(server), 0
+        for number, (x, y) in enumerate(clients):
+            if len(poisson(seed, now, torch.tensor([number]), rate)) == 0:
+                continue
+            own = copy.deepcopy(model)
+            torch.nn.utils.vector_to_parameters(server.clone(), own.parameters())
+            optimizer, draws = torch.optim.SGD(own.parameters(), lr=lr), generator(seed, "local order", number, now)
+            for _ in range(epochs):
+                for rows in torch.randperm(len(x), generator=draws).split(batch) if len(x) else ():
+                    optimizer.zero_grad()
+                    nn.functional.cross_entropy(own(x[rows]), y[rows]).backward()
+                    optimizer.step()
+            update = torch.nn.utils.parameters_to_vector(own.parameters()).detach() - server
+            norm = float(update.norm())
+            total += update if norm <= clip else update * clip / norm
+            below += norm <= clip
+        server = server + server_lr * total / (rate * len(clients))
+        if quantile is not None:
+            clip = clip * math.exp(-eta * (below / (rate * len(clients)) - quantile))
+    return server, clip

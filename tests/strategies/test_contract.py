@@ -32,18 +32,21 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dpsgd-f: base": {"noise_at": "base"}, "dpsgd-f-quantile: low": {"quantile": 0.2, "eta": 1.0, "max_bound": 2.0},
     "dpsgd-global-adapt: bounded": {"bound": 5.0, "min_bound": 4.5}, "fair-dp: late": {"late_share": 0.5}}
 ALL = [*STRATEGIES, *VARIANTS]
-PRIVATE = [name for name in ALL if name != "sgd"]
+WITHOUT_PRIVACY = ("sgd", "fedavg")
+PRIVATE = [name for name in ALL if name not in WITHOUT_PRIVACY]
 MODES = [(name, sync) for name in ALL for sync in STRATEGIES[made_by(name)].modes]
 PRIVATE_MODES = [(name, sync) for name, sync in MODES if name in PRIVATE]
 OPTIONS: dict[str, dict[str, Any]] = {
-    "dpsgd-global": {"bound": 5.0}, "dpsgd-global-adapt": {"bound": 5.0}, "fair-dp": {"late_share": 0.0}, **VARIANTS}
+    "dpsgd-global": {"bound": 5.0}, "dpsgd-global-adapt": {"bound": 5.0}, "fair-dp": {"late_share": 0.0},
+    "dp-fedavg": {"server_learning_rate": 0.1}, "fedavg": {"server_learning_rate": 0.1}, **VARIANTS}
 LARGEST = {"dpsgd-f": 1.5e-3, "dpsgd-f: capped": 1.5e-3, "dpsgd-f: authors": 2e-3, "naive": 3.2e-3}
 
 
 def experiment(strategy: str, **settings: Any) -> Experiment:
     """A short one by a strategy, or by one of its `VARIANTS`."""
     data = two_groups() if strategy == "fairlens" else {"imbalance": "8:5"}
-    return Experiment(**{"strategy": made_by(strategy), "sync": "step", "split": (0.2, 0.0, 0.8), **data,
+    sync = find_strategy(made_by(strategy)).modes[0]
+    return Experiment(**{"strategy": made_by(strategy), "sync": sync, "split": (0.2, 0.0, 0.8), **data,
                          "hidden": (12,), "learning_rate": 0.1, "clip_norm": 1.0, "steps": 4, "batch_size": 32,
                          "noise_multiplier": 1.0, "options": OPTIONS.get(strategy, {}), "delta": 1e-4, **settings})
 
@@ -72,10 +75,12 @@ def test_every_step_that_ran_is_in_the_ledger(strategy: str, sync: str) -> None:
     made = experiment(strategy, sync=sync)
     ledger = run(made).ledger
     data = made.task.clients_data()
-    expected = 4 if sync == "step" else sum(4 * max(1, len(parts.train) // 32) for parts in data)
+    one_release_a_round = sync == "step" or ledger.protects == "participant"
+    expected = 4 if one_release_a_round else sum(4 * max(1, len(parts.train) // 32) for parts in data)
     assert sum(ledger.events.values()) == expected
     assert (ledger.guarantee, math.isinf(ledger.epsilon())) == (
-        ("none", True) if strategy == "sgd" else ("nominal" if strategy == "fairlens" else "proved", False))
+        ("none", True) if strategy in WITHOUT_PRIVACY
+        else ("nominal" if strategy == "fairlens" else "proved", False))
 
 
 @pytest.mark.parametrize(("strategy", "sync"), [case for case in PRIVATE_MODES if case[0] != "dpsgd-f: base"])
@@ -93,8 +98,8 @@ def test_the_target_epsilon_is_met_with_count_queries_included(strategy: str, sy
                                                 if name != "fairlens" or trust is Trust.CENTRAL])
 def test_the_released_sum_carries_the_noise_that_the_ledger_charges(strategy: str, trust: Trust) -> None:
     """Hazard 1 too: every gradient exceeds so small a clip norm, so dpsgd-f's bounds are C0 times the cap, 1.5, or C0
-    times 2 in the authors' form; the batch holds at most one record of class 8, so naive's largest weight is the largest
-    that there can be, b / K.
+    times 2 in the authors' form; the batch holds at most one record of class 8, so naive's largest weight is the
+    largest that there can be, b / K.
     """
     options = {"max_bound": 1.5} if strategy == "dpsgd-f" else OPTIONS.get(strategy, {})
     settings = {"options": options, "clip_norm": 1e-3, "trust": trust, "hidden": (200,), "dtype": "float64", "steps": 1}
@@ -127,6 +132,12 @@ def test_more_nodes_than_clients_change_nothing(strategy: str, sync: str) -> Non
 def test_a_client_whose_gradients_explode_is_named_and_ends_the_run(sync: str) -> None:
     with pytest.raises(ClientError, match=r"client \d"):
         run(experiment("sgd", learning_rate=1e38, sync=sync, steps=20))
+
+
+def test_a_participant_whose_update_explodes_is_named_and_ends_the_run() -> None:
+    """Hazard 9: a NaN must not pass the clip."""
+    with pytest.raises(ClientError, match=r"client \d+ has an update that is not finite"):
+        run(experiment("dp-fedavg", learning_rate=1e38, batch_size=2))
 
 
 @pytest.mark.parametrize("strategy", ALL)

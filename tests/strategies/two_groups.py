@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pandas as pd
 
-
 _FOLDER = TemporaryDirectory(prefix="two-groups-")
 
 
