@@ -34,6 +34,15 @@ class Contribution(NamedTuple):
     counts: Tensor | None
 
 
+class Batch(NamedTuple):
+    """The records of one batch on a node: a probe of their gradients, their groups `[B]`, and `x` and `y`."""
+
+    probe: Probe
+    groups: Tensor
+    x: Tensor
+    y: Tensor
+
+
 class Host:
     """Some clients of a run, by number, with the records that each holds and one model to compute with.
 
@@ -45,20 +54,20 @@ class Host:
         self.clients, self.model, self.device = dict(clients), model, device
         self._together = {split: _joined([getattr(parts, split) for parts in clients.values()])
                           for split in ("train", "valid", "test")} if clients else {}
-        self._last: tuple[tuple[int, int], list[Tensor], Probe, Tensor] | None = None
+        self._last: tuple[tuple[int, int], list[Tensor], Batch] | None = None
 
     def counts(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """The counts of the round's query over its batch, with each client's share of their noise."""
         if not self.clients:
             return Contribution({}, None)
-        probe, groups = self._shared_probe(weights, round_)
+        probe, groups = self.batch(weights, round_)[:2]
         return Contribution({}, _noisy_counts(_counts(probe, groups, round_), round_, list(self.clients)))
 
     def gradient_sum(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """`sum_i c_i g_i` over the round's batch, with each client's share of the noise; counts if asked for."""
         if not self.clients:
             return Contribution({}, None)
-        return _release(*self._shared_probe(weights, round_), round_, list(self.clients))
+        return _release(*self.batch(weights, round_)[:2], round_, list(self.clients))
 
     def local_epochs(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """Every client's local epoch: the trained weights times the clients' shares in the average, and the sum of
@@ -109,7 +118,7 @@ class Host:
         counts: list[Tensor] = []
         for step in range(round_.step * steps, (round_.step + 1) * steps):
             now = replace(own, step=step)
-            probe, groups = self._probe(data, {name: p.data for name, p in trained.items()}, now)
+            probe, groups = self._sample(data, {name: p.data for name, p in trained.items()}, now)[:2]
             released = _release(probe, groups, now, [number])
             for name, parameter in trained.items():
                 parameter.grad = released.sums[name] / batch
@@ -117,17 +126,17 @@ class Host:
             counts += [released.counts] if released.counts is not None else []
         return {name: p.data for name, p in trained.items()}, torch.stack(counts).mean(0) if counts else None
 
-    def _shared_probe(self, weights: Mapping[str, Tensor], round_: Round) -> tuple[Probe, Tensor]:
-        """The probe of the round's batch over all clients here, kept for the round's second exchange."""
+    def batch(self, weights: Mapping[str, Tensor], round_: Round) -> Batch:
+        """The round's batch over all clients here, kept for the round's further exchanges, at `weights`."""
         values, when = list(weights.values()), (round_.seed, round_.step)
         if self._last and self._last[0] == when and all(map(lambda a, b: a is b, self._last[1], values)):
-            return self._last[2], self._last[3]
-        probe, groups = self._probe(self._together["train"], weights, round_)
-        self._last = (when, values, probe, groups)
-        return probe, groups
+            self._set(weights)
+            return self._last[2]
+        self._last = (when, values, self._sample(self._together["train"], weights, round_))
+        return self._last[2]
 
-    def _probe(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round) -> tuple[Probe, Tensor]:
-        """The probe of the round's batch among the records of `data`, and the groups `[B]` of that batch.
+    def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round) -> Batch:
+        """The round's batch among the records of `data`.
 
         Raises `ClientError` naming the client if a gradient is not finite.
         """
@@ -144,7 +153,7 @@ class Host:
             raise ClientError(
                 f"client {number} has a gradient that is not finite at step {round_.step}: nothing was added to the "
                 "model; look for extreme values among its records, or take a smaller learning rate")
-        return probe, groups
+        return Batch(probe, groups, x, y)
 
     def _batch(self, data: GroupedDataset, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`x`, `y` and `group` of some rows, on the device."""

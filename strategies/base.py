@@ -67,6 +67,7 @@ class Strategy(FlowerStrategy):
     exchange: ClassVar[str] = messages.GRADIENT_SUM  # what clients are asked for when they train
     counts_first: ClassVar[bool] = False  # the query is answered before the gradients are clipped, not with them
     nominal: ClassVar[str | None] = None  # why no proof supports the epsilon, if none does
+    broadcasts: ClassVar[bool] = False  # clients are sent sums without noise
 
     def __init__(self, task: Task, training: Training, population: Population,
                  progress: Callable[[int, int], None] = lambda done, rounds: None) -> None:
@@ -79,9 +80,10 @@ class Strategy(FlowerStrategy):
         self.prepare()
         self.noise = self.noise_multipliers()
         self.ledger = Ledger(population.names, training.delta, training.trust, len(population.sizes),
-                             training.accountant, self.nominal, self.protects)
+                             training.accountant, self.nominal, self.protects, self.broadcasts)
         self.rows: list[Row] = []
         self._nodes = 0
+        self._trained_by = training
         self._parameters: dict[str, nn.Parameter] = {}
         self._optimizer: torch.optim.Optimizer | None = None
         self._round: Round | None = None
@@ -183,9 +185,7 @@ class Strategy(FlowerStrategy):
                         ) -> Iterable[Message]:
         """Ask for counts if the rule depends on them, then for gradient sums or local epochs."""
         training = self.training
-        if self._optimizer is None:
-            self._parameters = {name: nn.Parameter(value.clone()) for name, value in unpacked(arrays).items()}
-            self._optimizer = self.optimizer(self._parameters)
+        self._start(unpacked(arrays))
         noise = self.noise[0]
         plan = Round(self.task.seed, server_round - 1, self.rates(), noise, count_noise(training, noise),
                      training.trust, len(self.population.sizes), query=self.query(), local=self.local_training(),
@@ -247,6 +247,17 @@ class Strategy(FlowerStrategy):
 
     def summary(self) -> None:
         """Nothing: the run prints a table of its own."""
+
+    def _start(self, weights: dict[str, Tensor]) -> None:
+        """Hold the weights that a round starts from, and an optimiser for as long as the settings stay the same."""
+        training = self.training
+        if self._optimizer is None or training is not self._trained_by:
+            self._parameters = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
+            self._optimizer = self.optimizer(self._parameters)
+            self._trained_by = training
+        else:
+            for name, parameter in self._parameters.items():
+                parameter.data = weights[name]
 
     def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
         """A request to every node, and how many there are."""

@@ -15,8 +15,8 @@ class GroupedDataset:
 
     `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
-    `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known. The last
-    `tests` records are a published test part.
+    `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
+    The last `tests` records are a published test part.
     Raises `ValueError` if the parts do not fit together.
     """
 
@@ -27,8 +27,8 @@ class GroupedDataset:
     classes: int
     numeric: tuple[int, ...] = ()
     records: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
-    tests: int = 0
     participant: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    tests: int = 0
 
     def __post_init__(self) -> None:
         if not len(self.x) == len(self.y) == len(self.group):
@@ -50,7 +50,7 @@ class GroupedDataset:
     def take(self, rows: Tensor) -> GroupedDataset:
         """The records at `rows` `[m]`, with their numbers; no longer with a test part."""
         return replace(self, x=self.x[rows], y=self.y[rows], group=self.group[rows], records=self.records[rows],
-                       tests=0, participant=self.participant[rows] if len(self.participant) else self.participant)
+                       participant=self.participant[rows] if len(self.participant) else self.participant, tests=0)
 
     def group_sizes(self) -> tuple[int, ...]:
         """How many records each group has: `[K]`."""
