@@ -17,8 +17,9 @@ class GroupedDataset:
 
     `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
-    `published` `[n]`, numbers into PARTS, says which part the source itself put a record into; it is empty if the source
-    has no parts. Raises `ValueError` if the parts do not fit together.
+    `published` `[n]`, numbers into PARTS, says which part the source itself put a record into; it is empty if the
+    source has no parts.
+    Raises `ValueError` if the parts do not fit together.
     """
 
     x: Tensor

@@ -1,0 +1,33 @@
+"""Rounds travel as JSON."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedfair.clipping import Flat, Global, GlobalAdapt, PerGroup, Reweighted, Unclipped
+from fedfair.counting import Above, AboveAndBelow, GroupSizes
+from fedfair.noise import Trust
+from fedfair.rounds import LocalTraining, Round
+
+RULES = [Unclipped(), Flat(0.5), PerGroup((0.5, 1.5)), Global(0.5, 50.0), GlobalAdapt(0.5, 50.0),
+         Reweighted(0.5, (1.0, 2.0))]
+LOCAL = LocalTraining(32, "adam", 0.01, 0.0, (1.0, 2.0), (0.25, 0.75))
+
+
+@pytest.mark.parametrize("rule", [None, *RULES])
+@pytest.mark.parametrize("query", [None, Above(3.5), AboveAndBelow(0.5), GroupSizes()])
+@pytest.mark.parametrize("local", [None, LOCAL])
+def test_a_round_survives_json(rule: object, query: object, local: object) -> None:
+    made = Round(7, 3, (0.1, 0.2), 1.5, 15.0, Trust.LOCAL, 5, rule, query, local)  # type: ignore[arg-type]
+    assert Round.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize(("part", "message"), [
+    ('"kind": "flat"', "unknown clip rule 'flatt': did you mean 'flat'"),
+    ('"kind": "above"', "unknown count query 'abovv': did you mean 'above'")])
+def test_an_unknown_rule_or_query_is_refused(part: str, message: str) -> None:
+    text = Round(3, 7, (0.1,), 1.0, 10.0, Trust.CENTRAL, 4, Flat(0.5), Above(2.0)).to_json()
+    assert part in text
+    wrong = part.replace("flat", "flatt").replace('"above"', '"abovv"')
+    with pytest.raises(ValueError, match=message):
+        Round.from_json(text.replace(part, wrong))
