@@ -15,7 +15,7 @@ from fedfair import models
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
 from fedfair.datasets.prepare import keep, reduce_group, split, standardise
 from fedfair.datasets.table import from_csv
-from fedfair.partition import by_group, by_mixture, by_site
+from fedfair.partition import by_group, by_mixture, by_participant, by_site
 from fedfair.registry import unknown
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -28,8 +28,9 @@ class Task(BaseModel):
     `csv` (with `label` and `group`) replaces `dataset` by a file of the user's own. `split` holds the shares of the
     training, validation and test parts; parts that the source published are kept. `balance` names a published variant
     of the data set; `imbalance` thins out one group of the training part ("8:40", "8:9%"). `clients` defaults to one
-    for each group. With the partition "site", `alpha` is the Dirichlet concentration of the groups over the sites: small
-    for sites with very different mixtures; without it they are even.
+    for each group; with the partition "natural" there is one for each participant that the data set names. With "site",
+    `alpha` is the Dirichlet concentration of the groups over the sites: small for sites with very different mixtures;
+    without it they are even.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,7 +42,7 @@ class Task(BaseModel):
     split: tuple[Share, Share, Share] = (0.7, 0.1, 0.2)
     balance: str | None = None
     imbalance: str | None = None
-    partition: Literal["group", "site"] = "group"
+    partition: Literal["group", "site", "natural"] = "group"
     clients: Annotated[int, Field(ge=1)] | None = None
     alpha: Annotated[float, Field(ge=1e-3, le=1e9)] | None = None
     model: str = "mlp"
@@ -74,6 +75,9 @@ class Task(BaseModel):
             raise ValueError(f"alpha is {self.alpha}, but partition is {self.partition!r}: alpha says how sites mix the "
                              'groups, so take partition = "site", or leave alpha out')
         models.MODELS[self.model]
+        if self.partition == "natural" and self.clients is not None:
+            raise ValueError(f"clients is {self.clients}, but with partition natural every participant is a client: "
+                             "leave clients out")
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:
@@ -92,8 +96,14 @@ class Task(BaseModel):
         """The parts that each client holds; validation and test records are dealt like training records."""
         parts, groups = self.data(), len(self.data().train.names)
         clients = self.clients or groups
+        participants = max((int(part.participant.max()) + 1 for _, part in parts if len(part.participant)), default=0)
+        if self.partition == "natural" and not participants:
+            raise ValueError(f"{self.dataset} does not say whose its records are, as partition natural needs: take "
+                             "partition site, or group")
 
         def rows(data: GroupedDataset) -> list[torch.Tensor]:
+            if self.partition == "natural":
+                return by_participant(data.participant, participants)
             if self.partition == "group":
                 return by_group(data.group, groups, clients)
             if self.alpha is not None:

@@ -17,8 +17,9 @@ class GroupedDataset:
 
     `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
-    `published` `[n]`, numbers into PARTS, says which part the source itself put a record into; it is empty if the
-    source has no parts.
+    `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
+    `published` `[n]`, numbers into PARTS, says which part the source itself put a record into, or is empty if the source
+    has none.
     Raises `ValueError` if the parts do not fit together.
     """
 
@@ -29,6 +30,7 @@ class GroupedDataset:
     classes: int
     numeric: tuple[int, ...] = ()
     records: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    participant: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     published: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
 
     def __post_init__(self) -> None:
@@ -39,18 +41,22 @@ class GroupedDataset:
             raise ValueError(f"group numbers must lie in 0..{len(self.names) - 1}, one for each of {self.names}")
         if not _within(self.y, self.classes):
             raise ValueError(f"labels must lie in 0..{self.classes - 1}")
+        if len(self.participant) not in (0, len(self)):
+            raise ValueError(f"participant names the owners of {len(self.participant)} records, but there are "
+                             f"{len(self)}: give one for each record, or none at all")
+        if len(self.published) not in (0, len(self)):
+            raise ValueError(f"published names the parts of {len(self.published)} records, but there are {len(self)}: "
+                             "give one for each record, or none at all")
         if len(self.records) != len(self):
             object.__setattr__(self, "records", torch.arange(len(self)))
-        if len(self.published) not in (0, len(self)):
-            raise ValueError(f"published names the parts of {len(self.published)} records, but there are {len(self)}")
 
     def __len__(self) -> int:
         return len(self.x)
 
     def take(self, rows: Tensor) -> GroupedDataset:
         """The records at `rows` `[m]`, with their numbers."""
-        return replace(self, x=self.x[rows], y=self.y[rows], group=self.group[rows], records=self.records[rows],
-                       published=self.published[rows] if len(self.published) else self.published)
+        held = {name: getattr(self, name) for name in ("x", "y", "group", "records", "participant", "published")}
+        return replace(self, **{name: values[rows] for name, values in held.items() if len(values)})
 
     def group_sizes(self) -> tuple[int, ...]:
         """How many records each group has: `[K]`."""
