@@ -43,19 +43,19 @@ class GroupedDataset:
         if len(self.participant) not in (0, len(self)):
             raise ValueError(f"participant names the owners of {len(self.participant)} records, but there are "
                              f"{len(self)}: give one for each record, or none at all")
+        if len(self.published) not in (0, len(self)):
+            raise ValueError(f"published names the parts of {len(self.published)} records, but there are {len(self)}: "
+                             "give one for each record, or none at all")
         if len(self.records) != len(self):
             object.__setattr__(self, "records", torch.arange(len(self)))
-        if len(self.published) not in (0, len(self)):
-            raise ValueError(f"published names the parts of {len(self.published)} records, but there are {len(self)}")
 
     def __len__(self) -> int:
         return len(self.x)
 
     def take(self, rows: Tensor) -> GroupedDataset:
         """The records at `rows` `[m]`, with their numbers."""
-        return replace(self, x=self.x[rows], y=self.y[rows], group=self.group[rows], records=self.records[rows],
-                       participant=self.participant[rows] if len(self.participant) else self.participant,
-                       published=self.published[rows] if len(self.published) else self.published)
+        held = {name: getattr(self, name) for name in ("x", "y", "group", "records", "participant", "published")}
+        return replace(self, **{name: values[rows] for name, values in held.items() if len(values)})
 
     def group_sizes(self) -> tuple[int, ...]:
         """How many records each group has: `[K]`."""

@@ -1,4 +1,4 @@
-"""MNIST: handwritten digits, 28 x 28 pixels; 60,000 training records and the published 10,000 test records."""
+"""MNIST (LeCun et al. 1998): 60,000 handwritten digits to train with and 10,000 to test with, 28 x 28 pixels."""
 
 from __future__ import annotations
 
