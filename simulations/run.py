@@ -49,4 +49,5 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress) -> Result:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(unpacked(arrays)[name])
-    return Result(experiment, task.data(), pd.DataFrame(strategy.rows), strategy.ledger, model)
+    return Result(experiment, task.data(), pd.DataFrame(strategy.rows), strategy.ledger, model, strategy.search,
+                  strategy.threshold)

@@ -81,10 +81,11 @@ def population(grid: Grid, task: Task) -> Population:
         replies = answers(grid.send_and_receive(asked), len(asked)) if asked else []
         if not replies:
             time.sleep(0.1)
-    sizes = {int(client): tuple(counts.tolist()) for reply in replies
-             for client, counts in unpack(reply.content, "sizes").items()}
-    names = replies[0].content["groups"]["names"]
-    return Population(tuple(names), tuple(sizes[client] for client in sorted(sizes)))  # type: ignore[arg-type]
+    train, valid = ({int(client): tuple(counts.tolist()) for reply in replies
+                     for client, counts in unpack(reply.content, name).items()} for name in ("sizes", "valid"))
+    groups: Any = replies[0].content["groups"]
+    return Population(tuple(groups["names"]), tuple(train[client] for client in sorted(train)),
+                      tuple(map(sum, zip(*valid.values(), strict=True))), groups["classes"])
 
 
 def group_counts(replies: list[Message], split: str) -> GroupCounts:
