@@ -27,22 +27,22 @@ app = ClientApp()
 
 
 @lru_cache(maxsize=2)
-def _clients_data(task: Task) -> list[Parts]:
-    """The records of every client of the two latest tasks in this process."""
+def _clients_data(task: Task, modified: int) -> list[Parts]:
+    """The records of every client of the two latest tasks in this process; see `Task.modified`."""
     return task.clients_data()
 
 
 @lru_cache(maxsize=2)
-def _hosts(task: Task) -> dict[tuple[int, int], Host]:
+def _hosts(task: Task, modified: int) -> dict[tuple[int, int], Host]:
     """The hosts made so far for the two latest tasks in this process, by (node, number of nodes)."""
     return {}
 
 
 def host(task: Task, node: int, nodes: int) -> Host:
     """What node number `node` of `nodes` holds of a task."""
-    made = _hosts(task)
+    made, modified = _hosts(task, task.modified), task.modified
     if (node, nodes) not in made:
-        clients = {number: data for number, data in enumerate(_clients_data(task)) if number % nodes == node}
+        clients = {number: data for number, data in enumerate(_clients_data(task, modified)) if number % nodes == node}
         made[node, nodes] = Host(clients, task.build_model().to(task.device), task.device)
     return made[node, nodes]
 

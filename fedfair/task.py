@@ -90,7 +90,12 @@ class Task(BaseModel):
 
         Raises `ValueError` or `FileNotFoundError` if they cannot be made, or a group has no training record.
         """
-        return _data(self, Path(self.csv).stat().st_mtime_ns if self.csv and Path(self.csv).is_file() else 0)
+        return _data(self, self.modified)
+
+    @property
+    def modified(self) -> int:
+        """When the file of the user's own was last changed, in nanoseconds; 0 if there is none."""
+        return Path(self.csv).stat().st_mtime_ns if self.csv and Path(self.csv).is_file() else 0
 
     def clients_data(self) -> list[Parts]:
         """The parts that each client holds; validation and test records are dealt like training records."""

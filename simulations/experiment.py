@@ -28,7 +28,7 @@ class Experiment(Task, Training):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise SettingsError(_in_words(error, Experiment.model_fields)) from None
+            raise SettingsError(in_words(error, Experiment.model_fields)) from None
 
     @model_validator(mode="before")
     @classmethod
@@ -55,7 +55,7 @@ class Experiment(Task, Training):
         try:
             strategy.Options(**self.options)
         except ValidationError as error:
-            raise ValueError(f"options of {self.strategy}: {_in_words(error, strategy.Options.model_fields)}") from None
+            raise ValueError(f"options of {self.strategy}: {in_words(error, strategy.Options.model_fields)}") from None
         return self
 
     @property
@@ -73,7 +73,7 @@ class Experiment(Task, Training):
         return self.model_dump(mode="json", exclude_none=True)
 
 
-def _in_words(error: ValidationError, known: Any) -> str:
+def in_words(error: ValidationError, known: Any) -> str:
     """One sentence for each thing that is wrong."""
     sentences = []
     for problem in error.errors():

@@ -213,7 +213,7 @@ class Strategy(FlowerStrategy):
         assert self._round is not None
         assert self._round.rule is not None
         answered, plan = answers(replies, self._nodes), self._round
-        sums = added(answered, "sums")
+        sums = added(answered, "sums", self._parameters)
         if plan.local is None:
             self._update(sums, plan, self._round.rule)
             self._enter_step(self._round.rule)
