@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.clipping import sensitivity
+from fedfair.curvature import flat
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.fairness import GroupCounts
 from fedfair.gradients import Probe, per_example
@@ -90,6 +91,26 @@ class Host:
                 output = self.model(x)
                 total = total + GroupCounts.of(output.argmax(1), y, group, loss(output, y), norms, total)
         return total
+
+    def clipping_effect(self, weights: Mapping[str, Tensor], round_: Round) -> Gradients:
+        """The round's batch with and without its rule, before any noise; not private.
+
+        `plain` and `clipped` are gradient sums `[P]`; `sizes` and `excess`, `[K]`, are the numbers of each group's
+        records in the batch and the sums of `|g_i - c_i g_i|`.
+        """
+        assert round_.rule is not None
+        probe, groups = self._shared_probe(weights, round_)
+        coefficients = round_.rule.coefficients(probe.norms, groups)
+        sizes, excess = torch.zeros(2, len(round_.rates), dtype=torch.float64)
+        sizes.index_add_(0, groups.cpu(), torch.ones(len(groups), dtype=torch.float64))
+        excess.index_add_(0, groups.cpu(), (probe.norms * (1 - coefficients)).abs().double().cpu())
+        plain, clipped = (flat(probe.weighted_sum(c)) for c in (torch.ones_like(coefficients), coefficients))
+        return {"plain": plain, "clipped": clipped, "sizes": sizes, "excess": excess}
+
+    def training_records(self, weights: Mapping[str, Tensor]) -> GroupedDataset:
+        """The training records of all clients here, with the model at `weights`."""
+        self._set(weights)
+        return self._together["train"]
 
     def _local_epoch(self, number: int, weights: Mapping[str, Tensor], round_: Round, local: LocalTraining
                      ) -> tuple[Gradients, Tensor | None]:

@@ -15,6 +15,7 @@ from fedfair.task import Task
 
 SIZES, COUNTS, GRADIENT_SUM, LOCAL_EPOCH, EVALUATE = (
     "query.sizes", "query.counts", "train.gradient_sum", "train.local_epoch", "evaluate.groups")
+CLIPPING_EFFECT, HESSIAN_PRODUCTS, TRACES = "query.clipping_effect", "query.hessian_products", "query.traces"
 """The actions that a client answers."""
 
 
@@ -63,11 +64,13 @@ def unpacked(record: ArrayRecord) -> Gradients:
 
 
 def request(action: str, node: int, task: Task, *, weights: ArrayRecord | None = None, round_: Round | None = None,
-            **options: Any) -> Message:
+            vectors: ArrayRecord | None = None, **options: Any) -> Message:
     """A message that asks one node for `action`; `options` are scalars or lists of scalars."""
     content = RecordDict({"task": ConfigRecord({"json": task.model_dump_json()})})
     if weights is not None:
         content["weights"] = weights
+    if vectors is not None:
+        content["vectors"] = vectors
     if round_ is not None:
         content["round"] = ConfigRecord({"json": round_.to_json()})
     content["options"] = ConfigRecord(options)

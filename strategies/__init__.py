@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fedfair.registry import Registry, unknown
 from strategies.base import Strategy
+from strategies.clipping_error import DirectionError, MagnitudeError
 from strategies.dpsgd import Dpsgd
 from strategies.dpsgd_f import DpsgdF
 from strategies.dpsgd_global import DpsgdGlobal
@@ -23,7 +24,8 @@ __all__ = ["STRATEGIES", "Strategy", "find_strategy"]
 
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
 for _name, _strategy in (("sgd", Sgd), ("dpsgd", Dpsgd), ("dpsgd-f", DpsgdF), ("dpsgd-global", DpsgdGlobal),
-                         ("dpsgd-global-adapt", DpsgdGlobalAdapt), ("gs-dp-sgd", GsDpSgd)):
+                         ("dpsgd-global-adapt", DpsgdGlobalAdapt), ("gs-dp-sgd", GsDpSgd),
+                         ("direction-error", DirectionError), ("magnitude-error", MagnitudeError)):
     STRATEGIES.register(_name)(_strategy)
 
 
