@@ -12,6 +12,8 @@ from fedfair.accounting import Ledger
 from fedfair.fairness import ALL
 
 REFERENCE = "sgd"
+TAU = 0.05
+"""The largest gap between the groups' privacy costs that counts as equal cost (Xu et al. 2021, section 6.1.4)."""
 _OVERALL = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds", "loss")
 
 
@@ -23,14 +25,33 @@ def final_test(metrics: pd.DataFrame) -> pd.DataFrame:
     return last.pivot_table(index=runs, columns=["group", "metric"], values="value", dropna=False)
 
 
-def privacy_costs(final: pd.DataFrame) -> pd.DataFrame:
+def against_reference(final: pd.DataFrame, metric: str, reference: str = REFERENCE) -> pd.DataFrame:
+    """Each run's metric by group, less that of the reference strategy on the same data set and seed.
+
+    Not a number where there is no such run.
+    """
+    values = final.loc[:, final.columns.get_level_values("metric") == metric].droplevel("metric", axis=1)
+    if reference not in values.index.get_level_values("strategy"):
+        return values * math.nan
+    theirs = values[values.index.get_level_values("strategy") == reference].droplevel("strategy")
+    same_run = pd.MultiIndex.from_arrays([values.index.get_level_values(level) for level in ("dataset", "seed")])
+    return pd.DataFrame(values.to_numpy() - theirs.reindex(same_run).to_numpy(), values.index, values.columns)
+
+
+def privacy_costs(final: pd.DataFrame, reference: str = REFERENCE) -> pd.DataFrame:
     """Accuracy of sgd less that of each run, by group, on the same data set and seed; not a number without sgd."""
-    accuracy = final.loc[:, final.columns.get_level_values("metric") == "accuracy"].droplevel("metric", axis=1)
-    if REFERENCE not in accuracy.index.get_level_values("strategy"):
-        return accuracy * math.nan
-    reference = accuracy[accuracy.index.get_level_values("strategy") == REFERENCE].droplevel("strategy")
-    same_run = pd.MultiIndex.from_arrays([accuracy.index.get_level_values(level) for level in ("dataset", "seed")])
-    return pd.DataFrame(reference.reindex(same_run).to_numpy() - accuracy.to_numpy(), accuracy.index, accuracy.columns)
+    return -against_reference(final, "accuracy", reference)
+
+
+def excessive_risks(final: pd.DataFrame, reference: str = REFERENCE) -> pd.DataFrame:
+    """Test loss of each run less that of sgd, by group, on the same data set and seed; not a number without sgd."""
+    return against_reference(final, "loss", reference)
+
+
+def gap(by_group: pd.DataFrame) -> pd.Series[float]:
+    """The largest difference between two groups in each row; the column "all" is left out."""
+    groups = by_group.drop(columns=ALL, errors="ignore")
+    return groups.max(axis=1) - groups.min(axis=1)
 
 
 def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) -> pd.DataFrame:
@@ -39,7 +60,7 @@ def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) 
     Epsilon is the largest over the seeds. Metrics are those of the test part after the last round.
     """
     final = final_test(metrics)
-    costs = privacy_costs(final)
+    costs, risks = privacy_costs(final), excessive_risks(final)
     rows = []
     for (dataset, strategy), runs in final.groupby(level=["dataset", "strategy"], sort=False):
         own = [ledger for (d, s, _), ledger in ledgers.items() if (d, s) == (dataset, strategy)]
@@ -53,8 +74,10 @@ def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) 
             row[f"accuracy_{group}_mean"] = runs[group, "accuracy"].mean()
             row[f"accuracy_{group}_sd"] = runs[group, "accuracy"].std()
             row[f"privacy_cost_{group}_mean"] = paid[group].mean()
-        spread = paid[list(own[0].groups)]
-        row["privacy_cost_gap_mean"] = (spread.max(axis=1) - spread.min(axis=1)).mean()
+            row[f"excessive_risk_{group}_mean"] = risks.loc[runs.index, group].mean()
+        cost_gap = gap(paid).mean()
+        row["privacy_cost_gap_mean"], row["excessive_risk_gap_mean"] = cost_gap, gap(risks.loc[runs.index]).mean()
+        row["equal_cost"] = cost_gap <= TAU if cost_gap == cost_gap else None
         rows.append(row)
     order = list(dict.fromkeys(strategy for _, strategy, _ in ledgers))
     return pd.DataFrame(rows).sort_values("strategy", key=lambda s: s.map(order.index), ignore_index=True)

@@ -1,4 +1,4 @@
-"""Training with one of clipping's two errors alone, without noise. Esipova et al. 2023, section 4, Table 1, App. B.4."""
+"""Training with one of clipping's two errors alone, without noise. Esipova et al. 2023, section 4 and Table 1."""
 
 from __future__ import annotations
 
