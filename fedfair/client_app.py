@@ -14,7 +14,7 @@ import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedfair import curvature
+from fedfair import curvature, fairlens, participants
 from fedfair.datasets import Parts
 from fedfair.host import ClientError, Contribution, Host
 from fedfair.layers import Gradients
@@ -95,6 +95,40 @@ def gradient_sum(message: Message, here: Host) -> RecordDict:
     return _content(here.gradient_sum(*_weights_and_round(message)))
 
 
+@app.train("update_sum")
+@_answer
+def update_sum(message: Message, here: Host) -> RecordDict:
+    """The sum of the clipped updates of the clients that the round draws, with the counts that it asks for."""
+    return _content(participants.update_sum(here, *_weights_and_round(message)))
+
+
+@app.train("batch_sums")
+@_answer
+def batch_sums(message: Message, here: Host) -> RecordDict:
+    """Sums over the round's batch that FairLens's penalty is made of, without noise."""
+    found = fairlens.batch_sums(here, *_weights_and_round(message))
+    return RecordDict({name: pack(sums) for name, sums in found._asdict().items()} if found else {})
+
+
+@app.train("penalty_gradient")
+@_answer
+def penalty_gradient(message: Message, here: Host) -> RecordDict:
+    """The node's part of the gradient of FairLens's penalty, without noise."""
+    options = cast(dict[str, list[float]], message.content.config_records["options"])
+    distortion, difference = (_on_device(message, name, here) for name in ("distortion", "difference"))
+    penalty = fairlens.Penalty(distortion, difference, tuple(options["loss-weights"]),
+                               tuple(options["probability-weights"]))
+    return RecordDict({"sums": pack(fairlens.penalty_gradient(here, *_weights_and_round(message), penalty))})
+
+
+@app.train("shifted_gradient_sum")
+@_answer
+def shifted_gradient_sum(message: Message, here: Host) -> RecordDict:
+    """The sum of the batch's gradients, each shifted by FairLens's penalty and then clipped, without noise."""
+    shift = _on_device(message, "shift", here)
+    return RecordDict({"sums": pack(fairlens.shifted_gradient_sum(here, *_weights_and_round(message), shift))})
+
+
 @app.train("local_epoch")
 @_answer
 def local_epoch(message: Message, here: Host) -> RecordDict:
@@ -119,7 +153,7 @@ def clipping_effect(message: Message, here: Host) -> RecordDict:
     weights, round_ = _weights_and_round(message)
     if not here.clients:
         return RecordDict({"sums": pack({})})
-    found = here.clipping_effect(weights, round_)
+    found = curvature.clipping_effect(here, weights, round_)
     found["groups"] = curvature.group_gradients(here.model, here.training_records(weights))
     return RecordDict({"sums": pack(found)})
 
@@ -157,6 +191,11 @@ def _sampling(message: Message) -> tuple[list[float], int, int]:
     """The groups' sampling rates, the seed and the step that a message names."""
     options = message.content.config_records["options"]
     return cast(list[float], options["rates"]), int(cast(int, options["seed"])), int(cast(int, options["step"]))
+
+
+def _on_device(message: Message, name: str, here: Host) -> Gradients:
+    """The tensors of a message's record, where the node computes."""
+    return {key: value.to(here.device) for key, value in unpack(message.content, name).items()}
 
 
 def _weights_and_round(message: Message) -> tuple[Gradients, Round]:

@@ -12,9 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
+from fedfair.host import Host
+from fedfair.layers import Gradients
 from fedfair.models import loss
 from fedfair.randomness import generator, key
 from fedfair.risk import rademacher
+from fedfair.rounds import Round
 from fedfair.sampling import poisson
 
 _ROWS = 2048  # that go through the model together
@@ -23,6 +26,23 @@ _ROWS = 2048  # that go through the model together
 def flat(tensors: Mapping[str, Tensor]) -> Tensor:
     """Tensors by parameter name as one vector `[P]`."""
     return torch.cat([tensor.reshape(-1) for tensor in tensors.values()])
+
+
+def clipping_effect(here: Host, weights: Mapping[str, Tensor], round_: Round) -> Gradients:
+    """The round's batch with and without its rule, before any noise; not private.
+
+    `plain` and `clipped` are gradient sums `[P]`; `sizes` and `excess`, `[K]`, are the numbers of each group's records
+    in the batch and the sums of `|g_i - c_i g_i|`. Raises `ValueError` if the round has no rule.
+    """
+    if round_.rule is None:
+        raise ValueError("what clipping does to a batch needs a clip rule, which the round does not have")
+    probe, groups = here.batch(weights, round_)[:2]
+    coefficients, groups = round_.rule.coefficients(probe.norms, groups), groups.cpu()
+    sizes, excess = torch.zeros(2, len(round_.rates), dtype=torch.float64)
+    sizes.index_add_(0, groups, torch.ones(len(groups), dtype=torch.float64))
+    excess.index_add_(0, groups, (probe.norms * (1 - coefficients)).abs().double().cpu())
+    plain, clipped = (flat(probe.weighted_sum(c)) for c in (torch.ones_like(coefficients), coefficients))
+    return {"plain": plain, "clipped": clipped, "sizes": sizes, "excess": excess}
 
 
 def group_gradients(model: nn.Module, data: GroupedDataset) -> Tensor:

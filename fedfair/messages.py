@@ -13,10 +13,12 @@ from fedfair.layers import Gradients
 from fedfair.rounds import Round
 from fedfair.task import Task
 
-SIZES, COUNTS, GRADIENT_SUM, LOCAL_EPOCH, EVALUATE = (
-    "query.sizes", "query.counts", "train.gradient_sum", "train.local_epoch", "evaluate.groups")
+SIZES, COUNTS, GRADIENT_SUM, UPDATE_SUM, LOCAL_EPOCH, EVALUATE = (
+    "query.sizes", "query.counts", "train.gradient_sum", "train.update_sum", "train.local_epoch", "evaluate.groups")
+BATCH_SUMS, PENALTY_GRADIENT, SHIFTED_GRADIENT_SUM = (
+    "train.batch_sums", "train.penalty_gradient", "train.shifted_gradient_sum")
 CLIPPING_EFFECT, HESSIAN_PRODUCTS, TRACES = "query.clipping_effect", "query.hessian_products", "query.traces"
-"""The actions that a client answers."""
+"""The actions that a client answers; the last two lines for FairLens and for risk terms."""
 
 
 class TensorArray(Array):
@@ -64,14 +66,14 @@ def unpacked(record: ArrayRecord) -> Gradients:
 
 
 def request(action: str, node: int, task: Task, *, weights: ArrayRecord | None = None, round_: Round | None = None,
-            vectors: ArrayRecord | None = None, **options: Any) -> Message:
-    """A message that asks one node for `action`; `options` are scalars or lists of scalars."""
+            tensors: Mapping[str, Mapping[str, Tensor]] | None = None, **options: Any) -> Message:
+    """A message that asks one node for `action`; `tensors` are further records, `options` scalars or lists of them."""
     content = RecordDict({"task": ConfigRecord({"json": task.model_dump_json()})})
     if weights is not None:
         content["weights"] = weights
-    if vectors is not None:
-        content["vectors"] = vectors
     if round_ is not None:
         content["round"] = ConfigRecord({"json": round_.to_json()})
+    for name, record in (tensors or {}).items():
+        content[name] = pack(record)
     content["options"] = ConfigRecord(options)
     return Message(content, dst_node_id=node, message_type=action)

@@ -1,4 +1,4 @@
-"""Who holds which training records: clients by protected group, or sites that mix the groups."""
+"""Who holds which training records: clients by protected group, sites that mix the groups, or the participants."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ def by_group(group: Tensor, groups: int, clients: int) -> list[Tensor]:
             sharing = len(range(k, clients, groups))
             holder[rows] = k + groups * (torch.arange(len(rows)) % sharing)
     return [(holder == c).nonzero().flatten() for c in range(clients)]
+
+
+def by_participant(participant: Tensor, participants: int) -> list[Tensor]:
+    """Rows of each client when every participant is a client of its own, numbered alike."""
+    sizes = torch.bincount(participant, minlength=participants)
+    return list(torch.split(participant.argsort(stable=True), sizes.tolist()))
 
 
 def by_site(records: int, clients: int, seed: int) -> list[Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,7 +15,7 @@ from fedfair import models
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
 from fedfair.datasets.prepare import keep, reduce_group, split, standardise
 from fedfair.datasets.table import from_csv
-from fedfair.partition import by_group, by_site
+from fedfair.partition import by_group, by_participant, by_site
 from fedfair.registry import unknown
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -26,7 +27,8 @@ class Task(BaseModel):
 
     `csv` (with `label` and `group`) replaces `dataset` by a file of the user's own. `split` holds the shares of the
     training, validation and test parts. `balance` names a published variant of the data set; `imbalance` thins out one
-    group of the training part ("8:40", "8:9%"). `clients` defaults to one for each group.
+    group of the training part ("8:40", "8:9%"). `clients` defaults to one for each group; with the partition "natural"
+    there is one for each participant that the data set names.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,7 +40,7 @@ class Task(BaseModel):
     split: tuple[Share, Share, Share] = (0.7, 0.1, 0.2)
     balance: str | None = None
     imbalance: str | None = None
-    partition: Literal["group", "site"] = "group"
+    partition: Literal["group", "site", "natural"] = "group"
     clients: Annotated[int, Field(ge=1)] | None = None
     model: str = "mlp"
     hidden: tuple[Width, ...] = ()
@@ -67,6 +69,9 @@ class Task(BaseModel):
             raise ValueError(f"split is {list(self.split)}: the shares of train, valid and test must sum to 1, and "
                              "train and test must not be 0")
         models.MODELS[self.model]
+        if self.partition == "natural" and self.clients is not None:
+            raise ValueError(f"clients is {self.clients}, but with partition natural every participant is a client: "
+                             "leave clients out")
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:
@@ -85,8 +90,14 @@ class Task(BaseModel):
         """The parts that each client holds; validation and test records are dealt like training records."""
         parts, groups = self.data(), len(self.data().train.names)
         clients = self.clients or groups
+        participants = max((int(part.participant.max()) + 1 for _, part in parts if len(part.participant)), default=0)
+        if self.partition == "natural" and not participants:
+            raise ValueError(f"{self.dataset} does not say whose its records are, as partition natural needs: take "
+                             "partition site, or group")
 
         def rows(data: GroupedDataset) -> list[torch.Tensor]:
+            if self.partition == "natural":
+                return by_participant(data.participant, participants)
             if self.partition == "group":
                 return by_group(data.group, groups, clients)
             return by_site(len(data), clients, self.seed)
@@ -132,6 +143,6 @@ def _data(task: Task, modified: int) -> Parts:
 
     def cast(part: GroupedDataset) -> GroupedDataset:
         x = part.x.to(dtype) if part.x.is_floating_point() else part.x
-        return GroupedDataset(x, part.y, part.group, part.names, part.classes, (), part.records)
+        return replace(part, x=x)
 
     return Parts(cast(parts.train), cast(parts.valid), cast(parts.test))

@@ -34,6 +34,9 @@ class Experiment(Task, Training):
     def _strategy_fits(self) -> Experiment:
         """The strategy exists and knows its options."""
         strategy = find_strategy(self.strategy)
+        if self.sync is not None and self.sync not in strategy.modes:
+            raise ValueError(f"sync is {self.sync!r}, but {self.strategy} runs only with sync = "
+                             f"{' or '.join(map(repr, strategy.modes))}: leave it out")
         try:
             strategy.Options(**self.options)
         except ValidationError as error:

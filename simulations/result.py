@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fedfair.accounting import Ledger
-from fedfair.datasets import Parts
+from fedfair.datasets import DATASETS, Parts
 from simulations.experiment import Experiment
 from simulations.statistics import comparisons, measures
 from simulations.summary import final_test, summarise
@@ -104,7 +104,8 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
         (new / "ledger.json").write_text(json.dumps(ledger, indent=1))
         save_file({name: value.detach().contiguous().cpu() for name, value in model.items()},
                   new / "model.safetensors")
-        (new / "environment.json").write_text(json.dumps(environment(), indent=1))
+        datasets = {result.experiment.dataset for result in results}
+        (new / "environment.json").write_text(json.dumps(environment(datasets), indent=1))
         new.chmod(0o755)
         shutil.rmtree(folder, ignore_errors=True)
         new.rename(folder)
@@ -114,12 +115,15 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
     return folder
 
 
-def environment() -> dict[str, Any]:
-    """Versions and machine type, without anything personal; how noise was drawn and what is not private."""
+def environment(datasets: Iterable[str] = ()) -> dict[str, Any]:
+    """Versions and machine type, without anything personal; how noise was drawn, and what is not private, that which
+    the sources of the named `datasets` learned included.
+    """
+    learned = [sentence for name in sorted(datasets) if name in DATASETS for sentence in DATASETS[name].not_private]
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
         "packages": {name: version(name) for name in _PACKAGES},
         "randomness": "seeded generators, for simulation: who knows the seed knows the noise",
         "not_private": ["means and deviations for standardisation come from the training part",
-                        "all metrics are computed without noise"],
+                        "all metrics are computed without noise", *learned],
     }

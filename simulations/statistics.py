@@ -17,10 +17,12 @@ import pandas as pd
 from scipy import stats
 
 from fedfair.fairness import ALL
-from simulations.summary import REFERENCE, TAU, excessive_risks, gap, privacy_costs
+from simulations.summary import REFERENCE, REFERENCES, TAU, excessive_risks, gap, privacy_costs
 
 LEVEL = 0.05
 """Of significance."""
+_REFERENCES = {REFERENCE, *REFERENCES.values()}
+
 LARGER_IS_BETTER = {"accuracy": True, "accuracy_parity": False, "privacy_cost_gap": False,
                     "excessive_risk_gap": False}
 """The measures that are tested, and which way is better."""
@@ -62,12 +64,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def measures(final: pd.DataFrame, reference: str = REFERENCE) -> pd.DataFrame:
+def measures(final: pd.DataFrame) -> pd.DataFrame:
     """The measures of each run (see `LARGER_IS_BETTER`) from `simulations.summary.final_test`: one row for each run."""
     return pd.DataFrame({
         "accuracy": final[ALL, "accuracy"], "accuracy_parity": final[ALL, "accuracy_parity"],
-        "privacy_cost_gap": gap(privacy_costs(final, reference)),
-        "excessive_risk_gap": gap(excessive_risks(final, reference))})
+        "privacy_cost_gap": gap(privacy_costs(final)),
+        "excessive_risk_gap": gap(excessive_risks(final))})
 
 
 def comparisons(measured: pd.DataFrame) -> pd.DataFrame:
@@ -75,7 +77,7 @@ def comparisons(measured: pd.DataFrame) -> pd.DataFrame:
 
     One row for each test: dataset, metric, better, worse, seeds, difference (of the means, better less worse), p,
     p_holm, comparisons. Both directions of every pair are tested, and Holm's correction is over all tests of one data
-    set and measure. The reference's gaps to itself are zero by definition: there it is left out.
+    set and measure. A reference's gaps to itself are zero by definition: there it is left out.
     """
     rows: list[dict[str, Any]] = []
     for (dataset, metric), wide in _wide(measured):
@@ -97,7 +99,7 @@ def equal_cost(measured: pd.DataFrame, tau: float = TAU) -> dict[str, bool]:
 
 def findings(measured: pd.DataFrame, tested: pd.DataFrame) -> list[str]:
     """What the statistics say about runs on one data set, in a few sentences."""
-    verdicts = {name: fair for name, fair in equal_cost(measured).items() if name != REFERENCE}
+    verdicts = {name: fair for name, fair in equal_cost(measured).items() if name not in _REFERENCES}
     lines = []
     for fair, text in ((True, f"Equal cost of privacy (mean gap at most {TAU}): "), (False, "Not equal: ")):
         if names := [name for name, verdict in verdicts.items() if verdict is fair]:
@@ -131,7 +133,7 @@ def _wide(measured: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
         for metric in LARGER_IS_BETTER:
             wide = runs[metric].droplevel("dataset").unstack("strategy")
             wide = wide[[name for name in runs.index.get_level_values("strategy").unique()
-                         if not (name == REFERENCE and metric.endswith("_gap"))]]
+                         if not (name in _REFERENCES and metric.endswith("_gap"))]]
             wide = wide.dropna(axis=1, how="all").dropna(axis=0)
             if wide.shape[1] > 1 and len(wide) > 0:
                 tables.append(((str(dataset), metric), wide))

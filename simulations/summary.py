@@ -12,6 +12,8 @@ from fedfair.accounting import Ledger
 from fedfair.fairness import ALL
 
 REFERENCE = "sgd"
+REFERENCES = {"fedavg": "fedavg", "dp-fedavg": "fedavg"}
+"""The reference of strategies whose participants train by themselves: another optimisation, so another reference."""
 TAU = 0.05
 """The largest gap between the groups' privacy costs that counts as equal cost (Xu et al. 2021, section 6.1.4)."""
 _OVERALL = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds", "loss")
@@ -25,27 +27,24 @@ def final_test(metrics: pd.DataFrame) -> pd.DataFrame:
     return last.pivot_table(index=runs, columns=["group", "metric"], values="value", dropna=False)
 
 
-def against_reference(final: pd.DataFrame, metric: str, reference: str = REFERENCE) -> pd.DataFrame:
-    """Each run's metric by group, less that of the reference strategy on the same data set and seed.
-
-    Not a number where there is no such run.
+def against_reference(final: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Each run's metric by group, less that of its reference (`REFERENCE`, or see `REFERENCES`) on the same data
+    set and seed; not a number where the reference did not run.
     """
     values = final.loc[:, final.columns.get_level_values("metric") == metric].droplevel("metric", axis=1)
-    if reference not in values.index.get_level_values("strategy"):
-        return values * math.nan
-    theirs = values[values.index.get_level_values("strategy") == reference].droplevel("strategy")
-    same_run = pd.MultiIndex.from_arrays([values.index.get_level_values(level) for level in ("dataset", "seed")])
-    return pd.DataFrame(values.to_numpy() - theirs.reindex(same_run).to_numpy(), values.index, values.columns)
+    same_run = pd.MultiIndex.from_tuples([(dataset, REFERENCES.get(strategy, REFERENCE), seed)
+                                          for dataset, strategy, seed in values.index], names=values.index.names)
+    return pd.DataFrame(values.to_numpy() - values.reindex(same_run).to_numpy(), values.index, values.columns)
 
 
-def privacy_costs(final: pd.DataFrame, reference: str = REFERENCE) -> pd.DataFrame:
-    """Accuracy of sgd less that of each run, by group, on the same data set and seed; not a number without sgd."""
-    return -against_reference(final, "accuracy", reference)
+def privacy_costs(final: pd.DataFrame) -> pd.DataFrame:
+    """By how much each run's accuracy is below its reference's, by group; see `against_reference`."""
+    return -against_reference(final, "accuracy")
 
 
-def excessive_risks(final: pd.DataFrame, reference: str = REFERENCE) -> pd.DataFrame:
-    """Test loss of each run less that of sgd, by group, on the same data set and seed; not a number without sgd."""
-    return against_reference(final, "loss", reference)
+def excessive_risks(final: pd.DataFrame) -> pd.DataFrame:
+    """By how much each run's test loss is above its reference's, by group; see `against_reference`."""
+    return against_reference(final, "loss")
 
 
 def gap(by_group: pd.DataFrame) -> pd.Series[float]:
@@ -77,7 +76,7 @@ def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) 
             row[f"excessive_risk_{group}_mean"] = risks.loc[runs.index, group].mean()
         cost_gap = gap(paid).mean()
         row["privacy_cost_gap_mean"], row["excessive_risk_gap_mean"] = cost_gap, gap(risks.loc[runs.index]).mean()
-        row["equal_cost"] = cost_gap <= TAU if cost_gap == cost_gap else None
+        row["equal_cost"] = None if math.isnan(cost_gap) else cost_gap <= TAU
         rows.append(row)
     order = list(dict.fromkeys(strategy for _, strategy, _ in ledgers))
     return pd.DataFrame(rows).sort_values("strategy", key=lambda s: s.map(order.index), ignore_index=True)

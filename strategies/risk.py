@@ -18,7 +18,7 @@ from fedfair import messages
 from fedfair.clipping import sensitivity
 from fedfair.fairness import ALL
 from fedfair.layers import Gradients
-from fedfair.messages import pack, unpacked
+from fedfair.messages import unpacked
 from fedfair.noise import Trust
 from fedfair.randomness import generator
 from fedfair.risk import (
@@ -53,12 +53,15 @@ class RiskMeter:
     Raises `ValueError` if the run takes no plain SGD steps, or the server may not see exact sums.
     """
 
-    def __init__(self, task: Task, training: Training, population: Population, sync: str) -> None:
+    def __init__(self, task: Task, training: Training, population: Population, sync: str, exchange: str) -> None:
         for name, found, needed in (("sync", sync, "step"), ("optimizer", training.optimizer, "sgd"),
                                     ("trust", training.trust, Trust.CENTRAL)):
             if found != needed:
                 raise ValueError(f"risk_every looks at single SGD steps with exact sums at the server, but {name} is "
                                  f"{str(found)!r}: take {str(needed)!r}, or leave risk_every out")
+        if exchange != messages.GRADIENT_SUM:
+            raise ValueError("risk_every describes steps along sums of clipped gradients, which this strategy does not "
+                             "take: leave it out")
         assert training.risk_every is not None
         self.every = training.risk_every
         self._task, self._training, self._population = task, training, population
@@ -125,8 +128,8 @@ class RiskMeter:
 
     def _products(self, grid: Grid, weights: ArrayRecord, round_: Round, vectors: list[Tensor]) -> list[Tensor]:
         """Each group's mean Hessian times its own vectors `[n, P]`."""
-        asked = pack({str(group): rows for group, rows in enumerate(vectors)})
-        found = self._ask(grid, messages.HESSIAN_PRODUCTS, "products", weights=weights, vectors=asked,
+        asked = {"vectors": {str(group): rows for group, rows in enumerate(vectors)}}
+        found = self._ask(grid, messages.HESSIAN_PRODUCTS, "products", weights=weights, tensors=asked,
                           rates=self._rates(self._training.risk_records), seed=round_.seed, step=round_.step)
         return [found[str(group)] / found[f"{group}/records"].clamp(min=1) for group in range(len(vectors))]
 

@@ -15,6 +15,7 @@ class GroupedDataset:
 
     `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
+    `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
     The last `tests` records are a published test part.
     Raises `ValueError` if the parts do not fit together.
     """
@@ -26,6 +27,7 @@ class GroupedDataset:
     classes: int
     numeric: tuple[int, ...] = ()
     records: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    participant: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     tests: int = 0
 
     def __post_init__(self) -> None:
@@ -36,6 +38,9 @@ class GroupedDataset:
             raise ValueError(f"group numbers must lie in 0..{len(self.names) - 1}, one for each of {self.names}")
         if not _within(self.y, self.classes):
             raise ValueError(f"labels must lie in 0..{self.classes - 1}")
+        if len(self.participant) not in (0, len(self)):
+            raise ValueError(f"participant names the owners of {len(self.participant)} records, but there are "
+                             f"{len(self)}: give one for each record, or none at all")
         if len(self.records) != len(self):
             object.__setattr__(self, "records", torch.arange(len(self)))
 
@@ -45,7 +50,7 @@ class GroupedDataset:
     def take(self, rows: Tensor) -> GroupedDataset:
         """The records at `rows` `[m]`, with their numbers; no longer with a test part."""
         return replace(self, x=self.x[rows], y=self.y[rows], group=self.group[rows], records=self.records[rows],
-                       tests=0)
+                       participant=self.participant[rows] if len(self.participant) else self.participant, tests=0)
 
     def group_sizes(self) -> tuple[int, ...]:
         """How many records each group has: `[K]`."""

@@ -52,7 +52,7 @@ def test_empty_batches_make_no_step_and_nothing_is_claimed(strategy: str) -> Non
 
 @pytest.mark.parametrize("strategy", BOTH)
 def test_local_epochs_and_noise_at_the_clients_are_refused(strategy: str) -> None:
-    with pytest.raises(ValueError, match="sync is 'epoch': take 'step'"):
+    with pytest.raises(ValueError, match="only with sync = 'step'"):
         run(experiment(strategy, sync="epoch"))
     with pytest.raises(ValueError, match="trust is 'local': take 'central'"):
         run(experiment(strategy, trust="local"))
