@@ -11,15 +11,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from simulations.result import Result
+from simulations.result import Result, identified
 from simulations.result import summary as summary_of
-from simulations.summary import REFERENCE
+from simulations.statistics import comparisons, findings, measures
+from simulations.summary import REFERENCE, final_test
 
 
 def results_table(results: Sequence[Result]) -> RenderableType:
     """The table of one data set's runs."""
     train = results[0].data.train
-    return comparison_table(summary_of(results), dict(zip(train.names, train.group_sizes(), strict=True)))
+    table = comparison_table(summary_of(results), dict(zip(train.names, train.group_sizes(), strict=True)))
+    measured = measures(final_test(identified(results)))
+    return Group(table, *(Text(line) for line in findings(measured, comparisons(measured))))
 
 
 def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> RenderableType:
