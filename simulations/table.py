@@ -8,9 +8,11 @@ from typing import Any
 
 import pandas as pd
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from fedfair.datasets.columns import LEFT_OUT, Column
 from simulations.result import Result, identified
 from simulations.result import summary as summary_of
 from simulations.statistics import comparisons, findings, measures
@@ -107,3 +109,14 @@ def _number(value: float, digits: int) -> str:
         return "inf"
     text = f"{value:.{digits}f}"
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
+
+
+def columns_table(name: str, columns: Sequence[Column]) -> Table:
+    """What the columns of a file are taken as."""
+    table = Table(title=f"{name}: columns")
+    for heading in ("column", "taken as", "values", "missing"):
+        table.add_column(heading, justify="right" if heading == "missing" else "left")
+    for column in columns:
+        kind = f"{column.kind}, left out" if column.kind in LEFT_OUT else column.kind
+        table.add_row(escape(column.name), kind, escape(column.values), f"{column.missing:,}")
+    return table

@@ -15,6 +15,7 @@ PARTS = ("train", "valid", "test")
 class GroupedDataset:
     """n records: `x` `[n, ...]`, labels `y` `[n]` in 0..classes-1, and `group` `[n]`, numbers into `names`.
 
+    An `x` of bytes are pixels, 0 to 255, which a task scales to [0, 1].
     `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
     `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
