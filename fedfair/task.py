@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,6 +12,7 @@ from torch import nn
 
 from fedfair import models
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
+from fedfair.datasets.grouped import crossed
 from fedfair.datasets.prepare import keep, reduce_group, split, standardise
 from fedfair.datasets.table import from_csv
 from fedfair.partition import by_group, by_site
@@ -24,7 +25,8 @@ Width = Annotated[int, Field(ge=1)]
 class Task(BaseModel):
     """Data, partition and model of a run; frozen, and validated when it is made.
 
-    `csv` (with `label` and `group`) replaces `dataset` by a file of the user's own. `split` holds the shares of the
+    `csv` (with `label` and `group`) replaces `dataset` by a file of the user's own. `group` is a protected attribute,
+    or several with commas between, whose intersections are then the groups. `split` holds the shares of the
     training, validation and test parts. `balance` names a published variant of the data set; `imbalance` thins out one
     group of the training part ("8:40", "8:9%"). `clients` defaults to one for each group.
     """
@@ -100,9 +102,21 @@ class Task(BaseModel):
         return models.build(self.model, self.hidden, train.x.shape[1:], train.classes, self.seed, self.torch_dtype)
 
     @property
+    def attributes(self) -> tuple[str | None, ...]:
+        """The protected attributes that define the groups; None for the data set's own."""
+        return tuple(name.strip() for name in self.group.split(",")) if self.group else (None,)
+
+    @property
     def torch_dtype(self) -> torch.dtype:
         """The dtype of features and parameters."""
         return torch.float64 if self.dtype == "float64" else torch.float32
+
+
+def _grouped(task: Task, attribute: str | None) -> GroupedDataset:
+    """The data of a task, by the groups of one protected attribute."""
+    if task.csv and task.label and attribute:
+        return from_csv(Path(task.csv), task.label, attribute)
+    return _source(task.dataset, attribute)
 
 
 @lru_cache(maxsize=4)
@@ -114,12 +128,9 @@ def _source(dataset: str, group: str | None) -> GroupedDataset:
 @lru_cache(maxsize=4)
 def _data(task: Task, modified: int) -> Parts:
     """See `Task.data`; `modified` tells one state of a CSV file from another."""
-    if task.csv and task.label and task.group:
-        data = from_csv(Path(task.csv), task.label, task.group)
-    else:
-        data = _source(task.dataset, task.group)
-        if task.balance:
-            data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)
+    data = reduce(crossed, [_grouped(task, attribute) for attribute in task.attributes])
+    if task.balance and not task.csv:
+        data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)
     parts = split(data, task.split, task.seed)
     if task.imbalance:
         parts = reduce_group(parts, task.imbalance, task.seed)

@@ -43,7 +43,7 @@ def test_by_group_changes_as_few_decisions_as_any_shifts_can(grown: list[list[in
 
 
 def test_bounds_are_clopper_and_pearsons() -> None:
-    """At the lower bound as many positives or more have probability `level`, and at the upper bound as many or fewer."""
+    """As many positives or more have probability `level` at the lower bound, as many or fewer at the upper bound."""
     counts = torch.zeros(2, CELLS, dtype=torch.float64)
     counts[0, [5, 120]], counts[1, [50, 190]] = torch.tensor([[7.0, 33.0], [60.0, 0.0]], dtype=torch.float64)
     level = 0.1 / 4

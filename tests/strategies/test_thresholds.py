@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,15 +30,16 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     group, x = rng.integers(0, 3, 900), rng.normal(size=900)
     y = (x + 0.9 * group - 1 + rng.normal(size=900) > 0).astype(int)
     path = tmp_path_factory.mktemp("data") / "own.csv"
-    path.write_text("\n".join(["x,group,label", *(f"{a:.3f},{'abc'[k]},{b}" for a, k, b in zip(x, group, y, strict=True))]))
+    rows = [f"{a:.3f},{'abc'[k]},{b}" for a, k, b in zip(x, group, y, strict=True)]
+    path.write_text("\n".join(["x,group,label", *rows]))
     return str(path)
 
 
 def experiment(table: str, strategy: str = "dpsgd", **settings: Any) -> Experiment:
     return Experiment(**{"csv": table, "label": "label", "group": "group", "strategy": strategy, "model": "logistic",
                          "split": (0.4, 0.3, 0.3), "learning_rate": 0.5, "clip_norm": 1.0, "steps": 6, "batch_size": 32,
-                         "noise_multiplier": 0.5, "options": OPTIONS.get(strategy, {}), "delta": 1e-4, "accountant": "rdp",
-                         **settings})
+                         "noise_multiplier": 0.5, "options": OPTIONS.get(strategy, {}), "delta": 1e-4,
+                         "accountant": "rdp", **settings})
 
 
 def exact_scores(result: Result) -> torch.Tensor:
@@ -49,8 +49,9 @@ def exact_scores(result: Result) -> torch.Tensor:
 
 
 def final(result: Result, split: str) -> dict[tuple[str, str], float]:
-    rows = result.metrics[(result.metrics["split"] == split) & (result.metrics["round"] == result.metrics["round"].max())]
-    return {(row.group, row.metric): row.value for row in rows.itertuples()}
+    rows, last = result.metrics, result.metrics["round"].max()
+    return {(row.group, row.metric): row.value
+            for row in rows[(rows["split"] == split) & (rows["round"] == last)].itertuples()}
 
 
 @pytest.mark.parametrize("sync", ["step", "epoch"])
