@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +13,7 @@ from torch import nn
 
 from fedfair import models
 from fedfair.datasets import DATASETS, GroupedDataset, Parts, hugging_face
+from fedfair.datasets.grouped import crossed
 from fedfair.datasets.prepare import keep, reduce_group, split, standardise
 from fedfair.datasets.table import Missing, from_csv
 from fedfair.partition import by_group, by_mixture, by_participant, by_site
@@ -30,7 +31,8 @@ class Task(BaseModel):
 
     `csv` replaces `dataset` by a file of the user's own; a `dataset` "hf:NAME" is one of Hugging Face's hub, or a
     folder in its format. Of either, `label` and `group` name columns; `missing` says what becomes of rows with missing
-    values, and `participant` names a column that says whose each record is. `split` holds the shares of the training,
+    values, and `participant` names a column that says whose each record is. `group` is a protected attribute, or
+    several with commas between, whose intersections are then the groups. `split` holds the shares of the training,
     validation and test parts; parts that the source published are kept. `balance` names a published variant of the data
     set; `imbalance` thins out one group of the training part ("8:40", "8:9%"). `clients` defaults to one for each
     group; with the partition "natural" there is one for each participant that the data set names. With "site", `alpha`
@@ -136,6 +138,11 @@ class Task(BaseModel):
         return models.build(self.model, self.hidden, train.x.shape[1:], train.classes, self.seed, self.torch_dtype)
 
     @property
+    def attributes(self) -> tuple[str | None, ...]:
+        """The protected attributes that define the groups; None for the data set's own."""
+        return tuple(name.strip() for name in self.group.split(",")) if self.group else (None,)
+
+    @property
     def torch_dtype(self) -> torch.dtype:
         """The dtype of features and parameters."""
         return torch.float64 if self.dtype == "float64" else torch.float32
@@ -156,7 +163,8 @@ def _source(dataset: str, csv: str | None, label: str | None, group: str | None,
 @lru_cache(maxsize=4)
 def _data(task: Task, modified: int) -> Parts:
     """See `Task.data`; `modified` tells one state of a CSV file from another."""
-    data = _source(task.dataset, task.csv, task.label, task.group, task.missing, task.participant, modified)
+    data = reduce(crossed, [_source(task.dataset, task.csv, task.label, attribute, task.missing, task.participant,
+                                    modified) for attribute in task.attributes])
     if task.balance:
         data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)
     parts = split(data, task.split, task.seed)

@@ -20,6 +20,7 @@ from fedfair.host import ClientError
 from fedfair.task import Task
 from simulations.compare import compare as run_comparison
 from simulations.compare import experiments
+from simulations.curves import curves, save_curves
 from simulations.experiment import Experiment
 from simulations.presets import preset_names
 from simulations.result import refuse_other, save_comparison
@@ -105,6 +106,38 @@ def run(
     """
     settings = _settings(set_, dataset=dataset, csv=csv, label=label, group=group)
     _show([strategy], [seed], preset, settings, engine, nodes, out)
+
+
+@app.command()
+@plain_errors
+def curve(
+    dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "adult",
+    strategies: Annotated[str, typer.Option(help="Names, separated by commas.")] = "dpsgd,gs-dp-sgd-to,dpsgd-p",
+    over: Annotated[list[str], typer.Option(help="What is varied: theta=[...], or STRATEGY.key=[...] for one strategy; "
+                                            "by default theta, where a threshold is looked for.")] = [],  # noqa: B006
+    preset: Preset = "yang2024",
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")] = 1,
+    engine: EngineName = "local",
+    set_: Set = [],  # noqa: B006 - Typer copies it
+    csv: Csv = None,
+    label: Column = None,
+    group: Column = None,
+    out: Out = None,
+) -> None:
+    """Follow what a setting trades: demographic parity against accuracy parity and accuracy.
+
+    Example: fedfair curve --strategies dpsgd,gs-dp-sgd-to,dpsgd-p --over theta=[0.02,0.05,0.1] --out out/curve
+    """
+    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    settings, values = _settings(set_, dataset=dataset, csv=csv, label=label, group=group), pairs(over)
+    described = {"strategies": names, "seeds": seeds, "over": values, "settings": settings,
+                 **({"preset": preset} if preset else {})}
+    if out is not None:
+        refuse_other(out, described)
+    frame = curves(names, list(range(seeds)), preset, settings, values, engine)
+    print(frame.drop(columns="dataset").to_string(index=False, float_format="{:.3f}".format))
+    if out is not None:
+        print(f"saved in {save_curves(frame, described, out)}")
 
 
 @data.command("list")

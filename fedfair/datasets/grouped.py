@@ -75,6 +75,20 @@ class Parts:
         return iter(zip(PARTS, (self.train, self.valid, self.test), strict=True))
 
 
+def crossed(one: GroupedDataset, other: GroupedDataset) -> GroupedDataset:
+    """The records of `one`, grouped by the intersections of its groups with those of `other` that occur.
+
+    `other` holds the same records in the same order. Raises `ValueError` if it cannot.
+    """
+    if len(one) != len(other):
+        raise ValueError(f"groups of {len(one)} and of {len(other)} records cannot be crossed")
+    pairs = one.group * len(other.names) + other.group
+    there = torch.bincount(pairs).nonzero().flatten()
+    names = tuple(f"{one.names[pair // len(other.names)]} & {other.names[pair % len(other.names)]}"
+                  for pair in there.tolist())
+    return replace(one, group=torch.searchsorted(there, pairs), names=names)
+
+
 def _within(numbers: Tensor, end: int) -> bool:
     """Whether all numbers lie in 0..end-1."""
     return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < end)
