@@ -14,16 +14,18 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedfair.datasets import DATASETS
-from fedfair.datasets.table import from_csv
+from fedfair.datasets.columns import tidied, understand
+from fedfair.datasets.table import read_csv
 from fedfair.host import ClientError
 from fedfair.task import Task
 from simulations.compare import compare as run_comparison
 from simulations.compare import experiments
 from simulations.curves import curves, save_curves
+from simulations.experiment import Experiment
 from simulations.presets import preset_names
 from simulations.result import refuse_other, save_comparison
 from simulations.run import ENGINES
-from simulations.table import results_table
+from simulations.table import columns_table, results_table
 from simulations.values import pairs
 
 _OPENING = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt"
@@ -147,24 +149,26 @@ def list_data() -> None:
 
 @data.command()
 @plain_errors
-def fetch(name: str) -> None:
-    """Download a data set into the cache, or check the copy that is there."""
-    print(f"{name}: {len(DATASETS[name].load(None)):,} records, verified")
+def fetch(name: str, label: Column = None, group: Column = None) -> None:
+    """Download a data set into the cache, or check the copy that is there; hf:NAME needs label and group."""
+    parts = Task(dataset=name, label=label, group=group).data()
+    print(f"{name}: {sum(len(part) for _, part in parts):,} records, verified")
 
 
 @data.command()
 @plain_errors
-def describe(name: str) -> None:
-    """Records, features and groups of a data set."""
-    _describe(name, Task(dataset=name))
+def describe(name: str, label: Column = None, group: Column = None) -> None:
+    """Records, features and groups of a data set; hf:NAME needs label and group."""
+    _describe(name, Task(dataset=name, label=label, group=group))
 
 
 @data.command()
 @plain_errors
-def check(file: Path, label: Annotated[str, typer.Option()], group: Annotated[str, typer.Option()]) -> None:
-    """Whether a file of your own can be used, and what is in it."""
-    from_csv(file, label, group)
-    _describe(str(file), Task(csv=str(file), label=label, group=group))
+def check(file: Path, label: Annotated[str, typer.Option()], group: Annotated[str, typer.Option()],
+          missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")] = "refuse") -> None:
+    """What is in a file of your own, what each column is taken as, and whether it can be used."""
+    Console().print(columns_table(str(file), understand(tidied(read_csv(file)), label, group)))
+    _describe(str(file), Experiment(csv=str(file), label=label, group=group, missing=missing).task)
 
 
 def _describe(name: str, task: Task) -> None:

@@ -28,7 +28,7 @@ class Experiment(Task, Training):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise SettingsError(_in_words(error, Experiment.model_fields)) from None
+            raise SettingsError(in_words(error, Experiment.model_fields)) from None
 
     @model_validator(mode="before")
     @classmethod
@@ -49,10 +49,13 @@ class Experiment(Task, Training):
     def _strategy_fits(self) -> Experiment:
         """The strategy exists and knows its options."""
         strategy = find_strategy(self.strategy)
+        if self.sync is not None and self.sync not in strategy.modes:
+            raise ValueError(f"sync is {self.sync!r}, but {self.strategy} runs only with sync = "
+                             f"{' or '.join(map(repr, strategy.modes))}: leave it out")
         try:
             strategy.Options(**self.options)
         except ValidationError as error:
-            raise ValueError(f"options of {self.strategy}: {_in_words(error, strategy.Options.model_fields)}") from None
+            raise ValueError(f"options of {self.strategy}: {in_words(error, strategy.Options.model_fields)}") from None
         return self
 
     @property
@@ -70,7 +73,7 @@ class Experiment(Task, Training):
         return self.model_dump(mode="json", exclude_none=True)
 
 
-def _in_words(error: ValidationError, known: Any) -> str:
+def in_words(error: ValidationError, known: Any) -> str:
     """One sentence for each thing that is wrong."""
     sentences = []
     for problem in error.errors():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,9 +18,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fedfair.accounting import Ledger
-from fedfair.datasets import Parts
+from fedfair.datasets import DATASETS, Parts
 from simulations.experiment import Experiment
-from simulations.summary import summarise
+from simulations.statistics import comparisons, measures
+from simulations.summary import final_test, summarise
 from strategies.threshold_search import Threshold, ThresholdSearch
 
 _PACKAGES = ("flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
@@ -72,6 +73,11 @@ def summary(results: Sequence[Result]) -> pd.DataFrame:
     return summarise(identified(results), ledgers)
 
 
+def tests(results: Sequence[Result]) -> pd.DataFrame:
+    """Paired tests between the strategies; see `simulations.statistics`."""
+    return comparisons(measures(final_test(identified(results))))
+
+
 def save_comparison(results: Sequence[Result], settings: Mapping[str, Any], folder: str | Path) -> Path:
     """Write several runs into one folder; ledgers and models are kept by "strategy/seed"."""
     named = by_run(results)
@@ -110,13 +116,16 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
         (new / "config.toml").write_text(tomli_w.dumps(dict(settings)))
         identified(results).to_parquet(new / "metrics.parquet", index=False)
         summary(results).to_csv(new / "summary.csv", index=False)
+        if len(results) > 1:
+            tests(results).to_csv(new / "statistics.csv", index=False)
         (new / "ledger.json").write_text(json.dumps(ledger, indent=1))
         save_file({name: value.detach().contiguous().cpu() for name, value in model.items()},
                   new / "model.safetensors")
         thresholds = {name: r.threshold_to_dict() for name, r in by_run(results).items() if r.threshold}
         if thresholds:
             (new / "thresholds.json").write_text(json.dumps(thresholds, indent=1))
-        (new / "environment.json").write_text(json.dumps(environment(), indent=1))
+        datasets = {result.experiment.dataset for result in results}
+        (new / "environment.json").write_text(json.dumps(environment(datasets), indent=1))
         new.chmod(0o755)
         shutil.rmtree(folder, ignore_errors=True)
         new.rename(folder)
@@ -126,12 +135,15 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
     return folder
 
 
-def environment() -> dict[str, Any]:
-    """Versions and machine type, without anything personal; how noise was drawn and what is not private."""
+def environment(datasets: Iterable[str] = ()) -> dict[str, Any]:
+    """Versions and machine type, without anything personal; how noise was drawn, and what is not private, that which
+    the sources of the named `datasets` learned included.
+    """
+    learned = [sentence for name in sorted(datasets) if name in DATASETS for sentence in DATASETS[name].not_private]
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
         "packages": {name: version(name) for name in _PACKAGES},
         "randomness": "seeded generators, for simulation: who knows the seed knows the noise",
         "not_private": ["means and deviations for standardisation come from the training part",
-                        "all metrics are computed without noise"],
+                        "all metrics are computed without noise", *learned],
     }

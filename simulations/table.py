@@ -8,18 +8,23 @@ from typing import Any
 
 import pandas as pd
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from simulations.result import Result
+from fedfair.datasets.columns import LEFT_OUT, Column
+from simulations.result import Result, identified
 from simulations.result import summary as summary_of
-from simulations.summary import REFERENCE
+from simulations.statistics import comparisons, findings, measures
+from simulations.summary import REFERENCE, final_test
 
 
 def results_table(results: Sequence[Result]) -> RenderableType:
     """The table of one data set's runs."""
     train = results[0].data.train
-    return comparison_table(summary_of(results), dict(zip(train.names, train.group_sizes(), strict=True)))
+    table = comparison_table(summary_of(results), dict(zip(train.names, train.group_sizes(), strict=True)))
+    measured = measures(final_test(identified(results)))
+    return Group(table, *(Text(line) for line in findings(measured, comparisons(measured))))
 
 
 def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> RenderableType:
@@ -40,7 +45,7 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
     table.add_row("all", *(_spread(row, "accuracy") for row in rows))
     groups = sorted(sizes, key=lambda name: sizes[name])
     for place, group in enumerate(groups):
-        table.add_row(f"{group} ({sizes[group]:,})", *(_spread(row, f"accuracy_{group}") for row in rows),
+        table.add_row(f"{_short(group, 10)} ({sizes[group]:,})", *(_spread(row, f"accuracy_{group}") for row in rows),
                       style="bold" if place == 0 else "")
     table.add_row("")
     for gap in ("accuracy_parity", "demographic_parity"):
@@ -49,7 +54,7 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
     if not math.isnan(first['privacy_cost_gap_mean']):
         worst = [max((row[f"privacy_cost_{group}_mean"], group) for group in groups)[1] for row in rows]
         paid = [row[f"privacy_cost_{group}_mean"] for row, group in zip(rows, worst, strict=True)]
-        table.add_row("pays most", *(g if cost > 0 else "-" for g, cost in zip(worst, paid, strict=True)))
+        table.add_row("pays most", *(_short(g, 8) if cost > 0 else "-" for g, cost in zip(worst, paid, strict=True)))
         table.add_row("its cost", *(_number(cost, 3) if cost > 0 else "-" for cost in paid))
         table.add_row("privacy cost gap", *(_number(row['privacy_cost_gap_mean'], 3) for row in rows))
     return Group(title, table, Text(), *verdict(summary, sizes), *unprotected(summary))
@@ -91,6 +96,11 @@ def _spread(row: Mapping[Any, Any], name: str) -> str:
     return mean if math.isnan(deviation) else f"{mean}±{_number(deviation, 3)}"
 
 
+def _short(name: str, width: int) -> str:
+    """A group's name in at most `width` characters."""
+    return name if len(name) <= width else f"{name[:width - 1]}…"
+
+
 def _number(value: float, digits: int) -> str:
     """A number without a leading zero; "inf" for no bound, "-" for no number."""
     if math.isnan(value):
@@ -99,3 +109,14 @@ def _number(value: float, digits: int) -> str:
         return "inf"
     text = f"{value:.{digits}f}"
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
+
+
+def columns_table(name: str, columns: Sequence[Column]) -> Table:
+    """What the columns of a file are taken as."""
+    table = Table(title=f"{name}: columns")
+    for heading in ("column", "taken as", "values", "missing"):
+        table.add_column(heading, justify="right" if heading == "missing" else "left")
+    for column in columns:
+        kind = f"{column.kind}, left out" if column.kind in LEFT_OUT else column.kind
+        table.add_row(escape(column.name), kind, escape(column.values), f"{column.missing:,}")
+    return table

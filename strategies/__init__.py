@@ -14,18 +14,40 @@ from typing import Any, NamedTuple
 
 from fedfair.registry import Registry, unknown
 from strategies.base import Strategy
+from strategies.clipping_error import DirectionError, MagnitudeError
+from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd import Dpsgd
 from strategies.dpsgd_f import DpsgdF
+from strategies.dpsgd_f_quantile import DpsgdFQuantile
 from strategies.dpsgd_global import DpsgdGlobal
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
+from strategies.fair_dp import FairDp
+from strategies.fairlens import FairLens
+from strategies.fedavg import Fedavg
 from strategies.gs_dp_sgd import GsDpSgd
+from strategies.naive import Naive
 from strategies.sgd import Sgd
 
 __all__ = ["COMBINATIONS", "STRATEGIES", "Combination", "Strategy", "find_strategy"]
 
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
-for _name, _strategy in (("sgd", Sgd), ("dpsgd", Dpsgd), ("dpsgd-f", DpsgdF), ("dpsgd-global", DpsgdGlobal),
-                         ("dpsgd-global-adapt", DpsgdGlobalAdapt), ("gs-dp-sgd", GsDpSgd)):
+_PUBLISHED: dict[str, type[Strategy]] = {
+    "dp-fedavg": DpFedavg,
+    "direction-error": DirectionError,
+    "dpsgd": Dpsgd,
+    "dpsgd-f": DpsgdF,
+    "dpsgd-f-quantile": DpsgdFQuantile,
+    "dpsgd-global": DpsgdGlobal,
+    "dpsgd-global-adapt": DpsgdGlobalAdapt,
+    "fair-dp": FairDp,
+    "fairlens": FairLens,
+    "fedavg": Fedavg,
+    "gs-dp-sgd": GsDpSgd,
+    "magnitude-error": MagnitudeError,
+    "naive": Naive,
+    "sgd": Sgd,
+}
+for _name, _strategy in _PUBLISHED.items():
     STRATEGIES.register(_name)(_strategy)
 
 

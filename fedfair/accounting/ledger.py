@@ -13,20 +13,30 @@ from fedfair.accounting.events import Event
 from fedfair.noise import Trust
 
 Guarantee = Literal["proved", "nominal", "none"]
+Unit = Literal["record", "participant"]
+"""What neighbouring data sets differ by, and so what an epsilon protects."""
+
+PUBLIC: dict[Unit, str] = {
+    "record": "numbers of records by group and client, expected batch size",
+    "participant": "number of participants, expected number of them in a round",
+}
+"""What is taken as public, by what is protected."""
 
 
 class Ledger:
     """Counts events, and composes them on demand.
 
     `groups` are the groups' names, `delta` the default delta. `trust` and `clients` say who added the noise.
-    `nominal` is the reason why an epsilon would not be supported by a proof, or None.
-    Public by assumption: the numbers of records, also by group and client, and the expected batch size.
+    `nominal` is the reason why an epsilon would not be supported by a proof, or None. `protects` says what is added or
+    removed between neighbouring data sets: one record, or one participant with all its records, for whom "record" below
+    then stands. `broadcasts` says that clients are sent sums without noise. Public by assumption: see `PUBLIC`.
     """
 
     def __init__(self, groups: Iterable[str], delta: float, trust: Trust = Trust.CENTRAL, clients: int = 1,
-                 accountant: Accountant = "pld", nominal: str | None = None) -> None:
+                 accountant: Accountant = "pld", nominal: str | None = None, protects: Unit = "record",
+                 broadcasts: bool = False) -> None:
         self.groups, self.delta, self.trust, self.clients = tuple(groups), delta, trust, clients
-        self.accountant, self.nominal = accountant, nominal
+        self.accountant, self.nominal, self.protects, self.broadcasts = accountant, nominal, protects, broadcasts
         self.events: Counter[Event] = Counter()
         self.validation: Release | None = None
 
@@ -90,6 +100,7 @@ class Ledger:
                 return (Release(rate, left * multiplier),)
 
             client = max(self._by_group(less, delta, accountant).values(), default=0.0)
+        client = math.inf if self.broadcasts else client
         return {"model": model, "server": model if local else math.inf, "client": client}
 
     @property
@@ -104,7 +115,7 @@ class Ledger:
         return {
             "groups": list(self.groups), "delta": self.delta, "trust": self.trust.value, "clients": self.clients,
             "accountant": self.accountant, "guarantee": self.guarantee, "nominal_because": self.nominal,
-            "public_by_assumption": "numbers of records by group and client, expected batch size",
+            "protects": self.protects, "broadcasts": self.broadcasts, "public_by_assumption": PUBLIC[self.protects],
             "epsilon": self.epsilon(), "epsilon_rdp": self.epsilon(accountant="rdp"),
             "epsilon_counts_sampled_separately_rdp": self.epsilon_separate(accountant="rdp"),
             "spent_by_group": self.epsilon_by_group(), "spent_by_group_is": self.reading(),
@@ -132,7 +143,7 @@ class Ledger:
     def from_dict(values: dict[str, Any]) -> Ledger:
         """The ledger that `to_dict` wrote; figures are computed anew from its events."""
         ledger = Ledger(values["groups"], values["delta"], Trust(values["trust"]), values["clients"],
-                        values["accountant"], values["nominal_because"])
+                        values["accountant"], values["nominal_because"], values["protects"], values["broadcasts"])
         for event in values["events"]:
             fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in event.items()}
             steps = int(fields.pop("steps"))
