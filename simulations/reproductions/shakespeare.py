@@ -48,7 +48,7 @@ def by_participant(results: Sequence[Result]) -> pd.DataFrame:
     spoken = shakespeare.participants()
     values = final.loc[:, (list(spoken), ["accuracy", "loss"])].stack("group", future_stack=True).unstack("strategy")
     accuracy, loss = values["accuracy"], values["loss"]
-    frame = accuracy[[REFERENCE, PRIVATE]].assign(
+    frame: pd.DataFrame = accuracy[[REFERENCE, PRIVATE]].assign(
         cost=accuracy[REFERENCE] - accuracy[PRIVATE], excessive_risk=loss[PRIVATE] - loss[REFERENCE])
     frame = frame.reset_index().rename(columns={"group": "participant"}).rename_axis(columns=None)
     frame["words"] = frame["participant"].map({role: len(counts) for role, counts in spoken.items()})
