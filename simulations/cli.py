@@ -20,6 +20,9 @@ from fedfair.task import Task
 from simulations.compare import compare as run_comparison
 from simulations.compare import experiments
 from simulations.presets import preset_names
+from simulations.reproductions.markdown import sentence
+from simulations.reproductions.published import names as published_names
+from simulations.reproductions.tables import reproduce as reproduce_table
 from simulations.result import refuse_other, save_comparison
 from simulations.run import ENGINES
 from simulations.table import results_table
@@ -103,6 +106,25 @@ def run(
     """
     settings = _settings(set_, dataset=dataset, csv=csv, label=label, group=group)
     _show([strategy], [seed], preset, settings, engine, nodes, out)
+
+
+@app.command()
+@plain_errors
+def reproduce(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(published_names())}.")],
+    out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs that are there are not repeated.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in minutes; the page says what differs.")
+                     ] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default the paper's.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """A published table, run again and set beside the paper cell by cell.
+
+    Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
+    """
+    with _progress() as on_round:
+        cells = reproduce_table(name, out, seeds, quick, device, on_round)
+    print(f"{sentence(cells)} See {out / 'README.md'}.")
 
 
 @data.command("list")
