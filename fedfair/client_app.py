@@ -18,30 +18,31 @@ from fedfair import curvature, fairlens, participants
 from fedfair.datasets import Parts
 from fedfair.host import ClientError, Contribution, Host
 from fedfair.layers import Gradients
-from fedfair.messages import pack, unpack
+from fedfair.messages import BEFORE_THRESHOLD, pack, unpack
 from fedfair.rounds import Round
 from fedfair.task import Task
+from fedfair.thresholds import RejectOption
 
 app = ClientApp()
 
 
 @lru_cache(maxsize=2)
-def _clients_data(task: Task) -> list[Parts]:
-    """The records of every client of the two latest tasks in this process."""
+def _clients_data(task: Task, modified: int) -> list[Parts]:
+    """The records of every client of the two latest tasks in this process; see `Task.modified`."""
     return task.clients_data()
 
 
 @lru_cache(maxsize=2)
-def _hosts(task: Task) -> dict[tuple[int, int], Host]:
+def _hosts(task: Task, modified: int) -> dict[tuple[int, int], Host]:
     """The hosts made so far for the two latest tasks in this process, by (node, number of nodes)."""
     return {}
 
 
 def host(task: Task, node: int, nodes: int) -> Host:
     """What node number `node` of `nodes` holds of a task."""
-    made = _hosts(task)
+    made, modified = _hosts(task, task.modified), task.modified
     if (node, nodes) not in made:
-        clients = {number: data for number, data in enumerate(_clients_data(task)) if number % nodes == node}
+        clients = {number: data for number, data in enumerate(_clients_data(task, modified)) if number % nodes == node}
         made[node, nodes] = Host(clients, task.build_model().to(task.device), task.device)
     return made[node, nodes]
 
@@ -75,10 +76,12 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
 @app.query("sizes")
 @_answer
 def sizes(message: Message, here: Host) -> RecordDict:
-    """How many training records each client has of each group: public by assumption, and said so."""
-    counts = {str(number): torch.tensor(parts.train.group_sizes()) for number, parts in here.clients.items()}
-    names = _task(str(message.content["task"]["json"])).data().train.names
-    return RecordDict({"sizes": pack(counts), "groups": ConfigRecord({"names": list(names)})})
+    """How many training and validation records each client has of each group: public by assumption, and said so."""
+    train, valid = ({str(number): torch.tensor(getattr(parts, split).group_sizes())
+                     for number, parts in here.clients.items()} for split in ("train", "valid"))
+    data = _task(str(message.content["task"]["json"])).data().train
+    return RecordDict({"sizes": pack(train), "valid": pack(valid),
+                       "groups": ConfigRecord({"names": list(data.names), "classes": data.classes})})
 
 
 @app.query("counts")
@@ -86,6 +89,16 @@ def sizes(message: Message, here: Host) -> RecordDict:
 def counts(message: Message, here: Host) -> RecordDict:
     """The noisy counts of the round's query."""
     return _content(here.counts(*_weights_and_round(message)))
+
+
+@app.query("scores")
+@_answer
+def scores(message: Message, here: Host) -> RecordDict:
+    """How many validation records of each group have which score, with the clients' shares of the noise."""
+    weights, options = unpack(message.content, "weights"), message.content.config_records["options"]
+    favourable, deviation = cast(int, options["favourable"]), cast(float, options["deviation"])
+    seed = _task(str(message.content["task"]["json"])).seed
+    return _content(here.scores(weights, favourable, deviation, seed))
 
 
 @app.train("gradient_sum")
@@ -139,11 +152,18 @@ def local_epoch(message: Message, here: Host) -> RecordDict:
 @app.evaluate("groups")
 @_answer
 def evaluate(message: Message, here: Host) -> RecordDict:
-    """Confusion counts, losses and gradient norms by group, for the parts in `splits`; not private."""
+    """Confusion counts, losses and gradient norms by group, for the parts in `splits`; not private.
+
+    With a `threshold` these are of its decisions; those of the model are added as "SPLIT before threshold".
+    """
     weights, options = unpack(message.content, "weights"), message.content.config_records["options"]
-    splits = cast(list[str], options["splits"]) if here.clients else []
-    return RecordDict({split: pack(here.evaluate(weights, split, bool(options["gradient-norms"])).tensors())
-                       for split in splits})
+    rule = RejectOption.from_json(str(options["threshold"])) if options["threshold"] else None
+    content = RecordDict()
+    for split in cast(list[str], options["splits"]) if here.clients else []:
+        content[split] = pack(here.evaluate(weights, split, bool(options["gradient-norms"]), rule).tensors())
+        if rule:
+            content[f"{split} {BEFORE_THRESHOLD}"] = pack(here.evaluate(weights, split, False).tensors())
+    return content
 
 
 @app.query("clipping_effect")

@@ -1,8 +1,8 @@
 """Metrics from counts by group: every gap is an aggregation of per-group values that are computed once.
 
 Definitions: accuracy parity and demographic parity, Yang et al. 2024, equations 1-2, for more than two groups the
-largest difference; equalised odds and equal opportunity, Hardt et al. 2016. Rates of positive predictions need two
-classes, of which 1 is the favourable one; with more classes they are not a number.
+largest difference; equalised odds and equal opportunity, Hardt et al. 2016. Rates of positive predictions are those of
+the favourable class, 1 of two; with more classes they are not a number unless one is named.
 """
 
 from __future__ import annotations
@@ -60,13 +60,18 @@ class GroupCounts:
         return dict(vars(self))
 
 
-def metrics(counts: GroupCounts, names: tuple[str, ...]) -> Iterator[tuple[str, str, float]]:
+def metrics(counts: GroupCounts, names: tuple[str, ...], favourable: int | None = None
+            ) -> Iterator[tuple[str, str, float]]:
     """Rows (group or "all", metric, value); a rate over no record is not a number.
 
+    `favourable` is the class whose predictions are positive; by default 1 of two classes, and none of more.
     A gradient norm of zero everywhere means that norms were not asked for, and is left out.
     """
-    values = [_values(*(sums[k] for sums in counts.tensors().values())) for k in range(len(names))]
-    overall = _values(*(sums.sum(0) for sums in counts.tensors().values()))
+    if favourable is None and counts.labels.shape[1] == 2:
+        favourable = 1
+    values = [_values({name: sums[k] for name, sums in counts.tensors().items()}, favourable)
+              for k in range(len(names))]
+    overall = _values({name: sums.sum(0) for name, sums in counts.tensors().items()}, favourable)
     for name, row in ((ALL, overall), *zip(names, values, strict=True)):
         for metric, value in row.items():
             if metric != "gradient_norm" or bool(counts.gradient_norms.any()):
@@ -82,20 +87,22 @@ def largest_gap(values: list[float]) -> float:
     return max(numbers) - min(numbers) if len(numbers) > 1 else math.nan
 
 
-def _values(labels: Tensor, predicted: Tensor, correct: Tensor, loss: Tensor, gradient_norm: Tensor
-            ) -> dict[str, float]:
-    """The metrics of one group from its counts by class and its sums.
+def _values(sums: dict[str, Tensor], favourable: int | None) -> dict[str, float]:
+    """The metrics of one group from its counts by class and its sums, named as in `GroupCounts`.
 
     `predicted_classes` is the number of classes that are predicted at all: a next-word model's active vocabulary.
     """
+    labels, predicted, correct = sums["labels"], sums["predicted"], sums["correct"]
     records = float(labels.sum())
-    row = {"records": records, "accuracy": _rate(float(correct.sum()), records), "loss": _rate(float(loss), records),
-           "gradient_norm": _rate(float(gradient_norm), records), "predicted_classes": float((predicted > 0).sum())}
-    binary = len(labels) == 2
-    row["positive_rate"] = _rate(float(predicted[1]), records) if binary else math.nan
-    row["true_positive_rate"] = _rate(float(correct[1]), float(labels[1])) if binary else math.nan
-    row["false_positive_rate"] = _rate(float(predicted[1] - correct[1]), float(labels[0])) if binary else math.nan
-    return row
+    row = {"records": records, "accuracy": _rate(float(correct.sum()), records),
+           "loss": _rate(float(sums["losses"]), records),
+           "gradient_norm": _rate(float(sums["gradient_norms"]), records),
+           "predicted_classes": float((predicted > 0).sum())}
+    if favourable is None:
+        return {**row, "positive_rate": math.nan, "true_positive_rate": math.nan, "false_positive_rate": math.nan}
+    positive, labelled, both = (float(counts[favourable]) for counts in (predicted, labels, correct))
+    return {**row, "positive_rate": _rate(positive, records), "true_positive_rate": _rate(both, labelled),
+            "false_positive_rate": _rate(positive - both, records - labelled)}
 
 
 def _rate(part: float, whole: float) -> float:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fedfair import prefix_sums
 from fedfair.clipping import sensitivity
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.fairness import GroupCounts
@@ -19,6 +20,7 @@ from fedfair.noise import Trust, add_gaussian, client_share
 from fedfair.randomness import generator
 from fedfair.rounds import LocalTraining, Round
 from fedfair.sampling import poisson
+from fedfair.thresholds import CELLS, RejectOption, score, score_counts
 
 _EVALUATION_ROWS = 4096
 
@@ -87,8 +89,27 @@ class Host:
                 counted = counts if counted is None else counted + counts
         return Contribution(sums, counted)
 
-    def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool) -> GroupCounts:
-        """What the model does on one part ("train", "valid", "test") of the records, by group; not private."""
+    def scores(self, weights: Mapping[str, Tensor], favourable: int, deviation: float, seed: int) -> Contribution:
+        """The score counts of the validation records, with noise of `deviation` from each client; see `prefix_sums`."""
+        if not self.clients:
+            return Contribution({}, None)
+        self._set(weights)
+        part = self._together["valid"]
+        counts = torch.zeros(len(part.names), CELLS, dtype=torch.float64)
+        for rows in torch.split(torch.arange(len(part)), _EVALUATION_ROWS):
+            x, _, group = self._batch(part, rows)
+            with torch.no_grad():
+                counts += score_counts(score(self.model(x), favourable)[0], group, len(part.names))
+        for number in self.clients if deviation else ():
+            counts = prefix_sums.add_noise(counts, deviation, generator(seed, "scores", number + 1))
+        return Contribution({"scores": counts}, None)
+
+    def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool,
+                 threshold: RejectOption | None = None) -> GroupCounts:
+        """What the model does on one part ("train", "valid", "test") of the records, by group; not private.
+
+        With a `threshold`, what its decisions are.
+        """
         self._set(weights)
         part = self._together[split]
         total = GroupCounts.zeros(len(part.names), part.classes)
@@ -97,7 +118,8 @@ class Host:
             norms = per_example(self.model, loss, x, y).norms if gradient_norms else torch.zeros(len(x))
             with torch.no_grad():
                 output = self.model(x)
-                total = total + GroupCounts.of(output.argmax(1), y, group, loss(output, y), norms, total)
+                predicted = threshold.predict(output, group) if threshold else output.argmax(1)
+                total = total + GroupCounts.of(predicted, y, group, loss(output, y), norms, total)
         return total
 
     def training_records(self, weights: Mapping[str, Tensor]) -> GroupedDataset:

@@ -61,7 +61,8 @@ def gap(by_group: pd.DataFrame) -> pd.Series[float]:
 def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) -> pd.DataFrame:
     """Means and standard deviations (n - 1) over seeds, from metrics with columns dataset, strategy, seed.
 
-    Epsilon is the largest over the seeds. Metrics are those of the test part after the last round.
+    Epsilon is the largest over the seeds; that of validation records is 0 unless a threshold was looked for on them,
+    and infinite if that was done without noise. Metrics are those of the test part after the last round.
     """
     final = final_test(metrics)
     costs, risks = privacy_costs(final), excessive_risks(final)
@@ -70,7 +71,8 @@ def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) 
         own = [ledger for (d, s, _), ledger in ledgers.items() if (d, s) == (dataset, strategy)]
         row: dict[str, Any] = {"dataset": dataset, "strategy": strategy, "seeds": len(runs),
                                "epsilon": max(ledger.epsilon() for ledger in own), "delta": own[0].delta,
-                               "guarantee": own[0].guarantee}
+                               "guarantee": own[0].guarantee,
+                               "validation_epsilon": max(ledger.validation_epsilon() for ledger in own)}
         for metric in _OVERALL:
             row[f"{metric}_mean"], row[f"{metric}_sd"] = runs[ALL, metric].mean(), runs[ALL, metric].std()
         paid = costs.loc[runs.index]

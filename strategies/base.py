@@ -34,6 +34,7 @@ from strategies.budget import Schedule, common_noise, count_noise
 from strategies.exchange import added, answers, group_counts, requests
 from strategies.population import Population
 from strategies.risk import RiskMeter
+from strategies.threshold_search import Threshold, ThresholdSearch
 from strategies.training import Training
 
 
@@ -85,6 +86,8 @@ class Strategy(FlowerStrategy):
         self.ledger = Ledger(population.names, training.delta, training.trust, len(population.sizes),
                              training.accountant, self.nominal, self.protects, self.broadcasts)
         self.rows: list[Row] = []
+        self.search = ThresholdSearch(task, training, population)
+        self.threshold: Threshold | None = None
         self._nodes = 0
         self._trained_by = training
         self._parameters: dict[str, nn.Parameter] = {}
@@ -216,7 +219,7 @@ class Strategy(FlowerStrategy):
         assert self._round is not None
         assert self._round.rule is not None
         answered, plan = answers(replies, self._nodes), self._round
-        sums = added(answered, "sums")
+        sums = added(answered, "sums", self._parameters)
         if plan.local is None:
             self._update(sums, plan, self._round.rule)
             self._enter_step(self._round.rule)
@@ -230,22 +233,28 @@ class Strategy(FlowerStrategy):
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                            ) -> Iterable[Message]:
-        """Ask for counts by group at the end of every `eval_every` epochs and of the run; at the end, of all parts."""
+        """Ask for counts by group at the end of every `eval_every` epochs and of the run.
+
+        At the end, of all parts, after the search for a threshold.
+        """
         last, every = server_round >= self.rounds, self.training.eval_every * self.rounds_per_epoch
         if not last and int(server_round / every) == int((server_round - 1) / every):
             return []
         splits = ["train", "valid", "test"] if last else ["valid", "test"]
-        return self._requests(messages.EVALUATE, grid, weights=arrays, splits=splits, **{"gradient-norms": last})
+        if last and self.training.threshold != "none":
+            self.search.ask(arrays, grid, self.ledger)
+            self.threshold = self.search.choose(self.training.theta)
+        return self._requests(messages.EVALUATE, grid, weights=arrays, splits=splits, **{
+            "gradient-norms": last, "threshold": self.threshold.rule.to_json() if self.threshold else ""})
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Keep the metrics of every part and group as `rows`; returns the test accuracies for Flower's log."""
         answered = answers(replies, 0)
         record = MetricRecord()
-        for split in ("train", "valid", "test") if answered else ():
-            if split not in answered[0].content:
-                continue
+        for split in answered[0].content.array_records if answered else ():
             total = group_counts(answered, split)
-            for group, metric, value in metrics(total, self.population.names) if total.labels.any() else ():
+            found = metrics(total, self.population.names, self.training.favourable)
+            for group, metric, value in found if total.labels.any() else ():
                 self.rows.append(Row(round=server_round, split=split, group=group, metric=metric, value=value))
                 if (split, metric) == ("test", "accuracy"):
                     record[f"accuracy of {group}"] = value

@@ -38,10 +38,20 @@ class Ledger:
         self.groups, self.delta, self.trust, self.clients = tuple(groups), delta, trust, clients
         self.accountant, self.nominal, self.protects, self.broadcasts = accountant, nominal, protects, broadcasts
         self.events: Counter[Event] = Counter()
+        self.validation: Release | None = None
 
     def record(self, event: Event, steps: int = 1) -> None:
         """Enter `steps` equal events that have been released."""
         self.events[event] += steps
+
+    def validation_epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
+        """What a threshold search spent of a validation record's privacy: nothing if there was none, infinite if it
+        read the records without noise.
+
+        Validation and training records are disjoint: neither figure adds to the other.
+        """
+        releases = {} if self.validation is None else {self.validation: 1}
+        return epsilon(releases, self.delta if delta is None else delta, accountant or self.accountant)
 
     def epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
         """What any record is guaranteed, against whoever gets the final model: the largest over groups and clients."""
@@ -110,9 +120,19 @@ class Ledger:
             "epsilon_counts_sampled_separately_rdp": self.epsilon_separate(accountant="rdp"),
             "spent_by_group": self.epsilon_by_group(), "spent_by_group_is": self.reading(),
             "guaranteed_by_group": self.guaranteed_by_group(), "approximate_by_group": self.approximate_by_group(),
-            "by_observer": self.by_observer(),
+            "by_observer": self.by_observer(), "validation_data": self.validation_data(),
+            "validation_release": None if self.validation is None else list(self.validation),
             "events": [{**asdict(event), "steps": steps} for event, steps in self.events.items()],
         }
+
+    def validation_data(self) -> str:
+        """What the threshold of a run reveals about validation records, in words."""
+        if self.validation is None:
+            return "validation data: not used, but for metrics"
+        if math.isinf(self.validation_epsilon()):
+            return "validation data: not protected"
+        return (f"validation data: epsilon {self.validation_epsilon():.3g} at delta {self.delta:g}, apart from that of "
+                "training records")
 
     def reading(self) -> str:
         """What the figures of `epsilon_by_group` are, in words."""
@@ -128,6 +148,8 @@ class Ledger:
             fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in event.items()}
             steps = int(fields.pop("steps"))
             ledger.record(Event(**fields), steps)
+        if values.get("validation_release"):
+            ledger.validation = Release(*values["validation_release"])
         return ledger
 
     def _by_group(self, charged: Callable[[Event, int], tuple[Release, ...]], delta: float | None,

@@ -38,8 +38,8 @@ from fedfair.rounds import Round
 from fedfair.task import Task
 from simulations.benchmarks.timing import Out, environment, write_json
 from simulations.cli import plain_errors
+from simulations.engines import quiet_flower
 from simulations.grids.local import LocalGrid
-from simulations.run import quiet_flower
 from strategies.dp_fedavg import DpFedavg
 from strategies.population import Population
 from strategies.training import Training
@@ -147,7 +147,7 @@ def ours(start: float, rounds: int) -> Trace:
     options = {"participation": 1.0, "quantile": QUANTILE, "clip_learning_rate": ETA}
     training = Training(steps=rounds, batch_size=1, clip_norm=start, noise_multiplier=sigma,
                         count_noise_multiplier=COUNT_NOISE, options=options)
-    strategy = DpFedavg(Task(dtype="float64"), training, Population(("all",), ((1,),) * CLIENTS))
+    strategy = DpFedavg(Task(dtype="float64"), training, Population(("all",), ((1,),) * CLIENTS, (0,), 2))
     return trace(strategy, our_client(), rounds, lambda: strategy.clip_norm, sigma)
 
 
