@@ -18,9 +18,10 @@ from simulations.reproductions.cells import compared, half_unit, values
 from simulations.reproductions.markdown import report, sentence
 from simulations.reproductions.orders import orders
 from simulations.reproductions.published import Published, load, names, plan
-from simulations.reproductions.store import measured
+from simulations.reproductions.store import kept, kept_runs
 from simulations.reproductions.tables import reproduce
 from simulations.result import identified
+from simulations.run import run
 
 NAMES = names()
 SETTINGS = {"hidden": [6], "epochs": 1, "imbalance": "", "split": [0.5, 0.0, 0.5], "eval_every": 5}
@@ -97,8 +98,8 @@ def test_the_published_numbers_are_those_of_the_reference_files(data_dir: Path) 
         "yang2024_table1", "xu2021_table1", "xu2021_table2_loss_gradnorm", "xu2021_table3_mnist_clipping",
         "xu2020_table3_mnist", "xu2020_table5_census", "esipova2023_table1_direction_magnitude",
         "esipova2023_tables2_to_5") for row in csv.DictReader((reference / f"{name}.csv").open())
-        for column, value in row.items() if column not in ("dataset", "method", "group", "group_a", "group_b", "balance",
-                                                           "error")}
+        for column, value in row.items()
+        if column not in ("dataset", "method", "group", "group_a", "group_b", "balance", "error")}
     ours = {float(value) for name in NAMES for column in ("published", "spread") for value in load(name)[1][column]
             if value}
     assert ours <= found
@@ -188,7 +189,7 @@ def test_a_table_from_beginning_to_end(folder: Path, tmp_path: Path, monkeypatch
     assert list(cells["agrees"])[4:] == ["no", "not run"]
     assert {file.name for file in out.iterdir()} == {"cells.csv", "README.md", "config.toml", "runs", "statistics.csv",
                                                      "environment.json"}
-    assert len(list((out / "runs").iterdir())) == 6
+    assert len(list((out / "runs").glob("*.parquet"))) == 6
     page = (out / "README.md").read_text()
     for words in ("# Nobody 2026, Table 1", "1 were not run", "Digits Plain loss of 8 (99, ours", "Not explained.",
                   "We do not know.", "## Order of the methods", "| Plain | all | accuracy |"):
@@ -214,13 +215,21 @@ def test_the_quick_version_says_so(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_is_kept_by_all_of_its_settings(tmp_path: Path) -> None:
-    one, other = experiments(["sgd"], [0, 1], "digits", {"dataset": "digits", **SETTINGS})
-    first = measured(one, tmp_path)
-    assert measured(other, tmp_path)["value"].tolist() != first["value"].tolist()
-    assert len(list(tmp_path.iterdir())) == 2
-    pd.testing.assert_frame_equal(first, measured(one, tmp_path))
-    epsilon = first[first["metric"] == "epsilon"]
-    assert epsilon[["split", "group", "value"]].to_numpy().tolist() == [["test", "all", math.inf]]
+    one, other = experiments(["dpsgd"], [0, 1], "digits", {"dataset": "digits", **SETTINGS})
+    first = kept(one, tmp_path)
+    assert kept(other, tmp_path).metrics["value"].tolist() != first.metrics["value"].tolist()
+    assert len(list(tmp_path.glob("*.parquet"))) == 2
+    again = kept(one, tmp_path)
+    pd.testing.assert_frame_equal(first.metrics, again.metrics)
+    assert again.ledger.epsilon() == first.ledger.epsilon() == run(one).ledger.epsilon()
+
+
+@pytest.mark.slow
+def test_several_jobs_give_the_same_runs(tmp_path: Path) -> None:
+    made = experiments(["sgd", "dpsgd"], [0, 1], "digits", {"dataset": "digits", **SETTINGS})
+    alone, together = kept_runs(made, tmp_path / "a"), kept_runs(made, tmp_path / "b", jobs=2)
+    for a, b in zip(alone, together, strict=True):
+        pd.testing.assert_frame_equal(a.metrics, b.metrics, rtol=1e-4)
 
 
 def test_a_wrong_name_and_another_folder_are_refused(tmp_path: Path) -> None:
