@@ -90,8 +90,8 @@ def _kind(name: str, known: pd.Series, rows: int) -> Kind:
     if is_datetime64_any_dtype(known):
         return "date"
     if is_numeric_dtype(known):
-        counting = len(known) == rows and bool((known.diff().iloc[1:] == 1).all())
-        return "row number" if name.startswith("Unnamed: ") and counting else "number"
+        rising = known.is_monotonic_increasing and known.is_unique
+        return "row number" if name.startswith("Unnamed: ") and rising else "number"
     if bool(known.str.fullmatch(_DATE).all()):
         return "date"
     if set(known.str.lower()) in _BOOLEANS:

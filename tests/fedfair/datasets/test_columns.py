@@ -53,6 +53,7 @@ def test_a_moment_in_time_is_a_date() -> None:
 
 def test_row_numbers_are_those_that_a_program_wrote() -> None:
     assert column(list(range(ROWS)), "Unnamed: 0").kind == "row number"
+    assert column(list(range(0, 2 * ROWS, 2)), "Unnamed: 0").kind == "row number"  # rows were dropped since
     assert column(list(range(ROWS, 0, -1)), "Unnamed: 0").kind == "number"
 
 
