@@ -132,7 +132,7 @@ class Ledger:
         if math.isinf(self.validation_epsilon()):
             return "validation data: not protected"
         return (f"validation data: epsilon {self.validation_epsilon():.3g} at delta {self.delta:g} for each record, "
-                "apart from that of training data")
+                "against whoever gets the threshold, apart from that of training data")
 
     def reading(self) -> str:
         """What the figures of `epsilon_by_group` are, in words."""
