@@ -37,7 +37,7 @@ class Unseen(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Means over draws: how often demographic parity exceeds theta on the rest, what it is there, and the accuracy."""
+    """Means over draws: how often demographic parity exceeds theta on the rest, promised or not; parity; accuracy."""
 
     violated: float
     parity: float
