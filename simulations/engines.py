@@ -99,6 +99,9 @@ class Flower(Engine):
         """See `Engine`."""
         from flwr.simulation import run_simulation  # here, because it imports a SuperLink, which takes a second
 
+        from simulations.grids import workers
+
+        workers.release()  # Flower waits for free cores, however long that takes
         results: list[T] = []
         server_app = ServerApp()
 

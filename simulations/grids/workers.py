@@ -83,24 +83,37 @@ def room(shape: Shape) -> int:
 def workers(client_app: ClientApp, wanted: int, shape: Shape) -> list[Any]:
     """Handles of `wanted` workers, those of earlier runs of this process before new ones.
 
-    They are given back when this process ends, or asks for workers of another shape. Raises `ValueError` if the cluster
-    has not enough cores or GPUs for them.
+    They are given back by `release`, when this process ends, or when it asks for workers of another shape. Raises
+    `ValueError` if the cluster has not enough cores or GPUs for them.
     """
     global _pool
     for resource, each, total in _needs(shape):
         if wanted * each > total:
             raise ValueError(f"{wanted} workers with {each:g} {resource} each do not fit into a Ray cluster that has "
                              f"{total:g}: take fewer nodes, or a smaller share for each")
-    context = ray.get_runtime_context()
-    cluster = f"{context.gcs_address}/{context.get_job_id()}"
+    cluster = _connected()
     if _pool is None or (_pool.cluster, _pool.client_app, _pool.shape) != (cluster, client_app, shape):
-        for worker in _pool.workers if _pool and _pool.cluster == cluster else ():
-            ray.kill(worker)
+        release()
         _pool = _Pool(cluster, client_app, shape, [])
     actor = ray.remote(num_cpus=shape.cpus, num_gpus=shape.gpus, max_restarts=-1,
                        max_task_retries=shape.restarts)(Worker)
     _pool.workers.extend(actor.remote(client_app, shape.threads) for _ in range(wanted - len(_pool.workers)))
     return _pool.workers[:wanted]
+
+
+def release() -> None:
+    """End the workers that earlier runs of this process left, whose cores others on the cluster wait for."""
+    global _pool
+    if _pool is not None and ray.is_initialized() and _pool.cluster == _connected():
+        for worker in _pool.workers:
+            ray.kill(worker)
+    _pool = None
+
+
+def _connected() -> str:
+    """The cluster, and this process's connection to it."""
+    context = ray.get_runtime_context()
+    return f"{context.gcs_address}/{context.get_job_id()}"
 
 
 def _needs(shape: Shape) -> list[tuple[str, float, float]]:

@@ -18,7 +18,7 @@ from fedfair import client_app
 from fedfair.host import ClientError
 from fedfair.messages import pack, unpack
 from simulations import Experiment, run
-from simulations.engines import Ray
+from simulations.engines import Flower, Ray
 from simulations.grids import workers
 from simulations.grids.ray import RayGrid
 from simulations.grids.workers import Shape
@@ -156,3 +156,10 @@ def test_a_cluster_that_is_too_small_is_refused() -> None:
 def test_by_default_there_are_as_many_nodes_as_the_cluster_has_room_for() -> None:
     assert workers.room(Shape(0.5, 0, 1, 0)) == 4
     assert workers.room(Shape(8, 0, 1, 0)) == 1
+
+
+@pytest.mark.slow
+def test_flowers_engine_gets_the_cores_that_our_idle_workers_held() -> None:
+    made = experiment("dpsgd-f", steps=1)
+    ours = run(made, Ray(nodes=2, cpus=1))
+    assert torch.allclose(weights(ours), weights(run(made, Flower(nodes=2))), rtol=0, atol=1e-12)
