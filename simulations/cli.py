@@ -17,11 +17,14 @@ from fedfair.datasets import DATASETS
 from fedfair.datasets.table import from_csv
 from fedfair.host import ClientError
 from fedfair.task import Task
+from simulations.checkpoint import Checkpoint
 from simulations.compare import compare as run_comparison
 from simulations.compare import experiments
+from simulations.engines import ENGINES, Engine, make_engine
+from simulations.experiment import Experiment
 from simulations.presets import preset_names
 from simulations.result import refuse_other, save_comparison
-from simulations.run import ENGINES
+from simulations.run import run as run_experiment
 from simulations.table import results_table
 from simulations.values import pairs
 
@@ -38,8 +41,12 @@ Set = Annotated[list[str], typer.Option("--set", help="A setting, key=value; STR
                                         "options.key=value for a strategy's own options.")]
 Out = Annotated[Path | None, typer.Option(help="Folder to save the results in.")]
 EngineName = Annotated[str, typer.Option(help=f"Where clients run: {', '.join(ENGINES)}.")]
-Nodes = Annotated[int | None, typer.Option(min=1, help="Flower nodes that host the clients; by default one, or two "
-                                           "under Flower.")]
+EngineSet = Annotated[list[str], typer.Option("--engine-set", help="A setting of the engine, key=value; for ray: "
+                                              "address, cpus, gpus, threads, timeout, restarts.")]
+Nodes = Annotated[int | None, typer.Option(min=1, help="Flower nodes that host the clients; by default one, two under "
+                                           "Flower, and as many as there is room for on Ray.")]
+Every = Annotated[int | None, typer.Option(min=1, help="Rounds between checkpoints in the folder --out, from which the "
+                                           "same command goes on if it was stopped; by default 100 steps, or 1 epoch.")]
 Csv = Annotated[Path | None, typer.Option(help="A file of your own instead of a data set.")]
 Column = Annotated[str | None, typer.Option(help="Column of the file.")]
 
@@ -67,6 +74,7 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")] = 3,
     engine: EngineName = "local",
     nodes: Nodes = None,
+    engine_set: EngineSet = [],  # noqa: B006 - Typer copies it
     set_: Set = [],  # noqa: B006 - Typer copies it
     csv: Csv = None,
     label: Column = None,
@@ -79,7 +87,20 @@ def compare(
     """
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     settings = _settings(set_, dataset=dataset, csv=csv, label=label, group=group)
-    _show(names, list(range(seeds)), preset, settings, engine, nodes, out)
+    planned = experiments(names, list(range(seeds)), preset, settings)
+    chosen = make_engine(engine, nodes, pairs(engine_set))
+    if len(planned) == 1:
+        _run_one(planned[0], chosen, out, None)
+        return
+    described = {"strategies": names, "seeds": list(range(seeds)), **({"preset": preset} if preset else {}),
+                 "settings": settings}
+    if out is not None:
+        refuse_other(out, described)
+    with _progress() as on_round:
+        results = run_comparison(planned, chosen, on_round=on_round)
+    Console().print(results_table(results))
+    if out is not None:
+        print(f"saved in {save_comparison(results, described, out)}")
 
 
 @app.command()
@@ -91,18 +112,21 @@ def run(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     engine: EngineName = "local",
     nodes: Nodes = None,
+    engine_set: EngineSet = [],  # noqa: B006 - Typer copies it
     set_: Set = [],  # noqa: B006 - Typer copies it
     csv: Csv = None,
     label: Column = None,
     group: Column = None,
     out: Out = None,
+    checkpoint_every: Every = None,
 ) -> None:
-    """Run one strategy once.
+    """Run one strategy once; with --out, the same command goes on where it was stopped.
 
     Example: fedfair run --dataset adult --strategy dpsgd-f --set epochs=5 --set options.max_bound=4
     """
     settings = _settings(set_, dataset=dataset, csv=csv, label=label, group=group)
-    _show([strategy], [seed], preset, settings, engine, nodes, out)
+    planned = experiments([strategy], [seed], preset, settings)
+    _run_one(planned[0], make_engine(engine, nodes, pairs(engine_set)), out, checkpoint_every)
 
 
 @data.command("list")
@@ -150,20 +174,19 @@ def _settings(set_: list[str], **given: Any) -> dict[str, Any]:
     return {**settings, **pairs(set_)}
 
 
-def _show(strategies: list[str], seeds: list[int], preset: str | None, settings: dict[str, Any], engine: str,
-          nodes: int | None, out: Path | None) -> None:
-    """Run, print the table, and save."""
-    planned = experiments(strategies, seeds, preset, settings)
-    single = len(planned) == 1
-    described = planned[0].settings() if single else {
-        "strategies": strategies, "seeds": seeds, **({"preset": preset} if preset else {}), "settings": settings}
-    if out is not None:
-        refuse_other(out, described)
+def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: int | None) -> None:
+    """Run, from a checkpoint on if there is one, print the table, and save."""
+    checkpoint = None if out is None else Checkpoint(out, experiment.settings(), every)
+    done = checkpoint.read()[0] if checkpoint else 0
+    if done:
+        Console(stderr=True).print(f"{out} holds a checkpoint: going on after round {done}", highlight=False)
+    name = f"{experiment.strategy}, seed {experiment.seed}"
     with _progress() as on_round:
-        results = run_comparison(planned, engine, nodes, on_round)
-    Console().print(results_table(results))
+        result = run_experiment(experiment, engine, checkpoint=checkpoint,
+                                progress=lambda rounds, of: on_round(0, 1, name, rounds, of))
+    Console().print(results_table([result]))
     if out is not None:
-        print(f"saved in {results[0].save(out) if single else save_comparison(results, described, out)}")
+        print(f"saved in {result.save(out)}")
 
 
 @contextmanager

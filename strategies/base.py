@@ -8,9 +8,9 @@ ledger and evaluation.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import ClassVar, Literal, TypedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
+from typing import Any, ClassVar, Literal, TypedDict
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -27,7 +27,7 @@ from fedfair.fairness import metrics
 from fedfair.host import make_optimizer
 from fedfair.messages import pack, unpacked
 from fedfair.noise import add_gaussian, server_share
-from fedfair.randomness import generator
+from fedfair.randomness import generator, key
 from fedfair.rounds import LocalSgd, LocalTraining, Round
 from fedfair.task import Task
 from strategies.budget import Schedule, common_noise, count_noise
@@ -78,7 +78,10 @@ class Strategy(FlowerStrategy):
         self.task, self.training, self.population, self.progress = task, training, population, progress
         self.options = self.Options(**training.options)
         self.sync = training.sync or self.default_sync
+        shared = set(vars(self))
         self.prepare()
+        self._own = [name for name, value in vars(self).items() if name not in shared
+                     and not isinstance(value, BaseModel)]
         self.noise = self.noise_multipliers()
         self.ledger = Ledger(population.names, training.delta, training.trust, len(population.sizes),
                              training.accountant, self.nominal, self.protects, self.broadcasts)
@@ -94,7 +97,11 @@ class Strategy(FlowerStrategy):
     # What a method is.
 
     def prepare(self) -> None:
-        """Check the options against the population, and set up the rule's state."""
+        """Check the options against the population, and set up the rule's state.
+
+        What a checkpoint keeps of the method are the attributes that are set here, plain values or tensors (frozen
+        settings aside).
+        """
 
     @abstractmethod
     def rule(self) -> ClipRule:
@@ -257,10 +264,40 @@ class Strategy(FlowerStrategy):
     def summary(self) -> None:
         """Nothing: the run prints a table of its own."""
 
+    # A run that stops after a round, and goes on.
+
+    def state(self) -> dict[str, Any]:
+        """All that changes from round to round, as plain values and tensors; the next round may change them."""
+        assert self._optimizer is not None
+        return {"weights": {name: parameter.data for name, parameter in self._parameters.items()},
+                "optimizer": self._optimizer.state_dict(), "training": self._trained_by.model_dump(mode="json"),
+                "method": {name: getattr(self, name) for name in self._own}, "rows": self.rows,
+                "events": [(asdict(event), steps) for event, steps in self.ledger.events.items()],
+                "population": key(repr(self.population))}
+
+    def restore(self, state: Mapping[str, Any]) -> ArrayRecord:
+        """Go on from a `state`, with an empty ledger so far; returns the weights to train on.
+
+        Raises `ValueError` if the state belongs to other data.
+        """
+        if state["population"] != key(repr(self.population)):
+            raise ValueError("the checkpoint was written for other data: there are other groups, or other numbers of "
+                             "records; restore the data, or take another folder")
+        self.training = type(self.training)(**state["training"])
+        self._start(state["weights"])
+        assert self._optimizer is not None
+        self._optimizer.load_state_dict(state["optimizer"])
+        for name, value in state["method"].items():
+            setattr(self, name, value)
+        for event, steps in state["events"]:
+            self.ledger.record(Event(**event), steps)
+        self.rows = list(state["rows"])
+        return pack(state["weights"])
+
     def _start(self, weights: dict[str, Tensor]) -> None:
         """Hold the weights that a round starts from, and an optimiser for as long as the settings stay the same."""
         training = self.training
-        if self._optimizer is None or training is not self._trained_by:
+        if self._optimizer is None or training != self._trained_by:
             self._parameters = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
             self._optimizer = self.optimizer(self._parameters)
             self._trained_by = training
