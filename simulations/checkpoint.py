@@ -8,7 +8,7 @@ machine the last bits of these values may differ.)
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -82,22 +82,31 @@ class Checkpoint:
                           f"The run stopped; run it again to go on after the last one ({error})") from None
 
 
-def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Checkpoint | None) -> ArrayRecord:
+Watch = Callable[[Strategy, int], None]
+"""Called with the strategy and its number at the end of every round."""
+
+
+def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Checkpoint | None = None,
+          watch: Watch = lambda strategy, now: None) -> ArrayRecord:
     """The weights after all rounds: from `arrays`, or from the latest checkpoint on; raises what `Checkpoint` does."""
-    if checkpoint is None:
-        return strategy.start(grid, arrays, num_rounds=strategy.rounds).arrays
-    done, state = checkpoint.read()
+    done, state = checkpoint.read() if checkpoint else (0, {})
     if done:
         arrays = strategy.restore(state)
-    return Checkpointed(strategy, checkpoint, done).start(grid, arrays, num_rounds=strategy.rounds - done).arrays
+    every = (checkpoint and checkpoint.every) or (_STEPS if strategy.sync == "step" else _EPOCHS)
+
+    def ended(now: int) -> None:
+        if checkpoint and now % every == 0 and now < strategy.rounds:
+            checkpoint.write(now, strategy.state())
+        watch(strategy, now)
+
+    return Resumed(strategy, done, ended).start(grid, arrays, num_rounds=strategy.rounds - done).arrays
 
 
-class Checkpointed(FlowerStrategy):
-    """A strategy of which `done` rounds are done, and that writes a checkpoint after every so many rounds."""
+class Resumed(FlowerStrategy):
+    """A strategy of which `done` rounds are done; `ended` is called with its number at the end of every other one."""
 
-    def __init__(self, strategy: Strategy, checkpoint: Checkpoint, done: int) -> None:
-        self.strategy, self.checkpoint, self.done = strategy, checkpoint, done
-        self.every = checkpoint.every or (_STEPS if strategy.sync == "step" else _EPOCHS)
+    def __init__(self, strategy: Strategy, done: int, ended: Callable[[int], None]) -> None:
+        self.strategy, self.done, self.ended = strategy, done, ended
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
@@ -116,10 +125,8 @@ class Checkpointed(FlowerStrategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """See `Strategy`; the end of a round."""
-        now = self.done + server_round
-        metrics = self.strategy.aggregate_evaluate(now, replies)
-        if now % self.every == 0 and now < self.strategy.rounds:
-            self.checkpoint.write(now, self.strategy.state())
+        metrics = self.strategy.aggregate_evaluate(self.done + server_round, replies)
+        self.ended(self.done + server_round)
         return metrics
 
     def summary(self) -> None:
