@@ -22,6 +22,7 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
 from simulations.result import refuse_other, replaced
 from strategies import Strategy
+from strategies.state import restore, state
 
 _STEPS, _EPOCHS = 100, 1  # rounds between checkpoints by default: a write takes about as long as a step
 
@@ -56,7 +57,7 @@ class Checkpoint:
         except (RuntimeError, UnpicklingError, EOFError, KeyError) as error:
             raise ValueError(f"{self.file} is damaged: remove it to start the run again ({error})") from None
 
-    def write(self, done: int, state: Mapping[str, Any]) -> None:
+    def write(self, done: int, saved: Mapping[str, Any]) -> None:
         """Put a checkpoint in place of the latest one, at once.
 
         Raises `OSError` if it cannot be written, and then keeps the latest; `ValueError` if it could not be read again.
@@ -67,7 +68,7 @@ class Checkpoint:
         new = self.file.with_name(".checkpoint.new")
         try:
             with new.open("wb") as file:
-                torch.save({"round": done, "state": state}, file)
+                torch.save({"round": done, "state": saved}, file)
                 file.flush()
                 os.fsync(file.fileno())
             torch.load(new, weights_only=True)
@@ -89,14 +90,14 @@ Watch = Callable[[Strategy, int], None]
 def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Checkpoint | None = None,
           watch: Watch = lambda strategy, now: None) -> ArrayRecord:
     """The weights after all rounds: from `arrays`, or from the latest checkpoint on; raises what `Checkpoint` does."""
-    done, state = checkpoint.read() if checkpoint else (0, {})
+    done, saved = checkpoint.read() if checkpoint else (0, {})
     if done:
-        arrays = strategy.restore(state)
+        arrays = restore(strategy, saved)
     every = (checkpoint and checkpoint.every) or (_STEPS if strategy.sync == "step" else _EPOCHS)
 
     def ended(now: int) -> None:
         if checkpoint and now % every == 0 and now < strategy.rounds:
-            checkpoint.write(now, strategy.state())
+            checkpoint.write(now, state(strategy))
         watch(strategy, now)
 
     return Resumed(strategy, done, ended).start(grid, arrays, num_rounds=strategy.rounds - done).arrays

@@ -8,9 +8,9 @@ ledger and evaluation.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
-from typing import Any, ClassVar, Literal, TypedDict
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import ClassVar, Literal, TypedDict
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -27,12 +27,13 @@ from fedfair.fairness import metrics
 from fedfair.host import make_optimizer
 from fedfair.messages import pack, unpacked
 from fedfair.noise import add_gaussian, server_share
-from fedfair.randomness import generator, key
+from fedfair.randomness import generator
 from fedfair.rounds import LocalSgd, LocalTraining, Round
 from fedfair.task import Task
 from strategies.budget import Schedule, common_noise, count_noise
 from strategies.exchange import added, answers, group_counts, requests
 from strategies.population import Population
+from strategies.risk import RiskMeter
 from strategies.threshold_search import Threshold, ThresholdSearch
 from strategies.training import Training
 
@@ -78,6 +79,8 @@ class Strategy(FlowerStrategy):
         self.task, self.training, self.population, self.progress = task, training, population, progress
         self.options = self.Options(**training.options)
         self.sync = training.sync or self.default_sync
+        self._risk = (RiskMeter(task, training, population, self.sync, self.exchange)
+                      if training.risk_every else None)
         shared = set(vars(self))
         self.prepare()
         self._own = [name for name, value in vars(self).items() if name not in shared
@@ -209,6 +212,9 @@ class Strategy(FlowerStrategy):
             plan = replace(plan, query=None)
         rule = self.rule()
         self._round = replace(plan, rule=rule, noise_multiplier=self.release_noise(rule))
+        if self._risk is not None and self._round.step % self._risk.every == 0:
+            for group, metric, value in self._risk.measure(grid, arrays, self._round, self.divisor()):
+                self.rows.append(Row(round=server_round, split="train", group=group, metric=metric, value=value))
         return self._requests(self.exchange, grid, weights=arrays, round_=self._round)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]
@@ -264,36 +270,6 @@ class Strategy(FlowerStrategy):
     def summary(self) -> None:
         """Nothing: the run prints a table of its own."""
 
-    # A run that stops after a round, and goes on.
-
-    def state(self) -> dict[str, Any]:
-        """All that changes from round to round, as plain values and tensors; the next round may change them."""
-        assert self._optimizer is not None
-        return {"weights": {name: parameter.data for name, parameter in self._parameters.items()},
-                "optimizer": self._optimizer.state_dict(), "training": self._trained_by.model_dump(mode="json"),
-                "method": {name: getattr(self, name) for name in self._own}, "rows": self.rows,
-                "events": [(asdict(event), steps) for event, steps in self.ledger.events.items()],
-                "population": key(repr(self.population))}
-
-    def restore(self, state: Mapping[str, Any]) -> ArrayRecord:
-        """Go on from a `state`, with an empty ledger so far; returns the weights to train on.
-
-        Raises `ValueError` if the state belongs to other data.
-        """
-        if state["population"] != key(repr(self.population)):
-            raise ValueError("the checkpoint was written for other data: there are other groups, or other numbers of "
-                             "records; restore the data, or take another folder")
-        self.training = type(self.training)(**state["training"])
-        self._start(state["weights"])
-        assert self._optimizer is not None
-        self._optimizer.load_state_dict(state["optimizer"])
-        for name, value in state["method"].items():
-            setattr(self, name, value)
-        for event, steps in state["events"]:
-            self.ledger.record(Event(**event), steps)
-        self.rows = list(state["rows"])
-        return pack(state["weights"])
-
     def _start(self, weights: dict[str, Tensor]) -> None:
         """Hold the weights that a round starts from, and an optimiser for as long as the settings stay the same."""
         training = self.training
@@ -303,7 +279,7 @@ class Strategy(FlowerStrategy):
             self._trained_by = training
         else:
             for name, parameter in self._parameters.items():
-                parameter.data = weights[name]
+                parameter.data.copy_(weights[name])
 
     def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
         """A request to every node, and how many there are."""

@@ -24,6 +24,10 @@ class Training(ThresholdSettings, BaseModel):
     multiplier of 0 trains without noise, and without any guarantee; `count_noise_multiplier` defaults to ten times the
     noise multiplier; `target_epsilon` replaces `noise_multiplier` by the smallest one that stays within it at `delta`
     by `accountant`. `trust` says who sees sums without noise in step mode. `eval_every` is in epochs.
+
+    `risk_every` measures the excessive-risk terms (see `fedfair.risk`) at the first and every so many steps, without
+    any privacy: Hessians over about `risk_records` training records of each group, their traces by `risk_vectors`
+    vectors.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,4 +47,7 @@ class Training(ThresholdSettings, BaseModel):
     accountant: Accountant = "pld"
     trust: Trust = Trust.CENTRAL
     eval_every: Positive = 1
+    risk_every: Annotated[int, Field(ge=1)] | None = None
+    risk_records: Annotated[int, Field(ge=1)] = 256
+    risk_vectors: Annotated[int, Field(ge=2)] = 100
     options: dict[str, Any] = {}

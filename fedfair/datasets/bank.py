@@ -1,4 +1,4 @@
-"""Bank marketing (Portuguese telephone campaigns), cleaned by Le Quy et al. 2022; 40,004 records, nobody divorced."""
+"""Bank marketing (Moro et al. 2014), cleaned by Le Quy et al. 2022; 40,004 records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""COMPAS risk scores and two-year recidivism (ProPublica), cleaned by Le Quy et al. 2022; 5,278 records."""
+"""COMPAS risk scores and two-year recidivism (ProPublica 2016), cleaned by Le Quy et al. 2022; 5,278 records."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _NAMELESS = ["sex", "age", "age_cat", "race", "juv_fel_count", "juv_misd_count",
 _COLUMNS = ["age_cat", "race", "sex", "priors_count", "c_charge_degree", "score_text", "v_score_text",
             "two_year_recid"]
 _RACES = ("African-American", "Caucasian")
+GROUPS = ("race", "sex")
 VARIANTS: dict[str, dict[str, int]] = {}
 
 
@@ -36,11 +37,12 @@ _FILE = PublicFile(
 def load(group: str | None = None) -> GroupedDataset:
     """African-American and Caucasian defendants only; label 1, the good outcome, is no new offence within two years.
 
-    `group` is "race"; raises `ValueError` for another.
+    `group` is "race" (default) or "sex"; raises `ValueError` for another.
     """
-    if group not in (None, "race"):
-        raise unknown("protected attribute of compas", group, ("race",))
+    group = group or GROUPS[0]
+    if group not in GROUPS:
+        raise unknown("protected attribute of compas", group, GROUPS)
     frame = pd.read_csv(fetch(_FILE), usecols=_COLUMNS)
     frame = frame[frame["race"].isin(_RACES)]
     frame = frame.assign(two_year_recid=1 - frame["two_year_recid"])
-    return from_frame(frame, label="two_year_recid", group="race", numeric=("priors_count",))
+    return from_frame(frame, label="two_year_recid", group=group, numeric=("priors_count",))

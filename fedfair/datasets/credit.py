@@ -1,4 +1,4 @@
-"""Default of credit card clients (Taiwan 2005), cleaned by Le Quy et al. 2022; 30,000 records."""
+"""Default of credit card clients (Yeh and Lien 2009), cleaned by Le Quy et al. 2022; 30,000 records."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ PARTS = ("train", "valid", "test")
 class GroupedDataset:
     """n records: `x` `[n, ...]`, labels `y` `[n]` in 0..classes-1, and `group` `[n]`, numbers into `names`.
 
+    An `x` of bytes are pixels, 0 to 255, which a task scales to [0, 1].
     `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
     `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
@@ -43,19 +44,19 @@ class GroupedDataset:
         if len(self.participant) not in (0, len(self)):
             raise ValueError(f"participant names the owners of {len(self.participant)} records, but there are "
                              f"{len(self)}: give one for each record, or none at all")
+        if len(self.published) not in (0, len(self)):
+            raise ValueError(f"published names the parts of {len(self.published)} records, but there are {len(self)}: "
+                             "give one for each record, or none at all")
         if len(self.records) != len(self):
             object.__setattr__(self, "records", torch.arange(len(self)))
-        if len(self.published) not in (0, len(self)):
-            raise ValueError(f"published names the parts of {len(self.published)} records, but there are {len(self)}")
 
     def __len__(self) -> int:
         return len(self.x)
 
     def take(self, rows: Tensor) -> GroupedDataset:
         """The records at `rows` `[m]`, with their numbers."""
-        return replace(self, x=self.x[rows], y=self.y[rows], group=self.group[rows], records=self.records[rows],
-                       participant=self.participant[rows] if len(self.participant) else self.participant,
-                       published=self.published[rows] if len(self.published) else self.published)
+        held = {name: getattr(self, name) for name in ("x", "y", "group", "records", "participant", "published")}
+        return replace(self, **{name: values[rows] for name, values in held.items() if len(values)})
 
     def group_sizes(self) -> tuple[int, ...]:
         """How many records each group has: `[K]`."""
@@ -72,6 +73,20 @@ class Parts:
 
     def __iter__(self) -> Iterator[tuple[str, GroupedDataset]]:
         return iter(zip(PARTS, (self.train, self.valid, self.test), strict=True))
+
+
+def crossed(one: GroupedDataset, other: GroupedDataset) -> GroupedDataset:
+    """The records of `one`, grouped by the intersections of its groups with those of `other` that occur.
+
+    `other` holds the same records in the same order. Raises `ValueError` if it cannot.
+    """
+    if len(one) != len(other):
+        raise ValueError(f"groups of {len(one)} and of {len(other)} records cannot be crossed")
+    pairs = one.group * len(other.names) + other.group
+    there = torch.bincount(pairs).nonzero().flatten()
+    names = tuple(f"{one.names[pair // len(other.names)]} & {other.names[pair % len(other.names)]}"
+                  for pair in there.tolist())
+    return replace(one, group=torch.searchsorted(there, pairs), names=names)
 
 
 def _within(numbers: Tensor, end: int) -> bool:

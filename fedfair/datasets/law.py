@@ -1,4 +1,4 @@
-"""Law school admissions (LSAC national longitudinal study), cleaned by Le Quy et al. 2022; 20,798 records."""
+"""Law school admissions (Wightman 1998), cleaned by Le Quy et al. 2022; 20,798 records."""
 
 from __future__ import annotations
 

@@ -77,9 +77,20 @@ def test_the_authors_form_of_dpsgd_f_equals_its_plain_loop() -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_poisson_batches_and_noise_do_not_depend_on_the_number_of_clients(strategy: str) -> None:
     made = experiment(strategy, noise_multiplier=1.0, batch_size=16, steps=8)
-    two, seven = (weights(run(made.model_copy(update={"clients": c, "partition": p}), nodes=c))
-                  for c, p in ((2, "group"), (7, "site")))
+    two, seven, mixed = (weights(run(made.model_copy(update={"clients": c, "partition": p, "alpha": a}), nodes=c))
+                         for c, p, a in ((2, "group", None), (7, "site", None), (5, "site", 0.1)))
     assert torch.allclose(two, seven, rtol=0, atol=1e-10)
+    assert torch.allclose(two, mixed, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+@pytest.mark.parametrize("strategy", ["dpsgd", "dpsgd-f", "dpsgd-global-adapt"])
+def test_a_site_may_have_no_record(strategy: str, sync: str) -> None:
+    made = experiment(strategy, sync=sync, noise_multiplier=1.0, batch_size=8, steps=3, partition="site", clients=12,
+                      alpha=0.001)
+    held = made.task.clients_data()
+    assert min(len(parts.train) for parts in held) == 0
+    assert weights(run(made)).isfinite().all()
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -98,7 +109,8 @@ def test_local_epochs_do_not_depend_on_the_nodes(strategy: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("strategy", "sync"), [("dpsgd-f", "step"), ("dpsgd-global-adapt", "epoch")])
+@pytest.mark.parametrize(("strategy", "sync"), [
+    ("dpsgd-f", "step"), ("dpsgd-global-adapt", "epoch"), ("fairlens", "step")])
 def test_flowers_simulation_gives_the_weights_of_the_local_engine(strategy: str, sync: str) -> None:
     made = experiment(strategy, sync=sync, noise_multiplier=1.0, batch_size=32, steps=3)
     local, flower = run(made), run(made, engine="flower", nodes=2)
