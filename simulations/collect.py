@@ -70,23 +70,23 @@ def _row(cell: Cell, made: Experiment, folder: Path, failed: Mapping[str, str]) 
 
 def _found(search: Search, cells: list[Cell], trials: pd.DataFrame, folder: Path) -> dict[str, Any]:
     """The best trial by its validation metric, and what the search cost."""
-    values = {}
-    for cell in cells:
-        for made in cell.experiments:
-            file = folder / trial_name(made) / "metrics.parquet"
-            if file.is_file():
-                rows = pd.read_parquet(file)
-                rows = rows[(rows["split"] == "valid") & (rows["metric"] == search.metric)
-                            & (rows["group"] == search.group)]
-                if len(rows):
-                    values[trial_name(made)] = float(rows.loc[rows["round"].idxmax(), "value"])
-    spent = trials[trials["epsilon"].notna()]
-    costs = cost([Spent(float(row["epsilon"]), float(row["delta"]), row["ended"] != "finished")
-                  for row in spent.to_dict("records")])
+    drawn = {trial_name(made): dict(cell.chosen) for cell in cells for made in cell.experiments}
+    values = {name: value for name in drawn if (value := _validated(search, folder / name)) is not None}
+    spent = {row["trial"]: Spent(row["epsilon"], row["delta"], row["ended"] != "finished")
+             for row in trials.to_dict("records") if "epsilon" in row and row["epsilon"] >= 0}
+    costs = cost(list(spent.values()))
     if not values:
         return {"best": None, **costs}
     best = (max if search.mode == "max" else min)(values, key=lambda name: values[name])
-    return {"best": best, f"{search.metric} of {search.group}, validation part": values[best],
-            "settings": next(dict(cell.chosen) for cell in cells for made in cell.experiments
-                             if trial_name(made) == best),
-            "epsilon_of_the_best_run": float(trials.set_index("trial").loc[best, "epsilon"]), **costs}
+    return {"best": best, "settings": drawn[best], "value": values[best],
+            "value_is": f"{search.metric} of {search.group} on the validation part",
+            "epsilon_of_the_best_run": spent[best].epsilon, **costs}
+
+
+def _validated(search: Search, folder: Path) -> float | None:
+    """A finished trial's metric of the validation part at the end; nothing of one that is not finished."""
+    if not (folder / "metrics.parquet").is_file():
+        return None
+    rows = pd.read_parquet(folder / "metrics.parquet")
+    rows = rows[(rows["split"] == "valid") & (rows["metric"] == search.metric) & (rows["group"] == search.group)]
+    return None if rows.empty else float(rows.sort_values("round")["value"].iloc[-1])

@@ -61,7 +61,7 @@ class Search(BaseModel):
     group: str = "all"
     mode: Literal["max", "min"] = "max"
     scheduler: Literal["none", "asha", "median"] = "none"
-    grace: Annotated[float, Field(gt=0, le=100)] = 10
+    grace: Annotated[int, Field(ge=1, le=100)] = 10
     seed: Annotated[int, Field(ge=0)] = 0
 
     def draws(self) -> Iterator[dict[str, Any]]:

@@ -71,8 +71,8 @@ def run_trials(left: Mapping[str, Experiment], finished: int, folder: Path, reso
         tune_config=tune.TuneConfig(reuse_actors=True, scheduler=_scheduler(search)),
         run_config=tune.RunConfig(name="tune", storage_path=str(folder.absolute().parent / ".tune"), verbose=0,
                                   failure_config=tune.FailureConfig(max_failures=_FAILURES), callbacks=[log]))
-    failed = {}
-    for result in tuner.fit():
+    failed, results = {}, tuner.fit()
+    for result in (results[number] for number in range(len(results))):
         name, metrics = result.config["trial"]["name"], result.metrics or {}
         if result.error is not None:
             failed[name] = f"its process died {_FAILURES + 1} times: look for a lack of memory ({result.error})"
@@ -119,8 +119,9 @@ def _scheduler(search: Search | None) -> TrialScheduler | None:
     """What stops bad trials early."""
     if search is None or search.scheduler == "none":
         return None
-    common = {"time_attr": "percent", "metric": "value", "mode": search.mode, "grace_period": search.grace}
-    return ASHAScheduler(max_t=100, **common) if search.scheduler == "asha" else MedianStoppingRule(**common)
+    if search.scheduler == "asha":
+        return ASHAScheduler("percent", "value", search.mode, max_t=100, grace_period=search.grace)
+    return MedianStoppingRule("percent", "value", search.mode, grace_period=search.grace)
 
 
 class _Log(tune.Callback):
@@ -137,9 +138,8 @@ class _Log(tune.Callback):
         self._line(trial, ending)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """See `tune.Callback`; called for good only when a trial is not started again."""
-        if trial.num_failures > _FAILURES:
-            self._line(trial, "failed: its process died")
+        """See `tune.Callback`: the trial is not started again."""
+        self._line(trial, "failed: its process died")
 
     def _line(self, trial: Any, ending: str) -> None:
         """Count and print."""
