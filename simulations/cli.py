@@ -18,9 +18,11 @@ from fedfair.datasets.columns import tidied, understand
 from fedfair.datasets.table import read_csv
 from fedfair.host import ClientError
 from fedfair.task import Task
+from simulations.checkpoint import Checkpoint
 from simulations.compare import compare as run_comparison
 from simulations.compare import experiments
 from simulations.curves import curves, save_curves
+from simulations.engines import ENGINES, Engine, make_engine
 from simulations.experiment import Experiment
 from simulations.presets import preset_names
 from simulations.reproductions.fair_fight import fair_fight
@@ -29,7 +31,8 @@ from simulations.reproductions.published import names as published_names
 from simulations.reproductions.tables import reproduce as reproduce_table
 from simulations.reproductions.tuning import NAME as FAIR_FIGHT
 from simulations.result import refuse_other, save_comparison
-from simulations.run import ENGINES
+from simulations.run import run as run_experiment
+from simulations.sweep import Sweep, prepare_folder, trials
 from simulations.table import columns_table, results_table
 from simulations.values import pairs
 
@@ -46,8 +49,12 @@ Set = Annotated[list[str], typer.Option("--set", help="A setting, key=value; STR
                                         "options.key=value for a strategy's own options.")]
 Out = Annotated[Path | None, typer.Option(help="Folder to save the results in.")]
 EngineName = Annotated[str, typer.Option(help=f"Where clients run: {', '.join(ENGINES)}.")]
-Nodes = Annotated[int | None, typer.Option(min=1, help="Flower nodes that host the clients; by default one, or two "
-                                           "under Flower.")]
+EngineSet = Annotated[list[str], typer.Option("--engine-set", help="A setting of the engine, key=value; for ray: "
+                                              "address, cpus, gpus, threads, timeout, restarts.")]
+Nodes = Annotated[int | None, typer.Option(min=1, help="Flower nodes that host the clients; by default one, two under "
+                                           "Flower, and as many as there is room for on Ray.")]
+Every = Annotated[int | None, typer.Option(min=1, help="Rounds between checkpoints in the folder --out, from which the "
+                                           "same command goes on if it was stopped; by default 100 steps, or 1 epoch.")]
 Csv = Annotated[Path | None, typer.Option(help="A file of your own instead of a data set.")]
 Column = Annotated[str | None, typer.Option(help="Column of the file.")]
 
@@ -75,6 +82,7 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")] = 3,
     engine: EngineName = "local",
     nodes: Nodes = None,
+    engine_set: EngineSet = [],  # noqa: B006 - Typer copies it
     set_: Set = [],  # noqa: B006 - Typer copies it
     csv: Csv = None,
     label: Column = None,
@@ -87,7 +95,20 @@ def compare(
     """
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     settings = _settings(set_, dataset=dataset, csv=csv, label=label, group=group)
-    _show(names, list(range(seeds)), preset, settings, engine, nodes, out)
+    planned = experiments(names, list(range(seeds)), preset, settings)
+    chosen = make_engine(engine, nodes, pairs(engine_set))
+    if len(planned) == 1:
+        _run_one(planned[0], chosen, out, None)
+        return
+    described = {"strategies": names, "seeds": list(range(seeds)), **({"preset": preset} if preset else {}),
+                 "settings": settings}
+    if out is not None:
+        refuse_other(out, described)
+    with _progress() as on_round:
+        results = run_comparison(planned, chosen, on_round=on_round)
+    Console().print(results_table(results))
+    if out is not None:
+        print(f"saved in {save_comparison(results, described, out)}")
 
 
 @app.command()
@@ -99,18 +120,59 @@ def run(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     engine: EngineName = "local",
     nodes: Nodes = None,
+    engine_set: EngineSet = [],  # noqa: B006 - Typer copies it
     set_: Set = [],  # noqa: B006 - Typer copies it
     csv: Csv = None,
     label: Column = None,
     group: Column = None,
     out: Out = None,
+    checkpoint_every: Every = None,
 ) -> None:
-    """Run one strategy once.
+    """Run one strategy once; with --out, the same command goes on where it was stopped.
 
     Example: fedfair run --dataset adult --strategy dpsgd-f --set epochs=5 --set options.max_bound=4
     """
     settings = _settings(set_, dataset=dataset, csv=csv, label=label, group=group)
-    _show([strategy], [seed], preset, settings, engine, nodes, out)
+    planned = experiments([strategy], [seed], preset, settings)
+    _run_one(planned[0], make_engine(engine, nodes, pairs(engine_set)), out, checkpoint_every)
+
+
+@app.command()
+@plain_errors
+def sweep(
+    config: Annotated[Path, typer.Argument(help="The sweep's description, in TOML.")],
+    out: Annotated[Path, typer.Option(help="Folder of the results; what is finished there is not run again.")],
+    ray_address: Annotated[str | None, typer.Option(help="A Ray cluster: auto for the one on this machine; by default "
+                                                    "RAY_ADDRESS, or else a cluster for this sweep alone.")] = None,
+    cpus: Annotated[int, typer.Option(min=1, help="Cores, and threads, for each trial.")] = 1,
+    gpus: Annotated[float, typer.Option(min=0, help="GPUs for each trial; shares are allowed.")] = 0,
+) -> None:
+    """Run data sets x strategies x seeds x settings on a Ray cluster; the same command goes on where it was stopped.
+
+    Example: fedfair sweep yang.toml --out out/yang, with datasets, strategies, seeds, preset, [settings] and [vary] in
+    yang.toml; [search] instead of [vary] looks for the best settings.
+    """
+    described = Sweep.read(config)
+    planned = trials(described)
+    kept = prepare_folder(out, described)
+    from simulations.collect import collect  # here, because importing Ray takes a second
+    from simulations.grids.workers import connect
+    from simulations.trials import Resources, is_finished, run_trials
+
+    left = {name: made for name, made in planned.items() if not is_finished(out / "trials" / name)}
+    console = Console(stderr=True)
+    console.print(f"{len(planned)} trials, of which {len(planned) - len(left)} are finished"
+                  + (f"; the sweep that was here had {kept}" if kept else ""), highlight=False)
+    failed: dict[str, str] = {}
+    if left:
+        connect(ray_address)
+        failed = run_trials(left, len(planned) - len(left), out / "trials", Resources(cpus, gpus), described.search)
+    collect(described, out, failed)
+    print(f"saved in {out}: summary.csv and trials.csv")
+    for name, reason in failed.items():
+        console.print(f"[red]failed:[/red] {escape(name)}: {escape(reason)}", highlight=False, soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -215,20 +277,19 @@ def _settings(set_: list[str], **given: Any) -> dict[str, Any]:
     return {**settings, **pairs(set_)}
 
 
-def _show(strategies: list[str], seeds: list[int], preset: str | None, settings: dict[str, Any], engine: str,
-          nodes: int | None, out: Path | None) -> None:
-    """Run, print the table, and save."""
-    planned = experiments(strategies, seeds, preset, settings)
-    single = len(planned) == 1
-    described = planned[0].settings() if single else {
-        "strategies": strategies, "seeds": seeds, **({"preset": preset} if preset else {}), "settings": settings}
-    if out is not None:
-        refuse_other(out, described)
+def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: int | None) -> None:
+    """Run, from a checkpoint on if there is one, print the table, and save."""
+    checkpoint = None if out is None else Checkpoint(out, experiment.settings(), every)
+    done = checkpoint.read()[0] if checkpoint else 0
+    if done:
+        Console(stderr=True).print(f"{out} holds a checkpoint: going on after round {done}", highlight=False)
+    name = f"{experiment.strategy}, seed {experiment.seed}"
     with _progress() as on_round:
-        results = run_comparison(planned, engine, nodes, on_round)
-    Console().print(results_table(results))
+        result = run_experiment(experiment, engine, checkpoint=checkpoint,
+                                progress=lambda rounds, of: on_round(0, 1, name, rounds, of))
+    Console().print(results_table([result]))
     if out is not None:
-        print(f"saved in {results[0].save(out) if single else save_comparison(results, described, out)}")
+        print(f"saved in {result.save(out)}")
 
 
 @contextmanager

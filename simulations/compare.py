@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from simulations.engines import Engine, make_engine
 from simulations.experiment import Experiment, SettingsError
 from simulations.presets import merged, preset
 from simulations.result import Result
-from simulations.run import ENGINES, run
+from simulations.run import run
 
 OnRound = Callable[[int, int, str, int, int], None]
 """Called with runs done, runs in all, the current run's name, its rounds done and rounds in all."""
@@ -36,10 +37,10 @@ def experiments(strategies: Sequence[str], seeds: Sequence[int], preset_name: st
     return made
 
 
-def compare(planned: Sequence[Experiment], engine: str = "local", nodes: int | None = None,
+def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes: int | None = None,
             on_round: OnRound = lambda *progress: None) -> list[Result]:
     """Run the experiments one after the other; raises what `run` raises."""
-    ENGINES[engine]
+    chosen = make_engine(engine, nodes)
     results = []
     for done, experiment in enumerate(planned):
         name = f"{experiment.strategy}, seed {experiment.seed}"
@@ -47,7 +48,7 @@ def compare(planned: Sequence[Experiment], engine: str = "local", nodes: int | N
         def progress(rounds: int, of: int, done: int = done, name: str = name) -> None:
             on_round(done, len(planned), name, rounds, of)
 
-        results.append(run(experiment, engine, nodes, progress))
+        results.append(run(experiment, chosen, progress=progress))
     return results
 
 

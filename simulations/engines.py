@@ -41,8 +41,12 @@ ENGINES: Registry[type[Engine]] = Registry("engine")
 """Engines by name."""
 
 
-def make_engine(name: str, nodes: int | None = None, settings: Mapping[str, Any] | None = None) -> Engine:
-    """The engine called `name`; raises `ValueError` for one that there is not, or a setting that is not allowed."""
+def make_engine(name: str | Engine, nodes: int | None = None, settings: Mapping[str, Any] | None = None) -> Engine:
+    """The engine called `name`, or the one that is given; raises `ValueError` for one that there is not, or a setting
+    that is not allowed.
+    """
+    if isinstance(name, Engine):
+        return name
     kind = ENGINES[name]
     try:
         return kind(nodes=nodes, **(settings or {}))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import pandas as pd
@@ -110,9 +110,7 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
     Thresholds, if there are any, go into thresholds.json by "strategy/seed".
     """
     refuse_other(folder, settings)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
+    with replaced(folder) as new:
         (new / "config.toml").write_text(tomli_w.dumps(dict(settings)))
         identified(results).to_parquet(new / "metrics.parquet", index=False)
         summary(results).to_csv(new / "summary.csv", index=False)
@@ -126,13 +124,25 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
             (new / "thresholds.json").write_text(json.dumps(thresholds, indent=1))
         datasets = {result.experiment.dataset for result in results}
         (new / "environment.json").write_text(json.dumps(environment(datasets), indent=1))
-        new.chmod(0o755)
-        shutil.rmtree(folder, ignore_errors=True)
-        new.rename(folder)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
     return folder
+
+
+@contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """A new folder to fill, which takes the place of `folder` as a whole, or not at all if an exception is raised."""
+    new, old = (folder.with_name(f".{folder.name}.{state}") for state in ("new", "old"))
+    new.parent.mkdir(parents=True, exist_ok=True)
+    for left_over in (new, old):
+        shutil.rmtree(left_over, ignore_errors=True)
+    new.mkdir()
+    try:
+        yield new
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+    finally:
+        for left_over in (new, old):
+            shutil.rmtree(left_over, ignore_errors=True)
 
 
 def environment(datasets: Iterable[str] = ()) -> dict[str, Any]:

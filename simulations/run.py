@@ -10,6 +10,7 @@ from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
 
 from fedfair.messages import pack, unpacked
+from simulations.checkpoint import Checkpoint, Watch, train
 from simulations.engines import ENGINES, Engine, make_engine
 from simulations.experiment import Experiment
 from simulations.result import Result
@@ -22,19 +23,22 @@ Progress = Callable[[int, int], None]
 """Called with the rounds done and the rounds to do."""
 
 def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | None = None,
-        progress: Progress = lambda *_: None) -> Result:
-    """Run an experiment and return its result.
+        progress: Progress = lambda *_: None, checkpoint: Checkpoint | None = None, watch: Watch = lambda *_: None
+        ) -> Result:
+    """Run an experiment and return its result, going on from `checkpoint` if there is one.
 
     `engine` is a name (see `ENGINES`), with the number of Flower `nodes` that host the clients, or an engine that was
     made with settings of its own. Raises `ValueError` for an unknown engine or settings that do not fit the data,
-    `FileNotFoundError` if the data cannot be had, and `fedfair.host.ClientError` if a client fails.
+    `FileNotFoundError` if the data cannot be had, `OSError` if a checkpoint cannot be written, and
+    `fedfair.host.ClientError` if a client fails.
     """
-    chosen = engine if isinstance(engine, Engine) else make_engine(engine, nodes)
+    chosen = make_engine(engine, nodes)
     experiment.task.data()
-    return chosen(lambda grid: conduct(experiment, grid, progress))
+    return chosen(lambda grid: conduct(experiment, grid, progress, checkpoint, watch))
 
 
-def conduct(experiment: Experiment, grid: Grid, progress: Progress) -> Result:
+def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None = None,
+            watch: Watch = lambda *_: None) -> Result:
     """Train and evaluate over the nodes of a grid."""
     task = experiment.task
     sizes = population(grid, task)
@@ -45,7 +49,7 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress) -> Result:
         asked = strategy.configure_evaluate(0, arrays, ConfigRecord(), grid)
         strategy.aggregate_evaluate(0, grid.send_and_receive(asked))
     else:
-        arrays = strategy.start(grid, arrays, num_rounds=strategy.rounds).arrays
+        arrays = train(strategy, grid, arrays, checkpoint, watch)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(unpacked(arrays)[name])

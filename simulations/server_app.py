@@ -12,9 +12,9 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
+from simulations.checkpoint import Checkpoint
 from simulations.compare import experiments
 from simulations.experiment import Experiment
-from simulations.result import refuse_other
 from simulations.run import conduct
 from simulations.table import results_table
 from simulations.values import pairs, parsed
@@ -22,20 +22,23 @@ from simulations.values import pairs, parsed
 app = ServerApp()
 log = logging.getLogger("flwr")
 
-_LISTS = ("split", "hidden", "deprived")
+_LISTS, _OF_THE_RUN = ("split", "hidden", "deprived"), ("out", "checkpoint-every")
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the experiment of the run config, save it, and end the log with its table.
 
-    The folder is the key `out`, by default fedfair-results/RUN-ID in the folder in which the SuperLink was started.
+    The folder is the key `out`, by default fedfair-results/RUN-ID in the folder in which the SuperLink was started. A
+    run that was stopped goes on after its last checkpoint there (every `checkpoint-every` rounds).
     Raises `ValueError`, `OSError` or `fedfair.host.ClientError` with one sentence saying what is wrong.
     """
     experiment = from_run_config(context.run_config)
     folder = Path(str(context.run_config.get("out") or f"fedfair-results/{context.run_id}")).absolute()
-    refuse_other(folder, experiment.settings())
-    result = conduct(experiment, grid, lambda done, rounds: None)
+    every = int(context.run_config.get("checkpoint-every") or 0) or None
+    checkpoint = Checkpoint(folder, experiment.settings(), every)
+    checkpoint.read()
+    result = conduct(experiment, grid, lambda done, rounds: None, checkpoint)
     result.save(folder)
     text = StringIO()
     Console(file=text, width=80).print(results_table([result]))
@@ -50,7 +53,7 @@ def from_run_config(config: Mapping[str, Any]) -> Experiment:
     `options` is text, "key=value key=value"; `split`, `hidden` and `deprived` are lists in text, "[64, 32]". Raises
     `SettingsError`.
     """
-    given = {key.replace("-", "_"): value for key, value in config.items() if value != "" and key != "out"}
+    given = {key.replace("-", "_"): value for key, value in config.items() if value != "" and key not in _OF_THE_RUN}
     settings = {key: parsed(value) if key in _LISTS and isinstance(value, str) else value
                 for key, value in given.items()}
     strategy, preset = str(settings.pop("strategy", "dpsgd")), settings.pop("preset", None)

@@ -81,7 +81,10 @@ class Strategy(FlowerStrategy):
         self.sync = training.sync or self.default_sync
         self._risk = (RiskMeter(task, training, population, self.sync, self.exchange)
                       if training.risk_every else None)
+        shared = set(vars(self))
         self.prepare()
+        self._own = [name for name, value in vars(self).items() if name not in shared
+                     and not isinstance(value, BaseModel)]
         self.noise = self.noise_multipliers()
         self.ledger = Ledger(population.names, training.delta, training.trust, len(population.sizes),
                              training.accountant, self.nominal, self.protects, self.broadcasts)
@@ -97,7 +100,11 @@ class Strategy(FlowerStrategy):
     # What a method is.
 
     def prepare(self) -> None:
-        """Check the options against the population, and set up the rule's state."""
+        """Check the options against the population, and set up the rule's state.
+
+        What a checkpoint keeps of the method are the attributes that are set here, plain values or tensors (frozen
+        settings aside).
+        """
 
     @abstractmethod
     def rule(self) -> ClipRule:
@@ -266,7 +273,7 @@ class Strategy(FlowerStrategy):
     def _start(self, weights: dict[str, Tensor]) -> None:
         """Hold the weights that a round starts from, and an optimiser for as long as the settings stay the same."""
         training = self.training
-        if self._optimizer is None or training is not self._trained_by:
+        if self._optimizer is None or training != self._trained_by:
             self._parameters = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
             self._optimizer = self.optimizer(self._parameters)
             self._trained_by = training

@@ -20,6 +20,7 @@ from fedfair.randomness import generator
 from fedfair.sampling import poisson
 from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Threads, Timings, report, take_turns
 from simulations.cli import plain_errors
+from simulations.engines import Engine
 from simulations.experiment import Experiment
 from simulations.run import run
 
@@ -75,7 +76,7 @@ def centralised(experiment: Experiment) -> float:
     return stopwatch.milliseconds
 
 
-def federated(experiment: Experiment, engine: str, nodes: int) -> float:
+def federated(experiment: Experiment, engine: str | Engine, nodes: int | None = None) -> float:
     """Milliseconds a round, as an engine really runs it."""
     stopwatch = Stopwatch()
     run(experiment, engine, nodes, stopwatch)

@@ -23,7 +23,8 @@ def test_the_run_config_knows_every_field_of_an_experiment() -> None:
     from simulations import Experiment
 
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
-    assert set(config) == {name.replace("_", "-") for name in Experiment.model_fields} | {"preset", "out"}
+    of_the_run = {"preset", "out", "checkpoint-every"}
+    assert set(config) == {name.replace("_", "-") for name in Experiment.model_fields} | of_the_run
     made = from_run_config({**config, "options": "bounds=authors max_bound=4", "hidden": "[32, 16]", "seed": 3})
     assert (made.strategy, made.sync, made.hidden, made.seed) == ("dpsgd-f", "epoch", (32, 16), 3)
     assert made.options == {"bounds": "authors", "max_bound": 4}

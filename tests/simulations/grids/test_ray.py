@@ -61,7 +61,7 @@ def test_weights_ledger_and_metrics_are_those_of_the_local_engine(strategy: str,
     local, first, again = run(made), run(made, ENGINE), run(made, ENGINE)
     assert torch.allclose(weights(local), weights(first), rtol=0, atol=1e-12)
     assert torch.equal(weights(first), weights(again))
-    assert local.ledger.to_dict() == first.ledger.to_dict()
+    assert local.ledger.events == first.ledger.events
     pd.testing.assert_frame_equal(local.metrics, first.metrics, rtol=1e-9)
 
 
@@ -78,7 +78,7 @@ def test_a_worker_killed_in_the_middle_changes_no_bit_and_no_entry_of_the_ledger
     undisturbed, disturbed = run(made, ENGINE), run(made, ENGINE, progress=kill)
     assert len(set(killed)) == 2
     assert torch.equal(weights(undisturbed), weights(disturbed))
-    assert undisturbed.ledger.to_dict() == disturbed.ledger.to_dict()
+    assert undisturbed.ledger.events == disturbed.ledger.events
     pd.testing.assert_frame_equal(undisturbed.metrics, disturbed.metrics)
 
 

@@ -1,0 +1,135 @@
+"""A run that was stopped at any moment goes on after its last checkpoint, as if it had never been stopped.
+
+Every draw is a function of (seed, purpose, client, step), so the rounds after the checkpoint that are run again release
+the same values again: that is one release, and the ledger, which is part of the checkpoint, counts it once. (On another
+machine the last bits of these values may differ.)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import tomli_w
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy as FlowerStrategy
+
+from simulations.result import refuse_other, replaced
+from strategies import Strategy
+from strategies.state import restore, state
+
+_STEPS, _EPOCHS = 100, 1  # rounds between checkpoints by default: a write takes about as long as a step
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The place of a run's checkpoints, the folder that its result will be saved in, and the rounds between them.
+
+    `settings` are the experiment's. `every` is by default 100 rounds of one step, or a single local epoch.
+    """
+
+    folder: Path
+    settings: Mapping[str, Any]
+    every: int | None = None
+
+    @property
+    def file(self) -> Path:
+        """The file of the latest checkpoint; it goes when the result comes."""
+        return self.folder / "checkpoint.pt"
+
+    def read(self) -> tuple[int, dict[str, Any]]:
+        """The rounds done and the strategy's state after them; 0 and nothing if there is no checkpoint.
+
+        Raises `FileExistsError` if the folder holds something else, and `ValueError` if the file is damaged.
+        """
+        refuse_other(self.folder, self.settings)
+        if not self.file.exists():
+            return 0, {}
+        try:
+            saved = torch.load(self.file, weights_only=True)
+            return saved["round"], saved["state"]
+        except (RuntimeError, UnpicklingError, EOFError, KeyError) as error:
+            raise ValueError(f"{self.file} is damaged: remove it to start the run again ({error})") from None
+
+    def write(self, done: int, saved: Mapping[str, Any]) -> None:
+        """Put a checkpoint in place of the latest one, at once.
+
+        Raises `OSError` if it cannot be written, and then keeps the latest; `ValueError` if it could not be read again.
+        """
+        if not self.folder.exists():
+            with replaced(self.folder) as new:
+                (new / "config.toml").write_text(tomli_w.dumps(dict(self.settings)))
+        new = self.file.with_name(".checkpoint.new")
+        try:
+            with new.open("wb") as file:
+                torch.save({"round": done, "state": saved}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            torch.load(new, weights_only=True)
+            new.replace(self.file)
+        except UnpicklingError as error:
+            new.unlink()
+            raise ValueError("a checkpoint holds plain values and tensors, but the strategy sets something else in "
+                             f"`prepare` ({error})") from None
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+            new.unlink(missing_ok=True)
+            raise OSError(f"the checkpoint after round {done} could not be written to {self.folder}, is the disk full? "
+                          f"The run stopped; run it again to go on after the last one ({error})") from None
+
+
+Watch = Callable[[Strategy, int], None]
+"""Called with the strategy and its number at the end of every round."""
+
+
+def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Checkpoint | None = None,
+          watch: Watch = lambda strategy, now: None) -> ArrayRecord:
+    """The weights after all rounds: from `arrays`, or from the latest checkpoint on; raises what `Checkpoint` does."""
+    done, saved = checkpoint.read() if checkpoint else (0, {})
+    if done:
+        arrays = restore(strategy, saved)
+    every = (checkpoint and checkpoint.every) or (_STEPS if strategy.sync == "step" else _EPOCHS)
+
+    def ended(now: int) -> None:
+        if checkpoint and now % every == 0 and now < strategy.rounds:
+            checkpoint.write(now, state(strategy))
+        watch(strategy, now)
+
+    return Resumed(strategy, done, ended).start(grid, arrays, num_rounds=strategy.rounds - done).arrays
+
+
+class Resumed(FlowerStrategy):
+    """A strategy of which `done` rounds are done; `ended` is called with its number at the end of every other one."""
+
+    def __init__(self, strategy: Strategy, done: int, ended: Callable[[int], None]) -> None:
+        self.strategy, self.done, self.ended = strategy, done, ended
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+                        ) -> Iterable[Message]:
+        """See `Strategy`."""
+        return self.strategy.configure_train(self.done + server_round, arrays, config, grid)
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]
+                        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """See `Strategy`."""
+        return self.strategy.aggregate_train(self.done + server_round, replies)
+
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+                           ) -> Iterable[Message]:
+        """See `Strategy`."""
+        return self.strategy.configure_evaluate(self.done + server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """See `Strategy`; the end of a round."""
+        metrics = self.strategy.aggregate_evaluate(self.done + server_round, replies)
+        self.ended(self.done + server_round)
+        return metrics
+
+    def summary(self) -> None:
+        """See `Strategy`."""
+        self.strategy.summary()

@@ -1,0 +1,102 @@
+"""A random search over settings, and what the search costs in privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from fedfair.randomness import generator
+
+
+class Range(BaseModel):
+    """Where a setting is drawn from: `values` with equal chances, or between `low` and `high`, on a logarithmic scale
+    if `log`; whole numbers if both ends are.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    values: tuple[Any, ...] = ()
+    low: int | float | None = None
+    high: int | float | None = None
+    log: bool = False
+
+    @model_validator(mode="after")
+    def _complete(self) -> Range:
+        """Either values, or both ends."""
+        if bool(self.values) == (self.low is not None and self.high is not None):
+            raise ValueError("a searched setting has either values, or low and high: for example "
+                             "{ values = [2, 4] } or { low = 0.01, high = 1.0, log = true }")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise ValueError(f"low is {self.low}, above high, {self.high}")
+        if self.log and (self.low is None or self.low <= 0):
+            raise ValueError(f"low is {self.low}: on a logarithmic scale it must be above 0")
+        return self
+
+    def draw(self, draws: torch.Generator) -> Any:
+        """One value."""
+        share = float(torch.rand((), generator=draws, dtype=torch.float64))
+        if self.low is None or self.high is None:
+            return self.values[int(share * len(self.values))]
+        low, high = self.low, self.high
+        if isinstance(low, int) and isinstance(high, int):
+            return min(int(_between(low, high + 1, share, self.log)), high)
+        return _between(low, high, share, self.log)
+
+
+class Search(BaseModel):
+    """`draws` times settings are drawn from `space`, and the best by a metric of the validation part is found.
+
+    A `scheduler` stops bad trials early, after at least `grace` percent of their rounds: "asha" (asynchronous
+    successive halving, Li et al. 2020), "median" (below the median of the others), or "none". `seed` is the search's.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    space: Annotated[dict[str, Range], Field(min_length=1)]
+    trials: Annotated[int, Field(ge=1)] = 10
+    metric: str = "accuracy"
+    group: str = "all"
+    mode: Literal["max", "min"] = "max"
+    scheduler: Literal["none", "asha", "median"] = "none"
+    grace: Annotated[int, Field(ge=1, le=100)] = 10
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    def draws(self) -> Iterator[dict[str, Any]]:
+        """The settings of every trial: a pure function of the seed, so that a search that is resumed goes on."""
+        for number in range(self.trials):
+            draws = generator(self.seed, "search", 0, number)
+            yield {name: within.draw(draws) for name, within in self.space.items()}
+
+
+class Spent(NamedTuple):
+    """What one trial released."""
+
+    epsilon: float
+    delta: float
+    stopped: bool
+
+
+def cost(spent: Sequence[Spent]) -> dict[str, Any]:
+    """What all trials on the same training records cost together, by basic composition (Dwork and Roth 2014, Theorem
+    3.16): the sums of their epsilons and deltas.
+    """
+    stopped = sum(trial.stopped for trial in spent)
+    return {
+        "trials": len(spent), "stopped_early": stopped,
+        "epsilon_of_the_search": sum(trial.epsilon for trial in spent),
+        "delta_of_the_search": sum(trial.delta for trial in spent),
+        "epsilon_of_the_search_is": "what was spent: trials were stopped by their results" if stopped else
+                                    "guaranteed in advance, by basic composition",
+        "means": "The settings were chosen by runs on the same training records, so publishing the best model, or "
+                 "only its settings, costs the epsilon of the search; that of the best run alone is what this one run "
+                 "spent. Both hold for noise drawn afresh in every trial, while this simulation draws it from the seed "
+                 "that all trials share. The validation records, by which the best was chosen, are not protected.",
+    }
+
+
+def _between(low: float, high: float, share: float, log: bool) -> float:
+    """The point at `share` of the way."""
+    return low * (high / low) ** share if log else low + (high - low) * share

@@ -1,0 +1,136 @@
+"""Many experiments, described once: data sets x strategies x seeds x settings."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from fedfair.randomness import key
+from simulations.compare import experiments
+from simulations.experiment import Experiment, SettingsError, in_words
+from simulations.search import Search
+
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class Cell(NamedTuple):
+    """What is compared with each other: the experiments on one data set with one choice of the varied settings."""
+
+    dataset: str
+    chosen: Mapping[str, Any]
+    experiments: list[Experiment]
+
+
+class Sweep(BaseModel):
+    """A sweep; frozen, and validated when it is made.
+
+    `seeds` is their number, or a list. `settings` are those of `fedfair compare --set`, also "STRATEGY.key" and
+    "options.key"; `vary` gives several values to some, and every combination is run. With a `search`, settings are
+    drawn instead. Raises `SettingsError` when a value is not allowed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    datasets: Names = ("digits",)
+    strategies: Names
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0,)
+    preset: str | None = None
+    settings: dict[str, Any] = {}
+    vary: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+    search: Search | None = None
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise SettingsError(in_words(error, Sweep.model_fields)) from None
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _number_of_seeds(cls, value: Any) -> Any:
+        """A number n stands for 0, 1, ..., n - 1."""
+        return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _one_of_each_in_a_search(self) -> Sweep:
+        """A search is for one method on one data set; and a seed decides who trains and who validates."""
+        if self.search is not None and (self.vary or max(map(len, (self.datasets, self.strategies, self.seeds))) > 1):
+            raise ValueError("a search draws settings for one data set, strategy and seed: name one of each, and leave "
+                             "out vary (other seeds split the records in other ways, so that one would validate on "
+                             "what another trains on)")
+        return self
+
+    @staticmethod
+    def read(path: Path) -> Sweep:
+        """The sweep that a TOML file describes; raises `SettingsError`, or `FileNotFoundError`."""
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path}: give the sweep's description in TOML")
+        try:
+            return Sweep(**tomllib.loads(path.read_text()))
+        except tomllib.TOMLDecodeError as error:
+            raise SettingsError(f"{path} is not TOML: {error}") from None
+
+    def to_toml(self) -> str:
+        """The description, as `read` reads it."""
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+    def cells(self) -> Iterator[Cell]:
+        """All comparisons, with their experiments validated; raises what `experiments` raises."""
+        choices = [dict(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
+        for dataset, chosen in product(self.datasets, choices if self.search is None else self.search.draws()):
+            settings = {**self.settings, **chosen, **({} if "csv" in self.settings else {"dataset": dataset})}
+            yield Cell(dataset, chosen, experiments(self.strategies, self.seeds, self.preset, settings))
+
+
+def trial_name(experiment: Experiment) -> str:
+    """A folder's name that tells an experiment from every other one."""
+    return f"{experiment.dataset}-{experiment.strategy}-{experiment.seed}-{key(repr(experiment.settings())):016x}"
+
+
+def trials(sweep: Sweep) -> dict[str, Experiment]:
+    """All experiments of a sweep by name, each once, in order."""
+    return {trial_name(made): made for cell in sweep.cells() for made in cell.experiments}
+
+
+def prepare_folder(folder: Path, sweep: Sweep) -> int:
+    """Make the sweep's folder, or check the one that is there; returns the number of trials of an earlier, smaller
+    sweep that this one contains.
+
+    Raises `FileExistsError` if the folder holds something else, or a sweep with trials that this one has not.
+    """
+    config, text = folder / "config.toml", sweep.to_toml()
+    if folder.exists() and any(folder.iterdir()):
+        if not config.is_file():
+            raise FileExistsError(f"{folder} exists and holds no sweep: choose another folder, or remove it")
+        if config.read_text() == text:
+            return 0
+        return _extended(folder, Sweep.read(config), sweep)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(config, text)
+    return 0
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file under another name and put it in place at once."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def _extended(folder: Path, there: Sweep, sweep: Sweep) -> int:
+    """Take over a folder whose trials are all among those of `sweep`."""
+    old, new = trials(there), trials(sweep)
+    lost = [name for name in old if name not in new]
+    if lost:
+        given = [field for field in Sweep.model_fields if getattr(there, field) != getattr(sweep, field)]
+        raise FileExistsError(f"{folder} holds another sweep, which differs in {', '.join(given)}: {len(lost)} of its "
+                              f"{len(old)} trials are not in this one, the first is {lost[0]}; choose another folder, "
+                              "or restore the description (its config.toml)")
+    write_text(folder / "config.toml", sweep.to_toml())
+    return len(old)

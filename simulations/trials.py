@@ -1,0 +1,150 @@
+"""The trials of a sweep on Ray Tune: which are left, running them, and what they came to."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from ray import tune
+from ray.tune.schedulers import ASHAScheduler, MedianStoppingRule, TrialScheduler
+
+from fedfair.host import ClientError
+from simulations.checkpoint import Checkpoint
+from simulations.experiment import Experiment
+from simulations.run import run
+from simulations.search import Search
+from simulations.sweep import write_text
+from strategies import Strategy
+
+_FAILURES = 5  # how often a trial is started again after its process or its machine died
+
+
+class Resources(NamedTuple):
+    """What every trial gets: cores, which are also PyTorch's threads, and GPUs."""
+
+    cpus: int = 1
+    gpus: float = 0
+
+
+class Reached(NamedTuple):
+    """Where a trial that was stopped early had got to, and what it had released by then."""
+
+    percent: float
+    value: float
+    epsilon: float
+    delta: float
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a trial's folder holds its result, or the note that it was stopped early."""
+    return (folder / "summary.csv").is_file() or stopped(folder) is not None
+
+
+def stopped(folder: Path) -> Reached | None:
+    """Where a trial was stopped early, if it was."""
+    note = folder / "stopped.json"
+    return Reached(**json.loads(note.read_text())) if note.is_file() else None
+
+
+def run_trials(left: Mapping[str, Experiment], finished: int, folder: Path, resources: Resources,
+               search: Search | None = None) -> dict[str, str]:
+    """Run the trials that are `left`, each into a folder of its own; returns why some failed, by name.
+
+    A trial whose process or machine dies is started again, and goes on after its last checkpoint; one that fails for a
+    reason of its own is not. `finished` is the number of those of an earlier call. Needs a connection to a cluster.
+    """
+    os.environ.update(TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1", RAY_CHDIR_TO_TRIAL_DIR="0", RAY_AIR_NEW_OUTPUT="0")
+    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "600")  # its own checkpoints are not used here
+    configs = [{"name": name, "folder": str(folder.absolute() / name), "settings": made.settings(),
+                "threads": resources.cpus, "here": os.getcwd(), "search": search.model_dump() if search else None}
+               for name, made in left.items()]
+    log = _Log(finished, finished + len(configs))
+    tuner = tune.Tuner(
+        tune.with_resources(_trial, {"cpu": resources.cpus, "gpu": resources.gpus}),
+        param_space={"trial": tune.grid_search(configs)},
+        tune_config=tune.TuneConfig(reuse_actors=True, scheduler=_scheduler(search)),
+        run_config=tune.RunConfig(name="tune", storage_path=str(folder.absolute().parent / ".tune"), verbose=0,
+                                  failure_config=tune.FailureConfig(max_failures=_FAILURES), callbacks=[log]))
+    failed, results = {}, tuner.fit()
+    for result in (results[number] for number in range(len(results))):
+        name, metrics = result.config["trial"]["name"], result.metrics or {}
+        if result.error is not None:
+            failed[name] = f"its process died {_FAILURES + 1} times: look for a lack of memory ({result.error})"
+        elif "error" in metrics:
+            failed[name] = metrics["error"]
+        elif not (folder / name / "summary.csv").is_file():
+            if search is None or "percent" not in metrics:
+                failed[name] = f"its result is not in {folder}: all machines must share this folder"
+            else:
+                reached = Reached(**{field: metrics[field] for field in Reached._fields})
+                write_text(folder / name / "stopped.json", json.dumps(reached._asdict()))
+    return failed
+
+
+def _trial(config: dict[str, Any]) -> None:
+    """One trial, in a process that may have run others before; reports how it ended."""
+    given = config["trial"]
+    os.chdir(given["here"] if Path(given["here"]).is_dir() else ".")
+    torch.set_num_threads(given["threads"])
+    search = Search(**given["search"]) if given["search"] else None
+    start = time.perf_counter()
+    try:
+        experiment, folder = Experiment(**given["settings"]), Path(given["folder"])
+        result = run(experiment, checkpoint=Checkpoint(folder, experiment.settings()),
+                     watch=lambda strategy, now: _report(strategy, now, search) if search else None)
+        result.save(folder)
+        ending: dict[str, Any] = {"percent": 100.0}
+    except (ValueError, OSError, ClientError) as error:
+        ending = {"error": str(error)}
+    tune.report({"value": float("nan"), **ending, "seconds": time.perf_counter() - start})
+
+
+def _report(strategy: Strategy, now: int, search: Search) -> None:
+    """Tell the search where a trial stands, at the end of a round that was evaluated; it may end the trial here."""
+    wanted = (now, "valid", search.group, search.metric)
+    values = [row["value"] for row in strategy.rows
+              if (row["round"], row["split"], row["group"], row["metric"]) == wanted]
+    if values and now < strategy.rounds:
+        ledger = strategy.ledger
+        tune.report(Reached(100 * now / strategy.rounds, values[0], ledger.epsilon(), ledger.delta)._asdict())
+
+
+def _scheduler(search: Search | None) -> TrialScheduler | None:
+    """What stops bad trials early."""
+    if search is None or search.scheduler == "none":
+        return None
+    if search.scheduler == "asha":
+        return ASHAScheduler("percent", "value", search.mode, max_t=100, grace_period=search.grace)
+    return MedianStoppingRule("percent", "value", search.mode, grace_period=search.grace)
+
+
+class _Log(tune.Callback):
+    """A line for every trial that ends, with the time that is left at this pace."""
+
+    def __init__(self, done: int, total: int) -> None:
+        self.done, self.total, self.before, self.start = done, total, done, time.time()
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """See `tune.Callback`."""
+        result = trial.last_result or {}
+        ending = f"failed: {result['error']}" if "error" in result else "finished"
+        ending = ending if result.get("percent", 100) == 100 else f"stopped at {result['percent']:.0f} %"
+        self._line(trial, ending)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """See `tune.Callback`: the trial is not started again."""
+        self._line(trial, "failed: its process died")
+
+    def _line(self, trial: Any, ending: str) -> None:
+        """Count and print."""
+        self.done += 1
+        minutes = (time.time() - self.start) / (self.done - self.before) * (self.total - self.done) / 60
+        name = trial.config["trial"]["name"].rpartition("-")[0]
+        print(f"{self.done:>{len(str(self.total))}} of {self.total}  {name}: {ending}"
+              f"  (about {minutes:.0f} min left)", file=sys.stderr, flush=True)

@@ -1,0 +1,54 @@
+"""What a run has come to after a round, so that it can stop there and go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from flwr.app import ArrayRecord
+
+from fedfair.accounting import Event
+from fedfair.messages import pack
+from fedfair.randomness import key
+from strategies.base import Strategy
+
+
+def state(strategy: Strategy) -> dict[str, Any]:
+    """All that changes from round to round, as plain values and tensors; the next round may change them."""
+    assert strategy._optimizer is not None
+    return {
+        "population": key(repr(strategy.population)), "rows": strategy.rows,
+        "weights": {name: parameter.data for name, parameter in strategy._parameters.items()},
+        "training": strategy._trained_by.model_dump(mode="json"), "optimizer": strategy._optimizer.state_dict(),
+        "events": [(asdict(event), steps) for event, steps in strategy.ledger.events.items()],
+        "learned": {part: {name: getattr(owner, name) for name in names} for part, owner, names in _learned(strategy)},
+    }
+
+
+def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
+    """Let a new strategy go on from a saved `state`; returns the weights to train on.
+
+    Raises `ValueError` if the state belongs to other data.
+    """
+    if saved["population"] != key(repr(strategy.population)):
+        raise ValueError("the checkpoint was written for other data: there are other groups, or other numbers of "
+                         "records; restore the data, or take another folder")
+    strategy.rows = list(saved["rows"])
+    strategy.training = type(strategy.training)(**saved["training"])
+    strategy._start(saved["weights"])
+    assert strategy._optimizer is not None
+    strategy._optimizer.load_state_dict(saved["optimizer"])
+    for event, steps in saved["events"]:
+        strategy.ledger.record(Event(**event), steps)
+    for part, owner, names in _learned(strategy):
+        for name in names:
+            setattr(owner, name, saved["learned"][part][name])
+    return pack(saved["weights"])
+
+
+def _learned(strategy: Strategy) -> Iterator[tuple[str, object, Sequence[str]]]:
+    """Whatever else a round changes: a name for it, its owner, and the owner's attributes."""
+    yield "method", strategy, strategy._own
+    if strategy._risk is not None:
+        yield "risk", strategy._risk, ("_eigenvectors",)

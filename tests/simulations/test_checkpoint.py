@@ -1,0 +1,183 @@
+"""A run that is stopped anywhere and resumed gives the weights, the ledger and the metrics of one that was not."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from simulations import Experiment, run
+from simulations.checkpoint import Checkpoint
+from simulations.result import Result
+from strategies import STRATEGIES
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "dpsgd-global": {"bound": 5.0}, "dpsgd-global-adapt": {"bound": 5.0}, "dp-fedavg": {"quantile": 0.5},
+    "fair-dp": {"late_share": 0.5}}
+TWO_GROUPS = ("fairlens",)
+
+
+class Stopped(BaseException):
+    """What a test stops a run with; nothing in the program catches it."""
+
+
+def experiment(strategy: str, **settings: Any) -> Experiment:
+    return Experiment(**{"strategy": strategy, "split": (0.2, 0.0, 0.8), "imbalance": "8:5", "hidden": (8,),
+                         "clip_norm": 1.0, "steps": 6, "batch_size": 32, "delta": 1e-4, "learning_rate": 0.1,
+                         "options": OPTIONS.get(strategy, {}), "eval_every": 0.2, "accountant": "rdp", **settings})
+
+
+def modes() -> list[tuple[str, str]]:
+    return [(name, sync) for name in STRATEGIES if name not in TWO_GROUPS for sync in STRATEGIES[name].modes]
+
+
+def place(made: Experiment, folder: Path, every: int = 2) -> Checkpoint:
+    return Checkpoint(folder, made.settings(), every)
+
+
+def stopping_at(round_: int) -> Any:
+    def progress(done: int, rounds: int) -> None:
+        if done == round_:
+            raise Stopped
+
+    return progress
+
+
+def same(a: Result, b: Result) -> bool:
+    pd.testing.assert_frame_equal(a.metrics, b.metrics)
+    return a.ledger.events == b.ledger.events and all(
+        torch.equal(p, q) for p, q in zip(a.model.parameters(), b.model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(("strategy", "sync"), modes())
+def test_a_run_stopped_twice_and_resumed_equals_one_that_was_not(strategy: str, sync: str, tmp_path: Path) -> None:
+    made = experiment(strategy, sync=sync, optimizer="adam" if (strategy, sync) == ("dpsgd", "step") else "sgd")
+    for stop in (3, 5):
+        with pytest.raises(Stopped):
+            run(made, progress=stopping_at(stop), checkpoint=place(made, tmp_path / "run"))
+    rounds: list[int] = []
+    resumed = run(made, progress=lambda done, _: rounds.append(done), checkpoint=place(made, tmp_path / "run"))
+    assert rounds == [5, 6]
+    assert same(resumed, run(made))
+
+
+def test_wherever_a_run_is_stopped(tmp_path: Path) -> None:
+    made = experiment("dpsgd-global-adapt")
+    undisturbed = run(made)
+    for stop in range(1, 7):
+        with pytest.raises(Stopped):
+            run(made, progress=stopping_at(stop), checkpoint=place(made, tmp_path / str(stop), every=1))
+        assert same(run(made, checkpoint=place(made, tmp_path / str(stop), every=1)), undisturbed)
+
+
+def test_the_result_takes_the_place_of_the_checkpoint(tmp_path: Path) -> None:
+    made = experiment("dpsgd")
+    result = run(made, checkpoint=place(made, tmp_path / "run"))
+    assert {file.name for file in (tmp_path / "run").iterdir()} == {"config.toml", "checkpoint.pt"}
+    result.save(tmp_path / "run")
+    assert not (tmp_path / "run" / "checkpoint.pt").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_checkpoint_of_another_experiment_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
+    made = experiment("dpsgd")
+    run(made, checkpoint=place(made, tmp_path / "run"))
+    other = experiment("dpsgd", learning_rate=0.2)
+    with pytest.raises(FileExistsError, match="holds a different experiment"):
+        run(other, progress=stopping_at(1), checkpoint=place(other, tmp_path / "run"))
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
+    def data(records: int) -> Path:
+        rows = [f"{i % 7},{'ab'[i % 2]},{int(i % 5 > 1)}" for i in range(records)]
+        (tmp_path / "own.csv").write_text("\n".join(["size,group,label", *rows]))
+        return tmp_path / "own.csv"
+
+    made = Experiment(csv=str(data(120)), label="label", group="group", batch_size=16, steps=4)
+    run(made, checkpoint=place(made, tmp_path / "run"))
+    data(130)
+    with pytest.raises(ValueError, match="the checkpoint was written for other data"):
+        run(made, checkpoint=place(made, tmp_path / "run"))
+
+
+def test_a_damaged_checkpoint_is_said_to_be_so(tmp_path: Path) -> None:
+    made = experiment("dpsgd")
+    run(made, checkpoint=place(made, tmp_path / "run"))
+    file = tmp_path / "run" / "checkpoint.pt"
+    file.write_bytes(file.read_bytes()[:500])
+    with pytest.raises(ValueError, match=r"checkpoint\.pt is damaged: remove it to start the run again"):
+        run(made, checkpoint=place(made, tmp_path / "run"))
+
+
+def test_a_method_that_keeps_what_a_checkpoint_cannot_hold_is_told_so(tmp_path: Path,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(self: Any) -> None:
+        self.friend = Stopped()
+
+    monkeypatch.setattr(STRATEGIES["dpsgd"], "prepare", prepare)
+    made = experiment("dpsgd")
+    with pytest.raises(ValueError, match="a checkpoint holds plain values and tensors, but the strategy sets"):
+        run(made, checkpoint=place(made, tmp_path / "run"))
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from tests.simulations.test_checkpoint import experiment, place, run
+made = experiment("dpsgd", hidden=(int(sys.argv[2]),))
+resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+try:
+    run(made, checkpoint=place(made, Path(sys.argv[1])))
+except OSError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_ends_the_run_in_one_sentence_and_keeps_the_latest_checkpoint(tmp_path: Path) -> None:
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)  # a limit on file sizes stands for the end of the disk
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, str(tmp_path / "run"), "400"], capture_output=True,
+                          text=True, timeout=120, check=False)
+    assert "could not be written" in done.stdout, done.stderr
+    assert "is the disk full? The run stopped; run it again" in done.stdout
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.toml"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [["local"], ["ray", "--nodes", "2", "--engine-set", "cpus=0.5"]])
+def test_sigkill_at_random_moments(engine: list[str], tmp_path: Path) -> None:
+    def command(out: str) -> list[str]:
+        return [sys.executable, "-c", "from simulations.cli import app; app()", "run", "--dataset", "digits", "--set",
+                "steps=400", "--set", "hidden=[8]", "--out", str(tmp_path / out), "--checkpoint-every", "20",
+                "--engine", *engine]
+
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    start = time.monotonic()
+    subprocess.run(command("whole"), check=True, capture_output=True, env=environment, timeout=600)
+    length, kills, chance = time.monotonic() - start, 0, random.Random(0)  # noqa: S311
+    while True:
+        with subprocess.Popen(command("killed"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
+                              start_new_session=True) as process:
+            try:
+                process.communicate(timeout=length * chance.uniform(0.3, 0.9) if kills < 10 else 600)
+                break
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                kills += 1
+    assert process.returncode == 0
+    assert kills > 0
+    for name in ("ledger.json", "config.toml", "summary.csv"):
+        assert (tmp_path / "killed" / name).read_text() == (tmp_path / "whole" / name).read_text()
+    weights = [load_file(tmp_path / out / "model.safetensors") for out in ("whole", "killed")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["killed", "whole"]

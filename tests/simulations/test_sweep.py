@@ -1,0 +1,167 @@
+"""A sweep runs every trial once, whatever happens in between, and its table is that of single runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedfair.randomness import generator
+from simulations.compare import compare
+from simulations.experiment import SettingsError
+from simulations.result import summary
+from simulations.search import Range, Search, Spent, cost
+from simulations.sweep import Sweep, prepare_folder, trial_name, trials
+
+SMALL: dict[str, Any] = {
+    "strategies": ["sgd", "dpsgd-f"], "seeds": 2, "settings": {"steps": 4, "hidden": [8], "accountant": "rdp"},
+    "vary": {"learning_rate": [0.1, 0.5]}}
+SEARCH: dict[str, Any] = {
+    "strategies": ["dpsgd"], "settings": {"steps": 40, "hidden": [8], "accountant": "rdp", "eval_every": 0.5},
+    "search": {"space": {"learning_rate": {"low": 1e-4, "high": 1.0, "log": True}}, "trials": 6}}
+
+
+def write(path: Path, **settings: Any) -> Path:
+    path.write_text(Sweep(**settings).to_toml())
+    return path
+
+
+def command(config: Path, out: Path) -> list[str]:
+    return [sys.executable, "-c", "from simulations.cli import app; app()", "sweep", str(config), "--out", str(out)]
+
+
+def test_trials_are_all_combinations_each_once_and_named_by_all_that_matters() -> None:
+    found = trials(Sweep(**SMALL))
+    assert len(found) == 2 * 2 * 2
+    assert {(e.strategy, e.seed, e.learning_rate) for e in found.values()} == {
+        (s, n, r) for s in ("sgd", "dpsgd-f") for n in (0, 1) for r in (0.1, 0.5)}
+    own = Sweep(**{**SMALL, "vary": {"dpsgd-f.options.max_bound": [2.0, 4.0]}})
+    assert len(trials(own)) == 2 + 4  # sgd does not know that setting, and is run once for both
+    assert [len(cell.experiments) for cell in own.cells()] == [4, 4]
+
+
+def test_a_description_survives_toml(tmp_path: Path) -> None:
+    for settings in (SMALL, SEARCH):
+        made = Sweep(**settings)
+        assert Sweep.read(write(tmp_path / "sweep.toml", **settings)) == made
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"strategies": ["dpsgdf"]}, "unknown strategy 'dpsgdf'"),
+    ({"strategies": []}, "strategies is"),
+    ({"seed": 3}, "unknown setting 'seed': did you mean 'seeds'"),
+    ({"vary": {"learning_rat": [1]}}, "unknown setting 'learning_rat'"),
+    ({"vary": {"learning_rate": []}}, "vary.learning_rate"),
+    ({"search": {"space": {"learning_rate": {"low": 1}}}, "vary": {}}, "a searched setting has either values"),
+    ({"search": {"space": {"learning_rate": {"low": 0.1, "high": 1}}}}, "name one of each"),
+])
+def test_a_wrong_description_is_refused_before_anything_runs(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        trials(Sweep(**{**SMALL, **change}))
+
+
+def test_a_changed_sweep_is_noticed_and_an_extended_one_keeps_what_is_there(tmp_path: Path) -> None:
+    assert prepare_folder(tmp_path / "out", Sweep(**SMALL)) == 0
+    assert prepare_folder(tmp_path / "out", Sweep(**SMALL)) == 0
+    with pytest.raises(FileExistsError, match=r"differs in settings: 8 of its 8 trials are not in this one"):
+        prepare_folder(tmp_path / "out", Sweep(**{**SMALL, "settings": {"steps": 5}}))
+    assert prepare_folder(tmp_path / "out", Sweep(**{**SMALL, "seeds": 3})) == 8
+    with pytest.raises(FileExistsError, match="4 of its 12 trials are not in this one"):
+        prepare_folder(tmp_path / "out", Sweep(**SMALL))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").write_text("dear")
+    with pytest.raises(FileExistsError, match="holds no sweep"):
+        prepare_folder(tmp_path / "other", Sweep(**SMALL))
+
+
+@given(low=st.floats(1e-3, 10), width=st.floats(0, 10), log=st.booleans(), seed=st.integers(0, 99))
+def test_draws_stay_within_their_range(low: float, width: float, log: bool, seed: int) -> None:
+    drawn = Range(low=low, high=low + width, log=log).draw(generator(seed, "search"))
+    assert low * (1 - 1e-12) <= drawn <= (low + width) * (1 + 1e-12)
+
+
+def test_whole_numbers_and_choices_are_drawn_evenly() -> None:
+    for within in (Range(low=2, high=4), Range(values=(2, 3, 4))):
+        drawn = [within.draw(generator(0, "search", 0, n)) for n in range(3000)]
+        assert {type(value) for value in drawn} == {int}
+        assert all(900 < drawn.count(value) < 1100 for value in (2, 3, 4))
+
+
+def test_draws_do_not_depend_on_how_many_there_are() -> None:
+    space = {"learning_rate": Range(low=0.0, high=1.0)}
+    assert list(Search(space=space, trials=3).draws()) == list(Search(space=space, trials=9).draws())[:3]
+
+
+def test_a_search_costs_the_sum_of_its_trials() -> None:
+    found = cost([Spent(1.5, 1e-6, False), Spent(2.0, 1e-6, False)])
+    assert (found["epsilon_of_the_search"], found["delta_of_the_search"]) == (3.5, 2e-6)
+    assert found["epsilon_of_the_search_is"].startswith("guaranteed in advance")
+    assert cost([Spent(1.5, 1e-6, True)])["epsilon_of_the_search_is"].startswith("what was spent")
+
+
+@pytest.mark.slow
+def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(tmp_path: Path) -> None:
+    config, kills, chance = write(tmp_path / "sweep.toml", **SMALL), 0, random.Random(1)  # noqa: S311
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    while True:
+        with subprocess.Popen(command(config, tmp_path / "out"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=environment, start_new_session=True, text=True) as process:
+            try:
+                output, _ = process.communicate(timeout=chance.uniform(10, 25) if kills < 4 else 900)
+                break
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                kills += 1
+    assert process.returncode == 0, output
+    tables = [summary(compare(cell.experiments)).assign(learning_rate=cell.chosen["learning_rate"])
+              for cell in Sweep(**SMALL).cells()]
+    found = pd.read_csv(tmp_path / "out" / "summary.csv")
+    pd.testing.assert_frame_equal(found, pd.concat(tables, ignore_index=True)[list(found.columns)], check_dtype=False)
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "trials").glob("*/summary.csv")}
+    assert len(times) == 8
+    again = subprocess.run(command(config, tmp_path / "out"), check=True, capture_output=True, text=True, timeout=300,
+                           env=environment)
+    assert "8 trials, of which 8 are finished" in again.stderr
+    assert all(path.stat().st_mtime_ns == when for path, when in times.items())
+
+
+@pytest.mark.slow
+def test_a_trial_that_fails_for_a_reason_of_its_own_is_named_and_the_others_finish(tmp_path: Path) -> None:
+    settings = {"strategies": ["sgd"], "settings": {"steps": 20, "hidden": [8]}, "vary": {"learning_rate": [1e38, 0.1]}}
+    done = subprocess.run(command(write(tmp_path / "sweep.toml", **settings), tmp_path / "out"), check=False,
+                          capture_output=True, text=True, timeout=600)
+    assert done.returncode == 1
+    assert "has a gradient that is not finite" in done.stderr
+    ended = pd.read_csv(tmp_path / "out" / "trials.csv").set_index("learning_rate")["ended"]
+    assert ended[0.1] == "finished"
+    assert "not finite" in ended[1e38]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["none", "asha"])
+def test_a_search_finds_the_best_trial_and_says_what_all_of_them_cost(scheduler: str, tmp_path: Path) -> None:
+    settings = {**SEARCH, "search": {**SEARCH["search"], "scheduler": scheduler}}
+    config = write(tmp_path / "sweep.toml", **settings)
+    for _ in range(2):  # the second time nothing is left to run
+        subprocess.run(command(config, tmp_path / "out"), check=True, capture_output=True, timeout=900)
+    found = json.loads((tmp_path / "out" / "search.json").read_text())
+    table = pd.read_csv(tmp_path / "out" / "trials.csv")
+    assert found["trials"] == len(table) == 6
+    assert found["epsilon_of_the_search"] == pytest.approx(table["epsilon"].sum())
+    assert found["best"] in set(table.loc[table["ended"] == "finished", "trial"])
+    if scheduler == "none":
+        runs = compare([made for cell in Sweep(**settings).cells() for made in cell.experiments])
+        accuracy = {trial_name(r.experiment): r.metrics.query(
+            "split == 'valid' and metric == 'accuracy' and group == 'all' and round == 40").value.item() for r in runs}
+        assert accuracy[found["best"]] == max(accuracy.values())
+        assert found["stopped_early"] == 0
