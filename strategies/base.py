@@ -272,7 +272,7 @@ class Strategy(FlowerStrategy):
             self._trained_by = training
         else:
             for name, parameter in self._parameters.items():
-                parameter.data = weights[name]
+                parameter.data.copy_(weights[name])
 
     def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
         """A request to every node, and how many there are."""

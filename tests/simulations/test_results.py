@@ -62,7 +62,7 @@ def test_the_summary_has_a_row_for_each_strategy_and_costs_against_sgd_of_the_sa
 
 def test_participants_privacy_costs_what_they_lose_against_fedavg_and_the_folder_says_what_is_not_private() -> None:
     results = compare(experiments(["sgd", "fedavg", "dp-fedavg"], [0], None, {
-        "hidden": [8], "steps": 2, "imbalance": "8:40", "sgd.steps": 2}))
+        "hidden": [8], "steps": 2}))
     table = summary(results).set_index("strategy")
     assert table.loc["dp-fedavg", "privacy_cost_3_mean"] == pytest.approx(
         table.loc["fedavg", "accuracy_3_mean"] - table.loc["dp-fedavg", "accuracy_3_mean"])
