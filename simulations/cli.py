@@ -115,29 +115,6 @@ def run(
 
 @app.command()
 @plain_errors
-def reproduce(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join((FAIR_FIGHT, *published_names()))}.")],
-    out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs that are there are not repeated.")],
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in minutes; the page says what differs.")
-                     ] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default the paper's.")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process.")] = 1,
-) -> None:
-    """A published table, run again and set beside the paper cell by cell; or fair-fight, every method tuned alike.
-
-    Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
-    """
-    with _progress() as on_round:
-        if name == FAIR_FIGHT:
-            said = fair_fight(out, seeds, quick, device, on_round, jobs)
-        else:
-            said = sentence(reproduce_table(name, out, seeds, quick, device, on_round, jobs))
-    print(f"{said} See {out / 'README.md'}.")
-
-
-@app.command()
-@plain_errors
 def curve(
     dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "adult",
     strategies: Annotated[str, typer.Option(help="Names, separated by commas.")] = "dpsgd,gs-dp-sgd-to,dpsgd-p",
@@ -166,6 +143,29 @@ def curve(
     print(frame.drop(columns="dataset").to_string(index=False, float_format="{:.3f}".format))
     if out is not None:
         print(f"saved in {save_curves(frame, described, out)}")
+
+
+@app.command()
+@plain_errors
+def reproduce(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join((FAIR_FIGHT, *published_names()))}.")],
+    out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs that are there are not repeated.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in minutes; the page says what differs.")
+                     ] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default the paper's.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process.")] = 1,
+) -> None:
+    """A published table, run again and set beside the paper cell by cell; or fair-fight, every method tuned alike.
+
+    Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
+    """
+    with _progress() as on_round:
+        if name == FAIR_FIGHT:
+            said = fair_fight(out, seeds, quick, device, on_round, jobs)
+        else:
+            said = sentence(reproduce_table(name, out, seeds, quick, device, on_round, jobs))
+    print(f"{said} See {out / 'README.md'}.")
 
 
 @data.command("list")

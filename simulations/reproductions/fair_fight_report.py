@@ -19,10 +19,11 @@ def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, costs: pd.
     """The page; results, chosen and costs as `simulations.reproductions.fair_fight` makes them."""
     command = f"fedfair reproduce {NAME} --seeds {tuning.seeds}{' --quick' if quick else ''} --out DIR"
     lines = ["# A fair fight", "", f"`{command}`", "",
-             f"Settings of {tuning.preset}, against every method tuned at the same epsilon over the learning rates "
-             f"{_list(tuning.learning_rates)} and the clip norms {_list(tuning.clip_norms)}, by its accuracy on the "
-             f"validation part. Test part, mean ± half a 95 % t-interval over {tuning.seeds} seeds; impact is accuracy "
-             f"parity less that of {REFERENCE} with the same seed, tuned like the method.", ""]
+             f"Settings of {tuning.preset}, against every method tuned over the learning rates "
+             f"{_list(tuning.learning_rates)} and the clip norms {_list(tuning.clip_norms)} at the same epsilon, by "
+             f"its accuracy on the validation part. Test part, mean ± half a 95 % t-interval over {tuning.seeds} "
+             f"seeds; impact is accuracy parity less that of {REFERENCE} with the same seed, tuned like the method.",
+             ""]
     if quick:
         lines += [f"This is the quick version: {tuning.text}", ""]
     lines += [*(f"- {line}" for line in findings(results)), ""]
