@@ -51,6 +51,18 @@ def _task(text: str) -> Task:
     return Task.model_validate_json(text)
 
 
+def _kept_batch(context: Context) -> tuple[str, torch.Tensor] | None:
+    """The batch of `Host.kept`, from what Flower keeps for the node wherever its next message is answered."""
+    kept = context.state.config_records.get("batch")
+    return None if kept is None else (str(kept["label"]), torch.tensor(kept["rows"], dtype=torch.long))
+
+
+def _keep_batch(context: Context, here: Host) -> None:
+    """Leave the batch of `Host.kept` for the node's next message; it never leaves the node."""
+    if here.kept is not None:
+        context.state["batch"] = ConfigRecord({"label": here.kept[0], "rows": here.kept[1].tolist()})
+
+
 Handler = Callable[[Message, Host], RecordDict]
 
 
@@ -62,7 +74,9 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
         node, nodes = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
         try:
             here = host(_task(str(message.content["task"]["json"])), node, nodes)
+            here.kept = _kept_batch(context)
             content = handler(message, here)
+            _keep_batch(context, here)
             content["node"] = ConfigRecord({"number": node, "of": nodes, "clients": list(here.clients)})
         except (ClientError, ValueError, OSError) as error:
             content = RecordDict({"failure": ConfigRecord({"node": node, "reason": str(error)})})

@@ -15,8 +15,8 @@ from fedfair.fairness import GroupCounts
 from fedfair.gradients import Probe, per_example
 from fedfair.layers import Gradients
 from fedfair.models import loss
-from fedfair.noise import Trust, add_gaussian, client_share
-from fedfair.randomness import generator
+from fedfair.noise import Trust, add_noise, client_share
+from fedfair.randomness import source
 from fedfair.rounds import LocalTraining, Round
 from fedfair.sampling import poisson
 
@@ -39,13 +39,17 @@ class Host:
 
     Where all clients start from the same weights, their records go through the model together: a sum over clients is a
     sum over records. What they add to it, noise, they add one by one.
+
+    `kept` is the latest batch that the operating system drew: the label of its round, and its rows. It stays with the
+    clients (`fedfair.client_app`), so that the exchanges of a round use one batch.
     """
 
     def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str) -> None:
         self.clients, self.model, self.device = dict(clients), model, device
         self._together = {split: _joined([getattr(parts, split) for parts in clients.values()])
                           for split in ("train", "valid", "test")} if clients else {}
-        self._last: tuple[tuple[int, int], list[Tensor], Probe, Tensor] | None = None
+        self.kept: tuple[str, Tensor] | None = None
+        self._last: tuple[tuple[int | None, int, str], list[Tensor], Probe, Tensor] | None = None
 
     def counts(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """The counts of the round's query over its batch, with each client's share of their noise."""
@@ -119,21 +123,24 @@ class Host:
 
     def _shared_probe(self, weights: Mapping[str, Tensor], round_: Round) -> tuple[Probe, Tensor]:
         """The probe of the round's batch over all clients here, kept for the round's second exchange."""
-        values, when = list(weights.values()), (round_.seed, round_.step)
+        values, when = list(weights.values()), (round_.seed, round_.step, round_.label)
         if self._last and self._last[0] == when and all(map(lambda a, b: a is b, self._last[1], values)):
             return self._last[2], self._last[3]
-        probe, groups = self._probe(self._together["train"], weights, round_)
+        together = self._together["train"]
+        if round_.seed is None and (self.kept is None or self.kept[0] != round_.label):
+            self.kept = (round_.label, draw(together, round_))
+        rows = self.kept[1] if round_.seed is None and self.kept else None
+        probe, groups = self._probe(together, weights, round_, rows)
         self._last = (when, values, probe, groups)
         return probe, groups
 
-    def _probe(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round) -> tuple[Probe, Tensor]:
-        """The probe of the round's batch among the records of `data`, and the groups `[B]` of that batch.
+    def _probe(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor | None = None
+               ) -> tuple[Probe, Tensor]:
+        """The probe of a batch among the records of `data`, and the groups `[B]` of that batch: `rows`, or the round's.
 
         Raises `ClientError` naming the client if a gradient is not finite.
         """
-        same = len(set(round_.rates)) == 1
-        rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
-        rows = poisson(round_.seed, round_.step, data.records, rates)
+        rows = draw(data, round_) if rows is None else rows
         self._set(weights)
         x, y, groups = self._batch(data, rows)
         probe = per_example(self.model, loss, x, y)
@@ -156,6 +163,13 @@ class Host:
             parameter.data = weights[name].to(self.device)
 
 
+def draw(data: GroupedDataset, round_: Round) -> Tensor:
+    """The rows of the round's Poisson batch among the records of `data`."""
+    same = len(set(round_.rates)) == 1
+    rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
+    return poisson(round_.seed, round_.step, data.records, rates)
+
+
 def make_optimizer(name: str, parameters: Mapping[str, nn.Parameter], learning_rate: float, weight_decay: float
                    ) -> torch.optim.Optimizer:
     """PyTorch's own SGD or Adam over named parameters."""
@@ -172,7 +186,8 @@ def _release(probe: Probe, groups: Tensor, round_: Round, clients: list[int]) ->
     if share and round_.noise_multiplier:
         deviation = share * round_.noise_multiplier * sensitivity(round_.rule, len(round_.rates))
         for number in clients:
-            sums = add_gaussian(sums, deviation, generator(round_.seed, "noise", number + 1, round_.step))
+            draws = source(round_.seed, "noise", number + 1, round_.step)
+            sums = add_noise(round_.noise, sums, deviation, draws)
     return Contribution(sums, _noisy_counts(probe, groups, round_, clients) if round_.query is not None else None)
 
 
@@ -182,7 +197,8 @@ def _noisy_counts(probe: Probe, groups: Tensor, round_: Round, clients: list[int
     counts = {"counts": round_.query.counts(probe.norms, groups, len(round_.rates))}
     deviation = client_share(round_.trust, round_.clients) * round_.count_noise_multiplier
     for number in clients if deviation else ():
-        counts = add_gaussian(counts, deviation, generator(round_.seed, "counts", number + 1, round_.step))
+        draws = source(round_.seed, "counts", number + 1, round_.step)
+        counts = add_noise(round_.noise, counts, deviation, draws)
     return counts["counts"]
 
 

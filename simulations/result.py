@@ -96,7 +96,7 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
         (new / "ledger.json").write_text(json.dumps(ledger, indent=1))
         save_file({name: value.detach().contiguous().cpu() for name, value in model.items()},
                   new / "model.safetensors")
-        (new / "environment.json").write_text(json.dumps(environment(), indent=1))
+        (new / "environment.json").write_text(json.dumps(environment(results), indent=1))
         new.chmod(0o755)
         shutil.rmtree(folder, ignore_errors=True)
         new.rename(folder)
@@ -106,12 +106,19 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
     return folder
 
 
-def environment() -> dict[str, Any]:
+_RANDOMNESS = {"seeded": "seeded generators, for simulation: who knows the seed knows the batches and the noise",
+               "system": "batches and noise from the operating system"}
+_NOISE = {"gaussian": "Gaussian in floating point, not hardened against attacks on its low bits",
+          "discrete": "exact discrete Gaussian on a public grid"}
+
+
+def environment(results: Sequence[Result]) -> dict[str, Any]:
     """Versions and machine type, without anything personal; how noise was drawn and what is not private."""
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
         "packages": {name: version(name) for name in _PACKAGES},
-        "randomness": "seeded generators, for simulation: who knows the seed knows the noise",
+        "randomness": sorted({_RANDOMNESS[result.experiment.randomness] for result in results}),
+        "noise": sorted({_NOISE[result.experiment.noise] for result in results}),
         "not_private": ["means and deviations for standardisation come from the training part",
                         "all metrics are computed without noise"],
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from secrets import token_hex
 from typing import ClassVar, Literal, TypedDict
 
 import torch
@@ -26,8 +27,8 @@ from fedfair.counting import CountQuery
 from fedfair.fairness import metrics
 from fedfair.host import make_optimizer
 from fedfair.messages import pack, unpacked
-from fedfair.noise import add_gaussian, server_share
-from fedfair.randomness import generator
+from fedfair.noise import add_noise, server_share
+from fedfair.randomness import source
 from fedfair.rounds import LocalTraining, Round
 from fedfair.task import Task
 from strategies.budget import Schedule, common_noise, count_noise
@@ -70,6 +71,9 @@ class Strategy(FlowerStrategy):
         if training.batch_size > population.records:
             raise ValueError(f"batch_size is {training.batch_size}, but there are only {population.records} training "
                              "records: take at most that many")
+        if training.noise == "discrete" and task.dtype != "float64":
+            raise ValueError(f'noise is "discrete", but dtype is {task.dtype!r}: sums are only exact enough for it in '
+                             "float64")
         self.task, self.training, self.population, self.progress = task, training, population, progress
         self.options = self.Options(**training.options)
         self.sync = training.sync or self.default_sync
@@ -157,8 +161,10 @@ class Strategy(FlowerStrategy):
             self._optimizer = make_optimizer(training.optimizer, self._parameters, training.learning_rate,
                                              training.weight_decay)
         noise = self.noise[0]
-        plan = Round(self.task.seed, server_round - 1, self.rates(), noise, count_noise(training, noise),
-                     training.trust, len(self.population.sizes), query=self.query())
+        seeded = training.randomness == "seeded"
+        plan = Round(self.task.seed if seeded else None, server_round - 1, self.rates(), noise,
+                     count_noise(training, noise), training.trust, len(self.population.sizes), query=self.query(),
+                     noise=training.noise, label="" if seeded else token_hex(16))
         if self.sync == "epoch":
             local = LocalTraining(training.batch_size, training.optimizer, training.learning_rate,
                                   training.weight_decay, self.noise, self.client_weights())
@@ -231,8 +237,8 @@ class Strategy(FlowerStrategy):
     def _counts(self, replies: list[Message], plan: Round) -> Tensor:
         """The clients' counts added up, with the server's share of the noise."""
         share = server_share(plan.trust) if plan.local is None else 0.0
-        draws = generator(plan.seed, "counts", 0, plan.step)
-        return add_gaussian(added(replies, "counts"), share * plan.count_noise_multiplier, draws)["counts"]
+        draws = source(plan.seed, "counts", 0, plan.step)
+        return add_noise(plan.noise, added(replies, "counts"), share * plan.count_noise_multiplier, draws)["counts"]
 
     def _update(self, sums: dict[str, Tensor], plan: Round, rule: ClipRule) -> None:
         """One step of the optimiser along the noisy gradient sum divided by the expected batch size."""
@@ -240,7 +246,7 @@ class Strategy(FlowerStrategy):
         share = server_share(plan.trust)
         if share and plan.noise_multiplier:
             deviation = share * plan.noise_multiplier * sensitivity(rule, len(plan.rates))
-            sums = add_gaussian(sums, deviation, generator(plan.seed, "noise", 0, plan.step))
+            sums = add_noise(plan.noise, sums, deviation, source(plan.seed, "noise", 0, plan.step))
         for name, parameter in self._parameters.items():
             parameter.grad = sums[name] / self.divisor()
         self._optimizer.step()

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedfair.accounting import Accountant
-from fedfair.noise import Trust
+from fedfair.noise import NoiseName, Trust
 from fedfair.rounds import OptimizerName
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -22,7 +22,9 @@ class Training(BaseModel):
     `steps`, if given, is the number of rounds and overrides `epochs`. `batch_size` is the expected one. A noise
     multiplier of 0 trains without noise, and without any guarantee; `count_noise_multiplier` defaults to ten times the
     noise multiplier; `target_epsilon` replaces `noise_multiplier` by the smallest one that stays within it at `delta`
-    by `accountant`. `trust` says who sees sums without noise in step mode. `eval_every` is in epochs.
+    by `accountant`. `trust` says who sees sums without noise in step mode. `noise` is sampled in floating point or,
+    "discrete", exactly on a grid. `randomness` is "seeded", for simulation, where whoever knows the seed knows batches
+    and noise, or "system": both come from the operating system, and no run can be repeated. `eval_every` is in epochs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,5 +43,7 @@ class Training(BaseModel):
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-6
     accountant: Accountant = "pld"
     trust: Trust = Trust.CENTRAL
+    noise: NoiseName = "gaussian"
+    randomness: Literal["seeded", "system"] = "seeded"
     eval_every: Positive = 1
     options: dict[str, Any] = {}
