@@ -47,7 +47,9 @@ def _discrete_laplace(at_most: int, source: Source) -> Integers:
     kept = _bernoulli_exp(u / SCALE, 1, source)
     u, negative = u[kept], negative[kept]
     size = u + SCALE * _successes(len(u), source)
-    return np.where(negative, -size, size)[~negative | (size > 0)]
+    signed: Integers = np.where(negative, -size, size)
+    once: npt.NDArray[np.bool_] = ~negative | (size > 0)
+    return signed[once]
 
 
 def _successes(count: int, source: Source) -> Integers:

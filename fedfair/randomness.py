@@ -54,7 +54,7 @@ def random_bits(source: Source, count: int) -> Bits:
 
 def uniform(bits: Bits) -> npt.NDArray[np.float64]:
     """Numbers in [0, 1), multiples of 2^-53, from the upper 53 of 64 bits each."""
-    return (bits >> np.uint64(11)) * 2.0**-53
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def normal(source: Source, count: int, dtype: torch.dtype) -> torch.Tensor:
