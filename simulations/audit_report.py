@@ -1,0 +1,58 @@
+"""Audits over several seeds, and their table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from fedfair.registry import unknown
+from simulations.audit import DEFAULTS, Audit, audit, membership
+from simulations.compare import experiments
+from simulations.run import run
+
+ATTACKS = ("canaries", "membership")
+
+
+def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[str, Any], canaries: int = 20_000,
+           confidence: float = 0.95, engine: str = "local") -> list[Audit]:
+    """One audit for each seed; `settings` win over `simulations.audit.DEFAULTS`.
+
+    Raises `ValueError` for an unknown attack, or for canaries on another engine than "local", and what `run` raises.
+    """
+    if attack not in ATTACKS:
+        raise unknown("attack", attack, ATTACKS)
+    if attack == "canaries" and engine != "local":
+        raise ValueError(f'engine is {engine!r}, but canaries are held in this process: take engine "local", or the '
+                         "attack membership")
+    planned = experiments([strategy], list(seeds), None, {**DEFAULTS, **settings})
+    if attack == "canaries":
+        return [audit(experiment, canaries, confidence) for experiment in planned]
+    return [membership(run(experiment, engine), confidence) for experiment in planned]
+
+
+def audit_table(found: Sequence[Audit]) -> Table:
+    """Bound and claim of every seed, for all records and by group."""
+    first = found[0]
+    table = Table(title=f"{first.experiment.strategy}, {first.attack}: epsilon at delta {first.delta:g}, guarantee "
+                  f"{first.guarantee}", title_justify="left", title_style="bold", caption=_caption(first),
+                  caption_justify="left")
+    for name in ("seed", "group", "found", "claimed", "found/claimed", "spent", "if Gaussian", "right guesses", ""):
+        table.add_column(name, justify="left" if name in ("group", "") else "right")
+    for each in found:
+        for finding in each.findings:
+            bound = finding.bound
+            share = "-" if not math.isfinite(finding.claimed) else f"{bound.epsilon / finding.claimed:.0%}"
+            sharper = "-" if finding.if_gaussian is None else f"{finding.if_gaussian:.2f}"
+            table.add_row(str(each.experiment.seed), finding.group, f"{bound.epsilon:.2f}", f"{finding.claimed:.2f}",
+                          share, f"{finding.spent:.2f}", sharper, f"{bound.correct} of {bound.guesses}",
+                          "[red]REFUTED[/red]" if finding.refuted else "")
+    return table
+
+
+def _caption(audit: Audit) -> str:
+    """What the columns mean."""
+    return (f"found: epsilon is at least this, at {audit.overall.bound.confidence:.0%} confidence. A bound below the "
+            "claim is no proof of it; one above refutes it.")
