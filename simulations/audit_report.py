@@ -10,7 +10,9 @@ from rich.table import Table
 
 from fedfair.registry import unknown
 from simulations.audit import DEFAULTS, Audit, audit, membership
-from simulations.compare import experiments
+from simulations.compare import for_strategy
+from simulations.experiment import Experiment
+from simulations.presets import merged
 from simulations.run import run
 
 ATTACKS = ("canaries", "membership")
@@ -27,7 +29,8 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
     if attack == "canaries" and engine != "local":
         raise ValueError(f'engine is {engine!r}, but canaries are held in this process: take engine "local", or the '
                          "attack membership")
-    planned = experiments([strategy], list(seeds), None, {**DEFAULTS, **settings})
+    layers = merged(DEFAULTS, for_strategy(settings, strategy, [strategy]), {"strategy": strategy})
+    planned = [Experiment(**layers, seed=seed) for seed in seeds]
     if attack == "canaries":
         return [audit(experiment, canaries, confidence) for experiment in planned]
     return [membership(run(experiment, engine), confidence) for experiment in planned]
