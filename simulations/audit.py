@@ -132,17 +132,21 @@ class Guesses(NamedTuple):
 
 def _judged(attack: str, result: Result, guesses: Guesses, confidence: float,
             neighbours: Neighbours = "add-or-remove") -> Audit:
-    """The findings for all records, and for each group, beside what the ledger claims."""
+    """The findings for all records, and for each group, beside what the ledger claims.
+
+    The bounds of the K groups share the error, so that all of them hold together with the stated confidence.
+    """
     ledger = result.ledger
     delta, guaranteed, spent = ledger.delta, ledger.guaranteed_by_group(), ledger.epsilon_by_group()
 
-    def finding(group: str, own: Guesses, claimed: float, spent: float) -> Finding:
+    def finding(group: str, own: Guesses, claimed: float, spent: float, confidence: float) -> Finding:
         bound = lower_bound(own.scores, own.included, delta, confidence, neighbours)
         sharper = gaussian_bound(own.scores, own.included, delta, confidence) if attack == "white box" else None
         return Finding(group, bound, claimed, spent, sharper)
 
-    findings = [finding("all", guesses, ledger.epsilon(), max(spent.values()))]
-    findings += [finding(name, guesses.of(k), guaranteed[name], spent[name])
+    each = 1 - (1 - confidence) / len(ledger.groups)
+    findings = [finding("all", guesses, ledger.epsilon(), max(spent.values()), confidence)]
+    findings += [finding(name, guesses.of(k), guaranteed[name], spent[name], each)
                  for k, name in enumerate(ledger.groups) if (guesses.groups == k).any()]
     return Audit(attack, result.experiment, ledger.guarantee, delta, tuple(findings))
 

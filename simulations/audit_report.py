@@ -42,20 +42,20 @@ def audit_table(found: Sequence[Audit]) -> Table:
     table = Table(title=f"{first.experiment.strategy}, {first.attack}: epsilon at delta {first.delta:g}, guarantee "
                   f"{first.guarantee}", title_justify="left", title_style="bold", caption=_caption(first),
                   caption_justify="left")
-    for name in ("seed", "group", "found", "claimed", "found/claimed", "spent", "if Gaussian", "right guesses", ""):
-        table.add_column(name, justify="left" if name in ("group", "") else "right")
+    for name in ("seed", "group", "found", "claimed", "share", "spent", "if Gaussian", "right"):
+        table.add_column(name, justify="left" if name == "group" else "right", no_wrap=True)
     for each in found:
         for finding in each.findings:
             bound = finding.bound
             share = "-" if not math.isfinite(finding.claimed) else f"{bound.epsilon / finding.claimed:.0%}"
             sharper = "-" if finding.if_gaussian is None else f"{finding.if_gaussian:.2f}"
-            table.add_row(str(each.experiment.seed), finding.group, f"{bound.epsilon:.2f}", f"{finding.claimed:.2f}",
-                          share, f"{finding.spent:.2f}", sharper, f"{bound.correct} of {bound.guesses}",
-                          "[red]REFUTED[/red]" if finding.refuted else "")
+            epsilon = f"[red]REFUTED {bound.epsilon:.2f}[/red]" if finding.refuted else f"{bound.epsilon:.2f}"
+            table.add_row(str(each.experiment.seed), finding.group, epsilon, f"{finding.claimed:.2f}", share,
+                          f"{finding.spent:.2f}", sharper, f"{bound.correct}/{bound.guesses}")
     return table
 
 
 def _caption(audit: Audit) -> str:
     """What the columns mean."""
-    return (f"found: epsilon is at least this, at {audit.overall.bound.confidence:.0%} confidence. A bound below the "
-            "claim is no proof of it; one above refutes it.")
+    return (f"found: epsilon is at least this, at {audit.overall.bound.confidence:.0%} confidence (for all groups "
+            "together, too). A bound below the claim is no proof of it; one above refutes it. right: of the guesses.")
