@@ -26,6 +26,16 @@ COUNT_QUERIES: Registry[type[CountQuery]] = Registry("count query")
 """The queries that can travel, by name."""
 
 
+@COUNT_QUERIES.register("group-sizes")
+@dataclass(frozen=True)
+class GroupSizes:
+    """How many records of each group there are: `[K]` (Xu et al. 2021, Algorithm 3)."""
+
+    def counts(self, norms: Tensor, groups: Tensor, number_of_groups: int) -> Tensor:
+        """See `CountQuery`."""
+        return torch.bincount(groups, minlength=number_of_groups).to(norms.dtype)
+
+
 @COUNT_QUERIES.register("above-and-below")
 @dataclass(frozen=True)
 class AboveAndBelow:

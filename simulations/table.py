@@ -40,7 +40,7 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
     table.add_row("all", *(_spread(row, "accuracy") for row in rows))
     groups = sorted(sizes, key=lambda name: sizes[name])
     for place, group in enumerate(groups):
-        table.add_row(f"{group} ({sizes[group]:,})", *(_spread(row, f"accuracy_{group}") for row in rows),
+        table.add_row(f"{_short(group, 10)} ({sizes[group]:,})", *(_spread(row, f"accuracy_{group}") for row in rows),
                       style="bold" if place == 0 else "")
     table.add_row("")
     for gap in ("accuracy_parity", "demographic_parity"):
@@ -49,7 +49,7 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
     if not math.isnan(first['privacy_cost_gap_mean']):
         worst = [max((row[f"privacy_cost_{group}_mean"], group) for group in groups)[1] for row in rows]
         paid = [row[f"privacy_cost_{group}_mean"] for row, group in zip(rows, worst, strict=True)]
-        table.add_row("pays most", *(g if cost > 0 else "-" for g, cost in zip(worst, paid, strict=True)))
+        table.add_row("pays most", *(_short(g, 8) if cost > 0 else "-" for g, cost in zip(worst, paid, strict=True)))
         table.add_row("its cost", *(_number(cost, 3) if cost > 0 else "-" for cost in paid))
         table.add_row("privacy cost gap", *(_number(row['privacy_cost_gap_mean'], 3) for row in rows))
     return Group(title, table, Text(), *verdict(summary, sizes))
@@ -80,6 +80,11 @@ def _spread(row: Mapping[Any, Any], name: str) -> str:
     """A mean with its standard deviation, or alone for one seed."""
     mean, deviation = _number(row[f"{name}_mean"], 3), row.get(f"{name}_sd", math.nan)
     return mean if math.isnan(deviation) else f"{mean}±{_number(deviation, 3)}"
+
+
+def _short(name: str, width: int) -> str:
+    """A group's name in at most `width` characters."""
+    return name if len(name) <= width else f"{name[:width - 1]}…"
 
 
 def _number(value: float, digits: int) -> str:

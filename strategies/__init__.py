@@ -17,13 +17,14 @@ from strategies.dpsgd_f import DpsgdF
 from strategies.dpsgd_global import DpsgdGlobal
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
 from strategies.gs_dp_sgd import GsDpSgd
+from strategies.naive import Naive
 from strategies.sgd import Sgd
 
 __all__ = ["STRATEGIES", "Strategy", "find_strategy"]
 
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
 for _name, _strategy in (("sgd", Sgd), ("dpsgd", Dpsgd), ("dpsgd-f", DpsgdF), ("dpsgd-global", DpsgdGlobal),
-                         ("dpsgd-global-adapt", DpsgdGlobalAdapt), ("gs-dp-sgd", GsDpSgd)):
+                         ("dpsgd-global-adapt", DpsgdGlobalAdapt), ("gs-dp-sgd", GsDpSgd), ("naive", Naive)):
     STRATEGIES.register(_name)(_strategy)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fedfair.datasets import adult, digits, dutch
+from fedfair.datasets import adult, bank, compas, credit, digits, dutch, law, mnist
 from fedfair.datasets.grouped import GroupedDataset, Parts
 from fedfair.registry import Registry
 
@@ -21,5 +21,5 @@ class Source:
 
 
 DATASETS: Registry[Source] = Registry("data set")
-for _name, _module in (("adult", adult), ("digits", digits), ("dutch", dutch)):
-    DATASETS.register(_name)(Source(_module.load, _module.VARIANTS))
+for _module in (adult, bank, compas, credit, digits, dutch, law, mnist):
+    DATASETS.register(_module.__name__.rpartition(".")[2])(Source(_module.load, _module.VARIANTS))

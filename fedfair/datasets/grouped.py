@@ -15,6 +15,7 @@ class GroupedDataset:
 
     `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
+    The last `tests` records are a published test part.
     Raises `ValueError` if the parts do not fit together.
     """
 
@@ -25,6 +26,7 @@ class GroupedDataset:
     classes: int
     numeric: tuple[int, ...] = ()
     records: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    tests: int = 0
 
     def __post_init__(self) -> None:
         if not len(self.x) == len(self.y) == len(self.group):
@@ -41,8 +43,9 @@ class GroupedDataset:
         return len(self.x)
 
     def take(self, rows: Tensor) -> GroupedDataset:
-        """The records at `rows` `[m]`, with their numbers."""
-        return replace(self, x=self.x[rows], y=self.y[rows], group=self.group[rows], records=self.records[rows])
+        """The records at `rows` `[m]`, with their numbers; no longer with a test part."""
+        return replace(self, x=self.x[rows], y=self.y[rows], group=self.group[rows], records=self.records[rows],
+                       tests=0)
 
     def group_sizes(self) -> tuple[int, ...]:
         """How many records each group has: `[K]`."""

@@ -32,11 +32,17 @@ def keep(data: GroupedDataset, sizes: Mapping[str, int], seed: int) -> GroupedDa
 
 
 def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int) -> Parts:
-    """Random training, validation and test parts in the given shares, which sum to 1; a share of 0 is an empty part."""
-    order = _shuffled(len(data), seed, "split")
-    first = round(shares[0] * len(data))
-    second = first + round(shares[1] * len(data))
-    return Parts(*(data.take(order[a:b]) for a, b in ((0, first), (first, second), (second, len(data)))))
+    """Random training, validation and test parts in the given shares, which sum to 1; a share of 0 is an empty part.
+
+    A published test part is kept as it is: then training and validation part share the others.
+    """
+    others = len(data) - data.tests
+    order = _shuffled(others, seed, "split")
+    scale = others / (shares[0] + shares[1]) if data.tests else others
+    first = round(shares[0] * scale)
+    second = others if data.tests else first + round(shares[1] * scale)
+    rows = order[:first], order[first:second], torch.cat([order[second:], torch.arange(others, len(data))])
+    return Parts(*map(data.take, rows))
 
 
 def reduce_group(parts: Parts, imbalance: str, seed: int) -> Parts:

@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedfair.counting import COUNT_QUERIES, Above, AboveAndBelow, CountQuery
+from fedfair.counting import COUNT_QUERIES, Above, AboveAndBelow, CountQuery, GroupSizes
 
 K = 3
 batches = st.lists(st.tuples(st.floats(0, 2), st.integers(0, K - 1)), max_size=8)
-queries = st.sampled_from([0.0, 0.5, 1.0]).flatmap(lambda t: st.sampled_from([Above(t), AboveAndBelow(t)]))
+queries = st.sampled_from([0.0, 0.5, 1.0]).flatmap(
+    lambda t: st.sampled_from([Above(t), AboveAndBelow(t), GroupSizes()]))
+EXAMPLES: list[CountQuery] = [Above(1.0), AboveAndBelow(1.0), GroupSizes()]
 few = settings(deadline=None, max_examples=80)
 
 
@@ -23,6 +25,8 @@ def counted(query: CountQuery, batch: list[tuple[float, int]]) -> Tensor:
 
 def slow(query: CountQuery, batch: list[tuple[float, int]]) -> list[float]:
     """The counts of one batch, one record at a time, row by row."""
+    if isinstance(query, GroupSizes):
+        return [float(sum(k == group for _, group in batch)) for k in range(K)]
     above, below = [0.0] * K, [0.0] * K
     for norm, group in batch:
         (above if norm > query.threshold else below)[group] += 1  # type: ignore[attr-defined]
@@ -30,7 +34,7 @@ def slow(query: CountQuery, batch: list[tuple[float, int]]) -> list[float]:
 
 
 def test_every_registered_query_is_tested_here() -> None:
-    assert {COUNT_QUERIES.name_of(query) for query in (Above(1.0), AboveAndBelow(1.0))} == set(COUNT_QUERIES)
+    assert {COUNT_QUERIES.name_of(query) for query in EXAMPLES} == set(COUNT_QUERIES)
 
 
 @few
@@ -52,7 +56,7 @@ def test_a_norm_at_the_threshold_is_not_above_it() -> None:
     assert counted(Above(1.0), batch).tolist() == [1]
 
 
-@pytest.mark.parametrize(("query", "shape"), [(Above(1.0), (1,)), (AboveAndBelow(1.0), (2, K))])
+@pytest.mark.parametrize(("query", "shape"), [(Above(1.0), (1,)), (AboveAndBelow(1.0), (2, K)), (GroupSizes(), (K,))])
 def test_an_empty_batch_is_counted_as_zeros_of_the_same_shape(query: CountQuery, shape: tuple[int, ...]) -> None:
     counts = counted(query, [])
     assert counts.shape == counted(query, [(2.0, 0)]).shape == shape

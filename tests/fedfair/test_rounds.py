@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedfair.clipping import Flat, Global, GlobalAdapt, PerGroup, Reweighted, Unclipped
-from fedfair.counting import Above, AboveAndBelow
+from fedfair.counting import Above, AboveAndBelow, GroupSizes
 from fedfair.noise import Trust
 from fedfair.rounds import LocalTraining, Round
 
@@ -15,7 +15,7 @@ LOCAL = LocalTraining(32, "adam", 0.01, 0.0, (1.0, 2.0), (0.25, 0.75))
 
 
 @pytest.mark.parametrize("rule", [None, *RULES])
-@pytest.mark.parametrize("query", [None, Above(3.5), AboveAndBelow(0.5)])
+@pytest.mark.parametrize("query", [None, Above(3.5), AboveAndBelow(0.5), GroupSizes()])
 @pytest.mark.parametrize("local", [None, LOCAL])
 def test_a_round_survives_json(rule: object, query: object, local: object) -> None:
     made = Round(7, 3, (0.1, 0.2), 1.5, 15.0, Trust.LOCAL, 5, rule, query, local)  # type: ignore[arg-type]

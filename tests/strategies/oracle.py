@@ -39,6 +39,9 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
                 total += row / n_all
             elif method in ("dpsgd", "dpsgd-f"):
                 total += row * min(1, clip_of[a] / n) / n_all
+            elif method == "naive":
+                size_of_group = sum(1 for b in group if b == a)
+                total += row * (n_all / groups / max(size_of_group, 1)) * min(1, clip / n) / n_all
             elif method == "dpsgd-global":
                 total += row * (clip / z if n <= z else 0) / n_all
             elif method == "dpsgd-global-adapt":

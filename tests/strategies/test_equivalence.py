@@ -14,7 +14,7 @@ from tests.strategies.oracle import train
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "dpsgd-global": {"bound": 3.0}, "dpsgd-global-adapt": {"bound": 3.0, "tau": 0.7, "eta": 0.1}}
-STRATEGIES = ["sgd", "dpsgd", "dpsgd-f", "dpsgd-global", "dpsgd-global-adapt", "gs-dp-sgd"]
+STRATEGIES = ["sgd", "dpsgd", "dpsgd-f", "dpsgd-global", "dpsgd-global-adapt", "gs-dp-sgd", "naive"]
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 
 

@@ -50,6 +50,12 @@ def test_global_adapt_moves_its_bound_by_the_public_batch_size_and_stops_at_the_
     assert strategy.bound == 4.0  # type: ignore[attr-defined]
 
 
+def test_naive_gives_every_group_the_same_share_and_no_weight_above_b_over_k() -> None:
+    strategy = server("naive")
+    strategy.learn(torch.tensor([16.0, 3.2, 0.5, -20.0] + [6.4] * 6), 32)
+    assert strategy.rule().weights == pytest.approx([0.2, 1.0, 3.2, 3.2] + [0.5] * 6)  # type: ignore[attr-defined]
+
+
 def test_a_global_bound_below_the_clip_norm_is_refused() -> None:
     with pytest.raises(ValueError, match=r"bound is 0\.5, below clip_norm 1\.0"):
         server("dpsgd-global", options={"bound": 0.5})
