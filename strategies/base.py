@@ -32,7 +32,7 @@ from fedfair.randomness import source
 from fedfair.rounds import LocalTraining, Round
 from fedfair.task import Task
 from strategies.budget import Schedule, common_noise, count_noise
-from strategies.exchange import added, answers, group_counts, requests
+from strategies.exchange import added, answers, group_counts, present, requests
 from strategies.population import Population
 from strategies.training import Training
 
@@ -74,15 +74,18 @@ class Strategy(FlowerStrategy):
         if training.noise == "discrete" and task.dtype != "float64":
             raise ValueError(f'noise is "discrete", but dtype is {task.dtype!r}: sums are only exact enough for it in '
                              "float64")
+        self.sharers = len(population.sizes) - training.dropouts  # the fewest clients whose noise is in a sum
+        if self.sharers < 1:
+            raise ValueError(f"dropouts is {training.dropouts}, but there are only {len(population.sizes)} clients: a "
+                             "round needs at least one")
         self.task, self.training, self.population, self.progress = task, training, population, progress
         self.options = self.Options(**training.options)
         self.sync = training.sync or self.default_sync
         self.prepare()
         self.noise = self.noise_multipliers()
-        self.ledger = Ledger(population.names, training.delta, training.trust, len(population.sizes),
+        self.ledger = Ledger(population.names, training.delta, training.trust, self.sharers,
                              training.accountant, self.nominal)
         self.rows: list[Row] = []
-        self._nodes = 0
         self._parameters: dict[str, nn.Parameter] = {}
         self._optimizer: torch.optim.Optimizer | None = None
         self._round: Round | None = None
@@ -163,7 +166,7 @@ class Strategy(FlowerStrategy):
         noise = self.noise[0]
         seeded = training.randomness == "seeded"
         plan = Round(self.task.seed if seeded else None, server_round - 1, self.rates(), noise,
-                     count_noise(training, noise), training.trust, len(self.population.sizes), query=self.query(),
+                     count_noise(training, noise), training.trust, self.sharers, query=self.query(),
                      noise=training.noise, label="" if seeded else token_hex(16))
         if self.sync == "epoch":
             local = LocalTraining(training.batch_size, training.optimizer, training.learning_rate,
@@ -172,7 +175,7 @@ class Strategy(FlowerStrategy):
             return self._requests(messages.LOCAL_EPOCH, grid, weights=arrays, round_=self._round)
         if plan.query is not None and self.counts_first:
             asked = self._requests(messages.COUNTS, grid, weights=arrays, round_=plan)
-            self.learn(self._counts(answers(grid.send_and_receive(asked), self._nodes), plan), training.batch_size)
+            self.learn(self._counts(self._answers(grid.send_and_receive(asked)), plan), training.batch_size)
             plan = replace(plan, query=None)
         rule = self.rule()
         self._round = replace(plan, rule=rule, noise_multiplier=self.release_noise(rule))
@@ -186,16 +189,18 @@ class Strategy(FlowerStrategy):
         """
         assert self._round is not None
         assert self._round.rule is not None
-        answered, plan, batch = answers(replies, self._nodes), self._round, self.training.batch_size
+        answered, plan, batch = self._answers(replies), self._round, self.training.batch_size
         sums = added(answered, "sums")
         if plan.local is None:
             self._update(sums, plan, self._round.rule)
             self._enter_step(self._round.rule)
         else:
+            sums = self._averaged(sums, present(answered))
             self._parameters = {name: nn.Parameter(value) for name, value in sums.items()}
             self._enter_local_epochs(self._round.rule)
         if plan.query is not None:
-            expected = batch if plan.local is None else sum(min(batch, size) for size in self.population.by_client)
+            expected = batch if plan.local is None else sum(
+                min(batch, self.population.by_client[client]) for client in present(answered))
             self.learn(self._counts(answered, plan), expected)
         self.progress(server_round, self.rounds)
         return pack({name: parameter.data for name, parameter in self._parameters.items()}), None
@@ -213,7 +218,7 @@ class Strategy(FlowerStrategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Keep the metrics of every part and group as `rows`; returns the test accuracies for Flower's log."""
-        answered = answers(replies, 0)
+        answered = answers(replies)
         record = MetricRecord()
         for split in ("train", "valid", "test") if answered else ():
             if split not in answered[0].content:
@@ -229,10 +234,19 @@ class Strategy(FlowerStrategy):
         """Nothing: the run prints a table of its own."""
 
     def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
-        """A request to every node, and how many there are."""
-        asked = requests(action, grid, self.task, **parts)
-        self._nodes = len(asked)
-        return asked
+        """A request to every node."""
+        return requests(action, grid, self.task, **parts)
+
+    def _answers(self, replies: Iterable[Message]) -> list[Message]:
+        """The replies, if not more clients are missing than allowed for; raises `ClientError` otherwise."""
+        return answers(replies, len(self.population.sizes), self.training.dropouts)
+
+    def _averaged(self, sums: dict[str, Tensor], clients: list[int]) -> dict[str, Tensor]:
+        """The average of the weights of those clients that are there."""
+        if len(clients) == len(self.population.sizes):
+            return sums
+        share = sum(self.client_weights()[client] for client in clients)
+        return {name: value / share for name, value in sums.items()}
 
     def _counts(self, replies: list[Message], plan: Round) -> Tensor:
         """The clients' counts added up, with the server's share of the noise."""

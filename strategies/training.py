@@ -24,7 +24,9 @@ class Training(BaseModel):
     noise multiplier; `target_epsilon` replaces `noise_multiplier` by the smallest one that stays within it at `delta`
     by `accountant`. `trust` says who sees sums without noise in step mode. `noise` is sampled in floating point or,
     "discrete", exactly on a grid. `randomness` is "seeded", for simulation, where whoever knows the seed knows batches
-    and noise, or "system": both come from the operating system, and no run can be repeated. `eval_every` is in epochs.
+    and noise, or "system": both come from the operating system, and no run can be repeated. `dropouts`
+    is how many clients a round may do without: so many shares of distributed noise are too many. `eval_every` is in
+    epochs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,5 +47,6 @@ class Training(BaseModel):
     trust: Trust = Trust.CENTRAL
     noise: NoiseName = "gaussian"
     randomness: Literal["seeded", "system"] = "seeded"
+    dropouts: Count = 0
     eval_every: Positive = 1
     options: dict[str, Any] = {}
