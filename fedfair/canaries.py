@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.gradients import Probe
-from fedfair.host import Host
+from fedfair.host import Batch, Host
 from fedfair.layers import Gradients
 from fedfair.randomness import generator
 from fedfair.rounds import Round
@@ -64,16 +64,16 @@ class AuditedHost(Host):
         super().__init__(clients, model, device)
         self.canaries, self.real = canaries, dict[int, Tensor]()
 
-    def _probe(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor | None = None
-               ) -> tuple[Probe, Tensor]:
-        """See `Host`; the canaries of the clients in question come last."""
-        probe, groups = super()._probe(data, weights, round_, rows)
+    def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor) -> Batch:
+        """See `Host`; the canaries of the clients in question come last, and have neither `x` nor `y`."""
+        batch = super()._sample(data, weights, round_, rows)
         holders = [n for n, parts in self.clients.items() if data is parts.train] or list(self.clients)
         canaries = self.canaries
         own = torch.nonzero(canaries.included & torch.isin(canaries.clients, torch.tensor(holders))).flatten()
         rates = torch.tensor(round_.rates, dtype=torch.float64)[canaries.groups[own]]
         joined = own[poisson(round_.seed, round_.step, 2**40 + own, rates)]
-        return _WithCanaries(probe, self, joined, round_.step), torch.cat([groups, canaries.groups[joined]])
+        return Batch(_WithCanaries(batch.probe, self, joined, round_.step),
+                     torch.cat([batch.groups, canaries.groups[joined]]), batch.x, batch.y)
 
 
 class _WithCanaries(Probe):

@@ -15,33 +15,35 @@ import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedfair import fairlens, participants
 from fedfair.datasets import Parts
 from fedfair.host import ClientError, Contribution, Host
 from fedfair.layers import Gradients
-from fedfair.messages import pack, unpack
+from fedfair.messages import BEFORE_THRESHOLD, pack, unpack
 from fedfair.rounds import Round
 from fedfair.task import Task
+from fedfair.thresholds import RejectOption
 
 app = ClientApp()
 
 
 @lru_cache(maxsize=2)
-def _clients_data(task: Task) -> list[Parts]:
-    """The records of every client of the two latest tasks in this process."""
+def _clients_data(task: Task, modified: int) -> list[Parts]:
+    """The records of every client of the two latest tasks in this process; see `Task.modified`."""
     return task.clients_data()
 
 
 @lru_cache(maxsize=2)
-def _hosts(task: Task) -> dict[tuple[int, int], Host]:
+def _hosts(task: Task, modified: int) -> dict[tuple[int, int], Host]:
     """The hosts made so far for the two latest tasks in this process, by (node, number of nodes)."""
     return {}
 
 
 def host(task: Task, node: int, nodes: int) -> Host:
     """What node number `node` of `nodes` holds of a task."""
-    made = _hosts(task)
+    made, modified = _hosts(task, task.modified), task.modified
     if (node, nodes) not in made:
-        clients = {number: data for number, data in enumerate(_clients_data(task)) if number % nodes == node}
+        clients = {number: data for number, data in enumerate(_clients_data(task, modified)) if number % nodes == node}
         made[node, nodes] = Host(clients, task.build_model().to(task.device), task.device)
     return made[node, nodes]
 
@@ -49,7 +51,8 @@ def host(task: Task, node: int, nodes: int) -> Host:
 @contextmanager
 def hosting(task: Task, hosts: Sequence[Host]) -> Iterator[None]:
     """Let these hosts answer for a task's nodes 0, 1, ... in this process, for a while: how an audit gets in."""
-    made, before = _hosts(task), dict(_hosts(task))
+    made = _hosts(task, task.modified)
+    before = dict(made)
     made.update({(node, len(hosts)): host for node, host in enumerate(hosts)})
     try:
         yield
@@ -101,10 +104,12 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
 @app.query("sizes")
 @_answer
 def sizes(message: Message, here: Host) -> RecordDict:
-    """How many training records each client has of each group: public by assumption, and said so."""
-    counts = {str(number): torch.tensor(parts.train.group_sizes()) for number, parts in here.clients.items()}
-    names = _task(str(message.content["task"]["json"])).data().train.names
-    return RecordDict({"sizes": pack(counts), "groups": ConfigRecord({"names": list(names)})})
+    """How many training and validation records each client has of each group: public by assumption, and said so."""
+    train, valid = ({str(number): torch.tensor(getattr(parts, split).group_sizes())
+                     for number, parts in here.clients.items()} for split in ("train", "valid"))
+    data = _task(str(message.content["task"]["json"])).data().train
+    return RecordDict({"sizes": pack(train), "valid": pack(valid),
+                       "groups": ConfigRecord({"names": list(data.names), "classes": data.classes})})
 
 
 @app.query("counts")
@@ -114,11 +119,55 @@ def counts(message: Message, here: Host) -> RecordDict:
     return _content(here.counts(*_weights_and_round(message)))
 
 
+@app.query("scores")
+@_answer
+def scores(message: Message, here: Host) -> RecordDict:
+    """How many validation records of each group have which score, with the clients' shares of the noise."""
+    weights, options = unpack(message.content, "weights"), message.content.config_records["options"]
+    favourable, deviation = cast(int, options["favourable"]), cast(float, options["deviation"])
+    seed = _task(str(message.content["task"]["json"])).seed if options["seeded"] else None
+    return _content(here.scores(weights, favourable, deviation, seed))
+
+
 @app.train("gradient_sum")
 @_answer
 def gradient_sum(message: Message, here: Host) -> RecordDict:
     """The clipped gradient sum of the round's batch, with the counts that it asks for."""
     return _content(here.gradient_sum(*_weights_and_round(message)))
+
+
+@app.train("update_sum")
+@_answer
+def update_sum(message: Message, here: Host) -> RecordDict:
+    """The sum of the clipped updates of the clients that the round draws, with the counts that it asks for."""
+    return _content(participants.update_sum(here, *_weights_and_round(message)))
+
+
+@app.train("batch_sums")
+@_answer
+def batch_sums(message: Message, here: Host) -> RecordDict:
+    """Sums over the round's batch that FairLens's penalty is made of, without noise."""
+    found = fairlens.batch_sums(here, *_weights_and_round(message))
+    return RecordDict({name: pack(sums) for name, sums in found._asdict().items()} if found else {})
+
+
+@app.train("penalty_gradient")
+@_answer
+def penalty_gradient(message: Message, here: Host) -> RecordDict:
+    """The node's part of the gradient of FairLens's penalty, without noise."""
+    options = cast(dict[str, list[float]], message.content.config_records["options"])
+    distortion, difference = (_on_device(message, name, here) for name in ("distortion", "difference"))
+    penalty = fairlens.Penalty(distortion, difference, tuple(options["loss-weights"]),
+                               tuple(options["probability-weights"]))
+    return RecordDict({"sums": pack(fairlens.penalty_gradient(here, *_weights_and_round(message), penalty))})
+
+
+@app.train("shifted_gradient_sum")
+@_answer
+def shifted_gradient_sum(message: Message, here: Host) -> RecordDict:
+    """The sum of the batch's gradients, each shifted by FairLens's penalty and then clipped, without noise."""
+    shift = _on_device(message, "shift", here)
+    return RecordDict({"sums": pack(fairlens.shifted_gradient_sum(here, *_weights_and_round(message), shift))})
 
 
 @app.train("local_epoch")
@@ -131,11 +180,23 @@ def local_epoch(message: Message, here: Host) -> RecordDict:
 @app.evaluate("groups")
 @_answer
 def evaluate(message: Message, here: Host) -> RecordDict:
-    """Confusion counts, losses and gradient norms by group, for the parts in `splits`; not private."""
+    """Confusion counts, losses and gradient norms by group, for the parts in `splits`; not private.
+
+    With a `threshold` these are of its decisions; those of the model are added as "SPLIT before threshold".
+    """
     weights, options = unpack(message.content, "weights"), message.content.config_records["options"]
-    splits = cast(list[str], options["splits"]) if here.clients else []
-    return RecordDict({split: pack(here.evaluate(weights, split, bool(options["gradient-norms"])).tensors())
-                       for split in splits})
+    rule = RejectOption.from_json(str(options["threshold"])) if options["threshold"] else None
+    content = RecordDict()
+    for split in cast(list[str], options["splits"]) if here.clients else []:
+        content[split] = pack(here.evaluate(weights, split, bool(options["gradient-norms"]), rule).tensors())
+        if rule:
+            content[f"{split} {BEFORE_THRESHOLD}"] = pack(here.evaluate(weights, split, False).tensors())
+    return content
+
+
+def _on_device(message: Message, name: str, here: Host) -> Gradients:
+    """The tensors of a message's record, where the node computes."""
+    return {key: value.to(here.device) for key, value in unpack(message.content, name).items()}
 
 
 def _weights_and_round(message: Message) -> tuple[Gradients, Round]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,7 +15,7 @@ from fedfair import models
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
 from fedfair.datasets.prepare import keep, reduce_group, split, standardise
 from fedfair.datasets.table import from_csv
-from fedfair.partition import by_group, by_site
+from fedfair.partition import by_group, by_mixture, by_participant, by_site
 from fedfair.registry import unknown
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -25,8 +26,11 @@ class Task(BaseModel):
     """Data, partition and model of a run; frozen, and validated when it is made.
 
     `csv` (with `label` and `group`) replaces `dataset` by a file of the user's own. `split` holds the shares of the
-    training, validation and test parts. `balance` names a published variant of the data set; `imbalance` thins out one
-    group of the training part ("8:40", "8:9%"). `clients` defaults to one for each group.
+    training, validation and test parts; parts that the source published are kept. `balance` names a published variant
+    of the data set; `imbalance` thins out one group of the training part ("8:40", "8:9%"). `clients` defaults to one
+    for each group; with the partition "natural" there is one for each participant that the data set names. With "site",
+    `alpha` is the Dirichlet concentration of the groups over the sites: small for sites with very different mixtures;
+    without it they are even.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,8 +42,9 @@ class Task(BaseModel):
     split: tuple[Share, Share, Share] = (0.7, 0.1, 0.2)
     balance: str | None = None
     imbalance: str | None = None
-    partition: Literal["group", "site"] = "group"
+    partition: Literal["group", "site", "natural"] = "group"
     clients: Annotated[int, Field(ge=1)] | None = None
+    alpha: Annotated[float, Field(ge=1e-3, le=1e9)] | None = None
     model: str = "mlp"
     hidden: tuple[Width, ...] = ()
     seed: Annotated[int, Field(ge=0)] = 0
@@ -66,7 +71,13 @@ class Task(BaseModel):
         if abs(sum(self.split) - 1) > 1e-9 or self.split[0] == 0 or self.split[2] == 0:
             raise ValueError(f"split is {list(self.split)}: the shares of train, valid and test must sum to 1, and "
                              "train and test must not be 0")
+        if self.alpha is not None and self.partition != "site":
+            raise ValueError(f"alpha is {self.alpha}, but partition is {self.partition!r}: alpha says how sites mix "
+                             'the groups, so take partition = "site", or leave alpha out')
         models.MODELS[self.model]
+        if self.partition == "natural" and self.clients is not None:
+            raise ValueError(f"clients is {self.clients}, but with partition natural every participant is a client: "
+                             "leave clients out")
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:
@@ -79,16 +90,29 @@ class Task(BaseModel):
 
         Raises `ValueError` or `FileNotFoundError` if they cannot be made, or a group has no training record.
         """
-        return _data(self, Path(self.csv).stat().st_mtime_ns if self.csv and Path(self.csv).is_file() else 0)
+        return _data(self, self.modified)
+
+    @property
+    def modified(self) -> int:
+        """When the file of the user's own was last changed, in nanoseconds; 0 if there is none."""
+        return Path(self.csv).stat().st_mtime_ns if self.csv and Path(self.csv).is_file() else 0
 
     def clients_data(self) -> list[Parts]:
         """The parts that each client holds; validation and test records are dealt like training records."""
         parts, groups = self.data(), len(self.data().train.names)
         clients = self.clients or groups
+        participants = max((int(part.participant.max()) + 1 for _, part in parts if len(part.participant)), default=0)
+        if self.partition == "natural" and not participants:
+            raise ValueError(f"{self.dataset} does not say whose its records are, as partition natural needs: take "
+                             "partition site, or group")
 
         def rows(data: GroupedDataset) -> list[torch.Tensor]:
+            if self.partition == "natural":
+                return by_participant(data.participant, participants)
             if self.partition == "group":
                 return by_group(data.group, groups, clients)
+            if self.alpha is not None:
+                return by_mixture(data.group, groups, clients, self.alpha, self.seed)
             return by_site(len(data), clients, self.seed)
 
         dealt = [[part.take(held) for held in rows(part)] for _, part in parts]
@@ -132,6 +156,6 @@ def _data(task: Task, modified: int) -> Parts:
 
     def cast(part: GroupedDataset) -> GroupedDataset:
         x = part.x.to(dtype) if part.x.is_floating_point() else part.x
-        return GroupedDataset(x, part.y, part.group, part.names, part.classes, (), part.records)
+        return replace(part, x=x)
 
     return Parts(cast(parts.train), cast(parts.valid), cast(parts.test))

@@ -9,17 +9,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedfair import client_app
+from fedfair import client_app, messages
 from fedfair.auditing import Bound, Neighbours, gaussian_bound, lower_bound
 from fedfair.canaries import AuditedHost, flat, plant
 from fedfair.clipping import ClipRule
 from fedfair.models import loss
 from fedfair.randomness import generator
+from simulations.engines import quiet_flower
 from simulations.experiment import Experiment
 from simulations.grids.local import LocalGrid
 from simulations.observer import WatchedGrid, scores
 from simulations.result import Result
-from simulations.run import conduct, quiet_flower
+from simulations.run import conduct
 from strategies import find_strategy
 from strategies.exchange import population
 from strategies.population import Population
@@ -93,6 +94,9 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
     task = experiment.task
     sizes = population(LocalGrid(client_app.app, 1), task)
     strategy = find_strategy(experiment.strategy)(task, experiment.training, sizes)
+    if strategy.exchange != messages.GRADIENT_SUM:
+        raise ValueError(f"strategy {experiment.strategy!r} has no sums of single gradients into which canaries could be "
+                         "put: attack it by membership")
     parameters = sum(parameter.numel() for parameter in task.build_model().parameters())
     planted = plant(canaries, parameters, _holders(sizes), _strongest_norm(strategy.rule(), sizes), experiment.seed)
     hosts = [AuditedHost({number: parts}, task.build_model().to(task.device), task.device, planted)

@@ -18,9 +18,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fedfair.accounting import Ledger
-from fedfair.datasets import Parts
+from fedfair.datasets import DATASETS, Parts
 from simulations.experiment import Experiment
 from simulations.summary import summarise
+from strategies.threshold_search import Threshold, ThresholdSearch
 
 _PACKAGES = ("flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
 
@@ -30,7 +31,8 @@ class Result:
     """One finished run.
 
     `metrics` is long: round, split, group, metric, value. Training metrics and everything measured on held-out records
-    are not private.
+    are not private. With a `threshold`, those of the last round are of its decisions, and those of the model alone
+    stand beside them under splits like "test before threshold"; `search` can choose other thresholds from what it got.
     """
 
     experiment: Experiment
@@ -38,11 +40,18 @@ class Result:
     metrics: pd.DataFrame
     ledger: Ledger
     model: nn.Module
+    search: ThresholdSearch | None = None
+    threshold: Threshold | None = None
 
     def save(self, folder: str | Path) -> Path:
         """Write the folder; raises `FileExistsError` if it holds another experiment."""
         model = dict(self.model.named_parameters())
         return write_folder(Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(), model)
+
+    def threshold_to_dict(self) -> dict[str, Any]:
+        """The threshold by the names of the groups, and how the records that it was looked for on are protected."""
+        assert self.threshold is not None
+        return {**self.threshold.to_dict(self.data.train.names), "privacy": self.ledger.validation_data()}
 
 
 def identified(results: Sequence[Result]) -> pd.DataFrame:
@@ -65,10 +74,15 @@ def summary(results: Sequence[Result]) -> pd.DataFrame:
 
 def save_comparison(results: Sequence[Result], settings: Mapping[str, Any], folder: str | Path) -> Path:
     """Write several runs into one folder; ledgers and models are kept by "strategy/seed"."""
-    named = {f"{r.experiment.strategy}/seed-{r.experiment.seed}": r for r in results}
+    named = by_run(results)
     ledgers = {name: result.ledger.to_dict() for name, result in named.items()}
     models = {f"{name}/{key}": value for name, r in named.items() for key, value in r.model.named_parameters()}
     return write_folder(Path(folder), settings, results, ledgers, models)
+
+
+def by_run(results: Sequence[Result]) -> dict[str, Result]:
+    """Results by "strategy/seed"."""
+    return {f"{r.experiment.strategy}/seed-{r.experiment.seed}": r for r in results}
 
 
 def refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
@@ -85,7 +99,10 @@ def refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
 
 def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Result], ledger: Mapping[str, Any],
                  model: Mapping[str, Tensor]) -> Path:
-    """Write everything beside the folder, then put it in place at once. Raises `FileExistsError`."""
+    """Write everything beside the folder, then put it in place at once. Raises `FileExistsError`.
+
+    Thresholds, if there are any, go into thresholds.json by "strategy/seed".
+    """
     refuse_other(folder, settings)
     folder.parent.mkdir(parents=True, exist_ok=True)
     new = Path(mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -96,7 +113,11 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
         (new / "ledger.json").write_text(json.dumps(ledger, indent=1))
         save_file({name: value.detach().contiguous().cpu() for name, value in model.items()},
                   new / "model.safetensors")
-        (new / "environment.json").write_text(json.dumps(environment(results), indent=1))
+        thresholds = {name: r.threshold_to_dict() for name, r in by_run(results).items() if r.threshold}
+        if thresholds:
+            (new / "thresholds.json").write_text(json.dumps(thresholds, indent=1))
+        made = environment([result.experiment for result in results])
+        (new / "environment.json").write_text(json.dumps(made, indent=1))
         new.chmod(0o755)
         shutil.rmtree(folder, ignore_errors=True)
         new.rename(folder)
@@ -112,13 +133,17 @@ _NOISE = {"gaussian": "Gaussian in floating point, not hardened against attacks 
           "discrete": "exact discrete Gaussian on a public grid"}
 
 
-def environment(results: Sequence[Result]) -> dict[str, Any]:
-    """Versions and machine type, without anything personal; how noise was drawn and what is not private."""
+def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
+    """Versions and machine type, without anything personal; how noise was drawn, and what is not private, that which
+    the sources of the data sets learned included.
+    """
+    names = sorted({experiment.dataset for experiment in experiments})
+    learned = [sentence for name in names if name in DATASETS for sentence in DATASETS[name].not_private]
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
         "packages": {name: version(name) for name in _PACKAGES},
-        "randomness": sorted({_RANDOMNESS[result.experiment.randomness] for result in results}),
-        "noise": sorted({_NOISE[result.experiment.noise] for result in results}),
+        "randomness": sorted({_RANDOMNESS[experiment.randomness] for experiment in experiments}),
+        "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
         "not_private": ["means and deviations for standardisation come from the training part",
-                        "all metrics are computed without noise"],
+                        "all metrics are computed without noise", *learned],
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,8 @@ from fedfair.accounting import Ledger
 from fedfair.fairness import ALL
 
 REFERENCE = "sgd"
+REFERENCES = {"fedavg": "fedavg", "dp-fedavg": "fedavg"}
+"""The reference of strategies whose participants train by themselves: another optimisation, so another reference."""
 _OVERALL = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds", "loss")
 
 
@@ -24,19 +25,21 @@ def final_test(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 def privacy_costs(final: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy of sgd less that of each run, by group, on the same data set and seed; not a number without sgd."""
+    """Accuracy of a run's reference (`REFERENCE`, or see `REFERENCES`) less its own, by group, on the same data set and
+    seed; not a number where the reference did not run.
+    """
     accuracy = final.loc[:, final.columns.get_level_values("metric") == "accuracy"].droplevel("metric", axis=1)
-    if REFERENCE not in accuracy.index.get_level_values("strategy"):
-        return accuracy * math.nan
-    reference = accuracy[accuracy.index.get_level_values("strategy") == REFERENCE].droplevel("strategy")
-    same_run = pd.MultiIndex.from_arrays([accuracy.index.get_level_values(level) for level in ("dataset", "seed")])
-    return pd.DataFrame(reference.reindex(same_run).to_numpy() - accuracy.to_numpy(), accuracy.index, accuracy.columns)
+    same_run = pd.MultiIndex.from_tuples([(dataset, REFERENCES.get(strategy, REFERENCE), seed)
+                                          for dataset, strategy, seed in accuracy.index], names=accuracy.index.names)
+    reference = accuracy.reindex(same_run).to_numpy()
+    return pd.DataFrame(reference - accuracy.to_numpy(), accuracy.index, accuracy.columns)
 
 
 def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) -> pd.DataFrame:
     """Means and standard deviations (n - 1) over seeds, from metrics with columns dataset, strategy, seed.
 
-    Epsilon is the largest over the seeds. Metrics are those of the test part after the last round.
+    Epsilon is the largest over the seeds; that of validation records is 0 unless a threshold was looked for on them,
+    and infinite if that was done without noise. Metrics are those of the test part after the last round.
     """
     final = final_test(metrics)
     costs = privacy_costs(final)
@@ -45,7 +48,8 @@ def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) 
         own = [ledger for (d, s, _), ledger in ledgers.items() if (d, s) == (dataset, strategy)]
         row: dict[str, Any] = {"dataset": dataset, "strategy": strategy, "seeds": len(runs),
                                "epsilon": max(ledger.epsilon() for ledger in own), "delta": own[0].delta,
-                               "guarantee": own[0].guarantee}
+                               "guarantee": own[0].guarantee,
+                               "validation_epsilon": max(ledger.validation_epsilon() for ledger in own)}
         for metric in _OVERALL:
             row[f"{metric}_mean"], row[f"{metric}_sd"] = runs[ALL, metric].mean(), runs[ALL, metric].std()
         paid = costs.loc[runs.index]

@@ -52,7 +52,7 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
         table.add_row("pays most", *(_short(g, 8) if cost > 0 else "-" for g, cost in zip(worst, paid, strict=True)))
         table.add_row("its cost", *(_number(cost, 3) if cost > 0 else "-" for cost in paid))
         table.add_row("privacy cost gap", *(_number(row['privacy_cost_gap_mean'], 3) for row in rows))
-    return Group(title, table, Text(), *verdict(summary, sizes))
+    return Group(title, table, Text(), *verdict(summary, sizes), *unprotected(summary))
 
 
 def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
@@ -74,6 +74,15 @@ def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
     if max(spent, default=0) > 1.1 * min(spent, default=0):
         lines.append("Mind that epsilon differs between methods: set target_epsilon to compare at the same one.")
     return [Text(line) for line in lines]
+
+
+def unprotected(summary: pd.DataFrame) -> Sequence[Text]:
+    """Which strategies looked for their threshold on validation records without noise, in words."""
+    names = summary["strategy"][summary["validation_epsilon"].map(math.isinf)]
+    if names.empty:
+        return []
+    return [Text(f"The thresholds of {', '.join(names)} were looked for on validation data, which is not protected: "
+                 "set threshold_epsilon to protect it.")]
 
 
 def _spread(row: Mapping[Any, Any], name: str) -> str:

@@ -9,14 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from fedfair.accounting import Accountant
 from fedfair.noise import NoiseName, Trust
 from fedfair.rounds import OptimizerName
+from strategies.threshold_settings import ThresholdSettings
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 
 
-class Training(BaseModel):
-    """Settings of the training itself; frozen, and validated when made.
+class Training(ThresholdSettings, BaseModel):
+    """Settings of the training itself and of what follows it; frozen, and validated when made.
 
     `sync` is "step" (one gradient sum a round) or "epoch" (one local epoch a round), by default the strategy's own;
     `steps`, if given, is the number of rounds and overrides `epochs`. `batch_size` is the expected one. A noise

@@ -3,6 +3,6 @@
 from fedfair.accounting.calibration import calibrate
 from fedfair.accounting.composition import ACCOUNTANTS, Accountant, Release, epsilon
 from fedfair.accounting.events import Event
-from fedfair.accounting.ledger import Ledger
+from fedfair.accounting.ledger import Ledger, Unit
 
-__all__ = ["ACCOUNTANTS", "Accountant", "Event", "Ledger", "Release", "calibrate", "epsilon"]
+__all__ = ["ACCOUNTANTS", "Accountant", "Event", "Ledger", "Release", "Unit", "calibrate", "epsilon"]

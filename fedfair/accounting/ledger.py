@@ -13,25 +13,45 @@ from fedfair.accounting.events import Event
 from fedfair.noise import Trust
 
 Guarantee = Literal["proved", "nominal", "none"]
+Unit = Literal["record", "participant"]
+"""What neighbouring data sets differ by, and so what an epsilon protects."""
+
+PUBLIC: dict[Unit, str] = {
+    "record": "numbers of records by group and client, expected batch size",
+    "participant": "number of participants, expected number of them in a round",
+}
+"""What is taken as public, by what is protected."""
 
 
 class Ledger:
     """Counts events, and composes them on demand.
 
     `groups` are the groups' names, `delta` the default delta. `trust` and `clients` say who added the noise.
-    `nominal` is the reason why an epsilon would not be supported by a proof, or None.
-    Public by assumption: the numbers of records, also by group and client, and the expected batch size.
+    `nominal` is the reason why an epsilon would not be supported by a proof, or None. `protects` says what is added or
+    removed between neighbouring data sets: one record, or one participant with all its records, for whom "record" below
+    then stands. `broadcasts` says that clients are sent sums without noise. Public by assumption: see `PUBLIC`.
     """
 
     def __init__(self, groups: Iterable[str], delta: float, trust: Trust = Trust.CENTRAL, clients: int = 1,
-                 accountant: Accountant = "pld", nominal: str | None = None) -> None:
+                 accountant: Accountant = "pld", nominal: str | None = None, protects: Unit = "record",
+                 broadcasts: bool = False) -> None:
         self.groups, self.delta, self.trust, self.clients = tuple(groups), delta, trust, clients
-        self.accountant, self.nominal = accountant, nominal
+        self.accountant, self.nominal, self.protects, self.broadcasts = accountant, nominal, protects, broadcasts
         self.events: Counter[Event] = Counter()
+        self.validation: Release | None = None
 
     def record(self, event: Event, steps: int = 1) -> None:
         """Enter `steps` equal events that have been released."""
         self.events[event] += steps
+
+    def validation_epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
+        """What a threshold search spent of a validation record's privacy: nothing if there was none, infinite if it
+        read the records without noise.
+
+        Validation and training records are disjoint: neither figure adds to the other.
+        """
+        releases = {} if self.validation is None else {self.validation: 1}
+        return epsilon(releases, self.delta if delta is None else delta, accountant or self.accountant)
 
     def epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
         """What any record is guaranteed, against whoever gets the final model: the largest over groups and clients."""
@@ -80,6 +100,7 @@ class Ledger:
                 return (Release(rate, left * multiplier),)
 
             client = max(self._by_group(less, delta, accountant).values(), default=0.0)
+        client = math.inf if self.broadcasts else client
         return {"model": model, "server": model if local else math.inf, "client": client}
 
     @property
@@ -94,14 +115,24 @@ class Ledger:
         return {
             "groups": list(self.groups), "delta": self.delta, "trust": self.trust.value, "clients": self.clients,
             "accountant": self.accountant, "guarantee": self.guarantee, "nominal_because": self.nominal,
-            "public_by_assumption": "numbers of records by group and client, expected batch size",
+            "protects": self.protects, "broadcasts": self.broadcasts, "public_by_assumption": PUBLIC[self.protects],
             "epsilon": self.epsilon(), "epsilon_rdp": self.epsilon(accountant="rdp"),
             "epsilon_counts_sampled_separately_rdp": self.epsilon_separate(accountant="rdp"),
             "spent_by_group": self.epsilon_by_group(), "spent_by_group_is": self.reading(),
             "guaranteed_by_group": self.guaranteed_by_group(), "approximate_by_group": self.approximate_by_group(),
-            "by_observer": self.by_observer(),
+            "by_observer": self.by_observer(), "validation_data": self.validation_data(),
+            "validation_release": None if self.validation is None else list(self.validation),
             "events": [{**asdict(event), "steps": steps} for event, steps in self.events.items()],
         }
+
+    def validation_data(self) -> str:
+        """What the threshold of a run reveals about validation records, in words."""
+        if self.validation is None:
+            return "validation data: not used, but for metrics"
+        if math.isinf(self.validation_epsilon()):
+            return "validation data: not protected"
+        return (f"validation data: epsilon {self.validation_epsilon():.3g} at delta {self.delta:g}, apart from that of "
+                "training records")
 
     def reading(self) -> str:
         """What the figures of `epsilon_by_group` are, in words."""
@@ -112,11 +143,13 @@ class Ledger:
     def from_dict(values: dict[str, Any]) -> Ledger:
         """The ledger that `to_dict` wrote; figures are computed anew from its events."""
         ledger = Ledger(values["groups"], values["delta"], Trust(values["trust"]), values["clients"],
-                        values["accountant"], values["nominal_because"])
+                        values["accountant"], values["nominal_because"], values["protects"], values["broadcasts"])
         for event in values["events"]:
             fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in event.items()}
             steps = int(fields.pop("steps"))
             ledger.record(Event(**fields), steps)
+        if values.get("validation_release"):
+            ledger.validation = Release(*values["validation_release"])
         return ledger
 
     def _by_group(self, charged: Callable[[Event, int], tuple[Release, ...]], delta: float | None,

@@ -10,15 +10,20 @@ from fedfair.datasets.table import from_frame
 from fedfair.registry import unknown
 
 _FILE = PublicFile(
-    "credit-card-clients.csv", "https://raw.githubusercontent.com/tailequy/fairness_dataset/main/experiments/data/credit-card-clients.csv",
+    "credit-card-clients.csv",
+    "https://raw.githubusercontent.com/tailequy/fairness_dataset/main/experiments/data/credit-card-clients.csv",
     "7cfc3bb35b6986be40cccb5d490806f082b46f93afafdce27fd7f409eb5abb02",
 )
-_NUMERIC = ("LIMIT_BAL", "AGE", *(f"{kind}_AMT{month}" for kind in ("BILL", "PAY") for month in range(1, 7)))
+_MONTHS = range(1, 7)
+_NUMERIC = ("LIMIT_BAL", "AGE", *(f"BILL_AMT{m}" for m in _MONTHS), *(f"PAY_AMT{m}" for m in _MONTHS))
 VARIANTS: dict[str, dict[str, int]] = {}
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """Label 1 is a default on the next payment. `group` is "SEX"; raises `ValueError` for another."""
+    """Label 1 is a default on the next payment; SEX, EDUCATION, MARRIAGE and the states of past payments are one-hot.
+
+    `group` is "SEX", male (1 in the file) or female (2); raises `ValueError` for another.
+    """
     if group not in (None, "SEX"):
         raise unknown("protected attribute of credit", group, ("SEX",))
     frame = pd.read_csv(fetch(_FILE))

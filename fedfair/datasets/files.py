@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -14,11 +13,15 @@ import pooch
 
 @dataclass(frozen=True)
 class PublicFile:
-    """A file on the web: its name here, where it comes from, and the SHA-256 of its content."""
+    """A file on the web: its name here, where it comes from, and the SHA-256 of its content.
+
+    `content` is what of the file's bytes the hash is of, for example `gzip.decompress`; by default all of them.
+    """
 
     name: str
     url: str
     sha256: str
+    content: Callable[[bytes], bytes] = bytes
 
 
 def fetch(file: PublicFile) -> Path:
@@ -27,54 +30,37 @@ def fetch(file: PublicFile) -> Path:
     Looks into the folder FEDFAIR_DATA_DIR if that is set, else into the user's cache, downloading on first use.
     Raises `FileNotFoundError` if there is none to be had and `ValueError` if its content is not the expected one.
     """
-    path = _in_folder(file)
-    if path is None:
-        return _downloaded(file, f"sha256:{file.sha256}")
-    _verify(file, path, pooch.file_hash(str(path)))
-    return path
-
-
-def fetch_unzipped(file: PublicFile) -> bytes:
-    """The content of a gzip file, whose SHA-256 is that of the content: mirrors compress it differently.
-
-    Looks and raises as `fetch` does.
-    """
-    path = _in_folder(file) or _downloaded(file, None)
-    try:
-        content = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, zlib.error):
-        content = b""
-    _verify(file, path, sha256(content).hexdigest())
-    return content
-
-
-def _in_folder(file: PublicFile) -> Path | None:
-    """The file's path in FEDFAIR_DATA_DIR, or None if that is not set."""
     folder = os.environ.get("FEDFAIR_DATA_DIR")
-    if not folder:
-        return None
-    path = Path(folder) / file.name
-    if not path.is_file():
-        raise FileNotFoundError(f"{file.name} is not in FEDFAIR_DATA_DIR ({folder}): put it there, or unset the "
-                                f"variable to download it from {file.url}")
-    return path
+    if folder:
+        path = Path(folder) / file.name
+        if not path.is_file():
+            raise FileNotFoundError(f"{file.name} is not in FEDFAIR_DATA_DIR ({folder}): put it there, or unset the "
+                                    f"variable to download it from {file.url}")
+        found = _hash(file, path)
+        if found != file.sha256:
+            raise ValueError(f"{path} is not the published file (SHA-256 {found[:12]}..., expected "
+                             f"{file.sha256[:12]}...): it is truncated or changed; replace it")
+        return path
+    return _download(file)
 
 
-def _downloaded(file: PublicFile, known_hash: str | None) -> Path:
-    """The file's path in the cache, after a download if need be."""
+def _download(file: PublicFile) -> Path:
+    """The copy in the user's cache; one that is wrong is not left there."""
     try:
-        return Path(pooch.retrieve(file.url, known_hash, fname=file.name.replace("/", "-"),
-                                   path=pooch.os_cache("fedfair")))
+        path = Path(pooch.retrieve(file.url, None, fname=file.name, path=pooch.os_cache("fedfair")))
     except OSError as error:
         raise FileNotFoundError(f"could not download {file.name} from {file.url}: check the network, or set "
                                 "FEDFAIR_DATA_DIR to a folder that holds it") from error
-    except ValueError as error:
+    if _hash(file, path) != file.sha256:
+        path.unlink()
         raise ValueError(f"the download of {file.name} from {file.url} is truncated or changed: try again, or set "
-                         "FEDFAIR_DATA_DIR to a folder with a good copy") from error
+                         "FEDFAIR_DATA_DIR to a folder with a good copy")
+    return path
 
 
-def _verify(file: PublicFile, path: Path, found: str) -> None:
-    """Raise `ValueError` unless the content found is the published one."""
-    if found != file.sha256:
-        raise ValueError(f"{path} is not the published file (SHA-256 {found[:12]}..., expected "
-                         f"{file.sha256[:12]}...): it is truncated or changed; replace it")
+def _hash(file: PublicFile, path: Path) -> str:
+    """The SHA-256 of a copy's content; "unreadable" if there is no content to be had from it."""
+    try:
+        return sha256(file.content(path.read_bytes())).hexdigest()
+    except (OSError, EOFError, ValueError, KeyError):
+        return "unreadable"

@@ -10,7 +10,8 @@ from fedfair.datasets.table import from_frame
 from fedfair.registry import unknown
 
 _FILE = PublicFile(
-    "law_school_clean.csv", "https://raw.githubusercontent.com/tailequy/fairness_dataset/main/experiments/data/law_school_clean.csv",
+    "law_school_clean.csv",
+    "https://raw.githubusercontent.com/tailequy/fairness_dataset/main/experiments/data/law_school_clean.csv",
     "23c1b173f3480beb7afc4957b107a9917dfc4a8dc9d87ea6034ec35222152452",
 )
 _NUMERIC = ("decile1b", "decile3", "lsat", "ugpa", "zfygpa", "zgpa")
@@ -18,7 +19,10 @@ VARIANTS: dict[str, dict[str, int]] = {}
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """Label 1 is a bar examination that was passed. `group` is "race"; raises `ValueError` for another."""
+    """Label 1 is a passed bar exam; fulltime, fam_inc, male, tier and race are one-hot.
+
+    `group` is "race", White or Non-White; raises `ValueError` for another.
+    """
     if group not in (None, "race"):
         raise unknown("protected attribute of law", group, ("race",))
     return from_frame(pd.read_csv(fetch(_FILE)), label="pass_bar", group="race", numeric=_NUMERIC)

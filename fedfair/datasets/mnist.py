@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
+
 import numpy as np
 import torch
+from torch import Tensor
 
-from fedfair.datasets.files import PublicFile, fetch_unzipped
-from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.files import PublicFile, fetch
+from fedfair.datasets.grouped import PARTS, GroupedDataset
 from fedfair.registry import unknown
 
 _URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-_IMAGES, _LABELS = "images-idx3-ubyte.gz", "labels-idx1-ubyte.gz"
-_CONTENT = {  # SHA-256 of the unzipped files
-    f"train-{_IMAGES}": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    f"train-{_LABELS}": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    f"t10k-{_IMAGES}": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    f"t10k-{_LABELS}": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+_SHA256 = {
+    "train-images-idx3": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train-labels-idx1": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "t10k-images-idx3": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "t10k-labels-idx1": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
 }
-_TEST = 10_000
 VARIANTS: dict[str, dict[str, int]] = {}
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """Images `[70000, 1, 28, 28]` in [0, 1]; the digit is label and group; the last 10,000 are the published test part.
+    """Images `[70000, 1, 28, 28]` in [0, 1]; the digit is label and group. The published test part is kept.
 
-    Raises `ValueError` for another `group`.
+    The published imbalances are settings: "8:500" (Xu et al. 2021), "8:9%" (Esipova et al. 2023) and "2:500"
+    (Bagdasaryan and Shmatikov's poster, 2019). Raises `ValueError` for another `group`.
     """
     if group not in (None, "digit"):
         raise unknown("protected attribute of mnist", group, ("digit",))
-    images, labels = (np.concatenate([_values(part + kind, start) for part in ("train-", "t10k-")])
-                      for kind, start in ((_IMAGES, 16), (_LABELS, 8)))
-    x, y = torch.from_numpy(images).view(-1, 1, 28, 28) / 255, torch.from_numpy(labels).long()
-    return GroupedDataset(x=x, y=y, group=y, names=tuple(map(str, range(10))), classes=10, tests=_TEST)
+    images = torch.cat([_idx(f"{part}-images-idx3") for part in ("train", "t10k")])
+    labels = torch.cat([_idx(f"{part}-labels-idx1") for part in ("train", "t10k")]).long()
+    published = torch.full((len(labels),), PARTS.index("train"))
+    published[60_000:] = PARTS.index("test")
+    return GroupedDataset(x=images[:, None] / 255, y=labels, group=labels, names=tuple(map(str, range(10))),
+                          classes=10, published=published)
 
 
-def _values(name: str, start: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """The bytes of one idx file after its header."""
-    return np.frombuffer(fetch_unzipped(PublicFile(f"mnist/{name}", _URL + name, _CONTENT[name])), np.uint8, -1, start)
+def _idx(name: str) -> Tensor:
+    """The bytes of one idx file: `[n, 28, 28]` for images, `[n]` for labels."""
+    file = PublicFile(f"mnist/{name}-ubyte.gz", f"{_URL}{name}-ubyte.gz", _SHA256[name], content=gzip.decompress)
+    return _read_idx(fetch(file))
+
+
+def _read_idx(path: Path) -> Tensor:
+    """A gzipped idx file of bytes; its header is two zeros, the type, the number of dimensions, and each size."""
+    content = gzip.decompress(path.read_bytes())
+    dimensions = content[3]
+    shape = np.frombuffer(content, ">u4", count=dimensions, offset=4).astype(int)
+    return torch.tensor(np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape))

@@ -43,6 +43,7 @@ def slow(data: tuple[Tensor, ...], classes: int) -> dict[tuple[str, str], float]
         result[name, "records"] = len(own)
         result[name, "accuracy"] = mean([float(p == y) for p, y, *_ in own])
         result[name, "loss"] = mean([loss for *_, loss, _ in own])
+        result[name, "predicted_classes"] = len({p for p, *_ in own})
         if records:
             result[name, "gradient_norm"] = mean([norm for *_, norm in own])
         rates = {"positive_rate": own, "true_positive_rate": [r for r in own if r[1] == 1],
@@ -93,8 +94,8 @@ def test_counts_of_parts_add_up() -> None:
 
 
 def test_a_group_without_records_is_no_number_and_no_gap() -> None:
-    counts = GroupCounts.zeros(3, 2)
-    counts.confusion[0, 0, 0], counts.confusion[1, 1, 0] = 4, 2
+    y, predicted, group = torch.tensor([0] * 4 + [1] * 2), torch.zeros(6).long(), torch.tensor([0] * 4 + [1] * 2)
+    counts = GroupCounts.of(predicted, y, group, torch.zeros(6), torch.zeros(6), GroupCounts.zeros(3, 2))
     found = {(name, metric): value for name, metric, value in metrics(counts, ("a", "b", "c"))}
     assert math.isnan(found["c", "accuracy"])
     assert found[ALL, "accuracy_parity"] == 1

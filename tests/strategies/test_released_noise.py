@@ -130,7 +130,7 @@ def test_the_average_of_those_who_are_left_is_an_average() -> None:
 def test_both_exchanges_of_a_round_use_one_batch_wherever_they_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches from the operating system travel with Flower's state of the node, not with the process."""
     drawn: list[list[int]] = []
-    probe = client_app.Host._probe
+    probe = client_app.Host._sample
 
     def forgetful(self: client_app.Host, data: Any, values: Any, round_: Any, rows: torch.Tensor | None = None) -> Any:
         assert rows is not None
@@ -138,8 +138,8 @@ def test_both_exchanges_of_a_round_use_one_batch_wherever_they_are_answered(monk
         self._last, self.kept = None, None
         return probe(self, data, values, round_, rows)
 
-    monkeypatch.setattr(client_app.Host, "_probe", forgetful)
-    shared = client_app.Host._shared_probe
+    monkeypatch.setattr(client_app.Host, "_sample", forgetful)
+    shared = client_app.Host.batch
 
     def in_another_process(self: client_app.Host, values: Any, round_: Any) -> Any:
         kept = self.kept
@@ -148,7 +148,7 @@ def test_both_exchanges_of_a_round_use_one_batch_wherever_they_are_answered(monk
         assert kept is None or kept[0] != round_.label or drawn[-1] == kept[1].tolist()
         return found
 
-    monkeypatch.setattr(client_app.Host, "_shared_probe", in_another_process)
+    monkeypatch.setattr(client_app.Host, "batch", in_another_process)
     run(experiment("dpsgd-f", randomness="system", steps=5))
     pairs = list(zip(drawn[::2], drawn[1::2], strict=True))
     assert len(pairs) == 5
