@@ -95,8 +95,8 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
     sizes = population(LocalGrid(client_app.app, 1), task)
     strategy = find_strategy(experiment.strategy)(task, experiment.training, sizes)
     if strategy.exchange != messages.GRADIENT_SUM:
-        raise ValueError(f"strategy {experiment.strategy!r} has no sums of single gradients into which canaries could be "
-                         "put: attack it by membership")
+        raise ValueError(f"strategy {experiment.strategy!r} has no sums of single gradients into which canaries could "
+                         "be put: attack it by membership")
     parameters = sum(parameter.numel() for parameter in task.build_model().parameters())
     planted = plant(canaries, parameters, _holders(sizes), _strongest_norm(strategy.rule(), sizes), experiment.seed)
     hosts = [AuditedHost({number: parts}, task.build_model().to(task.device), task.device, planted)
