@@ -1,7 +1,4 @@
-"""What noise costs: in floating point or exactly on a grid, from a seed or from the operating system.
-
-    python -m simulations.benchmarks.noise --out noise.json
-"""
+"""What noise costs: in floating point or exactly on a grid, from a seed or from the operating system."""
 
 from __future__ import annotations
 
