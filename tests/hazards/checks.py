@@ -37,11 +37,12 @@ def records(count: int, groups: int = 2, scale: float = 1.0) -> GroupedDataset:
 
 
 def release(rule: ClipRule, count: int, rate: float, noise: float = 0.0, clients: tuple[int, ...] = (0,),
-            scale: float = 100.0) -> tuple[Tensor, Tensor | None]:
-    """What a node with so many large records releases under local trust: all sums in a row, and group sizes."""
+            scale: float = 1.0) -> tuple[Tensor, Tensor | None]:
+    """What a node with so many records releases under local trust: all sums in a row, and group sizes."""
     data = records(count, scale=scale)
     model = nn.Sequential(nn.Linear(60, 60), nn.Tanh(), nn.Linear(60, 3)).double()
-    weights = {name: p.detach() * 0 + 0.05 for name, p in model.named_parameters()}
+    draws = generator(1, "weights")
+    weights = {name: 0.3 * torch.randn(p.shape, generator=draws, dtype=p.dtype) for name, p in model.named_parameters()}
     empty = data.take(torch.arange(0))
     hosted = {client: Parts(data if client == clients[0] else empty, empty, empty) for client in clients}
     round_ = Round(0, 0, (rate, rate), noise, 10 * noise, Trust.LOCAL, len(clients), rule, GroupSizes())
