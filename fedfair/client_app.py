@@ -15,7 +15,7 @@ import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedfair import fairlens, participants
+from fedfair import curvature, fairlens, participants
 from fedfair.datasets import Parts
 from fedfair.host import ClientError, Contribution, Host
 from fedfair.layers import Gradients
@@ -192,6 +192,53 @@ def evaluate(message: Message, here: Host) -> RecordDict:
         if rule:
             content[f"{split} {BEFORE_THRESHOLD}"] = pack(here.evaluate(weights, split, False).tensors())
     return content
+
+
+@app.query("clipping_effect")
+@_answer
+def clipping_effect(message: Message, here: Host) -> RecordDict:
+    """A batch's gradient with and without clipping, and the groups' exact gradients over all records; not private."""
+    weights, round_ = _weights_and_round(message)
+    if not here.clients:
+        return RecordDict({"sums": pack({})})
+    found = curvature.clipping_effect(here, weights, round_)
+    found["groups"] = curvature.group_gradients(here.model, here.training_records(weights))
+    return RecordDict({"sums": pack(found)})
+
+
+@app.query("hessian_products")
+@_answer
+def hessian_products(message: Message, here: Host) -> RecordDict:
+    """Each group's Hessian, over a sample of its records, times the vectors that the message holds for the group."""
+    weights, asked = unpack(message.content, "weights"), unpack(message.content, "vectors")
+    if not here.clients:
+        return RecordDict({"products": pack({})})
+    data = here.training_records(weights)
+    rates, seed, step = _sampling(message)
+    found = {}
+    for group, rows in curvature.samples(data, rates, seed, step, "curvature"):
+        found[f"{group}"] = curvature.hessian_products(here.model, data, rows, asked[f"{group}"])
+        found[f"{group}/records"] = torch.tensor(len(rows))
+    return RecordDict({"products": pack(found)})
+
+
+@app.query("traces")
+@_answer
+def traces(message: Message, here: Host) -> RecordDict:
+    """Hutchinson's samples of the trace of each group's Hessian; not private."""
+    if not here.clients:
+        return RecordDict({"traces": pack({})})
+    data = here.training_records(unpack(message.content, "weights"))
+    rates, seed, step = _sampling(message)
+    draws = int(cast(int, message.content.config_records["options"]["draws"]))
+    sums, counts = curvature.trace_samples(here.model, data, rates, draws, seed, step)
+    return RecordDict({"traces": pack({"sums": sums, "records": counts})})
+
+
+def _sampling(message: Message) -> tuple[list[float], int, int]:
+    """The groups' sampling rates, the seed and the step that a message names."""
+    options = message.content.config_records["options"]
+    return cast(list[float], options["rates"]), int(cast(int, options["seed"])), int(cast(int, options["step"]))
 
 
 def _on_device(message: Message, name: str, here: Host) -> Gradients:

@@ -127,6 +127,11 @@ class Host:
                 total = total + GroupCounts.of(predicted, y, group, loss(output, y), norms, total)
         return total
 
+    def training_records(self, weights: Mapping[str, Tensor]) -> GroupedDataset:
+        """The training records of all clients here, with the model at `weights`."""
+        self._set(weights)
+        return self._together["train"]
+
     def _local_epoch(self, number: int, weights: Mapping[str, Tensor], round_: Round, local: LocalTraining
                      ) -> tuple[Gradients, Tensor | None]:
         """One client's private steps on its own records: the trained weights, and the average of the noisy counts.

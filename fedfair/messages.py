@@ -22,7 +22,8 @@ SIZES, COUNTS, SCORES, GRADIENT_SUM, UPDATE_SUM, LOCAL_EPOCH, EVALUATE = (
     "evaluate.groups")
 BATCH_SUMS, PENALTY_GRADIENT, SHIFTED_GRADIENT_SUM = (
     "train.batch_sums", "train.penalty_gradient", "train.shifted_gradient_sum")
-"""The actions that a client answers; the last three for FairLens."""
+CLIPPING_EFFECT, HESSIAN_PRODUCTS, TRACES = "query.clipping_effect", "query.hessian_products", "query.traces"
+"""The actions that a client answers; the last two lines for FairLens and for risk terms."""
 
 BEFORE_THRESHOLD = "before threshold"
 """Follows the name of a part whose metrics are those of the model, where its decisions are then corrected."""

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from fedfair.accounting import Ledger
 from fedfair.datasets import DATASETS, Parts
 from simulations.experiment import Experiment
-from simulations.summary import summarise
+from simulations.statistics import comparisons, measures
+from simulations.summary import final_test, summarise
 from strategies.threshold_search import Threshold, ThresholdSearch
 
 _PACKAGES = ("flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
@@ -72,6 +73,11 @@ def summary(results: Sequence[Result]) -> pd.DataFrame:
     return summarise(identified(results), ledgers)
 
 
+def tests(results: Sequence[Result]) -> pd.DataFrame:
+    """Paired tests between the strategies; see `simulations.statistics`."""
+    return comparisons(measures(final_test(identified(results))))
+
+
 def save_comparison(results: Sequence[Result], settings: Mapping[str, Any], folder: str | Path) -> Path:
     """Write several runs into one folder; ledgers and models are kept by "strategy/seed"."""
     named = by_run(results)
@@ -110,6 +116,8 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
         (new / "config.toml").write_text(tomli_w.dumps(dict(settings)))
         identified(results).to_parquet(new / "metrics.parquet", index=False)
         summary(results).to_csv(new / "summary.csv", index=False)
+        if len(results) > 1:
+            tests(results).to_csv(new / "statistics.csv", index=False)
         (new / "ledger.json").write_text(json.dumps(ledger, indent=1))
         save_file({name: value.detach().contiguous().cpu() for name, value in model.items()},
                   new / "model.safetensors")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from fedfair.registry import Registry, unknown
 from strategies.base import Strategy
+from strategies.clipping_error import DirectionError, MagnitudeError
 from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd import Dpsgd
 from strategies.dpsgd_f import DpsgdF
@@ -32,6 +33,7 @@ __all__ = ["COMBINATIONS", "STRATEGIES", "Combination", "Strategy", "find_strate
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
 _PUBLISHED: dict[str, type[Strategy]] = {
     "dp-fedavg": DpFedavg,
+    "direction-error": DirectionError,
     "dpsgd": Dpsgd,
     "dpsgd-f": DpsgdF,
     "dpsgd-f-quantile": DpsgdFQuantile,
@@ -41,6 +43,7 @@ _PUBLISHED: dict[str, type[Strategy]] = {
     "fairlens": FairLens,
     "fedavg": Fedavg,
     "gs-dp-sgd": GsDpSgd,
+    "magnitude-error": MagnitudeError,
     "naive": Naive,
     "sgd": Sgd,
 }

@@ -34,6 +34,7 @@ from fedfair.task import Task
 from strategies.budget import Schedule, common_noise, count_noise
 from strategies.exchange import added, answers, group_counts, present, requests
 from strategies.population import Population
+from strategies.risk import RiskMeter
 from strategies.threshold_search import Threshold, ThresholdSearch
 from strategies.training import Training
 
@@ -86,6 +87,8 @@ class Strategy(FlowerStrategy):
         self.task, self.training, self.population, self.progress = task, training, population, progress
         self.options = self.Options(**training.options)
         self.sync = training.sync or self.default_sync
+        self._risk = (RiskMeter(task, training, population, self.sync, self.exchange)
+                      if training.risk_every else None)
         self.prepare()
         self.noise = self.noise_multipliers()
         self.ledger = Ledger(population.names, training.delta, training.trust, self.sharers,
@@ -211,6 +214,9 @@ class Strategy(FlowerStrategy):
             plan = replace(plan, query=None)
         rule = self.rule()
         self._round = replace(plan, rule=rule, noise_multiplier=self.release_noise(rule))
+        if self._risk is not None and self._round.step % self._risk.every == 0:
+            for group, metric, value in self._risk.measure(grid, arrays, self._round, self.divisor()):
+                self.rows.append(Row(round=server_round, split="train", group=group, metric=metric, value=value))
         return self._requests(self.exchange, grid, weights=arrays, round_=self._round)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]
@@ -276,7 +282,7 @@ class Strategy(FlowerStrategy):
             self._trained_by = training
         else:
             for name, parameter in self._parameters.items():
-                parameter.data = weights[name]
+                parameter.data.copy_(weights[name])
 
     def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
         """A request to every node."""

@@ -49,8 +49,7 @@ class DpsgdF(Strategy):
         """
         if self.options.noise_at == "base" and self.training.target_epsilon is not None:
             raise ValueError('noise_at is "base", which no target_epsilon can be met with, since what the noise '
-                             "protects depends on the clip norms to come: give noise_multiplier instead, or take "
-                             '"largest"')
+                             'protects depends on the clip norms to come: give noise_multiplier, or take "largest"')
         self.clip_norms = (self.training.clip_norm,) * len(self.population.names)
 
     def query(self) -> CountQuery:

@@ -50,7 +50,7 @@ class FairLens(Strategy):
     options: Options
 
     def prepare(self) -> None:
-        """Raise `ValueError` for anything but two groups and two classes, a trusted server, and steps."""
+        """Raise `ValueError` for anything but two groups and two classes, and a trusted server."""
         if len(self.population.names) != 2:
             raise ValueError(f"fairlens compares two groups, but there are {len(self.population.names)} here "
                              f"({', '.join(self.population.names)}): take a data set with two")
@@ -60,8 +60,6 @@ class FairLens(Strategy):
         if self.training.trust is not Trust.CENTRAL:
             raise ValueError("fairlens needs sums without noise at the server, but trust is "
                              f'{self.training.trust.value!r}: take "central"')
-        if self.sync != "step":
-            raise ValueError('fairlens is defined by single steps, but sync is "epoch": take "step"')
 
     def rule(self) -> ClipRule:
         """One clip norm for all, of the shifted gradients."""
@@ -93,8 +91,8 @@ class FairLens(Strategy):
         difference = {name: value / sizes[0] - batch.second[name] / sizes[1] for name, value in batch.first.items()}
         distortion = {name: (value - batch.first[name] - batch.second[name]) / records
                       for name, value in batch.clipped.items()}
-        product = sum(torch.sum(value * distortion[name]) for name, value in difference.items())
-        slope = self.options.gamma1 * float(torch.sign(torch.as_tensor(product))) if both else 0.0
+        product = sum(float(torch.sum(value * distortion[name])) for name, value in difference.items())
+        slope = self.options.gamma1 * both * ((product > 0) - (product < 0))
         return Penalty({name: slope * value for name, value in distortion.items()},
                        {name: slope / records * value for name, value in difference.items()},
                        tuple((1 / sizes * sizes.new_tensor([1.0, -1.0])).tolist()),

@@ -25,9 +25,12 @@ class Training(ThresholdSettings, BaseModel):
     noise multiplier; `target_epsilon` replaces `noise_multiplier` by the smallest one that stays within it at `delta`
     by `accountant`. `trust` says who sees sums without noise in step mode. `noise` is sampled in floating point or,
     "discrete", exactly on a grid. `randomness` is "seeded", for simulation, where whoever knows the seed knows batches
-    and noise, or "system": both come from the operating system, and no run can be repeated. `dropouts`
-    is how many clients a round may do without: so many shares of distributed noise are too many. `eval_every` is in
-    epochs.
+    and noise, or "system": both come from the operating system, and no run can be repeated. `dropouts` is how many
+    clients a round may do without: so many shares of distributed noise are too many. `eval_every` is in epochs.
+
+    `risk_every` measures the excessive-risk terms (see `fedfair.risk`) at the first and every so many steps, without
+    any privacy: Hessians over about `risk_records` training records of each group, their traces by `risk_vectors`
+    vectors.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,4 +53,7 @@ class Training(ThresholdSettings, BaseModel):
     randomness: Literal["seeded", "system"] = "seeded"
     dropouts: Count = 0
     eval_every: Positive = 1
+    risk_every: Annotated[int, Field(ge=1)] | None = None
+    risk_records: Annotated[int, Field(ge=1)] = 256
+    risk_vectors: Annotated[int, Field(ge=2)] = 100
     options: dict[str, Any] = {}

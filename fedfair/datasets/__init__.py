@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fedfair.datasets import adult, bank, compas, credit, digits, dutch, law, mnist, shakespeare
+from fedfair.datasets import adult, bank, celeba, compas, credit, digits, dutch, law, mnist, shakespeare
 from fedfair.datasets.grouped import GroupedDataset, Parts
 from fedfair.registry import Registry
 
@@ -25,6 +25,6 @@ class Source:
 
 
 DATASETS: Registry[Source] = Registry("data set")
-for _module in (adult, bank, compas, credit, digits, dutch, law, mnist):
+for _module in (adult, bank, celeba, compas, credit, digits, dutch, law, mnist):
     DATASETS.register(_module.__name__.rpartition(".")[2])(Source(_module.load, _module.VARIANTS))
 DATASETS.register("shakespeare")(Source(shakespeare.load, shakespeare.VARIANTS, shakespeare.NOT_PRIVATE))

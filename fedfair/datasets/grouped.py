@@ -15,6 +15,7 @@ PARTS = ("train", "valid", "test")
 class GroupedDataset:
     """n records: `x` `[n, ...]`, labels `y` `[n]` in 0..classes-1, and `group` `[n]`, numbers into `names`.
 
+    An `x` of bytes are pixels, 0 to 255, which a task scales to [0, 1].
     `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
     `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
@@ -72,6 +73,20 @@ class Parts:
 
     def __iter__(self) -> Iterator[tuple[str, GroupedDataset]]:
         return iter(zip(PARTS, (self.train, self.valid, self.test), strict=True))
+
+
+def crossed(one: GroupedDataset, other: GroupedDataset) -> GroupedDataset:
+    """The records of `one`, grouped by the intersections of its groups with those of `other` that occur.
+
+    `other` holds the same records in the same order. Raises `ValueError` if it cannot.
+    """
+    if len(one) != len(other):
+        raise ValueError(f"groups of {len(one)} and of {len(other)} records cannot be crossed")
+    pairs = one.group * len(other.names) + other.group
+    there = torch.bincount(pairs).nonzero().flatten()
+    names = tuple(f"{one.names[pair // len(other.names)]} & {other.names[pair % len(other.names)]}"
+                  for pair in there.tolist())
+    return replace(one, group=torch.searchsorted(there, pairs), names=names)
 
 
 def _within(numbers: Tensor, end: int) -> bool:

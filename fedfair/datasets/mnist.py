@@ -24,7 +24,7 @@ VARIANTS: dict[str, dict[str, int]] = {}
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """Images `[70000, 1, 28, 28]` in [0, 1]; the digit is label and group. The published test part is kept.
+    """Images `[70000, 1, 28, 28]`, bytes; the digit is label and group. The published test part is kept.
 
     The published imbalances are settings: "8:500" (Xu et al. 2021), "8:9%" (Esipova et al. 2023) and "2:500"
     (Bagdasaryan and Shmatikov's poster, 2019). Raises `ValueError` for another `group`.
@@ -35,7 +35,7 @@ def load(group: str | None = None) -> GroupedDataset:
     labels = torch.cat([_idx(f"{part}-labels-idx1") for part in ("train", "t10k")]).long()
     published = torch.full((len(labels),), PARTS.index("train"))
     published[60_000:] = PARTS.index("test")
-    return GroupedDataset(x=images[:, None] / 255, y=labels, group=labels, names=tuple(map(str, range(10))),
+    return GroupedDataset(x=images[:, None], y=labels, group=labels, names=tuple(map(str, range(10))),
                           classes=10, published=published)
 
 

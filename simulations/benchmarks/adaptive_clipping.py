@@ -38,8 +38,8 @@ from fedfair.rounds import Round
 from fedfair.task import Task
 from simulations.benchmarks.timing import Out, environment, write_json
 from simulations.cli import plain_errors
+from simulations.engines import quiet_flower
 from simulations.grids.local import LocalGrid
-from simulations.run import quiet_flower
 from strategies.dp_fedavg import DpFedavg
 from strategies.population import Population
 from strategies.training import Training

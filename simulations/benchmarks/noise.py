@@ -31,8 +31,9 @@ def main(numbers: int = 92_162, repeats: Repeats = 9, threads: Threads = 1, out:
         "discrete, system, draws alone": calls_of(lambda: discrete_gaussian(numbers, SystemEntropy())),
     }
     times = take_turns(ways, repeats)
-    rows = [{"noise": name, "ms": times.milliseconds(name), "ns a number": 1e6 * times.milliseconds(name) / numbers,
-             "against torch.randn": times.ratio(name, _REFERENCE), "spread": times.spread(name)} for name in ways]
+    rows: list[dict[str, str | float | None]] = [
+        {"noise": name, "ms": times.milliseconds(name), "ns a number": 1e6 * times.milliseconds(name) / numbers,
+         "against torch.randn": times.ratio(name, _REFERENCE), "spread": times.spread(name)} for name in ways]
     targets = [Target("discrete noise from the operating system, ms", times.milliseconds("discrete, system"), 50)]
     report(f"Noise on {numbers:,} numbers, float64", rows, targets, out)
 

@@ -33,18 +33,24 @@ QUARTERS = ("smallest", "smaller", "larger", "largest")
 MEASURES = {"words": "distinct words spoken", "rarefied": "distinct words in 100"}
 """Two measures of a vocabulary: the plain one grows with what a role speaks, the other does not."""
 
+COLUMNS = (REFERENCE, PRIVATE, "cost", "excessive_risk", "relative_cost")
+"""What is told of each quarter: two accuracies, their difference, that of the losses, and the share that was lost."""
+
 Out = Annotated[Path, typer.Option(help="Folder to save everything in.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")]
 
 
 def by_participant(results: Sequence[Result]) -> pd.DataFrame:
-    """One row for each seed and participant: both test accuracies, what privacy cost, and the vocabulary."""
+    """One row for each seed and participant: both test accuracies and what privacy cost, the excessive risk (the
+    private model's loss less the other's), and the vocabulary.
+    """
     final = final_test(identified(results)).droplevel("dataset")
     spoken = shakespeare.participants()
-    accuracy = final.xs("accuracy", axis=1, level="metric")[list(spoken)].stack()
-    accuracy.index = accuracy.index.set_names("participant", level=-1)
-    frame = accuracy.unstack("strategy")[[REFERENCE, PRIVATE]].reset_index()
-    frame["cost"] = frame[REFERENCE] - frame[PRIVATE]
+    values = final.loc[:, (list(spoken), ["accuracy", "loss"])].stack("group", future_stack=True).unstack("strategy")
+    accuracy, loss = values["accuracy"], values["loss"]
+    frame: pd.DataFrame = accuracy[[REFERENCE, PRIVATE]].assign(
+        cost=accuracy[REFERENCE] - accuracy[PRIVATE], excessive_risk=loss[PRIVATE] - loss[REFERENCE])
+    frame = frame.reset_index().rename(columns={"group": "participant"}).rename_axis(columns=None)
     frame["words"] = frame["participant"].map({role: len(counts) for role, counts in spoken.items()})
     frame["rarefied"] = frame["participant"].map({r: shakespeare.rarefied(c.values()) for r, c in spoken.items()})
     return frame
@@ -56,16 +62,16 @@ def by_quarter(participants: pd.DataFrame, measure: str) -> pd.DataFrame:
     """
     ranks = participants.groupby("seed")[measure].rank(method="first")
     quarter = ((ranks - 1) * 4 // participants.groupby("seed")[measure].transform("size")).astype(int)
-    seeds = participants.groupby([quarter.rename("quarter"), "seed"])[[measure, REFERENCE, PRIVATE, "cost"]].mean()
+    seeds = participants.groupby([quarter.rename("quarter"), "seed"])[[measure, *COLUMNS[:-1]]].mean()
     seeds["relative_cost"] = seeds["cost"] / seeds[REFERENCE]
     table = seeds.groupby("quarter").agg(["mean", "std", "sem"])
     table.columns = ["_".join(names) for names in table.columns]
     return table.set_axis(list(QUARTERS)).rename_axis("quarter").reset_index()
 
 
-def correlations(participants: pd.DataFrame, measure: str) -> pd.Series:
-    """For each seed, Spearman's rank correlation of the vocabulary with what privacy cost."""
-    return participants.groupby("seed").apply(lambda rows: float(spearmanr(rows[measure], rows["cost"]).statistic))
+def correlations(participants: pd.DataFrame, measure: str, of: str) -> pd.Series:
+    """For each seed, Spearman's rank correlation of the vocabulary with the column `of`."""
+    return participants.groupby("seed").apply(lambda rows: float(spearmanr(rows[measure], rows[of]).statistic))
 
 
 def active_vocabulary(results: Sequence[Result]) -> pd.DataFrame:
@@ -97,27 +103,34 @@ def _print(results: Sequence[Result], quarters: dict[str, pd.DataFrame], partici
     """The tables, for the terminal."""
     console, ledger = Console(), results[-1].ledger
     for measure, rows in quarters.items():
-        table = Table(title=f"By {MEASURES[measure]} (mean over participants, ± deviation over {len(active)} seeds)",
-                      title_justify="left")
-        for column in ("participants", "vocabulary", REFERENCE, PRIVATE, "cost", "of the accuracy"):
+        table = Table(title=f"Accuracy in %, by {MEASURES[measure]} (mean over participants, ± deviation over "
+                            f"{len(active)} seeds)", title_justify="left", box=None)
+        for column in ("vocabulary", "words", REFERENCE, PRIVATE, "cost", "excess loss", "cost/accuracy"):
             table.add_column(column, justify="right", no_wrap=True)
         for row in rows.to_dict("records"):
             table.add_row(str(row["quarter"]), f"{row[f'{measure}_mean']:.0f}",
-                          *(f"{row[f'{name}_mean']:.4f}±{row[f'{name}_std']:.4f}"
-                            for name in (REFERENCE, PRIVATE, "cost", "relative_cost")))
+                          *(_spread(row[f"{name}_mean"], row[f"{name}_std"], percent=name != "excessive_risk")
+                            for name in COLUMNS))
         console.print(table)
-        found = correlations(participants, measure)
-        console.print(f"Spearman's correlation of vocabulary and cost: {found.mean():.3f}±{found.std():.3f}\n")
+        found = {of: correlations(participants, measure, of) for of in ("cost", "excessive_risk")}
+        console.print("Spearman's correlation of the vocabulary: " + ", ".join(
+            f"with {of.replace('_', ' ')} {_spread(rho.mean(), rho.std())}" for of, rho in found.items()) + "\n")
     console.print("Active vocabulary: " + ", ".join(
         f"{name} {active[name].mean():.0f}±{active[name].std():.0f} words" for name in active))
     console.print(f"{PRIVATE}: epsilon {ledger.epsilon():.2f} at delta {ledger.delta:g}, a {ledger.protects} with all "
                   f"records, {ledger.guarantee}")
 
 
+def _spread(mean: float, deviation: float, percent: bool = False) -> str:
+    """A mean with its deviation."""
+    return f"{100 * mean:.1f}±{100 * deviation:.1f}" if percent else f"{mean:.3f}±{deviation:.3f}"
+
+
 def _picture(quarters: dict[str, pd.DataFrame], active: pd.DataFrame) -> str:
     """What privacy costs by vocabulary, and the active vocabularies."""
-    panels = {f"accuracy lost, by {MEASURES[measure]}": [
-        Bar(str(row["quarter"]), row["cost_mean"], row["cost_std"]) for row in table.to_dict("records")]
+    panels = {f"{told}, by {MEASURES[measure]}": [
+        Bar(str(row["quarter"]), row[f"{of}_mean"], row[f"{of}_std"]) for row in table.to_dict("records")]
+        for of, told in (("cost", "accuracy lost"), ("excessive_risk", "excess loss"))
         for measure, table in quarters.items()}
     panels["active vocabulary, words"] = [
         Bar(str(name), float(active[name].mean()), float(np.nan_to_num(active[name].std()))) for name in active]

@@ -64,7 +64,7 @@ def test_a_norm_at_the_threshold_is_not_above_it() -> None:
     assert counted(AtMost(1.0), batch).tolist() == [2]
 
 
-@pytest.mark.parametrize(("query", "shape"), zip(EXAMPLES, [(1,), (2, K), (1,), (K,)], strict=True))
+@pytest.mark.parametrize(("query", "shape"), list(zip(EXAMPLES, [(1,), (2, K), (1,), (K,)], strict=True)))
 def test_an_empty_batch_is_counted_as_zeros_of_the_same_shape(query: CountQuery, shape: tuple[int, ...]) -> None:
     counts = counted(query, [])
     assert counts.shape == counted(query, [(2.0, 0)]).shape == shape

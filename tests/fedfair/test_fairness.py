@@ -93,6 +93,20 @@ def test_counts_of_parts_add_up() -> None:
         torch.testing.assert_close(value, whole.tensors()[name])
 
 
+@pytest.mark.parametrize(("classes", "favourable"), [(4, 2), (2, 0)])
+def test_a_favourable_class_is_named_against_all_others(classes: int, favourable: int) -> None:
+    confusion = torch.randint(0, 9, (2, classes, classes), generator=torch.Generator().manual_seed(0)).double()
+    counts = GroupCounts(confusion.sum(2), confusion.sum(1), confusion.diagonal(dim1=1, dim2=2), *torch.zeros(2, 2))
+    found = {(name, metric): value for name, metric, value in metrics(counts, ("a", "b"), favourable)}
+    for k, name in enumerate("ab"):
+        cells = [(y, z, float(confusion[k, y, z])) for y in range(classes) for z in range(classes)]
+        for metric, labels in (("positive_rate", range(classes)), ("true_positive_rate", [favourable]),
+                               ("false_positive_rate", [y for y in range(classes) if y != favourable])):
+            within = sum(n for y, _, n in cells if y in labels)
+            assert found[name, metric] == pytest.approx(
+                sum(n for y, z, n in cells if y in labels and z == favourable) / within)
+
+
 def test_a_group_without_records_is_no_number_and_no_gap() -> None:
     y, predicted, group = torch.tensor([0] * 4 + [1] * 2), torch.zeros(6).long(), torch.tensor([0] * 4 + [1] * 2)
     counts = GroupCounts.of(predicted, y, group, torch.zeros(6), torch.zeros(6), GroupCounts.zeros(3, 2))

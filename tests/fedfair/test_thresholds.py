@@ -48,8 +48,8 @@ def slow_toc(p: list[float], group: list[int], deprived: list[bool], theta: floa
 
 @given(st.lists(st.tuples(SCORES, st.integers(0, 2)), max_size=60))
 def test_favoured_counts_are_those_of_every_gamma_and_role(records: list[tuple[float, int]]) -> None:
-    p, group = (torch.tensor([r[i] for r in records], dtype=dtype)
-                for i, dtype in ((0, torch.float64), (1, torch.long)))
+    p = torch.tensor([q for q, _ in records], dtype=torch.float64)
+    group = torch.tensor([k for _, k in records], dtype=torch.long)
     counts = score_counts(p, group, 3)
     assert counts.sum(1).tolist() == [group.tolist().count(k) for k in range(3)]
     found = favoured(counts)
@@ -60,8 +60,7 @@ def test_favoured_counts_are_those_of_every_gamma_and_role(records: list[tuple[f
                 assert found[k, at] == expected
 
 
-@given(st.lists(SCORES, min_size=3, max_size=60), st.integers(2, 3), st.sampled_from([0.0, 0.05, 0.2, 1 / 3]),
-       st.data())
+@given(st.lists(SCORES, min_size=3, max_size=60), st.integers(2, 3), st.sampled_from([0.0, 0.05, 1 / 3]), st.data())
 def test_the_search_on_counts_is_the_search_on_records(p: list[float], groups: int, theta: float, data: st.DataObject
                                                        ) -> None:
     group = [i if i < groups else data.draw(st.integers(0, groups - 1)) for i in range(len(p))]

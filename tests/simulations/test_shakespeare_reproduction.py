@@ -14,7 +14,8 @@ from simulations.reproductions.shakespeare import by_quarter, correlations
 def made(costs: list[float]) -> pd.DataFrame:
     """Eight participants with vocabularies of 1 to 8 words, in two seeds that differ by 0.02."""
     rows = [{"seed": seed, "participant": str(n), "fedavg": 0.5, "dp-fedavg": 0.5 - cost - 0.02 * seed,
-             "cost": cost + 0.02 * seed, "words": n + 1} for seed in (0, 1) for n, cost in enumerate(costs)]
+             "cost": cost + 0.02 * seed, "excessive_risk": 2 * cost, "words": n + 1}
+            for seed in (0, 1) for n, cost in enumerate(costs)]
     return pd.DataFrame(rows).sample(frac=1, random_state=0)
 
 
@@ -24,12 +25,15 @@ def test_quarters_are_means_over_participants_then_over_seeds() -> None:
     assert table["words_mean"].tolist() == [1.5, 3.5, 5.5, 7.5]
     assert table["cost_mean"].tolist() == pytest.approx([0.11, 0.21, 0.31, 0.41])
     assert table["cost_std"].tolist() == pytest.approx([0.02 / 2**0.5] * 4)
+    assert table["excessive_risk_mean"].tolist() == pytest.approx([0.2, 0.4, 0.6, 0.8])
     assert table["relative_cost_mean"].tolist() == pytest.approx([0.22, 0.42, 0.62, 0.82])
 
 
 @pytest.mark.parametrize(("costs", "expected"), [(range(8), 1.0), (range(8, 0, -1), -1.0)])
 def test_the_correlation_is_of_ranks_and_by_seed(costs: range, expected: float) -> None:
-    assert correlations(made([cost**3 / 1000 for cost in costs]), "words").tolist() == pytest.approx([expected] * 2)
+    for of in ("cost", "excessive_risk"):
+        found = correlations(made([cost**3 / 1000 for cost in costs]), "words", of)
+        assert found.tolist() == pytest.approx([expected] * 2)
 
 
 def test_the_picture_is_a_drawing_of_every_bar_on_the_scale_of_its_panel() -> None:

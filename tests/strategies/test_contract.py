@@ -32,7 +32,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dpsgd-f: base": {"noise_at": "base"}, "dpsgd-f-quantile: low": {"quantile": 0.2, "eta": 1.0, "max_bound": 2.0},
     "dpsgd-global-adapt: bounded": {"bound": 5.0, "min_bound": 4.5}, "fair-dp: late": {"late_share": 0.5}}
 ALL = [*STRATEGIES, *VARIANTS]
-WITHOUT_PRIVACY = ("sgd", "fedavg")
+WITHOUT_PRIVACY = ("sgd", "fedavg", "direction-error", "magnitude-error")
 PRIVATE = [name for name in ALL if name not in WITHOUT_PRIVACY]
 MODES = [(name, sync) for name in ALL for sync in STRATEGIES[made_by(name)].modes]
 PRIVATE_MODES = [(name, sync) for name, sync in MODES if name in PRIVATE]

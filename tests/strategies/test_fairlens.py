@@ -99,7 +99,7 @@ def test_a_penalty_of_weight_zero_is_dpsgd() -> None:
 @pytest.mark.parametrize(("settings", "message"), [
     ({"trust": "distributed"}, "needs sums without noise at the server, but trust is 'distributed'"),
     ({"trust": "local"}, "needs sums without noise at the server, but trust is 'local'"),
-    ({"sync": "epoch"}, 'is defined by single steps, but sync is "epoch"'),
+    ({"sync": "epoch"}, "sync is 'epoch', but fairlens runs only with sync = 'step'"),
     ({"csv": None, "label": None, "group": None, "dataset": "digits"}, "compares two groups, but there are 10 here"),
 ])
 def test_what_it_cannot_do_is_refused(settings: dict[str, Any], message: str) -> None:
