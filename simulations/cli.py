@@ -25,6 +25,11 @@ from simulations.compare import experiments
 from simulations.curves import curves, save_curves
 from simulations.experiment import Experiment
 from simulations.presets import preset_names
+from simulations.reproductions.fair_fight import fair_fight
+from simulations.reproductions.markdown import sentence
+from simulations.reproductions.published import names as published_names
+from simulations.reproductions.tables import reproduce as reproduce_table
+from simulations.reproductions.tuning import NAME as FAIR_FIGHT
 from simulations.result import refuse_other, save_comparison
 from simulations.run import ENGINES
 from simulations.table import columns_table, results_table
@@ -168,6 +173,29 @@ def audit(
         print(f"saved in {out}")
     if any(each.refuted for each in found):
         raise typer.Exit(1)
+
+
+@app.command()
+@plain_errors
+def reproduce(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join((FAIR_FIGHT, *published_names()))}.")],
+    out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs that are there are not repeated.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in minutes; the page says what differs.")
+                     ] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default the paper's.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process.")] = 1,
+) -> None:
+    """A published table, run again and set beside the paper cell by cell; or fair-fight, every method tuned alike.
+
+    Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
+    """
+    with _progress() as on_round:
+        if name == FAIR_FIGHT:
+            said = fair_fight(out, seeds, quick, device, on_round, jobs)
+        else:
+            said = sentence(reproduce_table(name, out, seeds, quick, device, on_round, jobs))
+    print(f"{said} See {out / 'README.md'}.")
 
 
 @data.command("list")

@@ -19,12 +19,17 @@ TAU = 0.05
 _OVERALL = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds", "loss")
 
 
-def final_test(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The test rows of each run's last round, one column for each (group, metric); one row for each run."""
-    test = metrics[metrics["split"] == "test"]
+def final_part(metrics: pd.DataFrame, split: str) -> pd.DataFrame:
+    """One part's rows of each run's last round, one column for each (group, metric); one row for each run."""
+    part = metrics[metrics["split"] == split]
     runs = ["dataset", "strategy", "seed"]
-    last = test[test["round"] == test.groupby(runs)["round"].transform("max")]
+    last = part[part["round"] == part.groupby(runs)["round"].transform("max")]
     return last.pivot_table(index=runs, columns=["group", "metric"], values="value", dropna=False)
+
+
+def final_test(metrics: pd.DataFrame) -> pd.DataFrame:
+    """`final_part` of the test part."""
+    return final_part(metrics, "test")
 
 
 def against_reference(final: pd.DataFrame, metric: str) -> pd.DataFrame:

@@ -54,9 +54,9 @@ class FairLens(Strategy):
         if len(self.population.names) != 2:
             raise ValueError(f"fairlens compares two groups, but there are {len(self.population.names)} here "
                              f"({', '.join(self.population.names)}): take a data set with two")
-        classes = self.task.data().train.classes
-        if classes != 2:
-            raise ValueError(f"fairlens needs a label of two classes, but there are {classes} here: take another label")
+        if self.population.classes != 2:
+            raise ValueError(f"fairlens needs a label of two classes, but there are {self.population.classes} here: "
+                             "take another label")
         if self.training.trust is not Trust.CENTRAL:
             raise ValueError("fairlens needs sums without noise at the server, but trust is "
                              f'{self.training.trust.value!r}: take "central"')

@@ -131,8 +131,8 @@ class Ledger:
             return "validation data: not used, but for metrics"
         if math.isinf(self.validation_epsilon()):
             return "validation data: not protected"
-        return (f"validation data: epsilon {self.validation_epsilon():.3g} at delta {self.delta:g}, apart from that of "
-                "training records")
+        return (f"validation data: epsilon {self.validation_epsilon():.3g} at delta {self.delta:g} for each record, "
+                "against whoever gets the threshold, apart from that of training data")
 
     def reading(self) -> str:
         """What the figures of `epsilon_by_group` are, in words."""

@@ -42,7 +42,7 @@ def load(group: str | None = None) -> GroupedDataset:
     group = group or GROUPS[0]
     if group not in GROUPS:
         raise unknown("protected attribute of compas", group, GROUPS)
-    frame = pd.read_csv(fetch(_FILE), usecols=_COLUMNS)
+    frame = pd.read_csv(fetch(_FILE))[_COLUMNS]
     frame = frame[frame["race"].isin(_RACES)]
     frame = frame.assign(two_year_recid=1 - frame["two_year_recid"])
     return from_frame(frame, label="two_year_recid", group=group, numeric=("priors_count",))

@@ -23,14 +23,16 @@ Missing = Literal["refuse", "drop"]
 _log = logging.getLogger(__name__)
 
 
-def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = ()) -> GroupedDataset:
+def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = (), binary: Sequence[str] = ()
+               ) -> GroupedDataset:
     """Encode a complete table.
 
-    The columns `numeric` come first, unscaled and marked for standardisation; every other column but the label is
-    one-hot, the group's own included. Labels and groups are numbered in sorted order.
+    The columns `numeric` come first, unscaled and marked for standardisation, then `binary`, whose two values in sorted
+    order become 0 and 1; every other column but the label is one-hot, the group's own included. Labels and groups are
+    numbered in sorted order.
     Raises `ValueError` for missing or infinite values, an unknown column, or a label or group with a single value.
     """
-    for column in (label, group, *numeric):
+    for column in (label, group, *numeric, *binary):
         if column not in frame:
             raise unknown("column", column, map(str, frame.columns))
     missing = [str(c) for c in frame.columns[frame.isna().any()]]
@@ -40,8 +42,10 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
     if infinite:
         raise ValueError(f"the table has infinite values in {', '.join(infinite)}: correct or drop those rows")
     labels, groups = codes(frame[label], label), codes(frame[group], group)
-    kinds = frame.drop(columns=[label, *numeric]).astype(str)
-    encoded = pd.concat([frame[list(numeric)].astype("float64"), pd.get_dummies(kinds, dtype="float64")], axis=1)
+    kinds = frame.drop(columns=[label, *numeric, *binary]).astype(str)
+    encoded = pd.concat([frame[list(numeric)].astype("float64"),
+                         *(pd.Series(codes(frame[name], name).codes.astype("float64"), frame.index) for name in binary),
+                         pd.get_dummies(kinds, dtype="float64")], axis=1)
     return GroupedDataset(
         x=torch.tensor(encoded.to_numpy(), dtype=torch.float64),
         y=torch.tensor(labels.codes.astype("int64")),

@@ -20,6 +20,7 @@ from fedfair.thresholds import CELLS, UNSHIFTED, below_average, favoured, score_
 GROWING = st.lists(st.integers(0, 12), min_size=5, max_size=5).map(sorted)
 
 
+@settings(deadline=None)
 @given(st.lists(GROWING, min_size=2, max_size=3), st.sampled_from([0.0, 0.1, 0.3]))
 def test_by_group_changes_as_few_decisions_as_any_shifts_can(grown: list[list[int]], theta: float) -> None:
     """On grids of five shifts, all combinations of which are tried."""

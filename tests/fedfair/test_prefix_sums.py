@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -37,6 +37,7 @@ def test_the_noise_is_that_of_the_square_root(n: int) -> None:
     assert largest_deviation(n, 2.0) == pytest.approx(2.0 * sensitivity(n) * float(c.norm(dim=1).max()))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 23))
 def test_no_record_moves_the_release_by_more_than_the_sensitivity(cell: int) -> None:
     moved = float((square_root(24) @ torch.eye(24, dtype=torch.float64)[cell]).norm())

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -46,6 +46,7 @@ def slow_toc(p: list[float], group: list[int], deprived: list[bool], theta: floa
     return found.index(min(found)), min(found)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(SCORES, st.integers(0, 2)), max_size=60))
 def test_favoured_counts_are_those_of_every_gamma_and_role(records: list[tuple[float, int]]) -> None:
     p = torch.tensor([q for q, _ in records], dtype=torch.float64)
@@ -60,6 +61,7 @@ def test_favoured_counts_are_those_of_every_gamma_and_role(records: list[tuple[f
                 assert found[k, at] == expected
 
 
+@settings(deadline=None)
 @given(st.lists(SCORES, min_size=3, max_size=60), st.integers(2, 3), st.sampled_from([0.0, 0.05, 1 / 3]), st.data())
 def test_the_search_on_counts_is_the_search_on_records(p: list[float], groups: int, theta: float, data: st.DataObject
                                                        ) -> None:
@@ -72,6 +74,7 @@ def test_the_search_on_counts_is_the_search_on_records(p: list[float], groups: i
     assert found.parity == parity
 
 
+@settings(deadline=None)
 @given(st.lists(SCORES, min_size=1, max_size=40), st.integers(0, 99), st.integers(0, 99))
 def test_the_rule_predicts_what_the_definition_says(p: list[float], one: int, other: int) -> None:
     rule = RejectOption.shifted((one, -other), (True, False), favourable=1)

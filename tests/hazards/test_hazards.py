@@ -15,11 +15,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedfair import clipping, counting, gradients, host, layers, noise, rounds
+from fedfair import clipping, gradients, host, layers, noise, rounds
 from fedfair.accounting import Event, Ledger
 from fedfair.noise import Trust
 from fedfair.randomness import generator
 from strategies import base, budget, threshold_search
+from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
 from strategies.fairlens import FairLens
 from tests.fedfair import test_noise
@@ -29,6 +30,7 @@ from tests.strategies import test_contract, test_dp_fedavg, test_methods, test_r
 Patch = pytest.MonkeyPatch
 ORIGINAL_RELEASE, ORIGINAL_SUM = host._release, host.Host.gradient_sum
 ORIGINAL_CHARGED, ORIGINAL_LEARN = budget._charged, DpsgdGlobalAdapt.learn
+ORIGINAL_FOLLOW = DpFedavg.learn
 ORIGINAL_ASK = threshold_search.ThresholdSearch.ask
 ORIGINAL_WEIGHTED_SUM, ORIGINAL_PROBE = gradients.Probe.weighted_sum, host.per_example
 
@@ -86,8 +88,7 @@ def shuffled_batches(patch: Patch) -> None:
 
 
 def batch_norm_accepted(patch: Patch) -> None:
-    patch.setattr(gradients, "refuse_mixing_layers", lambda model: None)
-    patch.setattr(gradients, "_refuse_interaction", lambda model, x: None)
+    patch.setattr(gradients, "_choose_path", lambda *args: gradients._recorded)
 
 
 def fairlens_called_proved(patch: Patch) -> None:
@@ -99,8 +100,8 @@ def a_small_client_divides_by_the_batch_size_of_all(patch: Patch) -> None:
 
 
 def an_inverted_bit(patch: Patch) -> None:
-    patch.setattr(counting.AtMost, "counts",
-                  lambda self, norms, groups, k: (norms > self.threshold).sum().to(norms.dtype).view(1))
+    patch.setattr(DpFedavg, "learn",
+                  lambda self, counts, expected: ORIGINAL_FOLLOW(self, expected - counts, expected))
 
 
 def a_nan_that_passes_the_clip(patch: Patch) -> None:
@@ -162,10 +163,12 @@ def clipping_after_the_noise(patch: Patch) -> None:
 
 def clipping_layer_by_layer(patch: Patch) -> None:
     def by_layer(self: gradients.Probe, coefficients: Tensor) -> layers.Gradients:
+        if not self._layers or bool((coefficients == 1).all()):
+            return ORIGINAL_WEIGHTED_SUM(self, coefficients)
         sums: layers.Gradients = {}
         for layer in self._layers:
             sums |= layer.weighted_sum((coefficients * self.norms / layer.square_norms().sqrt()).nan_to_num())
-        return sums if self._layers else ORIGINAL_WEIGHTED_SUM(self, coefficients)
+        return sums
 
     patch.setattr(gradients.Probe, "weighted_sum", by_layer)
 

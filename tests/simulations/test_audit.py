@@ -19,10 +19,10 @@ from simulations import Experiment, run
 from simulations.audit import DEFAULTS, Audit, audit, membership
 from simulations.cli import app
 from strategies import STRATEGIES, base
-from tests.strategies.test_contract import OPTIONS
+from tests.strategies.test_contract import OPTIONS, WITHOUT_PRIVACY
 
 AUDITED = [name for name in STRATEGIES if STRATEGIES[name].nominal is None and STRATEGIES[name].protects == "record"
-           and name not in ("sgd", "fedavg")]
+           and name not in WITHOUT_PRIVACY]
 MODES = [(name, sync) for name in AUDITED for sync in STRATEGIES[name].modes]
 QUICK = {"split": (0.1, 0.0, 0.9), "hidden": (60,), "steps": 8, "batch_size": 90, "target_epsilon": None,
          "noise_multiplier": 4.0}

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from simulations.reproductions.bars import Bar, picture
-from simulations.reproductions.shakespeare import by_quarter, correlations
+from simulations.reproductions.shakespeare import by_quarter, correlations, observations
 
 
 def made(costs: list[float]) -> pd.DataFrame:
@@ -34,6 +34,14 @@ def test_the_correlation_is_of_ranks_and_by_seed(costs: range, expected: float) 
     for of in ("cost", "excessive_risk"):
         found = correlations(made([cost**3 / 1000 for cost in costs]), "words", of)
         assert found.tolist() == pytest.approx([expected] * 2)
+
+
+def test_an_observation_is_made_only_if_every_seed_makes_it() -> None:
+    participants = made([cost / 100 for cost in range(8)])
+    participants["rarefied"] = -participants["words"]
+    for words, seen in (([20.0, 21.0], True), ([20.0, 50.0], False)):
+        active = pd.DataFrame({"fedavg": [40.0, 41.0], "dp-fedavg": words}, index=[0, 1])
+        assert observations(participants, active)["seen"].tolist() == [seen, True, False]
 
 
 def test_the_picture_is_a_drawing_of_every_bar_on_the_scale_of_its_panel() -> None:

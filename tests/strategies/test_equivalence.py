@@ -112,7 +112,7 @@ def test_local_epochs_do_not_depend_on_the_nodes(strategy: str) -> None:
 @pytest.mark.parametrize(("strategy", "sync"), [
     ("dpsgd-f", "step"), ("dpsgd-global-adapt", "epoch"), ("fairlens", "step")])
 def test_flowers_simulation_gives_the_weights_of_the_local_engine(strategy: str, sync: str) -> None:
-    made = experiment(strategy, sync=sync, noise_multiplier=1.0, batch_size=32, steps=3)
+    made = experiment(strategy, sync=sync, noise_multiplier=1.0, batch_size=16, steps=3)
     local, flower = run(made), run(made, engine="flower", nodes=2)
     assert torch.allclose(weights(local), weights(flower), rtol=0, atol=1e-10)
     assert local.ledger.to_dict() == flower.ledger.to_dict()

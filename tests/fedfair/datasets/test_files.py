@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,30 @@ def test_a_download_that_fails_is_one_clear_error(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("pooch.os_cache", lambda name: tmp_path)
     with pytest.raises(FileNotFoundError, match="could not download nothing"):
         fetch(PublicFile("nothing.csv", "http://127.0.0.1:9/nothing.csv", "0" * 64))
+
+
+def test_what_is_hashed_may_be_the_content_of_a_gzip_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mirrors compress differently."""
+    monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
+    file = PublicFile("a.gz", "http://127.0.0.1:9/a.gz", sha256(b"content").hexdigest(), content=gzip.decompress)
+    for level in (1, 9):
+        (tmp_path / "a.gz").write_bytes(gzip.compress(b"content", level))
+        assert fetch(file) == tmp_path / "a.gz"
+    for wrong in (gzip.compress(b"contents"), gzip.compress(b"content")[:-9], b"content", b""):
+        (tmp_path / "a.gz").write_bytes(wrong)
+        with pytest.raises(ValueError, match=r"a\.gz is not the published file"):
+            fetch(file)
+
+
+def test_a_wrong_download_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def retrieve(url: str, known_hash: None, fname: str, path: Path) -> str:
+        (tmp_path / fname).write_bytes(b"right" if url.endswith("right") else b"wrong")
+        return str(tmp_path / fname)
+
+    monkeypatch.delenv("FEDFAIR_DATA_DIR", raising=False)
+    monkeypatch.setattr("pooch.retrieve", retrieve)
+    digest = sha256(b"right").hexdigest()
+    assert fetch(PublicFile("a", "http://127.0.0.1:9/right", digest)).read_bytes() == b"right"
+    with pytest.raises(ValueError, match=r"the download of b from .* is truncated or changed: try again"):
+        fetch(PublicFile("b", "http://127.0.0.1:9/other", digest))
+    assert not (tmp_path / "b").exists()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
+import pandas as pd
 import pytest
 import torch
 
-from fedfair.datasets import GroupedDataset, adult, digits, dutch
+from fedfair.datasets import GroupedDataset, adult, bank, compas, credit, digits, dutch, law, mnist
+from fedfair.datasets.prepare import reduce_group, split
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +88,87 @@ def test_digits() -> None:
     assert torch.equal(data.y, data.group)
     with pytest.raises(ValueError, match="protected attribute of digits"):
         digits.load("sex")
+
+
+@pytest.mark.parametrize(("source", "features", "numeric", "groups", "positive"), [
+    (bank, 50, 7, {"married": 27_214, "single": 12_790}, 4_667),
+    (credit, 91, 14, {"female": 18_112, "male": 11_888}, 6_636),
+    (compas, 16, 1, {"African-American": 3_175, "Caucasian": 2_103}, 2_795),
+    (law, 23, 6, {"Non-White": 3_307, "White": 17_491}, 18_505)])
+def test_the_other_tables(source: ModuleType, features: int, numeric: int, groups: dict[str, int], positive: int,
+                          data_dir: Path) -> None:
+    data = source.load()
+    assert sizes(data) == groups
+    assert data.x.shape == (sum(groups.values()), features)
+    assert data.numeric == tuple(range(numeric))
+    assert set(data.x[:, numeric:].unique().tolist()) == {0.0, 1.0}
+    assert (data.classes, int(data.y.sum())) == (2, positive)
+    assert leaks(data) == []
+    with pytest.raises(ValueError, match="unknown protected attribute of"):
+        source.load("town")
+
+
+def test_good_outcomes_are_label_1(data_dir: Path) -> None:
+    """Counted line by line, without pandas."""
+    for source, file, place, column, good in (
+            (compas, "compas-scores-two-years.csv", 3, 13, "0"), (law, "law_school_clean.csv", 10, 11, "1.0"),
+            (bank, "bank-full.csv", 2, 16, "yes"), (credit, "credit-card-clients.csv", 1, 23, "1")):
+        lines = [line.split(",") for line in (data_dir / file).read_text().splitlines()[1:]]
+        data = source.load()
+        named = {"1": "male", "2": "female"} if source is credit else {}
+        for k, name in enumerate(data.names):
+            of_group = [line for line in lines if named.get(line[place], line[place]) == name]
+            assert sum(line[column] == good for line in of_group) == int(data.y[data.group == k].sum()), (file, name)
+
+
+def test_compas_names_nobody(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The published file has names and more columns: what is verified and used is the same without them."""
+    frame = pd.read_csv(data_dir / "compas-scores-two-years.csv")
+    frame.insert(0, "name", [f"somebody {i}" for i in range(len(frame))])
+    frame[frame.columns[::-1]].to_csv(tmp_path / "compas-scores-two-years.csv", index=False)
+    plain = compas.load()
+    monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
+    named = compas.load()
+    assert torch.equal(named.x, plain.x)
+    assert torch.equal(compas.load("sex").group.bincount(), torch.tensor([1031, 4247]))
+    frame.assign(race=frame["race"][::-1].to_numpy()).to_csv(tmp_path / "compas-scores-two-years.csv", index=False)
+    with pytest.raises(ValueError, match="is not the published file"):
+        compas.load()
+
+
+@pytest.fixture(scope="module")
+def images(data_dir: Path) -> GroupedDataset:
+    return mnist.load()
+
+
+def test_mnist(images: GroupedDataset) -> None:
+    assert images.x.shape == (70_000, 1, 28, 28)
+    assert images.x.dtype == torch.uint8
+    assert torch.equal(images.y, images.group)
+    assert images.y[:5].tolist() == [5, 0, 4, 1, 9]
+    assert images.y[60_000:60_005].tolist() == [7, 2, 1, 0, 4]
+    assert images.published.bincount().tolist() == [60_000, 0, 10_000]
+    dark, bright = images.x[:5].float().mean(), images.x.max()
+    assert 20 < float(dark) < 60
+    assert int(bright) == 255
+    with pytest.raises(ValueError, match="protected attribute of mnist"):
+        mnist.load("sex")
+
+
+@pytest.mark.parametrize(("imbalance", "digit", "kept", "records"), [
+    ("8:500", 8, 500, 54_649), ("8:9%", 8, 527, 54_676), ("2:500", 2, 500, 54_542)])
+def test_mnists_imbalances_concern_training_alone(imbalance: str, digit: int, kept: int, records: int,
+                                                  images: GroupedDataset) -> None:
+    """54,649 records are those of Xu et al. 2021, Table 1; hazard 19."""
+    parts = reduce_group(split(images, (0.8, 0.0, 0.2), 3), imbalance, 3)
+    assert len(parts.train) == records
+    assert parts.train.group_sizes()[digit] == kept
+    assert len(parts.valid) == 0
+    assert sorted(parts.test.records.tolist()) == list(range(60_000, 70_000))
+
+
+def test_mnists_validation_part_comes_from_the_training_part(images: GroupedDataset) -> None:
+    parts = split(images, (0.7, 0.1, 0.2), 0)
+    assert [len(part) for _, part in parts] == [52_500, 7_500, 10_000]
+    held = torch.cat([parts.train.records, parts.valid.records])
+    assert sorted(held.tolist()) == list(range(60_000))

@@ -1,0 +1,95 @@
+"""Published cells beside ours: what was measured, by how much it differs, and whether that agrees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from simulations.reproductions.published import Published, why_missing
+from simulations.statistics import Spread, spread
+from simulations.summary import REFERENCE, excessive_risks, final_part, gap, privacy_costs
+
+Values = dict[str, pd.DataFrame]
+"""By metric: a row for each run (dataset, strategy, seed), a column for each group."""
+
+
+def values(metrics: pd.DataFrame, pair: tuple[str, str] | None) -> Values:
+    """Everything that published cells speak of, from the metrics of all runs (columns dataset, strategy, seed).
+
+    The test metrics by their names, those of the training part as train_NAME, and against sgd of the same seed:
+    privacy_cost, accuracy_change (its negative), excessive_risk, and the gaps of the first and the last under the group
+    "gap": between the two groups of `pair`, or the largest.
+    """
+    final, train = final_part(metrics, "test"), final_part(metrics, "train")
+    found = {f"{prefix}{metric}": part.loc[:, part.columns.get_level_values("metric") == metric].droplevel("metric", 1)
+             for prefix, part in (("", final), ("train_", train)) for metric in part.columns.unique("metric")}
+    costs, risks = privacy_costs(final), excessive_risks(final)
+    found |= {"privacy_cost": costs, "accuracy_change": -costs, "excessive_risk": risks}
+    for metric, by_group in (("privacy_cost", costs), ("excessive_risk", risks)):
+        found[f"{metric}_gap"] = gap(by_group[list(pair)] if pair else by_group).to_frame("gap")
+    return found
+
+
+def compared(published: Published, cells: pd.DataFrame, found: Values) -> pd.DataFrame:
+    """The cells with ours: columns ours, ours_deviation, ours_error, seeds, difference, tolerance, agrees, note.
+
+    `agrees` is "yes", "no" or "not run". Two numbers agree if they differ by at most two published spreads, or two of
+    our standard deviations where none was published; what printing rounds away is granted, of the value and of the
+    spread. With neither spread nor second seed there is no tolerance beyond that. Ours are in the published units.
+    """
+    return pd.DataFrame([{**cell, **_compared(published, cell, found)} for cell in cells.to_dict("records")])
+
+
+def strategy_name(published: Published, method: str) -> str:
+    """What a method's runs are called among the metrics: its own name, or "sgd" for the reference."""
+    return REFERENCE if published.methods.get(method, {}).get("strategy") == REFERENCE else method
+
+
+def _compared(published: Published, cell: Mapping[Any, Any], found: Values) -> dict[str, Any]:
+    """What one cell is found to be."""
+    ours = _ours(published, cell, found)
+    if ours is None:
+        return {"ours": math.nan, "ours_deviation": math.nan, "ours_error": math.nan, "seeds": 0,
+                "difference": math.nan, "tolerance": math.nan, "agrees": "not run",
+                "note": why_missing(published, cell)}
+    unit = 100 if cell["metric"] in published.percent else 1
+    own = Spread(*(unit * value for value in spread(ours)))
+    difference, tolerance = own.mean - float(cell["published"]), _tolerance(cell, own)
+    agrees = abs(difference) <= tolerance + 1e-9
+    notes = [note.text for note in published.notes if not agrees and note.concerns(cell)]
+    return {"ours": own.mean, "ours_deviation": own.deviation, "ours_error": own.error, "seeds": len(ours),
+            "difference": difference, "tolerance": tolerance, "agrees": "yes" if agrees else "no",
+            "note": " ".join(notes)}
+
+
+def _ours(published: Published, cell: Mapping[Any, Any], found: Values) -> list[float] | None:
+    """Our values of a cell, one for each seed; none if it was not run."""
+    groups = published.groups.get(cell["dataset"], {})
+    group, table = groups.get(cell["group"], cell["group"]), found.get(cell["metric"])
+    run = (cell["dataset"], strategy_name(published, cell["method"]))
+    if table is None or group not in table.columns or run not in {(dataset, name) for dataset, name, _ in table.index}:
+        return None
+    return [float(value) for value in table.loc[run, group]]
+
+
+def _tolerance(cell: Mapping[Any, Any], own: Spread) -> float:
+    """By how much a cell may differ."""
+    rounding = half_unit(cell["published"])
+    if cell["spread"]:
+        return 2 * (float(cell["spread"]) + half_unit(cell["spread"])) + rounding
+    return rounding + (0.0 if math.isnan(own.deviation) else 2 * own.deviation)
+
+
+def half_unit(printed: str) -> float:
+    """Half a unit of the last digit of a printed number."""
+    return 0.5 * 10.0 ** -digits(printed)
+
+
+def digits(printed: str) -> int:
+    """How many digits a printed number has behind the point."""
+    return len(printed.partition(".")[2])
+
+

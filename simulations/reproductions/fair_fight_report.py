@@ -1,0 +1,106 @@
+"""The fair fight as a page to read: what tuning changes, what it cost, and what is left of the disparate impact."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pandas as pd
+from scipy import stats
+
+from simulations.reproductions.tuning import NAME, PUBLISHED, Tuning
+from simulations.statistics import spread, wilcoxon_less
+from simulations.summary import REFERENCE
+
+_SUBJECT = "dpsgd"
+
+
+def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, costs: pd.DataFrame, quick: bool) -> str:
+    """The page; results, chosen and costs as `simulations.reproductions.fair_fight` makes them."""
+    command = f"fedfair reproduce {NAME} --seeds {tuning.seeds}{' --quick' if quick else ''} --out DIR"
+    lines = ["# A fair fight", "", f"`{command}`", "",
+             f"Settings of {tuning.preset}, against every method tuned over the learning rates "
+             f"{_list(tuning.learning_rates)} and the clip norms {_list(tuning.clip_norms)} at the same epsilon, by "
+             f"its accuracy on the validation part. Test part, mean ± half a 95 % t-interval over {tuning.seeds} "
+             f"seeds; impact is accuracy parity less that of {REFERENCE} with the same seed, tuned like the method.",
+             ""]
+    if quick:
+        lines += [f"This is the quick version: {tuning.text}", ""]
+    lines += [*(f"- {line}" for line in findings(results)), ""]
+    for dataset in results["dataset"].unique():
+        lines += [f"## {dataset}", "", *_table(results[results["dataset"] == dataset],
+                                               chosen[chosen["dataset"] == dataset]), ""]
+    return "\n".join([*lines, *_costs(costs)])
+
+
+def findings(results: pd.DataFrame) -> list[str]:
+    """What tuning leaves of dpsgd's disparate impact on each data set; nothing without dpsgd and sgd."""
+    lines = []
+    for dataset in results["dataset"].unique():
+        runs = results[(results["dataset"] == dataset) & (results["strategy"] == _SUBJECT)].set_index("seed")
+        published, tuned = (runs[runs["version"] == version]["impact"].sort_index() for version in (PUBLISHED, "tuned"))
+        if len(tuned) and not tuned.isna().any():
+            lines.append(_finding(str(dataset), published.tolist(), tuned.tolist()))
+    return lines
+
+
+def _finding(dataset: str, published: list[float], tuned: list[float]) -> str:
+    """What one data set shows: the intervals, and what follows from them."""
+    (before, before_half), (after, after_half) = _interval(published), _interval(tuned)
+    if not before - before_half > 0:
+        verdict = "even as published it cannot be told from none"
+    elif after - after_half > 0:
+        verdict = f"{after / before:.0%} of it is left after tuning"
+    else:
+        verdict = "after tuning it cannot be told from none, so that it comes from the settings"
+    p = wilcoxon_less(tuned, published)
+    return (f"{dataset}: {_SUBJECT}'s impact on accuracy parity is {before:+.3f} ± {before_half:.3f} as published and "
+            f"{after:+.3f} ± {after_half:.3f} tuned; {verdict} (tuned smaller: p = {p:.3f}, at best "
+            f"{2.0 ** -len(tuned):.3f}).")
+
+
+def _table(results: pd.DataFrame, chosen: pd.DataFrame) -> Iterator[str]:
+    """One data set's methods, published and tuned."""
+    yield "| method | setting | epsilon | accuracy | accuracy parity | impact |"
+    yield "|---|---|---|---|---|---|"
+    edges = set(chosen.loc[chosen["at_edge"], "strategy"])
+    for strategy in results["strategy"].unique():
+        for version in (PUBLISHED, "tuned"):
+            runs = results[(results["strategy"] == strategy) & (results["version"] == version)]
+            first = runs.iloc[0]
+            clip = "" if strategy == REFERENCE else f", C {first['clip_norm']:g}"
+            edge = " (edge of the grid)" if version == "tuned" and strategy in edges else ""
+            epsilon = "none" if math.isinf(runs["epsilon"].max()) else f"{runs['epsilon'].max():.2f}"
+            cells = (_mean(runs[name].tolist()) for name in ("accuracy", "accuracy_parity", "impact"))
+            yield (f"| {strategy} | {version}: lr {first['learning_rate']:g}{clip}{edge} | {epsilon} | "
+                   f"{' | '.join(cells)} |")
+
+
+def _costs(costs: pd.DataFrame) -> Iterator[str]:
+    """What choosing cost."""
+    yield from ("## What tuning cost", "", "The epsilon of a tuned method is that of its last run alone. Every setting "
+                "that was tried is a private run on the same records: whoever must pay for the search, and has no "
+                "better argument than composition, pays the last column. The validation records that choose are not "
+                "protected.", "", "| data set | method | settings tried | epsilon of one run | of all |",
+                "|---|---|---|---|---|")
+    for row in costs.to_dict("records"):
+        yield (f"| {row['dataset']} | {row['strategy']} | {row['settings']} | {row['epsilon']:.2f} | "
+               f"{row['epsilon_of_all']:.2f} |")
+    yield ""
+
+
+def _interval(values: list[float]) -> tuple[float, float]:
+    """The mean, and half the 95 % interval of Student's t."""
+    found = spread(values)
+    return found.mean, float(stats.t.ppf(0.975, len(values) - 1)) * found.error
+
+
+def _mean(values: list[float]) -> str:
+    """A mean with half its interval; "-" without a reference."""
+    mean, half = _interval(values)
+    return "-" if math.isnan(mean) else f"{mean:.3f} ± {half:.3f}"
+
+
+def _list(numbers: tuple[float, ...]) -> str:
+    """Numbers in a row."""
+    return ", ".join(f"{number:g}" for number in numbers)

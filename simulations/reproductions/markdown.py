@@ -1,0 +1,90 @@
+"""A reproduction as a page to read: what ran, what agrees, what does not and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from simulations.reproductions.cells import digits
+from simulations.reproductions.orders import Order, orders
+from simulations.reproductions.published import Published
+
+
+def report(name: str, published: Published, cells: pd.DataFrame, seeds: int, quick: bool, device: str) -> str:
+    """The page; `cells` as `cells.compared` gives them."""
+    command = f"fedfair reproduce {name} --seeds {seeds}{' --quick' if quick else ''} --device {device} --out DIR"
+    lines = [f"# {published.title}", "", f"`{command}`", "", f"{sentence(cells)} {_rule(published, seeds)}", ""]
+    if quick:
+        lines += [f"This is the quick version. {published.quick.text}", ""]
+    lines += [*_disagreements(cells), *_orders(orders(cells, published.orders))]
+    for dataset in cells["dataset"].unique():
+        lines += [f"## {dataset}", "", *_table(cells[cells["dataset"] == dataset]), ""]
+    return "\n".join(lines)
+
+
+def sentence(cells: pd.DataFrame) -> str:
+    """How many cells agree."""
+    ran = cells[cells["agrees"] != "not run"]
+    left = f" {len(cells) - len(ran)} were not run." if len(ran) < len(cells) else ""
+    return f"{int((ran['agrees'] == 'yes').sum())} of {len(ran)} cells agree.{left}"
+
+
+def _rule(published: Published, seeds: int) -> str:
+    """What agreement means here."""
+    spread = (f"two published spreads ({published.spread} over {published.published_seeds} runs)"
+              if published.spread != "none" else "two of our standard deviations, since the paper has no spread")
+    many = f"{seeds} seeds" if seeds > 1 else "one seed, so without a deviation of ours"
+    return f"To agree is to differ by at most {spread}, rounding granted; ours are means over {many}."
+
+
+def _disagreements(cells: pd.DataFrame) -> Iterator[str]:
+    """The cells that disagree, with their explanation or the lack of one."""
+    wrong = cells[cells["agrees"] == "no"]
+    if wrong.empty:
+        return
+    yield from ("## What does not agree", "")
+    for note in wrong["note"].unique():
+        rows = wrong[wrong["note"] == note]
+        which = "; ".join(f"{row['dataset']} {row['method']} {row['metric']}{_of(row['group'])} "
+                          f"({row['published']}, ours {_number(row['ours'], row)})" for row in rows.to_dict("records"))
+        yield f"- {which}. {note or 'Not explained.'}"
+    yield ""
+
+
+def _orders(found: list[Order]) -> Iterator[str]:
+    """Which methods come in another order than in the paper."""
+    if not found:
+        return
+    yield from ("## Order of the methods", "", "From the lowest value; pairs that the paper prints as equal do not "
+                "count.", "")
+    for order in found:
+        turned = "".join(f"; not: {low} below {high}" for low, high in order.turned)
+        yield (f"- {order.dataset}, {order.metric}{_of(order.group)}: {' < '.join(order.published)}. Ours: "
+               f"{' < '.join(order.ours)}. {order.same} of {order.pairs} pairs in the published order{turned}.")
+    yield ""
+
+
+def _table(rows: pd.DataFrame) -> Iterator[str]:
+    """The cells of one data set."""
+    yield "| method | group | metric | published | ours | difference | tolerance | agrees |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for row in rows.to_dict("records"):
+        published = row["published"] + (f" ± {row['spread']}" if row["spread"] else "")
+        spread = "" if math.isnan(row["ours_deviation"]) else f" ± {_number(row['ours_deviation'], row)}"
+        ours = "" if row["agrees"] == "not run" else f"{_number(row['ours'], row)}{spread}"
+        numbers = (_number(row[name], row) for name in ("difference", "tolerance"))
+        yield f"| {row['method']} | {row['group']} | {row['metric']} | {published} | {ours} | " \
+              f"{' | '.join(numbers)} | {row['agrees']} |"
+
+
+def _number(value: float, row: Mapping[Any, Any]) -> str:
+    """A number with one digit more than the paper prints; nothing if it is not one."""
+    return "" if math.isnan(value) else f"{value:.{digits(row['published']) + 1}f}"
+
+
+def _of(group: str) -> str:
+    """A group's name behind a metric's."""
+    return "" if group in ("all", "gap") else f" of {group}"

@@ -1,0 +1,44 @@
+"""Whether methods come in the published order: pair by pair, where the paper tells them apart."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import NamedTuple
+
+import pandas as pd
+
+
+class Order(NamedTuple):
+    """The methods of one data set by one metric of one group, from the lowest value, as published and as ours.
+
+    `pairs` are those whose published values differ, `same` how many of them we find in the same order, `turned` the
+    others as (lower in the paper, higher in the paper).
+    """
+
+    dataset: str
+    metric: str
+    group: str
+    published: tuple[str, ...]
+    ours: tuple[str, ...]
+    pairs: int
+    same: int
+    turned: tuple[tuple[str, str], ...]
+
+
+def orders(cells: pd.DataFrame, metrics: tuple[str, ...]) -> list[Order]:
+    """The orders of all data sets by each of the metrics, among the cells that were run."""
+    ran = cells[(cells["agrees"] != "not run") & cells["metric"].isin(metrics)]
+    keys = ["dataset", "metric", "group"]
+    return [_order(rows) for _, rows in ran.groupby(keys, sort=False) if len(rows) > 1]
+
+
+def _order(rows: pd.DataFrame) -> Order:
+    """The order of one data set's methods by one metric of one group."""
+    dataset, metric, group = (str(rows[name].iloc[0]) for name in ("dataset", "metric", "group"))
+    published = dict(zip(rows["method"], rows["published"].astype(float), strict=True))
+    ours = dict(zip(rows["method"], rows["ours"], strict=True))
+    told = [(a, b) if published[a] < published[b] else (b, a) for a, b in combinations(published, 2)
+            if published[a] != published[b]]
+    turned = tuple((low, high) for low, high in told if not ours[low] < ours[high])
+    return Order(dataset, metric, group, tuple(sorted(published, key=published.__getitem__)),
+                 tuple(sorted(ours, key=ours.__getitem__)), len(told), len(told) - len(turned), turned)

@@ -1,0 +1,117 @@
+"""Published tables as data: a CSV of cells as the paper prints them, and a TOML that says which runs they come from."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
+
+from fedfair.registry import unknown
+from simulations.compare import experiments
+from simulations.experiment import Experiment
+
+PUBLISHED = Path(str(files("simulations") / "configs" / "published"))
+COLUMNS = ["dataset", "method", "group", "metric", "published", "spread"]
+
+
+class _Part(BaseModel):
+    """A part of a description: frozen, without keys that nothing reads."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Quick(_Part):
+    """The smaller version: what `text` says of it, how many seeds, which of the data sets, changed settings."""
+
+    text: str
+    seeds: Annotated[int, Field(ge=1)]
+    datasets: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = {}
+
+
+class Note(_Part):
+    """Why cells disagree: those of one data set, method or metric, where it names one."""
+
+    text: str
+    dataset: str | None = None
+    method: str | None = None
+    metric: str | None = None
+
+    def concerns(self, cell: Mapping[str, Any]) -> bool:
+        """Whether the note is about a cell."""
+        return all(wanted in (None, cell[name]) for name, wanted in (
+            ("dataset", self.dataset), ("method", self.method), ("metric", self.metric)))
+
+
+class Published(_Part):
+    """One published table.
+
+    `datasets` and `methods` map the paper's names to settings over `preset`, `missing` those that cannot be run here to
+    the reason. `groups` translates the paper's group names by data set, `pair` are the two groups of a gap, by default
+    all. `spread` says what the CSV's spreads are over `published_seeds` runs. `percent` are the metrics printed in
+    percent, `orders` those by which methods are ranked.
+    """
+
+    title: str
+    preset: str
+    seeds: Annotated[int, Field(ge=1)]
+    published_seeds: Annotated[int, Field(ge=1)]
+    spread: Literal["standard deviation", "standard error", "none"] = "none"
+    percent: tuple[str, ...] = ()
+    orders: tuple[str, ...] = ()
+    pair: tuple[str, str] | None = None
+    datasets: Mapping[str, Mapping[str, Any]]
+    groups: Mapping[str, Mapping[str, str]] = {}
+    methods: Mapping[str, Mapping[str, Any]]
+    missing: Mapping[str, str] = {}
+    quick: Quick
+    notes: tuple[Note, ...] = ()
+
+
+class Planned(NamedTuple):
+    """One run of a reproduction under the paper's names."""
+
+    dataset: str
+    method: str
+    experiment: Experiment
+
+
+def names(folder: Path = PUBLISHED) -> list[str]:
+    """The published tables that there are."""
+    return sorted(file.stem for file in folder.glob("*.toml"))
+
+
+def load(name: str, folder: Path = PUBLISHED) -> tuple[Published, pd.DataFrame]:
+    """A table's description, and its cells with numbers as printed, as text; raises `ValueError` for a wrong name."""
+    if name not in names(folder):
+        raise unknown("published table", name, names(folder))
+    published = Published(**tomllib.loads((folder / f"{name}.toml").read_text()))
+    return published, pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False)[COLUMNS]
+
+
+def plan(published: Published, seeds: Sequence[int], quick: bool, device: str) -> list[Planned]:
+    """The runs of a table, seed by seed, so that a run that is broken off has whole seeds."""
+    changed = {**(published.quick.settings if quick else {}), "device": device}
+    wanted = published.quick.datasets if quick and published.quick.datasets else tuple(published.datasets)
+    planned = []
+    for seed in seeds:
+        for dataset in wanted:
+            if "missing" in published.datasets[dataset]:
+                continue
+            for method, own in published.methods.items():
+                settings = {**published.datasets[dataset], **own, **changed}
+                strategy = settings.pop("strategy")
+                planned += [Planned(dataset, method, e)
+                            for e in experiments([strategy], [seed], published.preset, settings)]
+    return planned
+
+
+def why_missing(published: Published, cell: Mapping[str, Any]) -> str:
+    """Why a cell was not run: its data set or method cannot be had, or the quick version leaves it out."""
+    dataset = published.datasets[cell["dataset"]]
+    return str(dataset.get("missing") or published.missing.get(cell["method"]) or "left out of the quick version")

@@ -1,0 +1,71 @@
+"""Runs that are kept: a run with the same settings is read back instead of run again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+import torch
+
+from fedfair.accounting import Ledger
+from fedfair.randomness import key
+from simulations.experiment import Experiment
+from simulations.run import run
+
+OnRound = Callable[[int, int, str, int, int], None]
+"""See `simulations.compare.OnRound`."""
+
+
+class Kept(NamedTuple):
+    """What is kept of a run: its metrics (see `simulations.result.Result`) and its ledger."""
+
+    metrics: pd.DataFrame
+    ledger: Ledger
+
+
+def kept_runs(experiments: Sequence[Experiment], folder: Path, on_round: OnRound = lambda *_: None, jobs: int = 1
+              ) -> list[Kept]:
+    """Every experiment's run, those that are not in `folder` after running them there, `jobs` at a time.
+
+    With several jobs each is a process with one thread of its own. Raises what `simulations.run.run` raises.
+    """
+    missing = [experiment for experiment in experiments if not _file(experiment, folder).exists()]
+    if jobs > 1 and len(missing) > 1:
+        with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+            running = [pool.submit(kept, experiment, folder) for experiment in missing]
+            for done, finished in enumerate(as_completed(running)):
+                finished.result()
+                on_round(done, len(missing), f"{jobs} runs at a time", 1, 1)
+    runs = []
+    for done, experiment in enumerate(experiments):
+        label = f"{experiment.dataset}, {experiment.strategy}, seed {experiment.seed}"
+
+        def progress(rounds: int, of: int, done: int = done, label: str = label) -> None:
+            on_round(done, len(experiments), label, rounds, of)
+
+        runs.append(kept(experiment, folder, progress))
+    return runs
+
+
+def kept(experiment: Experiment, folder: Path, progress: Callable[[int, int], None] = lambda *_: None) -> Kept:
+    """One experiment's run, from `folder` if it is there; else run and written there, whole or not at all."""
+    file = _file(experiment, folder)
+    ledger = file.with_suffix(".json")
+    if not file.exists():
+        result = run(experiment, progress=progress)
+        folder.mkdir(parents=True, exist_ok=True)
+        ledger.write_text(json.dumps(result.ledger.to_dict()))
+        unfinished = file.with_suffix(".part")
+        result.metrics.to_parquet(unfinished, index=False)
+        unfinished.rename(file)
+    return Kept(pd.read_parquet(file), Ledger.from_dict(json.loads(ledger.read_text())))
+
+
+def _file(experiment: Experiment, folder: Path) -> Path:
+    """Where a run is kept: under a number that depends on every setting."""
+    return folder / f"{key(json.dumps(experiment.settings(), sort_keys=True)):016x}.parquet"

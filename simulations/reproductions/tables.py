@@ -1,0 +1,58 @@
+"""A published table, run again and set beside the paper cell by cell: `fedfair reproduce NAME`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import tomli_w
+
+from fedfair.fairness import ALL
+from simulations.reproductions import markdown
+from simulations.reproductions.cells import compared, strategy_name, values
+from simulations.reproductions.published import PUBLISHED, Planned, Published, load, plan
+from simulations.reproductions.store import Kept, OnRound, kept_runs
+from simulations.result import environment, refuse_other
+from simulations.statistics import comparisons, measures
+from simulations.summary import final_test
+
+
+def reproduce(name: str, out: Path, seeds: int | None = None, quick: bool = False, device: str = "cpu",
+              on_round: OnRound = lambda *_: None, jobs: int = 1, folder: Path = PUBLISHED) -> pd.DataFrame:
+    """Run a published table, `jobs` runs at a time, and write it to `out`; returns the cells (see `cells.compared`).
+
+    `out` gets cells.csv, README.md, statistics.csv and environment.json, and keeps the runs, so that a reproduction
+    that was broken off, or gets more seeds, goes on where it was. Raises `ValueError` for a wrong name,
+    `FileExistsError` if the folder holds something else, and what `simulations.run.run` raises.
+    """
+    published, cells = load(name, folder)
+    described = {"reproduction": name}
+    refuse_other(out, described)
+    number = seeds or (published.quick.seeds if quick else published.seeds)
+    planned = plan(published, range(number), quick, device)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "config.toml").write_text(tomli_w.dumps(described))
+    if planned:
+        runs = kept_runs([run.experiment for run in planned], out / "runs", on_round, jobs)
+        metrics = _metrics(published, planned, runs)
+        cells = compared(published, cells, values(metrics, published.pair))
+        comparisons(measures(final_test(metrics))).to_csv(out / "statistics.csv", index=False)
+    else:
+        cells = compared(published, cells, {})
+    cells.to_csv(out / "cells.csv", index=False)
+    (out / "environment.json").write_text(json.dumps(environment(), indent=1))
+    (out / "README.md").write_text(markdown.report(name, published, cells, number, quick, device))
+    return cells
+
+
+def _metrics(published: Published, planned: Sequence[Planned], runs: Sequence[Kept]) -> pd.DataFrame:
+    """The metrics of all runs under the paper's names, and their epsilons as one more metric of the test part."""
+    frames = []
+    for (dataset, method, experiment), (metrics, ledger) in zip(planned, runs, strict=True):
+        last = {"round": metrics["round"].max(), "split": "test", "group": ALL, "metric": "epsilon",
+                "value": ledger.epsilon()}
+        frame = pd.concat([metrics, pd.DataFrame([last])], ignore_index=True)
+        frames.append(frame.assign(dataset=dataset, strategy=strategy_name(published, method), seed=experiment.seed))
+    return pd.concat(frames, ignore_index=True)

@@ -1,0 +1,74 @@
+"""A grid of settings for several methods on several data sets: what `fedfair reproduce fair-fight` compares."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from simulations.compare import experiments
+from simulations.experiment import Experiment
+from simulations.summary import REFERENCE
+
+NAME = "fair-fight"
+CONFIG = Path(str(files("simulations") / "configs" / "tuning" / f"{NAME}.toml"))
+PUBLISHED = "published"
+"""The setting that is not tuned: a method's own in the preset."""
+
+Positives = Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)]
+
+
+class Tuning(BaseModel):
+    """What is compared, on which data sets, over which grid; `settings` hold for every tuned run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    preset: str
+    datasets: tuple[str, ...]
+    strategies: tuple[str, ...]
+    learning_rates: Positives
+    clip_norms: Positives
+    seeds: Annotated[int, Field(ge=2)]
+    settings: Mapping[str, Any] = {}
+    text: str = ""
+
+
+class Entry(NamedTuple):
+    """One run: its data set, strategy and setting, "published" or a point of the grid in words."""
+
+    dataset: str
+    strategy: str
+    setting: str
+    experiment: Experiment
+
+
+def load(quick: bool = False, seeds: int | None = None, file: Path = CONFIG) -> Tuning:
+    """What the configuration says, its quick version if asked for; `seeds` win."""
+    config = tomllib.loads(file.read_text())
+    smaller = config.pop("quick")
+    return Tuning(**{**config, **(smaller if quick else {}), **({"seeds": seeds} if seeds else {})})
+
+
+def plan(tuning: Tuning, device: str) -> list[Entry]:
+    """All runs: each method as published, then over the grid; sgd, which clips nothing, over learning rates alone."""
+    entries = []
+    for dataset in tuning.datasets:
+        for strategy in tuning.strategies:
+            clip_norms = tuning.clip_norms[:1] if strategy == REFERENCE else tuning.clip_norms
+            points: dict[str, dict[str, Any]] = {PUBLISHED: {}}
+            points |= {_words(strategy, rate, clip): {**tuning.settings, "learning_rate": rate, "clip_norm": clip}
+                       for rate in tuning.learning_rates for clip in clip_norms}
+            for setting, own in points.items():
+                made = experiments([strategy], range(tuning.seeds), tuning.preset,
+                                   {"dataset": dataset, "device": device, **own})
+                entries += [Entry(dataset, strategy, setting, experiment) for experiment in made]
+    return entries
+
+
+def _words(strategy: str, rate: float, clip: float) -> str:
+    """A point of the grid."""
+    return f"lr {rate:g}" if strategy == REFERENCE else f"lr {rate:g}, C {clip:g}"

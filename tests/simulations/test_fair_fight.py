@@ -1,0 +1,138 @@
+"""The fair fight: every method gets the same grid, validation chooses, and the cost of looking is told."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fedfair.accounting import Event, Ledger
+from simulations.reproductions.fair_fight import (
+    choose,
+    chosen_and_published,
+    fair_fight,
+    measures,
+    tuning_costs,
+)
+from simulations.reproductions.fair_fight_report import findings
+from simulations.reproductions.store import Kept, kept
+from simulations.reproductions.tuning import Entry, load, plan
+
+TOML = """
+preset = "yang2024"
+datasets = ["digits"]
+strategies = ["sgd", "dpsgd"]
+learning_rates = [0.001, 1.0]
+clip_norms = [1.0, 3.0]
+seeds = 2
+[settings]
+hidden = [6]
+epochs = 1
+eval_every = 5
+split = [0.5, 0.2, 0.3]
+[quick]
+text = "One clip norm."
+clip_norms = [1.0]
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "fight.toml").write_text(TOML)
+    return tmp_path / "fight.toml"
+
+
+def frame(rows: list[tuple[str, str, int, float, float, float]]) -> pd.DataFrame:
+    """Rows (strategy, setting, seed, learning rate, valid, accuracy parity)."""
+    return pd.DataFrame([{"dataset": "d", "strategy": strategy, "setting": setting, "seed": seed,
+                          "learning_rate": rate, "clip_norm": 0.5, "epsilon": 2.0, "valid": valid, "accuracy": 0.8,
+                          "accuracy_parity": parity}
+                         for strategy, setting, seed, rate, valid, parity in rows])
+
+
+RUNS = frame([
+    *(("sgd", "published", s, 0.01, 0.8, 0.10) for s in (0, 1, 2)),
+    *(("sgd", "lr 1", s, 1.0, 0.9, 0.08) for s in (0, 1, 2)),
+    *(("sgd", "lr 2", s, 2.0, 0.7, 0.50) for s in (0, 1, 2)), *(("sgd", "lr 0.1", s, 0.1, 0.6, 0.5) for s in (0, 1, 2)),
+    *(("dpsgd", "published", s, 0.01, 0.99, 0.15 + s / 1000) for s in (0, 1, 2)),
+    ("dpsgd", "lr 1", 0, 1.0, 0.9, 0.081), ("dpsgd", "lr 1", 1, 1.0, 0.5, 0.080), ("dpsgd", "lr 1", 2, 1.0, 0.6, 0.079),
+    *(("dpsgd", "lr 2", s, 2.0, 0.8, 0.081 - s / 1000) for s in (0, 1, 2))])
+
+
+def test_the_real_grid_is_the_same_for_every_method_at_one_epsilon() -> None:
+    for quick in (False, True):
+        tuning = load(quick)
+        entries = plan(tuning, "cpu")
+        for dataset in tuning.datasets:
+            mine = [e for e in entries if e.dataset == dataset]
+            grids = {s: {(e.experiment.learning_rate, e.experiment.clip_norm) for e in mine
+                         if e.strategy == s and e.setting != "published"} for s in tuning.strategies}
+            rates = {rate for rate, _ in grids["sgd"]}
+            assert rates == set(tuning.learning_rates)
+            private = [grid for s, grid in grids.items() if s != "sgd"]
+            assert all(grid == private[0] for grid in private)
+            assert len(private[0]) == len(tuning.learning_rates) * len(tuning.clip_norms)
+            assert len({e.experiment.target_epsilon for e in mine}) == 1
+            assert {e.experiment.optimizer for e in mine if e.setting != "published"} == {"sgd"}
+            assert all(e.experiment.split[1] > 0 for e in mine)
+        assert len({str(e.experiment.settings()) for e in entries}) >= len(entries) - len(entries) // 4
+    assert load(seeds=7).seeds == 7
+
+
+def test_the_mean_on_the_validation_part_chooses_among_the_grid_alone() -> None:
+    chosen = choose(RUNS).set_index("strategy")
+    assert chosen["setting"].to_dict() == {"sgd": "lr 1", "dpsgd": "lr 2"}
+    assert chosen["at_edge"].to_dict() == {"sgd": False, "dpsgd": True}
+
+
+def test_impact_is_against_sgd_tuned_or_not_like_the_method_itself() -> None:
+    results = chosen_and_published(RUNS, choose(RUNS)).set_index(["strategy", "version", "seed"])["impact"]
+    assert results["dpsgd", "published", 1] == pytest.approx(0.051)
+    assert results["dpsgd", "tuned", 0] == pytest.approx(0.001)
+    assert results["sgd", "tuned", 2] == 0
+
+
+def test_the_finding_says_whether_anything_is_left() -> None:
+    results = chosen_and_published(RUNS, choose(RUNS))
+    sentence, = findings(results)
+    assert "+0.051 ± 0.002 as published and +0.000 ± 0.002 tuned" in sentence
+    assert "after tuning it cannot be told from none" in sentence
+    assert "p = 0.125, at best 0.125" in sentence
+    more = results["impact"] + 0.0255
+    worse = results.assign(impact=results["impact"].where(results["version"] == "published", more))
+    assert "50% of it is left after tuning" in findings(worse)[0]
+    nothing = results.assign(impact=results["impact"] * 0 + results["seed"] - 1)
+    assert "even as published it cannot be told from none" in findings(nothing)[0]
+
+
+def test_the_cost_of_looking_is_that_of_all_settings_together() -> None:
+    event = Event((0.01, 0.01), (1.0, 1.0), (1.0, 1.0), None)
+    ledger = Ledger(("a", "b"), 1e-5, accountant="rdp")
+    ledger.record(event, 100)
+    all_of_them = Ledger(("a", "b"), 1e-5, accountant="rdp")
+    all_of_them.record(event, 300)
+    made = plan(load(quick=True), "cpu")[0].experiment
+    entries = [Entry("d", "dpsgd", setting, made) for setting in ("published", "lr 1", "lr 2", "lr 3")]
+    costs = tuning_costs(entries, [Kept(pd.DataFrame(), ledger)] * 4)
+    assert costs["settings"].item() == 3
+    assert costs["epsilon"].item() == pytest.approx(ledger.epsilon())
+    assert costs["epsilon_of_all"].item() == pytest.approx(all_of_them.epsilon())
+    assert costs["epsilon_of_all"].item() > costs["epsilon"].item()
+
+
+def test_a_small_fight_from_beginning_to_end(config: Path, tmp_path: Path) -> None:
+    said = fair_fight(tmp_path / "out", quick=True, file=config)
+    assert said.startswith("digits: dpsgd's impact on accuracy parity is")
+    assert {f.name for f in (tmp_path / "out").iterdir()} == {"grid.csv", "results.csv", "README.md", "runs",
+                                                              "config.toml"}
+    grid = pd.read_csv(tmp_path / "out" / "grid.csv")
+    assert len(grid) == 2 * 2 * 3
+    page = (tmp_path / "out" / "README.md").read_text()
+    for words in ("# A fair fight", "quick version: One clip norm.", "| dpsgd | tuned: lr 1, C 1 (edge of the grid) |",
+                  "What tuning cost"):
+        assert words in page
+    entries = plan(load(True, file=config), "cpu")
+    first = kept(entries[0].experiment, tmp_path / "out" / "runs")
+    assert math.isinf(measures(entries[:1], [first])["epsilon"].item())
