@@ -6,7 +6,8 @@ order of client numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, wraps
 from typing import cast
 
@@ -47,10 +48,35 @@ def host(task: Task, node: int, nodes: int) -> Host:
     return made[node, nodes]
 
 
+@contextmanager
+def hosting(task: Task, hosts: Sequence[Host]) -> Iterator[None]:
+    """Let these hosts answer for a task's nodes 0, 1, ... in this process, for a while: how an audit gets in."""
+    made = _hosts(task, task.modified)
+    before = dict(made)
+    made.update({(node, len(hosts)): host for node, host in enumerate(hosts)})
+    try:
+        yield
+    finally:
+        made.clear()
+        made.update(before)
+
+
 @lru_cache(maxsize=8)
 def _task(text: str) -> Task:
     """The task that a message names."""
     return Task.model_validate_json(text)
+
+
+def _kept_batch(context: Context) -> tuple[str, torch.Tensor] | None:
+    """The batch of `Host.kept`, from what Flower keeps for the node wherever its next message is answered."""
+    kept = context.state.config_records.get("batch")
+    return None if kept is None else (str(kept["label"]), torch.tensor(kept["rows"], dtype=torch.long))
+
+
+def _keep_batch(context: Context, here: Host) -> None:
+    """Leave the batch of `Host.kept` for the node's next message; it never leaves the node."""
+    if here.kept is not None:
+        context.state["batch"] = ConfigRecord({"label": here.kept[0], "rows": here.kept[1].tolist()})
 
 
 Handler = Callable[[Message, Host], RecordDict]
@@ -64,7 +90,9 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
         node, nodes = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
         try:
             here = host(_task(str(message.content["task"]["json"])), node, nodes)
+            here.kept = _kept_batch(context)
             content = handler(message, here)
+            _keep_batch(context, here)
             content["node"] = ConfigRecord({"number": node, "of": nodes, "clients": list(here.clients)})
         except (ClientError, ValueError, OSError) as error:
             content = RecordDict({"failure": ConfigRecord({"node": node, "reason": str(error)})})
@@ -97,7 +125,7 @@ def scores(message: Message, here: Host) -> RecordDict:
     """How many validation records of each group have which score, with the clients' shares of the noise."""
     weights, options = unpack(message.content, "weights"), message.content.config_records["options"]
     favourable, deviation = cast(int, options["favourable"]), cast(float, options["deviation"])
-    seed = _task(str(message.content["task"]["json"])).seed
+    seed = _task(str(message.content["task"]["json"])).seed if options["seeded"] else None
     return _content(here.scores(weights, favourable, deviation, seed))
 
 

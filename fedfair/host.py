@@ -16,8 +16,8 @@ from fedfair.fairness import GroupCounts
 from fedfair.gradients import Probe, per_example
 from fedfair.layers import Gradients
 from fedfair.models import loss
-from fedfair.noise import Trust, add_gaussian, client_share
-from fedfair.randomness import generator
+from fedfair.noise import Trust, add_noise, client_share
+from fedfair.randomness import source
 from fedfair.rounds import LocalTraining, Round
 from fedfair.sampling import poisson
 from fedfair.thresholds import CELLS, RejectOption, score, score_counts
@@ -50,13 +50,17 @@ class Host:
 
     Where all clients start from the same weights, their records go through the model together: a sum over clients is a
     sum over records. What they add to it, noise, they add one by one.
+
+    `kept` is the latest batch that the operating system drew: the label of its round, and its rows. It stays with the
+    clients (`fedfair.client_app`), so that the exchanges of a round use one batch.
     """
 
     def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str) -> None:
         self.clients, self.model, self.device = dict(clients), model, device
         self._together = {split: _joined([getattr(parts, split) for parts in clients.values()])
                           for split in ("train", "valid", "test")} if clients else {}
-        self._last: tuple[tuple[int, int], list[Tensor], Batch] | None = None
+        self.kept: tuple[str, Tensor] | None = None
+        self._last: tuple[tuple[int | None, int, str], list[Tensor], Batch] | None = None
 
     def counts(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """The counts of the round's query over its batch, with each client's share of their noise."""
@@ -89,7 +93,8 @@ class Host:
                 counted = counts if counted is None else counted + counts
         return Contribution(sums, counted)
 
-    def scores(self, weights: Mapping[str, Tensor], favourable: int, deviation: float, seed: int) -> Contribution:
+    def scores(self, weights: Mapping[str, Tensor], favourable: int, deviation: float, seed: int | None
+               ) -> Contribution:
         """The score counts of the validation records, with noise of `deviation` from each client; see `prefix_sums`."""
         if not self.clients:
             return Contribution({}, None)
@@ -101,7 +106,7 @@ class Host:
             with torch.no_grad():
                 counts += score_counts(score(self.model(x), favourable)[0], group, len(part.names))
         for number in self.clients if deviation else ():
-            counts = prefix_sums.add_noise(counts, deviation, generator(seed, "scores", number + 1))
+            counts = prefix_sums.add_noise(counts, deviation, source(seed, "scores", number + 1))
         return Contribution({"scores": counts}, None)
 
     def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool,
@@ -145,7 +150,7 @@ class Host:
         counts: list[Tensor] = []
         for step in range(round_.step * steps, (round_.step + 1) * steps):
             now = replace(own, step=step)
-            probe, groups = self._sample(data, {name: p.data for name, p in trained.items()}, now)[:2]
+            probe, groups = self._sample(data, {name: p.data for name, p in trained.items()}, now, draw(data, now))[:2]
             released = _release(probe, groups, now, [number])
             for name, parameter in trained.items():
                 parameter.grad = released.sums[name] / batch
@@ -155,21 +160,22 @@ class Host:
 
     def batch(self, weights: Mapping[str, Tensor], round_: Round) -> Batch:
         """The round's batch over all clients here, kept for the round's further exchanges, at `weights`."""
-        values, when = list(weights.values()), (round_.seed, round_.step)
+        values, when = list(weights.values()), (round_.seed, round_.step, round_.label)
         if self._last and self._last[0] == when and all(map(lambda a, b: a is b, self._last[1], values)):
             self._set(weights)
             return self._last[2]
-        self._last = (when, values, self._sample(self._together["train"], weights, round_))
+        together = self._together["train"]
+        if round_.seed is None and (self.kept is None or self.kept[0] != round_.label):
+            self.kept = (round_.label, draw(together, round_))
+        rows = self.kept[1] if round_.seed is None and self.kept else draw(together, round_)
+        self._last = (when, values, self._sample(together, weights, round_, rows))
         return self._last[2]
 
-    def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round) -> Batch:
-        """The round's batch among the records of `data`.
+    def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor) -> Batch:
+        """The round's batch, the records of `data` at `rows`.
 
         Raises `ClientError` naming the client if a gradient is not finite.
         """
-        same = len(set(round_.rates)) == 1
-        rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
-        rows = poisson(round_.seed, round_.step, data.records, rates)
         self._set(weights)
         x, y, groups = self._batch(data, rows)
         probe = per_example(self.model, loss, x, y)
@@ -190,6 +196,13 @@ class Host:
         """Point the model's parameters at `weights`, without a copy."""
         for name, parameter in self.model.named_parameters():
             parameter.data = weights[name].to(self.device)
+
+
+def draw(data: GroupedDataset, round_: Round) -> Tensor:
+    """The rows of the round's Poisson batch among the records of `data`."""
+    same = len(set(round_.rates)) == 1
+    rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
+    return poisson(round_.seed, round_.step, data.records, rates)
 
 
 def make_optimizer(name: str, parameters: Mapping[str, nn.Parameter], learning_rate: float, weight_decay: float
@@ -214,7 +227,8 @@ def with_noise(sums: Gradients, counts: Tensor | None, round_: Round, clients: l
     if share and round_.noise_multiplier:
         deviation = share * round_.noise_multiplier * sensitivity(round_.rule, len(round_.rates))
         for number in clients:
-            sums = add_gaussian(sums, deviation, generator(round_.seed, "noise", number + 1, round_.step))
+            draws = source(round_.seed, "noise", number + 1, round_.step)
+            sums = add_noise(round_.noise, sums, deviation, draws)
     return Contribution(sums, None if counts is None else _noisy_counts(counts, round_, clients))
 
 
@@ -229,7 +243,8 @@ def _noisy_counts(exact: Tensor, round_: Round, clients: list[int]) -> Tensor:
     counts = {"counts": exact}
     deviation = client_share(round_.trust, round_.clients) * round_.count_noise_multiplier
     for number in clients if deviation else ():
-        counts = add_gaussian(counts, deviation, generator(round_.seed, "counts", number + 1, round_.step))
+        draws = source(round_.seed, "counts", number + 1, round_.step)
+        counts = add_noise(round_.noise, counts, deviation, draws)
     return counts["counts"]
 
 

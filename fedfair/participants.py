@@ -34,7 +34,8 @@ def update_sum(here: Host, weights: Mapping[str, Tensor], round_: Round) -> Cont
     taken = {number: here.clients[number].train for number in drawn}
     sums = {name: torch.zeros_like(value) for name, value in weights.items()}
     norms = [next(iter(weights.values())).new_zeros(0)]
-    for updates in local_updates(here.model, weights, taken, round_.local_sgd, round_.seed, round_.step, here.device):
+    seed = round_.seed or 0  # of the order of local batches, which need not be secret
+    for updates in local_updates(here.model, weights, taken, round_.local_sgd, seed, round_.step, here.device):
         found = Materialised(updates.values)
         norms.append(_finite(found.square_norms().sqrt(), updates.clients, round_))
         part = found.weighted_sum(round_.rule.coefficients(norms[-1], _alike(norms[-1])))

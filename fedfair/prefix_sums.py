@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fedfair.noise import add_gaussian
+from fedfair.randomness import Source
 
 
 def sensitivity(cells: int) -> float:
@@ -24,12 +25,12 @@ def sensitivity(cells: int) -> float:
     return float(_coefficients(cells, -0.5).norm())
 
 
-def add_noise(counts: Tensor, deviation: float, generator: torch.Generator) -> Tensor:
+def add_noise(counts: Tensor, deviation: float, source: Source) -> Tensor:
     """`counts + C^-1 z` along the last dimension `[..., n]`, with z ~ N(0, deviation^2) independent for every number.
 
     Noise of several calls adds up to noise of one call with the root of the summed squares as its deviation.
     """
-    z = add_gaussian({"z": torch.zeros_like(counts)}, deviation, generator)["z"]
+    z = add_gaussian({"z": torch.zeros_like(counts)}, deviation, source)["z"]
     return counts + z @ _toeplitz(_coefficients(counts.shape[-1], 0.5)).to(counts.dtype).T
 
 

@@ -1,12 +1,27 @@
-"""Random generators derived from (seed, purpose, client, step), so that no draw depends on what ran before it."""
+"""Random numbers: for simulation from generators derived from (seed, purpose, client, step), so that no draw depends on
+what ran before it; for deployment from the operating system, so that nobody can derive them at all.
+"""
 
 from __future__ import annotations
 
+import os
 from hashlib import blake2b
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 _ODD = 0x9E3779B1  # any odd number permutes the 32-bit integers by multiplication
+
+Bits = npt.NDArray[np.uint64]
+
+
+class SystemEntropy:
+    """Stands where a generator stands, and draws every bit from the operating system."""
+
+
+Source = torch.Generator | SystemEntropy
+"""Where random bits come from."""
 
 
 def key(*parts: int | str) -> int:
@@ -22,3 +37,31 @@ def generator(seed: int, purpose: str, client: int = 0, step: int = 0) -> torch.
     """
     stream = key(seed, purpose, client) & 0xFFFFFFFF
     return torch.Generator().manual_seed((stream + step) * _ODD & 0xFFFFFFFF)
+
+
+def source(seed: int | None, purpose: str, client: int = 0, step: int = 0) -> Source:
+    """The generator of `generator`, or the operating system if there is no seed."""
+    return SystemEntropy() if seed is None else generator(seed, purpose, client, step)
+
+
+def random_bits(source: Source, count: int) -> Bits:
+    """`[count]` independent uniform 64-bit numbers."""
+    if isinstance(source, SystemEntropy):
+        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+    halves = torch.empty(2 * count, dtype=torch.int64).random_(0, 2**32, generator=source).numpy().astype(np.uint32)
+    return halves.view(np.uint64)
+
+
+def uniform(bits: Bits) -> npt.NDArray[np.float64]:
+    """Numbers in [0, 1), multiples of 2^-53, from the upper 53 of 64 bits each."""
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def normal(source: Source, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """`[count]` standard normal numbers in floating point; for the operating system's by Box and Muller (1958)."""
+    if isinstance(source, torch.Generator):
+        return torch.randn(count, generator=source, dtype=dtype)
+    pairs = (count + 1) // 2
+    u, v = uniform(random_bits(source, 2 * pairs)).reshape(2, pairs)
+    radius, angle = np.sqrt(-2 * np.log1p(-u)), 2 * np.pi * v
+    return torch.from_numpy(np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]).to(dtype)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from fedfair.clipping import CLIP_RULES, ClipRule
 from fedfair.counting import COUNT_QUERIES, CountQuery
-from fedfair.noise import Trust
+from fedfair.noise import NoiseName, Trust
 
 OptimizerName = Literal["sgd", "adam"]
 
@@ -47,10 +47,12 @@ class Round:
     """One round: which batch, how its gradients are clipped and counted, and who adds which noise.
 
     `rates` are the sampling rates by group. `noise_multiplier` is relative to the rule's sensitivity,
-    `count_noise_multiplier` to the query's (1). `clients` is the number over which distributed noise is shared.
+    `count_noise_multiplier` to the query's (1). `clients` is the number over which distributed noise is shared. Without
+    a `seed`, batches and noise come from the operating system, and `label`, which no other round has, tells a client
+    that two exchanges of a round mean the same batch.
     """
 
-    seed: int
+    seed: int | None
     step: int
     rates: tuple[float, ...]
     noise_multiplier: float
@@ -60,6 +62,8 @@ class Round:
     rule: ClipRule | None = None
     query: CountQuery | None = None
     local: LocalTraining | None = None
+    noise: NoiseName = "gaussian"
+    label: str = ""
     local_sgd: LocalSgd | None = None
 
     def to_json(self) -> str:

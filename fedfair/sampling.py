@@ -6,24 +6,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedfair.randomness import key
+from fedfair.randomness import Bits, SystemEntropy, key, random_bits, uniform
 
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
-def poisson(seed: int, step: int, records: Tensor, rates: float | Tensor) -> Tensor:
+def poisson(seed: int | None, step: int, records: Tensor, rates: float | Tensor) -> Tensor:
     """Positions within `records` of the batch of one step: `[batch]`, in ascending order, possibly empty.
 
     `records` `[n]` are numbers that no other record of the run has; `rates` is one sampling rate in [0, 1] or `[n]`.
     A pure function of (seed, step, record): record r joins if the r-th output of the SplitMix64 stream that starts at
     key(seed, step) (Steele, Lea and Flood 2014) falls below its rate. So the batch of a step is the same however the
-    records are spread over clients, and a client needs to know only its own.
+    records are spread over clients, and a client needs to know only its own. Without a seed the operating system
+    decides, anew at every call.
     """
+    if seed is None:
+        return _joining(random_bits(SystemEntropy(), len(records)), rates)
     start = np.uint64(key(seed, "sampling", step))
     with np.errstate(over="ignore"):
         z = start + (records.numpy().astype(np.uint64) + np.uint64(1)) * _GOLDEN
         z = (z ^ (z >> np.uint64(30))) * _MIX_1
         z = (z ^ (z >> np.uint64(27))) * _MIX_2
         z ^= z >> np.uint64(31)
-    uniform = (z >> np.uint64(11)) * 2.0**-53
-    return torch.from_numpy(np.flatnonzero(uniform < (rates.numpy() if isinstance(rates, Tensor) else rates)))
+    return _joining(z, rates)
+
+
+def _joining(bits: Bits, rates: float | Tensor) -> Tensor:
+    """The positions at which a uniform number falls below its rate."""
+    return torch.from_numpy(np.flatnonzero(uniform(bits) < (rates.numpy() if isinstance(rates, Tensor) else rates)))

@@ -18,6 +18,8 @@ from fedfair.datasets.columns import tidied, understand
 from fedfair.datasets.table import read_csv
 from fedfair.host import ClientError
 from fedfair.task import Task
+from simulations.audit_report import audit_table, audits
+from simulations.benchmarks.timing import write_json
 from simulations.checkpoint import Checkpoint
 from simulations.compare import compare as run_comparison
 from simulations.compare import experiments
@@ -205,6 +207,34 @@ def curve(
     print(frame.drop(columns="dataset").to_string(index=False, float_format="{:.3f}".format))
     if out is not None:
         print(f"saved in {save_curves(frame, described, out)}")
+
+
+@app.command()
+@plain_errors
+def audit(
+    strategy: Annotated[str, typer.Option(help="Its name.")] = "dpsgd",
+    attack: Annotated[str, typer.Option(help="canaries (white box) or membership (black box, any engine).")] =
+    "canaries",
+    epsilon: Annotated[float, typer.Option(help="The epsilon to claim.")] = 3.0,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with seeds 0, 1, ....")] = 1,
+    canaries: Annotated[int, typer.Option(min=100, help="In the white box.")] = 20_000,
+    confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="Of each bound.")] = 0.95,
+    engine: EngineName = "local",
+    set_: Set = [],  # noqa: B006 - Typer copies it
+    out: Annotated[Path | None, typer.Option(help="JSON file to write the findings to.")] = None,
+) -> None:
+    """Attack a run, and compare what is found with the epsilon that the ledger claims; exit code 1 if it is refuted.
+
+    Example: fedfair audit --strategy dpsgd-f --epsilon 1 --seeds 5 --set trust=local
+    """
+    settings = {"target_epsilon": epsilon, **pairs(set_)}
+    found = audits(strategy, attack, range(seeds), settings, canaries, confidence, engine)
+    Console().print(audit_table(found))
+    if out is not None:
+        write_json(out, {"audits": [each.to_dict() for each in found]})
+        print(f"saved in {out}")
+    if any(each.refuted for each in found):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -31,7 +31,7 @@ def experiments(strategies: Sequence[str], seeds: Sequence[int], preset_name: st
     dataset = str(settings.get("dataset") or (Path(str(file)).stem if file else "digits"))
     made = []
     for strategy in strategies:
-        own = _for_strategy(settings, strategy, strategies)
+        own = for_strategy(settings, strategy, strategies)
         layers = merged({"dataset": dataset}, preset(preset_name, dataset, strategy), own, {"strategy": strategy})
         made += [Experiment(**layers, seed=seed) for seed in seeds]
     return made
@@ -52,7 +52,7 @@ def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes
     return results
 
 
-def _for_strategy(settings: Mapping[str, Any], strategy: str, strategies: Sequence[str]) -> dict[str, Any]:
+def for_strategy(settings: Mapping[str, Any], strategy: str, strategies: Sequence[str]) -> dict[str, Any]:
     """The settings that concern one strategy, with dotted keys resolved."""
     result: dict[str, Any] = {}
     for key, value in settings.items():

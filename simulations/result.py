@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -122,8 +122,8 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
         thresholds = {name: r.threshold_to_dict() for name, r in by_run(results).items() if r.threshold}
         if thresholds:
             (new / "thresholds.json").write_text(json.dumps(thresholds, indent=1))
-        datasets = {result.experiment.dataset for result in results}
-        (new / "environment.json").write_text(json.dumps(environment(datasets), indent=1))
+        made = environment([result.experiment for result in results])
+        (new / "environment.json").write_text(json.dumps(made, indent=1))
     return folder
 
 
@@ -145,15 +145,23 @@ def replaced(folder: Path) -> Iterator[Path]:
             shutil.rmtree(left_over, ignore_errors=True)
 
 
-def environment(datasets: Iterable[str] = ()) -> dict[str, Any]:
+_RANDOMNESS = {"seeded": "seeded generators, for simulation: who knows the seed knows the batches and the noise",
+               "system": "batches and noise from the operating system"}
+_NOISE = {"gaussian": "Gaussian in floating point, not hardened against attacks on its low bits",
+          "discrete": "exact discrete Gaussian on a public grid"}
+
+
+def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
     """Versions and machine type, without anything personal; how noise was drawn, and what is not private, that which
-    the sources of the named `datasets` learned included.
+    the sources of the data sets learned included.
     """
-    learned = [sentence for name in sorted(datasets) if name in DATASETS for sentence in DATASETS[name].not_private]
+    names = sorted({experiment.dataset for experiment in experiments})
+    learned = [sentence for name in names if name in DATASETS for sentence in DATASETS[name].not_private]
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
         "packages": {name: version(name) for name in _PACKAGES},
-        "randomness": "seeded generators, for simulation: who knows the seed knows the noise",
+        "randomness": sorted({_RANDOMNESS[experiment.randomness] for experiment in experiments}),
+        "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
         "not_private": ["means and deviations for standardisation come from the training part",
                         "all metrics are computed without noise", *learned],
     }

@@ -73,6 +73,7 @@ def run_trials(left: Mapping[str, Experiment], finished: int, folder: Path, reso
                                   failure_config=tune.FailureConfig(max_failures=_FAILURES), callbacks=[log]))
     failed, results = {}, tuner.fit()
     for result in (results[number] for number in range(len(results))):
+        assert result.config is not None
         name, metrics = result.config["trial"]["name"], result.metrics or {}
         if result.error is not None:
             failed[name] = f"its process died {_FAILURES + 1} times: look for a lack of memory ({result.error})"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from secrets import token_hex
 from typing import ClassVar, Literal, TypedDict
 
 import torch
@@ -26,12 +27,12 @@ from fedfair.counting import CountQuery
 from fedfair.fairness import metrics
 from fedfair.host import make_optimizer
 from fedfair.messages import pack, unpacked
-from fedfair.noise import add_gaussian, server_share
-from fedfair.randomness import generator
+from fedfair.noise import add_noise, server_share
+from fedfair.randomness import source
 from fedfair.rounds import LocalSgd, LocalTraining, Round
 from fedfair.task import Task
 from strategies.budget import Schedule, common_noise, count_noise
-from strategies.exchange import added, answers, group_counts, requests
+from strategies.exchange import added, answers, group_counts, present, requests
 from strategies.population import Population
 from strategies.risk import RiskMeter
 from strategies.threshold_search import Threshold, ThresholdSearch
@@ -76,6 +77,13 @@ class Strategy(FlowerStrategy):
         if training.batch_size > population.records:
             raise ValueError(f"batch_size is {training.batch_size}, but there are only {population.records} training "
                              "records: take at most that many")
+        if training.noise == "discrete" and task.dtype != "float64":
+            raise ValueError(f'noise is "discrete", but dtype is {task.dtype!r}: sums are only exact enough for it in '
+                             "float64")
+        self.sharers = len(population.sizes) - training.dropouts  # the fewest clients whose noise is in a sum
+        if self.sharers < 1:
+            raise ValueError(f"dropouts is {training.dropouts}, but there are only {len(population.sizes)} clients: a "
+                             "round needs at least one")
         self.task, self.training, self.population, self.progress = task, training, population, progress
         self.options = self.Options(**training.options)
         self.sync = training.sync or self.default_sync
@@ -86,12 +94,11 @@ class Strategy(FlowerStrategy):
         self._own = [name for name, value in vars(self).items() if name not in shared
                      and not isinstance(value, BaseModel)]
         self.noise = self.noise_multipliers()
-        self.ledger = Ledger(population.names, training.delta, training.trust, len(population.sizes),
+        self.ledger = Ledger(population.names, training.delta, training.trust, self.sharers,
                              training.accountant, self.nominal, self.protects, self.broadcasts)
         self.rows: list[Row] = []
         self.search = ThresholdSearch(task, training, population)
         self.threshold: Threshold | None = None
-        self._nodes = 0
         self._trained_by = training
         self._parameters: dict[str, nn.Parameter] = {}
         self._optimizer: torch.optim.Optimizer | None = None
@@ -200,15 +207,17 @@ class Strategy(FlowerStrategy):
         training = self.training
         self._start(unpacked(arrays))
         noise = self.noise[0]
-        plan = Round(self.task.seed, server_round - 1, self.rates(), noise, count_noise(training, noise),
-                     training.trust, len(self.population.sizes), query=self.query(), local=self.local_training(),
-                     local_sgd=self.local_sgd())
+        seeded = training.randomness == "seeded"
+        plan = Round(self.task.seed if seeded else None, server_round - 1, self.rates(), noise,
+                     count_noise(training, noise), training.trust, self.sharers, query=self.query(),
+                     local=self.local_training(), local_sgd=self.local_sgd(), noise=training.noise,
+                     label="" if seeded else token_hex(16))
         if plan.local is not None:
             self._round = replace(plan, rule=self.rule())
             return self._requests(messages.LOCAL_EPOCH, grid, weights=arrays, round_=self._round)
         if plan.query is not None and self.counts_first:
             asked = self._requests(messages.COUNTS, grid, weights=arrays, round_=plan)
-            self.learn(self._counts(answers(grid.send_and_receive(asked), self._nodes), plan), self.expected_batch())
+            self.learn(self._counts(self._answers(grid.send_and_receive(asked)), plan), self.expected_batch())
             plan = replace(plan, query=None)
         rule = self.rule()
         self._round = replace(plan, rule=rule, noise_multiplier=self.release_noise(rule))
@@ -225,12 +234,13 @@ class Strategy(FlowerStrategy):
         """
         assert self._round is not None
         assert self._round.rule is not None
-        answered, plan = answers(replies, self._nodes), self._round
+        answered, plan = self._answers(replies), self._round
         sums = added(answered, "sums", self._parameters)
         if plan.local is None:
             self._update(sums, plan, self._round.rule)
             self._enter_step(self._round.rule)
         else:
+            sums = self._averaged(sums, present(answered))
             self._parameters = {name: nn.Parameter(value) for name, value in sums.items()}
             self._enter_local_epochs(self._round.rule)
         if plan.query is not None:
@@ -256,7 +266,7 @@ class Strategy(FlowerStrategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Keep the metrics of every part and group as `rows`; returns the test accuracies for Flower's log."""
-        answered = answers(replies, 0)
+        answered = answers(replies)
         record = MetricRecord()
         for split in answered[0].content.array_records if answered else ():
             total = group_counts(answered, split)
@@ -282,16 +292,25 @@ class Strategy(FlowerStrategy):
                 parameter.data.copy_(weights[name])
 
     def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
-        """A request to every node, and how many there are."""
-        asked = requests(action, grid, self.task, **parts)
-        self._nodes = len(asked)
-        return asked
+        """A request to every node."""
+        return requests(action, grid, self.task, **parts)
+
+    def _answers(self, replies: Iterable[Message]) -> list[Message]:
+        """The replies, if not more clients are missing than allowed for; raises `ClientError` otherwise."""
+        return answers(replies, len(self.population.sizes), self.training.dropouts)
+
+    def _averaged(self, sums: dict[str, Tensor], clients: list[int]) -> dict[str, Tensor]:
+        """The average of the weights of those clients that are there."""
+        if len(clients) == len(self.population.sizes):
+            return sums
+        share = sum(self.client_weights()[client] for client in clients)
+        return {name: value / share for name, value in sums.items()}
 
     def _counts(self, replies: list[Message], plan: Round) -> Tensor:
         """The clients' counts added up, with the server's share of the noise."""
         share = server_share(plan.trust) if plan.local is None else 0.0
-        draws = generator(plan.seed, "counts", 0, plan.step)
-        return add_gaussian(added(replies, "counts"), share * plan.count_noise_multiplier, draws)["counts"]
+        draws = source(plan.seed, "counts", 0, plan.step)
+        return add_noise(plan.noise, added(replies, "counts"), share * plan.count_noise_multiplier, draws)["counts"]
 
     def _update(self, sums: dict[str, Tensor], plan: Round, rule: ClipRule) -> None:
         """One step of the optimiser along the noisy gradient sum divided by the expected batch size."""
@@ -299,7 +318,7 @@ class Strategy(FlowerStrategy):
         share = server_share(plan.trust)
         if share and plan.noise_multiplier:
             deviation = share * plan.noise_multiplier * sensitivity(rule, len(plan.rates))
-            sums = add_gaussian(sums, deviation, generator(plan.seed, "noise", 0, plan.step))
+            sums = add_noise(plan.noise, sums, deviation, source(plan.seed, "noise", 0, plan.step))
         for name, parameter in self._parameters.items():
             parameter.grad = sums[name] / self.divisor()
         self._optimizer.step()

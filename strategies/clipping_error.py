@@ -17,7 +17,7 @@ from fedfair.layers import Gradients
 from fedfair.noise import Trust
 from fedfair.rounds import Round
 from strategies.base import Strategy
-from strategies.exchange import added, answers
+from strategies.exchange import added
 
 
 class ClippingError(Strategy):
@@ -54,7 +54,7 @@ class ClippingError(Strategy):
         assert self._round is not None
         without = self._requests(messages.GRADIENT_SUM, grid, weights=arrays,
                                  round_=replace(self._round, rule=Unclipped()))
-        self._plain = added(answers(grid.send_and_receive(without), self._nodes), "sums")
+        self._plain = added(self._answers(grid.send_and_receive(without)), "sums")
         return asked
 
     def _update(self, sums: Gradients, plan: Round, rule: ClipRule) -> None:

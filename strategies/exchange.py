@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -27,21 +27,28 @@ def requests(action: str, grid: Grid, task: Task, **parts: Any) -> list[Message]
     return [messages.request(action, node, task, **parts) for node in sorted(grid.get_node_ids())]
 
 
-def answers(replies: Iterable[Message], asked: int) -> list[Message]:
+def answers(replies: Iterable[Message], clients: int = 0, dropouts: int = 0) -> list[Message]:
     """The replies in the order of their nodes' numbers.
 
-    Raises `ClientError` if fewer than `asked` came, or a node failed.
+    Raises `ClientError` if more than `dropouts` of the `clients` are missing among them, or a node failed; a node that
+    Flower could not reach is missing where dropouts are allowed.
     """
-    found = list(replies)
+    found = [reply for reply in replies if not (reply.has_error() and dropouts)]
     for reply in found:
         if reply.has_error():
             raise ClientError(f"node {reply.metadata.src_node_id} failed: {reply.error.reason}")
         if "failure" in reply.content:
             raise ClientError(str(reply.content["failure"]["reason"]))
-    if len(found) < asked:
-        raise ClientError(f"only {len(found)} of {asked} nodes answered: nothing was added to the model; check the "
-                          "nodes that are missing, or give them more time")
+    missing = sorted(set(range(clients)) - set(present(found)))
+    if len(missing) > dropouts:
+        raise ClientError(f"client {' and '.join(map(str, missing))} did not answer, and dropouts is {dropouts}: "
+                          "nothing was added to the model; check the missing nodes, or allow for more dropouts")
     return sorted(found, key=_node)
+
+
+def present(replies: list[Message]) -> list[int]:
+    """The clients that the replies answer for."""
+    return [int(client) for reply in replies for client in cast(list[int], reply.content["node"]["clients"])]
 
 
 def added(replies: list[Message], name: str, like: Mapping[str, Tensor] | None = None) -> Gradients:
@@ -78,7 +85,7 @@ def population(grid: Grid, task: Task) -> Population:
             raise ClientError(f"only {len(replies)} nodes are there after {_NODES_WITHIN} s: start the others, and run "
                               "again")
         asked = requests(messages.SIZES, grid, task)
-        replies = answers(grid.send_and_receive(asked), len(asked)) if asked else []
+        replies = answers(grid.send_and_receive(asked)) if asked else []
         if not replies:
             time.sleep(0.1)
     train, valid = ({int(client): tuple(counts.tolist()) for reply in replies

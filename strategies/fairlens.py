@@ -14,7 +14,7 @@ from fedfair.fairlens import BatchSums, Penalty
 from fedfair.messages import pack
 from fedfair.noise import Trust
 from strategies.base import NoOptions, Strategy
-from strategies.exchange import added, answers
+from strategies.exchange import added
 from strategies.training import NotNegative
 
 
@@ -101,4 +101,4 @@ class FairLens(Strategy):
     def _ask(self, action: str, grid: Grid, arrays: ArrayRecord, **parts: object) -> list[Message]:
         """What all nodes answer about the round's batch."""
         asked = self._requests(action, grid, weights=arrays, round_=self._round, **parts)
-        return answers(grid.send_and_receive(asked), self._nodes)
+        return self._answers(grid.send_and_receive(asked))

@@ -140,7 +140,7 @@ class RiskMeter:
     def _ask(self, grid: Grid, action: str, name: str, **parts: object) -> Gradients:
         """The nodes' answers to one question, added up."""
         asked = requests(action, grid, self._task, **parts)
-        return added(answers(grid.send_and_receive(asked), len(asked)), name)
+        return added(answers(grid.send_and_receive(asked), len(self._population.sizes)), name)
 
     def _by_group(self, metrics: dict[str, Tensor]) -> Iterator[Measured]:
         """Values `[K]` as rows."""

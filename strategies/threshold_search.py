@@ -14,7 +14,7 @@ from fedfair import messages, prefix_sums
 from fedfair.accounting import Ledger, Release, calibrate
 from fedfair.noise import Trust, client_share, server_share
 from fedfair.parity import by_group, confident, counted, toc
-from fedfair.randomness import generator
+from fedfair.randomness import source
 from fedfair.registry import unknown
 from fedfair.task import Task
 from fedfair.thresholds import CELLS, RejectOption, below_average, favoured
@@ -65,11 +65,12 @@ class ThresholdSearch:
         if not self.training.searches:
             return
         trust, full = self.training.trust, self.multiplier * prefix_sums.sensitivity(CELLS)
-        share = client_share(trust, len(self.population.sizes))
+        clients, dropouts = len(self.population.sizes), self.training.dropouts
+        share = client_share(trust, clients - dropouts)
         asked = requests(messages.SCORES, grid, self.task, weights=arrays, favourable=self.favourable,
-                         deviation=share * full)
-        sums = added(answers(grid.send_and_receive(asked), len(asked)), "sums")
-        draws = generator(self.task.seed, "scores")
+                         deviation=share * full, seeded=self.training.randomness == "seeded")
+        sums = added(answers(grid.send_and_receive(asked), clients, dropouts), "sums")
+        draws = source(self.task.seed if self.training.randomness == "seeded" else None, "scores")
         self.scores = prefix_sums.add_noise(sums["scores"], server_share(trust) * full, draws)
         ledger.validation = Release(1.0, self.multiplier)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedfair.accounting import Accountant
-from fedfair.noise import Trust
+from fedfair.noise import NoiseName, Trust
 from fedfair.rounds import OptimizerName
 from strategies.threshold_settings import ThresholdSettings
 
@@ -23,7 +23,10 @@ class Training(ThresholdSettings, BaseModel):
     `steps`, if given, is the number of rounds and overrides `epochs`. `batch_size` is the expected one. A noise
     multiplier of 0 trains without noise, and without any guarantee; `count_noise_multiplier` defaults to ten times the
     noise multiplier; `target_epsilon` replaces `noise_multiplier` by the smallest one that stays within it at `delta`
-    by `accountant`. `trust` says who sees sums without noise in step mode. `eval_every` is in epochs.
+    by `accountant`. `trust` says who sees sums without noise in step mode. `noise` is sampled in floating point or,
+    "discrete", exactly on a grid. `randomness` is "seeded", for simulation, where whoever knows the seed knows batches
+    and noise, or "system": both come from the operating system, and no run can be repeated. `dropouts` is how many
+    clients a round may do without: so many shares of distributed noise are too many. `eval_every` is in epochs.
 
     `risk_every` measures the excessive-risk terms (see `fedfair.risk`) at the first and every so many steps, without
     any privacy: Hessians over about `risk_records` training records of each group, their traces by `risk_vectors`
@@ -46,6 +49,9 @@ class Training(ThresholdSettings, BaseModel):
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-6
     accountant: Accountant = "pld"
     trust: Trust = Trust.CENTRAL
+    noise: NoiseName = "gaussian"
+    randomness: Literal["seeded", "system"] = "seeded"
+    dropouts: Count = 0
     eval_every: Positive = 1
     risk_every: Annotated[int, Field(ge=1)] | None = None
     risk_records: Annotated[int, Field(ge=1)] = 256

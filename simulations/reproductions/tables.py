@@ -42,7 +42,7 @@ def reproduce(name: str, out: Path, seeds: int | None = None, quick: bool = Fals
     else:
         cells = compared(published, cells, {})
     cells.to_csv(out / "cells.csv", index=False)
-    (out / "environment.json").write_text(json.dumps(environment(), indent=1))
+    (out / "environment.json").write_text(json.dumps(environment([run.experiment for run in planned]), indent=1))
     (out / "README.md").write_text(markdown.report(name, published, cells, number, quick, device))
     return cells
 

@@ -6,11 +6,14 @@ import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from fedfair.noise import Trust, add_gaussian, client_share, server_share
-from fedfair.randomness import generator
+from fedfair.discrete_gaussian import SCALE
+from fedfair.noise import NoiseName, Trust, add_discrete_gaussian, add_gaussian, add_noise, client_share, server_share
+from fedfair.randomness import Source, SystemEntropy, generator
 
 
 def zeros(numbers: int = 20_000, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
@@ -44,6 +47,52 @@ def test_noise_is_added_to_the_values_which_stay_as_they_were() -> None:
     assert list(noisy) == ["a", "b"]
     assert all(torch.allclose(noisy[name] - values[name], drawn[name]) for name in values)
     assert torch.equal(values["a"], torch.arange(6.0).view(2, 3))
+
+
+@pytest.mark.parametrize("source", [generator(1, "noise"), SystemEntropy()], ids=["seeded", "system"])
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_every_way_of_sampling_has_the_deviation(noise: NoiseName, source: Source) -> None:
+    """Hazards 14 and 15."""
+    drawn = flat(add_noise(noise, zeros(), 0.3, source))
+    assert is_normal(drawn, 0.3)
+    assert not is_normal(drawn, 0.3 * 2 / 3)
+    assert not is_normal(drawn, 0.3 * 3 / 2)
+
+
+def test_the_operating_system_never_repeats_itself() -> None:
+    one, other = (flat(add_noise("gaussian", zeros(), 1.0, SystemEntropy())) for _ in range(2))
+    assert not (one == other).any()
+
+
+def test_discrete_noise_leaves_only_multiples_of_a_step_that_depends_on_public_numbers() -> None:
+    """Hazard 15: whatever the data, the low bits are the grid's."""
+    step = 0.7 * (1 + 2**-12) / SCALE
+    for scale in (1e-9, 1.0, 1e3):
+        values = {"a": scale * torch.rand(500, generator=generator(0, "data"), dtype=torch.float64)}
+        noisy = add_discrete_gaussian(values, 0.7, generator(3, "noise"))["a"]
+        assert torch.equal((noisy / step).round() * step, noisy)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=40), st.floats(1e-3, 1e3), st.integers(0, 10**6))
+def test_rounding_to_the_grid_adds_no_more_sensitivity_than_its_margin(values: list[float], deviation: float,
+                                                                       seed: int) -> None:
+    """With one stream of noise for two neighbours, what remains is what rounding did: at most half a step a number."""
+    step = deviation * (1 + 2**-12) / SCALE
+    first = torch.tensor(values, dtype=torch.float64)
+    change = torch.randn(len(values), generator=generator(seed, "change"), dtype=torch.float64)
+    change /= change.norm()
+    released = [add_discrete_gaussian({"a": data}, deviation, generator(seed, "noise"))["a"]
+                for data in (first, first + change)]
+    moved = float((released[1] - released[0]).norm())
+    floats = 4 * 2.0**-52 * (float(first.norm()) + 10 * deviation * len(values) + 1)
+    assert moved <= 1 + step * math.sqrt(len(values)) + floats
+
+
+def test_discrete_noise_refuses_what_has_no_place_on_the_grid() -> None:
+    for wrong in (math.nan, math.inf, 1e30):
+        with pytest.raises(ValueError, match="not finite or too large for the grid"):
+            add_discrete_gaussian({"a": torch.tensor([wrong], dtype=torch.float64)}, 1.0, generator(0, "noise"))
 
 
 @pytest.mark.parametrize(("trust", "variance"), [(Trust.CENTRAL, 1), (Trust.DISTRIBUTED, 1), (Trust.LOCAL, 7)])

@@ -145,3 +145,12 @@ def test_large_record_numbers_are_as_good_as_small_ones() -> None:
     records = torch.tensor([0, 2**31, 2**32, 2**40, 2**62, 2**63 - 1])
     counts = joined(records, 0.25, 2000).sum(0)
     assert all(stats.binomtest(int(c), 2000, 0.25).pvalue > 1e-4 for c in counts)
+
+
+def test_without_a_seed_the_operating_system_decides_anew() -> None:
+    """Hazard 14: nobody can derive the batch."""
+    drawn = [poisson(None, 0, torch.arange(400), 0.3) for _ in range(200)]
+    assert len({tuple(rows.tolist()) for rows in drawn}) == 200
+    assert stats.binomtest(sum(map(len, drawn)), 400 * 200, 0.3).pvalue > 1e-4
+    assert len(poisson(None, 0, torch.arange(50), torch.zeros(50, dtype=torch.float64))) == 0
+    assert poisson(None, 0, torch.arange(50), 1.0).tolist() == list(range(50))

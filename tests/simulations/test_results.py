@@ -67,8 +67,8 @@ def test_participants_privacy_costs_what_they_lose_against_fedavg_and_the_folder
     assert table.loc["dp-fedavg", "privacy_cost_3_mean"] == pytest.approx(
         table.loc["fedavg", "accuracy_3_mean"] - table.loc["dp-fedavg", "accuracy_3_mean"])
     assert table.loc["fedavg", "privacy_cost_3_mean"] == 0
-    assert "vocabulary" not in str(environment(["digits"])["not_private"])
-    assert "vocabulary" in str(environment(["digits", "shakespeare"])["not_private"])
+    assert "vocabulary" not in str(environment([Experiment()])["not_private"])
+    assert "vocabulary" in str(environment([Experiment(), Experiment(dataset="shakespeare")])["not_private"])
 
 
 def test_compare_prints_a_table_of_80_columns_and_saves(tmp_path: Path, data_dir: Path) -> None:

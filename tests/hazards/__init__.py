@@ -1,0 +1,1 @@
+"""Known mistakes, planted one by one: each makes a named check fail."""

@@ -1,0 +1,164 @@
+"""Checks that fail when a mistake is made: small, and each about one promise. Others are tests of the packages."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+from fedfair.accounting import Event, Ledger
+from fedfair.clipping import ClipRule, Flat, PerGroup, Reweighted
+from fedfair.counting import GroupSizes
+from fedfair.datasets import GroupedDataset, Parts
+from fedfair.gradients import per_example
+from fedfair.host import ClientError, Host
+from fedfair.models import loss
+from fedfair.noise import Trust
+from fedfair.randomness import generator
+from fedfair.rounds import Round
+from fedfair.sampling import poisson
+from simulations import run
+from simulations.result import environment
+from tests.strategies.test_contract import experiment, weights
+from tests.strategies.two_groups import two_groups
+
+
+def records(count: int, groups: int = 2, scale: float = 1.0) -> GroupedDataset:
+    """Some records of 60 features, the same at every call."""
+    x = scale * torch.randn(count, 60, generator=generator(0, "records"), dtype=torch.float64)
+    rows = torch.arange(count)
+    return GroupedDataset(x, rows % 3, rows % groups, tuple(map(str, range(groups))), 3)
+
+
+def release(rule: ClipRule, count: int, rate: float, noise: float = 0.0, clients: tuple[int, ...] = (0,),
+            scale: float = 1.0) -> tuple[Tensor, Tensor | None]:
+    """What a node with so many records releases under local trust: all sums in a row, and group sizes."""
+    data = records(count, scale=scale)
+    model = nn.Sequential(nn.Linear(60, 60), nn.Tanh(), nn.Linear(60, 3)).double()
+    draws = generator(1, "weights")
+    weights = {name: 0.3 * torch.randn(p.shape, generator=draws, dtype=p.dtype) for name, p in model.named_parameters()}
+    empty = data.take(torch.arange(0))
+    hosted = {client: Parts(data if client == clients[0] else empty, empty, empty) for client in clients}
+    round_ = Round(0, 0, (rate, rate), noise, 10 * noise, Trust.LOCAL, len(clients), rule, GroupSizes())
+    found = Host(hosted, model, "cpu").gradient_sum(weights, round_)
+    return torch.cat([value.flatten() for value in found.sums.values()]), found.counts
+
+
+def an_empty_batch_gets_the_noise_of_the_largest_bound_of_all_groups() -> None:
+    """Hazard 1."""
+    drawn, _ = release(PerGroup((1.0, 5.0)), 4, 0.0, noise=2.0)
+    assert stats.kstest((drawn / 10).numpy(), "norm").pvalue > 1e-4
+    only_the_smaller = release(PerGroup((1.0, 5.0)), 1, 1.0, noise=2.0)[0] - release(PerGroup((1.0, 5.0)), 1, 1.0)[0]
+    assert stats.kstest((only_the_smaller / 10).numpy(), "norm").pvalue > 1e-4
+
+
+def one_record_adds_at_most_the_sensitivity_of_its_group_and_can_add_it() -> None:
+    """Large gradients, one record: what it adds has the norm that the rule declares."""
+    for rule in (Flat(0.7), PerGroup((0.7, 2.0)), Reweighted(0.7, (3.0, 1.0))):
+        norm = float(release(rule, 1, 1.0)[0].norm())
+        assert norm == pytest.approx(rule.group_sensitivities(2)[0])
+
+
+def a_step_divides_by_the_public_batch_size() -> None:
+    """Hazard 2: against a plain sum over the batch, whose size is not the expected one."""
+    made = experiment("dpsgd", steps=1, noise_multiplier=0.0, dtype="float64")
+    data, model = made.task.data().train, made.task.build_model()
+    rows = poisson(0, 0, data.records, 32 / len(data))
+    assert len(rows) != 32
+    total = torch.zeros(sum(p.numel() for p in model.parameters()), dtype=torch.float64)
+    for row in rows:
+        value = loss(model(data.x[row][None]), data.y[row][None])[0]
+        gradient = torch.cat([g.flatten() for g in torch.autograd.grad(value, list(model.parameters()))])
+        total += gradient * min(1.0, 1 / float(gradient.norm()))
+    moved = torch.cat([p.detach().flatten() for p in model.parameters()]) - weights(run(made))
+    assert torch.allclose(moved, 0.1 * total / 32, rtol=0, atol=1e-12)
+
+
+def batch_sizes_vary_as_poisson_sampling_makes_them() -> None:
+    """Hazard 4: on what a node really draws."""
+    sizes = []
+    for step in range(300):
+        data = records(100)
+        model = nn.Linear(60, 3).double()
+        here = Host({0: Parts(data, data, data)}, model, "cpu")
+        round_ = Round(0, step, (0.2, 0.2), 0.0, 0.0, Trust.CENTRAL, 1, Flat(1.0))
+        sizes.append(len(here.batch({name: p.detach() for name, p in model.named_parameters()}, round_).groups))
+    assert stats.binomtest(sum(sizes), 300 * 100, 0.2).pvalue > 1e-4
+    assert np.std(sizes) == pytest.approx(4.0, rel=0.2)
+
+
+def batch_norm_is_refused() -> None:
+    """Hazard 5."""
+    mixing = nn.BatchNorm1d(8, affine=False, track_running_stats=False)
+    model = nn.Sequential(nn.Linear(60, 8), mixing, nn.Linear(8, 3)).double()
+    with pytest.raises(ValueError, match=r"mixes the examples of a batch"):
+        per_example(model, loss, records(6).x, records(6).y)
+
+
+def fairlens_is_nominal() -> None:
+    """Hazard 6."""
+    assert run(experiment("fairlens")).ledger.guarantee == "nominal"
+
+
+def a_nan_is_refused_and_a_zero_gradient_stays_zero() -> None:
+    """Hazard 9."""
+    with pytest.raises(ClientError, match="not finite"):
+        release(Flat(1.0), 4, 1.0, scale=math.nan)
+    assert Flat(1.0).coefficients(torch.zeros(1), torch.zeros(1, dtype=torch.long)) * 0 == 0
+
+
+def a_threshold_search_is_in_the_ledger() -> None:
+    """Hazard 11."""
+    data = {**two_groups(), "imbalance": None, "split": (0.5, 0.3, 0.2)}
+    without, private = (run(experiment("dpsgd", threshold="toc", threshold_epsilon=epsilon, **data)).ledger
+                        for epsilon in (None, 1.0))
+    assert math.isinf(without.validation_epsilon())
+    assert 0.9 < private.validation_epsilon() <= 1.0
+
+
+def a_resumed_ledger_goes_on() -> None:
+    """Hazard 12."""
+    ledger = Ledger(("a", "b"), 1e-5)
+    ledger.record(Event((0.1, 0.1), (1.0, 1.0), (1.0, 1.0)), 50)
+    again = Ledger.from_dict(json.loads(json.dumps(ledger.to_dict())))
+    again.record(Event((0.1, 0.1), (1.0, 1.0), (1.0, 1.0)), 1)
+    assert again.epsilon() > ledger.epsilon() > 0
+
+
+def every_draw_has_a_stream_of_its_own() -> None:
+    """Hazard 14: sampling, the noise of sums and counts, and clients have nothing in common."""
+    one, counts = release(Flat(1.0), 4, 0.0, noise=1.0, clients=(0,))
+    other, _ = release(Flat(1.0), 4, 0.0, noise=1.0, clients=(1,))
+    assert counts is not None
+    assert abs(float(torch.corrcoef(torch.stack([one, other]))[0, 1])) < 0.1
+    assert not torch.allclose(one[:2], counts / 10)
+    seeds = [generator(0, purpose, client, 0).initial_seed() for purpose in ("noise", "counts", "sampling", "model")
+             for client in range(50)]
+    assert len(set(seeds)) == len(seeds)
+
+
+def a_seed_tells_nothing_where_the_operating_system_draws() -> None:
+    """Hazard 14: two runs with the same seed have other batches and other noise."""
+    for settings in ({"noise_multiplier": 0.0}, {"batch_size": 328, "noise_multiplier": 1.0}):
+        made = experiment("dpsgd", randomness="system", steps=1, imbalance=None, **_full(settings))
+        assert not torch.allclose(weights(run(made)), weights(run(made)))
+
+
+def results_say_what_is_not_private() -> None:
+    """Hazard 16."""
+    said: dict[str, Any] = environment([experiment("dpsgd")])
+    assert any("metrics" in sentence for sentence in said["not_private"])
+    assert "seed" in said["randomness"][0]
+
+
+def _full(settings: dict[str, Any]) -> dict[str, Any]:
+    """With a batch size above the default, that of a full batch."""
+    if "batch_size" not in settings:
+        return settings
+    return {**settings, "batch_size": len(experiment("dpsgd", imbalance=None).task.data().train)}

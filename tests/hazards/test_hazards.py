@@ -1,0 +1,261 @@
+"""Every known mistake, planted, and the check that fails on it. `MUTATIONS` is the table: hazard, mistake, check.
+
+The numbers are those of the list of hazards that this project keeps (docs/auditing.md has the list in words). That the
+checks pass on the code as it is, is shown by `test_the_checks_pass` and by their own modules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedfair import clipping, gradients, host, layers, noise, rounds
+from fedfair.accounting import Event, Ledger
+from fedfair.noise import Trust
+from fedfair.randomness import generator
+from strategies import base, budget, threshold_search
+from strategies.dp_fedavg import DpFedavg
+from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
+from strategies.fairlens import FairLens
+from tests.fedfair import test_noise
+from tests.hazards import checks
+from tests.strategies import test_contract, test_dp_fedavg, test_methods, test_released_noise
+
+Patch = pytest.MonkeyPatch
+ORIGINAL_RELEASE, ORIGINAL_SUM = host._release, host.Host.gradient_sum
+ORIGINAL_CHARGED, ORIGINAL_LEARN = budget._charged, DpsgdGlobalAdapt.learn
+ORIGINAL_FOLLOW = DpFedavg.learn
+ORIGINAL_ASK = threshold_search.ThresholdSearch.ask
+ORIGINAL_WEIGHTED_SUM, ORIGINAL_PROBE = gradients.Probe.weighted_sum, host.per_example
+
+
+def noise_at_the_base_clip_norm(patch: Patch) -> None:
+    patch.setattr(base, "sensitivity", lambda rule, groups: 1e-3)
+
+
+def noise_over_the_groups_that_are_present(patch: Patch) -> None:
+    def release(probe: Any, groups: Tensor, round_: Any, clients: list[int]) -> Any:
+        present = groups.unique().tolist()
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(host, "sensitivity",
+                          lambda rule, k: max((rule.group_sensitivities(k)[g] for g in present), default=0.0))
+            return ORIGINAL_RELEASE(probe, groups, round_, clients)
+
+    patch.setattr(host, "_release", release)
+
+
+def no_noise_on_counts(patch: Patch) -> None:
+    patch.setattr(base.Strategy, "_counts", lambda self, replies, plan: base.added(replies, "counts")["counts"])
+
+
+def counts_left_out_of_the_ledger(patch: Patch) -> None:
+    def forgetful(*args: Any, **named: Any) -> Event:
+        return replace(Event(*args, **named), count_multiplier=None)
+
+    patch.setattr(base, "Event", forgetful)
+
+
+def counts_left_out_of_the_calibration(patch: Patch) -> None:
+    patch.setattr(budget, "_charged", lambda schedule, training, counting, noise: ORIGINAL_CHARGED(
+        schedule, training, False, noise))
+
+
+def division_by_the_realised_batch(patch: Patch) -> None:
+    def divided(self: Any, weights: Any, round_: Any) -> Any:
+        found = ORIGINAL_SUM(self, weights, round_)
+        size = max(1, len(self.batch(weights, round_).groups))
+        return found._replace(sums={name: value * 32 / size for name, value in found.sums.items()})
+
+    patch.setattr(host.Host, "gradient_sum", divided)
+
+
+def an_adaptive_bound_divided_by_the_realised_batch(patch: Patch) -> None:
+    patch.setattr(DpsgdGlobalAdapt, "learn", lambda self, counts, expected: ORIGINAL_LEARN(self, counts, expected - 3))
+
+
+def shuffled_batches(patch: Patch) -> None:
+    def fixed(seed: int, step: int, records: Tensor, rates: float) -> Tensor:
+        order = torch.randperm(len(records), generator=torch.Generator().manual_seed(step))
+        return order[: round(rates * len(records))].sort().values
+
+    patch.setattr(host, "poisson", fixed)
+
+
+def batch_norm_accepted(patch: Patch) -> None:
+    patch.setattr(gradients, "_choose_path", lambda *args: gradients._recorded)
+
+
+def fairlens_called_proved(patch: Patch) -> None:
+    patch.setattr(FairLens, "nominal", None)
+
+
+def a_small_client_divides_by_the_batch_size_of_all(patch: Patch) -> None:
+    patch.setattr(host, "min", lambda *values: values[0], raising=False)
+
+
+def an_inverted_bit(patch: Patch) -> None:
+    patch.setattr(DpFedavg, "learn",
+                  lambda self, counts, expected: ORIGINAL_FOLLOW(self, expected - counts, expected))
+
+
+def a_nan_that_passes_the_clip(patch: Patch) -> None:
+    def tolerant(*args: Any) -> Any:
+        probe = ORIGINAL_PROBE(*args)
+        probe.norms = probe.norms.nan_to_num()
+        return probe
+
+    patch.setattr(host, "per_example", tolerant)
+
+
+def a_zero_gradient_divided_by_its_norm(patch: Patch) -> None:
+    patch.setattr(clipping.Flat, "coefficients", lambda self, norms, groups: self.clip_norm / norms)
+
+
+def shares_of_one_in_n(patch: Patch) -> None:
+    patch.setattr(host, "client_share", lambda trust, clients: 1 / clients)
+
+
+def a_search_that_is_not_charged(patch: Patch) -> None:
+    def unseen(self: Any, arrays: Any, grid: Any, ledger: Ledger) -> None:
+        ORIGINAL_ASK(self, arrays, grid, Ledger(ledger.groups, ledger.delta))
+
+    patch.setattr(threshold_search.ThresholdSearch, "ask", unseen)
+
+
+def a_ledger_that_starts_from_zero(patch: Patch) -> None:
+    patch.setattr(Ledger, "from_dict", staticmethod(lambda values: Ledger(values["groups"], values["delta"])))
+
+
+def shares_of_lost_clients_counted(patch: Patch) -> None:
+    patch.setattr(host, "client_share", lambda trust, clients: noise.client_share(trust, clients + 3))
+
+
+def one_stream_for_sampling_and_noise(patch: Patch) -> None:
+    patch.setattr(host, "source", lambda seed, purpose, client, step: generator(seed, "sampling", 0, step))
+
+
+def a_seed_after_all(patch: Patch) -> None:
+    patch.setattr(base, "Round", lambda seed, *rest, **named: rounds.Round(0, *rest, **named))
+
+
+def noise_in_floating_point(patch: Patch) -> None:
+    patch.setattr(test_noise, "add_discrete_gaussian", noise.add_gaussian)
+
+
+def results_without_labels(patch: Patch) -> None:
+    patch.setattr(checks, "environment", lambda results: {"not_private": [], "randomness": ["secure"]})
+
+
+def clipping_after_the_noise(patch: Patch) -> None:
+    def clipped(kind: Any, values: Any, deviation: float, source: Any) -> Any:
+        noisy = noise.add_noise(kind, values, deviation, source)
+        norm = math.sqrt(sum(float(value.square().sum()) for value in noisy.values()))
+        return {name: value * min(1.0, deviation / norm) for name, value in noisy.items()}
+
+    patch.setattr(base, "add_noise", clipped)
+
+
+def clipping_layer_by_layer(patch: Patch) -> None:
+    def by_layer(self: gradients.Probe, coefficients: Tensor) -> layers.Gradients:
+        if not self._layers or bool((coefficients == 1).all()):
+            return ORIGINAL_WEIGHTED_SUM(self, coefficients)
+        sums: layers.Gradients = {}
+        for layer in self._layers:
+            sums |= layer.weighted_sum((coefficients * self.norms / layer.square_norms().sqrt()).nan_to_num())
+        return sums
+
+    patch.setattr(gradients.Probe, "weighted_sum", by_layer)
+
+
+def the_sensitivity_of_theta_forgotten(patch: Patch) -> None:
+    patch.setattr(clipping.Reweighted, "group_sensitivities", lambda self, groups: (self.clip_norm,) * groups)
+
+
+def released_sum(strategy: str, trust: Trust) -> Callable[[], None]:
+    def check() -> None:
+        test_contract.test_the_released_sum_carries_the_noise_that_the_ledger_charges(strategy, trust)
+
+    return check
+
+
+def noisy_counts() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        test_released_noise.test_counts_arrive_with_the_noise_that_the_ledger_charges("dpsgd-f", patch)
+
+
+def target_met() -> None:
+    test_contract.test_the_target_epsilon_is_met_with_count_queries_included("dpsgd-f", "step")
+
+
+def noise_of_a_small_client() -> None:
+    test_released_noise.test_one_local_step_carries_the_noise_that_the_ledger_charges("gs-dp-sgd", Trust.CENTRAL)
+
+
+def noise_of_those_who_are_left() -> None:
+    test_released_noise.test_the_noise_of_those_who_are_left_is_enough({1, 7, 8})
+
+
+class Mutation(NamedTuple):
+    """A mistake and what notices it; `hazards` are numbers of the list, 0 for one that is not on it."""
+
+    hazards: tuple[int, ...]
+    plant: Callable[[Patch], None]
+    check: Callable[[], None]
+
+
+MUTATIONS = [
+    Mutation((1,), noise_at_the_base_clip_norm, released_sum("dpsgd-f", Trust.CENTRAL)),
+    Mutation((1,), noise_over_the_groups_that_are_present,
+             checks.an_empty_batch_gets_the_noise_of_the_largest_bound_of_all_groups),
+    Mutation((2,), division_by_the_realised_batch, checks.a_step_divides_by_the_public_batch_size),
+    Mutation((2,), an_adaptive_bound_divided_by_the_realised_batch,
+             test_methods.test_global_adapt_moves_its_bound_by_the_public_batch_size_and_stops_at_the_floor),
+    Mutation((3,), counts_left_out_of_the_ledger, noisy_counts),
+    Mutation((3,), counts_left_out_of_the_calibration, target_met),
+    Mutation((3,), no_noise_on_counts, noisy_counts),
+    Mutation((4,), shuffled_batches, checks.batch_sizes_vary_as_poisson_sampling_makes_them),
+    Mutation((5,), batch_norm_accepted, checks.batch_norm_is_refused),
+    Mutation((6,), fairlens_called_proved, checks.fairlens_is_nominal),
+    Mutation((7,), a_small_client_divides_by_the_batch_size_of_all, noise_of_a_small_client),
+    Mutation((8,), an_inverted_bit,
+             test_dp_fedavg.test_the_clip_norm_grows_when_too_many_are_clipped_and_shrinks_when_too_few),
+    Mutation((9,), a_nan_that_passes_the_clip, checks.a_nan_is_refused_and_a_zero_gradient_stays_zero),
+    Mutation((9,), a_zero_gradient_divided_by_its_norm, checks.a_nan_is_refused_and_a_zero_gradient_stays_zero),
+    Mutation((10,), shares_of_one_in_n, released_sum("dpsgd", Trust.DISTRIBUTED)),
+    Mutation((11,), a_search_that_is_not_charged, checks.a_threshold_search_is_in_the_ledger),
+    Mutation((12,), a_ledger_that_starts_from_zero, checks.a_resumed_ledger_goes_on),
+    Mutation((13,), shares_of_lost_clients_counted, noise_of_those_who_are_left),
+    Mutation((14,), one_stream_for_sampling_and_noise, checks.every_draw_has_a_stream_of_its_own),
+    Mutation((14,), a_seed_after_all, checks.a_seed_tells_nothing_where_the_operating_system_draws),
+    Mutation((15,), noise_in_floating_point,
+             test_noise.test_discrete_noise_leaves_only_multiples_of_a_step_that_depends_on_public_numbers),
+    Mutation((16,), results_without_labels, checks.results_say_what_is_not_private),
+    Mutation((0,), clipping_after_the_noise, released_sum("dpsgd", Trust.CENTRAL)),
+    Mutation((0,), clipping_layer_by_layer, checks.one_record_adds_at_most_the_sensitivity_of_its_group_and_can_add_it),
+    Mutation((0,), the_sensitivity_of_theta_forgotten,
+             checks.one_record_adds_at_most_the_sensitivity_of_its_group_and_can_add_it),
+]
+OWN = sorted({m.check for m in MUTATIONS if m.check.__module__ == checks.__name__}, key=lambda check: check.__name__)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.plant.__name__)
+def test_a_planted_mistake_is_noticed(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check fails: on an assertion, or because an error that should be raised is not."""
+    mutation.plant(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        mutation.check()
+
+
+@pytest.mark.parametrize("check", OWN, ids=lambda check: check.__name__)
+def test_the_checks_pass(check: Callable[[], None]) -> None:
+    check()
+
+
+def test_every_hazard_of_privacy_has_a_mutation() -> None:
+    assert {number for mutation in MUTATIONS for number in mutation.hazards} >= set(range(1, 17))
