@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedfair.accounting.composition import Release, joint_multiplier
+from fedfair.accounting.release import Release, joint_multiplier
 
 
 @dataclass(frozen=True)

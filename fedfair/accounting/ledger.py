@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any, Literal
 
-from fedfair.accounting.composition import Accountant, Release, epsilon
+from fedfair.accounting.composition import Accountant, epsilon
 from fedfair.accounting.events import Event
+from fedfair.accounting.release import Release
 from fedfair.noise import Trust
 
 Guarantee = Literal["proved", "nominal", "none"]

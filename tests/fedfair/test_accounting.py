@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from opacus.accountants import RDPAccountant as OpacusAccountant
 
 from fedfair.accounting import Accountant, Event, Ledger, Release, calibrate, epsilon
-from fedfair.accounting.composition import joint_multiplier
+from fedfair.accounting.release import joint_multiplier
 from fedfair.noise import Trust
 
 DELTA = 1e-6
