@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 
@@ -21,8 +21,12 @@ ORDERS: Floats = np.array(DEFAULT_RDP_ORDERS, dtype=float)
 
 def compose(mixtures: Sequence[Mixture], delta: float) -> float:
     """Epsilon at `delta` of all releases: the figures that the papers print."""
-    total = sum((_composed(mixture) for mixture in mixtures), np.zeros(len(ORDERS)))
-    return to_epsilon(ORDERS, total, delta)
+    return to_epsilon(ORDERS, total(mixtures), delta)
+
+
+def total(mixtures: Sequence[Mixture], orders: tuple[float, ...] = tuple(ORDERS)) -> Floats:
+    """The Renyi divergences of all releases together at `orders`."""
+    return np.sum([_composed(mixture, orders) for mixture in mixtures], axis=0)
 
 
 def to_epsilon(orders: Floats, divergences: Floats, delta: float) -> float:
@@ -31,7 +35,7 @@ def to_epsilon(orders: Floats, divergences: Floats, delta: float) -> float:
         return float(compute_epsilon(orders, divergences, delta)[0])
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=50_000)
 def divergences(release: Release, orders: tuple[float, ...] = tuple(ORDERS)) -> Floats:
     """The Renyi divergences of one release at `orders`, in both directions of add-or-remove-one."""
     gaussian = dpa.GaussianDpEvent(release.multiplier)
@@ -40,14 +44,15 @@ def divergences(release: Release, orders: tuple[float, ...] = tuple(ORDERS)) -> 
         return np.array(RdpAccountant(list(orders)).compose(event).rdp)
 
 
-def _composed(mixture: Mixture) -> Floats:
+def _composed(mixture: Mixture, orders: tuple[float, ...]) -> Floats:
     """The divergences of a mixture's releases together, by the moments exp((order - 1) divergence) of its knots."""
-    logs = np.array([divergences(Release(mixture.rate, float(knot))) for knot in mixture.knots]) * (ORDERS - 1)
+    less_one = np.array(orders) - 1
+    logs = np.array([divergences(Release(mixture.rate, float(knot)), orders) for knot in mixture.knots]) * less_one
     lower, upper = logs[mixture.lower], logs[mixture.upper]
     with np.errstate(divide="ignore", invalid="ignore"):
         weight = np.log(mixture.weight)[:, None], np.log1p(-mixture.weight)[:, None]
         moments = np.where(mixture.weight[:, None] < 1, np.logaddexp(weight[0] + lower, weight[1] + upper), lower)
-    return np.asarray(mixture.count @ moments / (ORDERS - 1))
+    return np.asarray(mixture.count @ moments / less_one)
 
 
 @contextmanager
