@@ -74,9 +74,11 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
 @app.query("sizes")
 @_answer
 def sizes(message: Message, here: Host) -> RecordDict:
-    """How many training records each client has of each group: public by assumption, and said so."""
-    counts = {str(number): torch.tensor(parts.train.group_sizes()) for number, parts in here.clients.items()}
-    names = _task(str(message.content["task"]["json"])).data().train.names
+    """How many training records each client has of each group, rounded as the task says: public by assumption."""
+    task = _task(str(message.content["task"]["json"]))
+    counts = {str(number): torch.tensor([task.public_size(size) for size in parts.train.group_sizes()])
+              for number, parts in here.clients.items()}
+    names = task.data().train.names
     return RecordDict({"sizes": pack(counts), "groups": ConfigRecord({"names": list(names)})})
 
 

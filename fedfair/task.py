@@ -26,7 +26,8 @@ class Task(BaseModel):
 
     `csv` (with `label` and `group`) replaces `dataset` by a file of the user's own. `split` holds the shares of the
     training, validation and test parts. `balance` names a published variant of the data set; `imbalance` thins out one
-    group of the training part ("8:40", "8:9%"). `clients` defaults to one for each group.
+    group of the training part ("8:40", "8:9%"). `clients` defaults to one for each group. Clients tell the numbers of
+    their training records rounded up to multiples of `round_sizes`, and everything is planned with those.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,6 +41,7 @@ class Task(BaseModel):
     imbalance: str | None = None
     partition: Literal["group", "site"] = "group"
     clients: Annotated[int, Field(ge=1)] | None = None
+    round_sizes: Annotated[int, Field(ge=1)] = 1
     model: str = "mlp"
     hidden: tuple[Width, ...] = ()
     seed: Annotated[int, Field(ge=0)] = 0
@@ -93,6 +95,18 @@ class Task(BaseModel):
 
         dealt = [[part.take(held) for held in rows(part)] for _, part in parts]
         return [Parts(*three) for three in zip(*dealt, strict=True)]
+
+    def public_size(self, records: int) -> int:
+        """What a client tells of a number of records. Never less, so that no record is sampled at a higher rate than
+        it is charged for; nothing only if there is none.
+        """
+        return -(-records // self.round_sizes) * self.round_sizes
+
+    @property
+    def public_sizes(self) -> str:
+        """What everybody is assumed to know of the data, in words."""
+        exact = "exact" if self.round_sizes == 1 else f"rounded up to multiples of {self.round_sizes}"
+        return f"numbers of records by group and client ({exact}), expected batch size"
 
     def build_model(self) -> nn.Module:
         """The model with its initial parameters."""

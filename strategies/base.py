@@ -32,6 +32,7 @@ from fedfair.rounds import LocalTraining, Round
 from fedfair.task import Task
 from strategies.budget import Schedule, common_noise, count_noise
 from strategies.exchange import added, answers, group_counts, requests
+from strategies.group_budget import group_budget
 from strategies.population import Population
 from strategies.training import Training
 
@@ -75,8 +76,11 @@ class Strategy(FlowerStrategy):
         self.sync = training.sync or self.default_sync
         self.prepare()
         self.noise = self.noise_multipliers()
+        counts = count_noise(training, self.noise[0]) if self.query() is not None else None
+        self.budget = group_budget(training, self.sync, self.rule(), self.rates(), self.rounds, counts)
         self.ledger = Ledger(population.names, training.delta, training.trust, len(population.sizes),
-                             training.accountant, self.nominal)
+                             training.accountant, self.nominal, public=task.public_sizes,
+                             budget=self.budget.filter if self.budget else None)
         self.rows: list[Row] = []
         self._nodes = 0
         self._parameters: dict[str, nn.Parameter] = {}
@@ -122,13 +126,15 @@ class Strategy(FlowerStrategy):
         """The noise of one gradient sum in step mode, in units of the rule's sensitivity."""
         return self.noise[0]
 
-    def group_multipliers(self, rule: ClipRule) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """By group: the noise multiplier of one gradient sum, in units of the most that any record can add, and in
-        units of the most that a record of this group can add (methods, "per-group epsilon").
+    def group_multipliers(self, rule: ClipRule, noise: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """By group: the noise multiplier of one gradient sum, in units of the most that any record can add, as fixed in
+        advance, and in units of the most that a record of this group can add (methods, "per-group epsilon").
+
+        `noise` is what the sum carries, in units of the rule's sensitivity: more than planned if a budget lowered it.
         """
         bounds = rule.group_sensitivities(len(self.population.names))
-        noise = self.release_noise(rule)
-        return (noise,) * len(bounds), tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
+        spent = tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
+        return (min(noise, self.noise[0]),) * len(bounds), spent
 
     def schedules(self) -> list[Schedule]:
         """What a record of each group (step mode) or client (epoch mode) goes through."""
@@ -161,7 +167,7 @@ class Strategy(FlowerStrategy):
                      training.trust, len(self.population.sizes), query=self.query())
         if self.sync == "epoch":
             local = LocalTraining(training.batch_size, training.optimizer, training.learning_rate,
-                                  training.weight_decay, self.noise, self.client_weights())
+                                  training.weight_decay, self.noise, self.client_weights(), self.population.by_client)
             self._round = replace(plan, rule=self.rule(), local=local)
             return self._requests(messages.LOCAL_EPOCH, grid, weights=arrays, round_=self._round)
         if plan.query is not None and self.counts_first:
@@ -169,7 +175,10 @@ class Strategy(FlowerStrategy):
             self.learn(self._counts(answers(grid.send_and_receive(asked), self._nodes), plan), training.batch_size)
             plan = replace(plan, query=None)
         rule = self.rule()
-        self._round = replace(plan, rule=rule, noise_multiplier=self.release_noise(rule))
+        noise = self.release_noise(rule)
+        if self.budget is not None:
+            rule, noise = self.budget.within(rule, noise)
+        self._round = replace(plan, rule=rule, noise_multiplier=noise)
         return self._requests(messages.GRADIENT_SUM, grid, weights=arrays, round_=self._round)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]
@@ -184,10 +193,10 @@ class Strategy(FlowerStrategy):
         sums = added(answered, "sums")
         if plan.local is None:
             self._update(sums, plan, self._round.rule)
-            self._enter_step(self._round.rule)
+            self._enter_step(self._round.rule, plan)
         else:
             self._parameters = {name: nn.Parameter(value) for name, value in sums.items()}
-            self._enter_local_epochs(self._round.rule)
+            self._enter_local_epochs(self._round.rule, plan)
         if plan.query is not None:
             expected = batch if plan.local is None else sum(min(batch, size) for size in self.population.by_client)
             self.learn(self._counts(answered, plan), expected)
@@ -203,6 +212,8 @@ class Strategy(FlowerStrategy):
         if not last and int(server_round / every) == int((server_round - 1) / every):
             return []
         splits = ["train", "valid", "test"] if last else ["valid", "test"]
+        for split in splits:
+            self.ledger.expose(f"metrics on the {split} part", "counts and losses by group, without noise")
         return self._requests(messages.EVALUATE, grid, weights=arrays, splits=splits, **{"gradient-norms": last})
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -245,12 +256,13 @@ class Strategy(FlowerStrategy):
             parameter.grad = sums[name] / self.divisor()
         self._optimizer.step()
 
-    def _enter_step(self, rule: ClipRule) -> None:
+    def _enter_step(self, rule: ClipRule, plan: Round) -> None:
         """Enter one step over all clients into the ledger."""
         counts = count_noise(self.training, self.noise[0]) if self.query() is not None else None
-        self.ledger.record(Event(self.rates(), *self.group_multipliers(rule), counts))
+        self.ledger.record(Event(plan.rates, *self.group_multipliers(rule, plan.noise_multiplier), counts),
+                           first=plan.step)
 
-    def _enter_local_epochs(self, rule: ClipRule) -> None:
+    def _enter_local_epochs(self, rule: ClipRule, plan: Round) -> None:
         """Enter every client's local epoch into the ledger; clients hold disjoint records."""
         bounds = rule.group_sensitivities(len(self.population.names))
         for client, sizes in enumerate(self.population.sizes):
@@ -261,4 +273,5 @@ class Strategy(FlowerStrategy):
             spent = tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
             counts = count_noise(self.training, noise) if self.query() is not None else None
             event = Event(rates, (noise,) * len(bounds), spent, counts, client)
-            self.ledger.record(event, schedule.steps // max(self.rounds, 1))
+            steps = schedule.steps // max(self.rounds, 1)
+            self.ledger.record(event, steps, first=plan.step * steps)

@@ -22,7 +22,9 @@ class Training(BaseModel):
     `steps`, if given, is the number of rounds and overrides `epochs`. `batch_size` is the expected one. A noise
     multiplier of 0 trains without noise, and without any guarantee; `count_noise_multiplier` defaults to ten times the
     noise multiplier; `target_epsilon` replaces `noise_multiplier` by the smallest one that stays within it at `delta`
-    by `accountant`. `trust` says who sees sums without noise in step mode. `eval_every` is in epochs.
+    by `accountant`. `group_epsilon` keeps what the records of each group are charged at `delta` within that budget, for
+    strategies with bounds or weights by group (see `strategies.group_budget`). `trust` says who sees sums without noise
+    in step mode. `eval_every` is in epochs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,6 +40,7 @@ class Training(BaseModel):
     noise_multiplier: NotNegative = 1
     count_noise_multiplier: NotNegative | None = None
     target_epsilon: Positive | None = None
+    group_epsilon: Positive | None = None
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-6
     accountant: Accountant = "pld"
     trust: Trust = Trust.CENTRAL

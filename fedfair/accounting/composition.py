@@ -1,4 +1,6 @@
-"""Epsilon of composed Poisson-sampled Gaussian releases. Neighbouring data sets differ by adding or removing one record.
+"""Epsilon of composed Poisson-sampled Gaussian releases.
+
+Neighbouring data sets differ by adding or removing one record.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.signal import lfilter
 
 from fedfair.accounting.knots import Floats, Mixture
-from fedfair.accounting.privacy_loss import Loss, _loss, removal_and_addition
+from fedfair.accounting.privacy_loss import Loss, loss_at, removal_and_addition
 
 _FINENESS = 0.04  # of the grid, in standard deviations of one release's loss
 _CELLS = 100_000  # of one release's loss, at most
@@ -54,7 +54,7 @@ class Window(NamedTuple):
 
 def compose(mixtures: Sequence[Mixture], delta: float) -> float:
     """Epsilon at `delta` of all releases, the larger of the directions add and remove."""
-    releases = sum(float(m.count.sum()) for m in mixtures)
+    releases = sum(float(m.times.sum()) for m in mixtures)
     interval = _interval(mixtures, releases)
     tail = _CUT * delta / releases
     both = [[removal_and_addition(m.rate, knot, interval, tail) for knot in m.knots] for m in mixtures]
@@ -69,18 +69,18 @@ def _interval(mixtures: Sequence[Mixture], releases: float) -> float:
     square = 0.0
     for m in mixtures:
         own = np.minimum(m.rate**2 * np.expm1(np.minimum(m.knots**-2.0, 100.0)), m.knots**-2.0)
-        square += float(m.count @ m.mixed(own)) / releases
-    widest = max(float(_loss(np.array([1 + 8 * m.knots[0]]), m.rate, m.knots[0])[0]) for m in mixtures)
-    return max(_FINENESS * np.sqrt(square), widest / _CELLS)
+        square += float(m.times @ m.mixed(own)) / releases
+    widest = max(float(loss_at(np.array([1 + 8 * m.knots[0]]), m.rate, m.knots[0])[0]) for m in mixtures)
+    return float(max(_FINENESS * square**0.5, widest / _CELLS))
 
 
 def _epsilon(all_knots: Sequence[Knots], interval: float, delta: float) -> float:
     """Epsilon of the composition in one direction."""
     window = _window(all_knots, interval, delta)
     tilted, excess = _tilted(all_knots, interval, window)
-    infinite = sum(float(k.mixture.count @ k.mixture.mixed(np.array([loss.infinite for loss in k.losses])))
+    infinite = sum(float(k.mixture.times @ k.mixture.mixed(np.array([loss.infinite for loss in k.losses])))
                    for k in all_knots)
-    losses = interval * (window.first + np.arange(window.size))
+    losses: Floats = interval * (window.first + np.arange(window.size, dtype=float))
     with np.errstate(over="ignore"):
         mass = (np.maximum(tilted, 0) + excess) * np.exp(window.log_moment - window.tilt * losses)
     if not np.isfinite(mass[-1]):
@@ -113,7 +113,7 @@ def _window(all_knots: Sequence[Knots], interval: float, delta: float) -> Window
     for k in all_knots:
         own = np.array([_moments(loss, interval) for loss in k.losses])
         with np.errstate(over="ignore", invalid="ignore"):
-            moments += k.mixture.count @ np.log(k.mixture.mixed(own))
+            moments += k.mixture.times @ np.log(k.mixture.mixed(own))
     known = np.isfinite(moments)
     orders, moments = _ORDERS[known], moments[known]
     zero = int(np.flatnonzero(orders == 0)[0])
@@ -125,7 +125,7 @@ def _window(all_knots: Sequence[Knots], interval: float, delta: float) -> Window
     def quantiles(by: int, tail: float) -> Floats:
         """By other order, a loss beyond which the loss tilted by `orders[by]` has probability at most `tail`."""
         apart = np.delete(orders - orders[by], by)
-        return (np.delete(moments, by) - moments[by] - np.log(tail)) / apart
+        return np.asarray((np.delete(moments, by) - moments[by] - np.log(tail)) / apart)
 
     most = max(quantiles(zero, _CUT * delta)[zero:].min(), quantiles(tilt, _CUT * delta)[tilt:].min())
     least = min(quantiles(zero, 0.01)[:zero].max(), quantiles(tilt, 1e-6)[:tilt].max(), most)
@@ -140,7 +140,7 @@ def _moments(loss: Loss, interval: float) -> Floats:
     used = loss.mass > 0
     exponents = _ORDERS[:, None] * values[used]
     with np.errstate(over="ignore"):
-        return np.exp(exponents) @ loss.mass[used]
+        return np.asarray(np.exp(exponents) @ loss.mass[used])
 
 
 def _tilted(all_knots: Sequence[Knots], interval: float, window: Window) -> tuple[Floats, float]:
@@ -154,7 +154,7 @@ def _tilted(all_knots: Sequence[Knots], interval: float, window: Window) -> tupl
     logs = sum(_log_product(k.mixture, own[:, used]) for k, own in zip(all_knots, spectra, strict=True))
     composed = np.zeros(window.size // 2 + 1, dtype=complex)
     composed[used] = np.exp(logs - window.log_moment)
-    releases = sum(float(k.mixture.count.sum()) for k in all_knots)
+    releases = sum(float(k.mixture.times.sum()) for k in all_knots)
     rounding = np.finfo(float).eps * np.log2(window.size) * releases * 2 * len(used) / window.size
     return np.roll(irfft(composed, window.size), -window.first), rounding + np.exp(_NEGLIGIBLE)
 
@@ -163,7 +163,7 @@ def _spectrum(loss: Loss, interval: float, window: Window) -> Spectrum:
     """The transform of one tilted loss: `[size // 2 + 1]`."""
     places = loss.first + np.arange(len(loss.mass))
     weights = loss.mass * np.exp(window.tilt * interval * places)
-    return rfft(np.bincount(places % window.size, weights, window.size))
+    return np.asarray(rfft(np.bincount(places % window.size, weights, window.size)))
 
 
 def _bound(mixture: Mixture, spectra: Spectrum) -> Floats:
@@ -174,7 +174,7 @@ def _bound(mixture: Mixture, spectra: Spectrum) -> Floats:
     with np.errstate(divide="ignore"):
         logs = np.log(np.abs(spectra)) - np.log(spectra[:, :1].real)
     pairs, first, place = np.unique(mixture.lower, return_index=True, return_inverse=True)
-    counts = np.bincount(place, mixture.count)
+    counts = np.bincount(place, mixture.times)
     return np.asarray(counts @ np.maximum(logs[pairs], logs[mixture.upper[first]]))
 
 
@@ -182,7 +182,7 @@ def _log_product(mixture: Mixture, spectra: Spectrum) -> Spectrum:
     """The log of the product of all releases' spectra, in pieces that fit into memory."""
     total = np.zeros(spectra.shape[1], dtype=complex)
     rows = max(1, _CHUNK // max(1, spectra.shape[1]))
-    for start in range(0, len(mixture.count), rows):
-        part = Mixture(mixture.rate, mixture.knots, *(own[start:start + rows] for own in mixture[2:]))
-        total += part.count @ np.log(part.mixed(spectra))
+    for start in range(0, len(mixture.times), rows):
+        part = mixture.part(slice(start, start + rows))
+        total += part.times @ np.log(part.mixed(spectra))
     return total

@@ -22,7 +22,7 @@ second order in the distance of the knots.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from fedfair.accounting.release import Release
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Numbers = TypeVar("Numbers", Floats, NDArray[np.complex128])
 
 _FEW = 32  # distinct multipliers that are their own knots
 _RATIO = np.log(1.02)  # of neighbouring knots otherwise
@@ -39,7 +40,7 @@ _RATIO = np.log(1.02)  # of neighbouring knots otherwise
 
 class Mixture(NamedTuple):
     """The releases at one sampling rate, each as a mixture of two of `knots` `[K]`, noise multipliers in ascending
-    order: knot `lower` with probability `weight`, else knot `upper`, `count` times; all four are `[n]`.
+    order: knot `lower` with probability `weight`, else knot `upper`, `times` times; all four are `[n]`.
     """
 
     rate: float
@@ -47,12 +48,16 @@ class Mixture(NamedTuple):
     lower: Integers
     upper: Integers
     weight: Floats
-    count: Floats
+    times: Floats
 
-    def mixed(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
+    def mixed(self, values: Numbers) -> Numbers:
         """For each release the mixture of what its two knots have: `[n, ...]` from `[K, ...]`."""
         weight = self.weight.reshape(-1, *(1,) * (values.ndim - 1))
         return weight * values[self.lower] + (1 - weight) * values[self.upper]
+
+    def part(self, rows: slice) -> Mixture:
+        """Some of the releases."""
+        return Mixture(self.rate, self.knots, self.lower[rows], self.upper[rows], self.weight[rows], self.times[rows])
 
 
 def mixtures(releases: Mapping[Release, int]) -> list[Mixture]:
@@ -80,4 +85,4 @@ def _mixture(rate: float, multipliers: Floats, counts: Floats) -> Mixture:
 def _variation_between(less: Floats, more: Floats) -> Floats:
     """tau(less) - tau(more), without cancellation where both are close to 1; nothing where less > more."""
     x, y = 1 / (np.sqrt(8) * less), 1 / (np.sqrt(8) * more)
-    return np.maximum(np.where(y > 1, erfc(y) - erfc(x), erf(x) - erf(y)), 0)
+    return np.asarray(np.maximum(np.where(y > 1, erfc(y) - erfc(x), erf(x) - erf(y)), 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,7 +44,7 @@ class EventLog:
             raise ValueError(f"{steps} steps cannot be recorded: take a number from 0 up")
         if first < expected:
             raise ValueError(f"step {first} is already in the ledger: each is recorded once; if the run went back and "
-                             f"releases it again with fresh noise, call rewind({first}) first, so that both are charged")
+                             f"releases it again with fresh noise, call rewind({first}) first: both are then charged")
         if first > expected:
             raise ValueError(f"step {first} follows step {expected - 1} in the ledger: the steps between are missing; "
                              f"record them, or call skip({expected}, {first - expected}) if they released nothing")
@@ -76,17 +77,19 @@ class EventLog:
             counts[entry.event] += entry.steps
         return counts
 
-    def to_list(self) -> list[dict[str, Any]]:
-        """All entries, for JSON."""
-        return [{"first": e.first, "steps": e.steps, "attempt": e.attempt, **asdict(e.event)} for e in self.entries]
+    def to_dict(self) -> dict[str, Any]:
+        """All entries, and where the log goes on, for JSON."""
+        events = [{"first": e.first, "steps": e.steps, "attempt": e.attempt, **asdict(e.event)} for e in self.entries]
+        return {"attempt": self._attempt, "next_step_by_client": list(self._next.items()), "events": events}
 
     @staticmethod
-    def from_list(values: list[dict[str, Any]]) -> EventLog:
-        """The log that `to_list` wrote, ready to go on after its last step."""
+    def from_dict(values: Mapping[str, Any]) -> EventLog:
+        """The log that `to_dict` wrote, ready to go on after its last step."""
         log = EventLog()
-        for value in values:
-            fields = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
-            first, steps, log._attempt = (int(fields.pop(name)) for name in ("first", "steps", "attempt"))
-            log._next[fields["client"]] = first
-            log.record(Event(**fields), steps, first)
+        for value in values["events"]:
+            fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+            first, steps, attempt = (int(fields.pop(name)) for name in ("first", "steps", "attempt"))
+            log.entries.append(Entry(Event(**fields), first, steps, attempt))
+        log._attempt = int(values["attempt"])
+        log._next = {client: int(step) for client, step in values["next_step_by_client"]}
         return log

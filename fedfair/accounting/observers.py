@@ -1,8 +1,8 @@
 """Who sees what: how much of the noise protects a record from each observer.
 
-    model     whoever gets the final model, or any model on the way, and takes no part in the training
-    server    follows the protocol and looks at all that it receives
-    client    another client: sees every model, and knows the noise that it added itself
+The observers are "model", whoever gets the final model or any model on the way, and takes no part in the training;
+"server", which follows the protocol and looks at all that it receives; "client", another client, which sees every model
+and knows the noise that it added itself.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from fedfair.accounting.knots import Floats
 
 
 class Loss(NamedTuple):
-    """Probability `mass` `[m]` of the losses `first * interval`, `(first + 1) * interval`, ... and of an infinite one."""
+    """Probabilities `mass` `[m]` of the losses `first * interval`, `(first + 1) * interval`, ...; and of `infinite`."""
 
     first: int
     mass: Floats
@@ -30,9 +30,9 @@ def removal_and_addition(rate: float, multiplier: float, interval: float, tail: 
     multiplier. `tail` is the probability that may count as an infinite loss.
     """
     reach = -ndtri(tail)
-    ends = _loss(np.array([-reach * multiplier, 1 + reach * multiplier]), rate, multiplier) / interval
+    ends = loss_at(np.array([-reach * multiplier, 1 + reach * multiplier]), rate, multiplier) / interval
     steps = np.arange(int(np.floor(ends[0])), int(np.ceil(ends[1])) + 1)
-    losses = steps * interval
+    losses: Floats = np.asarray(steps * interval, dtype=float)
     edges = _outcome(losses, rate, multiplier)
     below, plain, above = _masses(edges / multiplier)
     below_1, shifted, above_1 = _masses((edges - 1) / multiplier)
@@ -46,8 +46,8 @@ def removal_and_addition(rate: float, multiplier: float, interval: float, tail: 
             Loss(-int(steps[-1]), addition[::-1], float(below)))
 
 
-def _loss(outcome: Floats, rate: float, multiplier: float) -> Floats:
-    """log of the density ratio at an outcome: log(1 - q + q exp((2x - 1) / (2 s^2)))."""
+def loss_at(outcome: Floats, rate: float, multiplier: float) -> Floats:
+    """The log density ratio at an outcome: log(1 - q + q exp((2x - 1) / (2 s^2)))."""
     gaussian = (2 * outcome - 1) / (2 * multiplier**2)
     return gaussian if rate == 1 else np.logaddexp(np.log1p(-rate), np.log(rate) + gaussian)
 
@@ -58,7 +58,7 @@ def _outcome(loss: Floats, rate: float, multiplier: float) -> Floats:
         return multiplier**2 * loss + 0.5
     with np.errstate(divide="ignore", over="ignore"):
         excess = np.where(loss > 30, loss, np.log(np.maximum(np.expm1(np.minimum(loss, 30)) + rate, 0)))
-    return multiplier**2 * (excess - np.log(rate)) + 0.5
+    return np.asarray(multiplier**2 * (excess - np.log(rate)) + 0.5)
 
 
 def _masses(edges: Floats) -> tuple[float, Floats, float]:

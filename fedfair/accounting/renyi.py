@@ -26,7 +26,7 @@ def compose(mixtures: Sequence[Mixture], delta: float) -> float:
 
 def total(mixtures: Sequence[Mixture], orders: tuple[float, ...] = tuple(ORDERS)) -> Floats:
     """The Renyi divergences of all releases together at `orders`."""
-    return np.sum([_composed(mixture, orders) for mixture in mixtures], axis=0)
+    return np.asarray(np.sum([_composed(mixture, orders) for mixture in mixtures], axis=0))
 
 
 def to_epsilon(orders: Floats, divergences: Floats, delta: float) -> float:
@@ -52,7 +52,7 @@ def _composed(mixture: Mixture, orders: tuple[float, ...]) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         weight = np.log(mixture.weight)[:, None], np.log1p(-mixture.weight)[:, None]
         moments = np.where(mixture.weight[:, None] < 1, np.logaddexp(weight[0] + lower, weight[1] + upper), lower)
-    return np.asarray(mixture.count @ moments / less_one)
+    return np.asarray(mixture.times @ moments / less_one)
 
 
 @contextmanager
