@@ -24,13 +24,19 @@ def calibrate(releases: Callable[[float], Mapping[Release, int]], target: float,
     def excess(log_multiplier: float) -> float:
         return epsilon(releases(math.exp(log_multiplier)), delta, accountant) - target
 
-    if excess(math.log(_MOST)) > 0:
-        raise ValueError(f"target_epsilon {target} cannot be reached: even with a noise multiplier of {_MOST:g}, "
-                         f"{excess(math.log(_MOST)) + target:.3g} is spent; allow more, take fewer steps, or more "
-                         "noise on the counts")
-    if excess(math.log(_LEAST)) <= 0:
-        return _LEAST
-    found = brentq(excess, math.log(_LEAST), math.log(_MOST), xtol=5e-5)
+    least, most = math.log(_LEAST), math.log(_MOST)
+    low = high = 0.0
+    while excess(high) > 0:
+        if high == most:
+            raise ValueError(f"target_epsilon {target} cannot be reached: even with a noise multiplier of {_MOST:g}, "
+                             f"{excess(high) + target:.3g} is spent; allow more, take fewer steps, or more noise on "
+                             "the counts")
+        low, high = high, min(high + 1, most)
+    while low == high or excess(low) <= 0:
+        if low == least:
+            return _LEAST
+        low, high = max(low - 1, least), low
+    found = brentq(excess, low, high, xtol=5e-5)
     while excess(found) > 0:
         found += 1e-5
     return math.exp(found)
