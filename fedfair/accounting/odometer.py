@@ -18,6 +18,7 @@ from fedfair.accounting.knots import mixtures
 from fedfair.accounting.release import Release
 
 _ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
+_FILTER_ORDERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 63, 128, 256)
 _STEP = math.log(1.005)  # between neighbouring noise multipliers that a filter chooses from
 _LEAST, _MOST = math.floor(math.log(0.1) / _STEP), math.ceil(math.log(1e4) / _STEP)
 
@@ -87,7 +88,7 @@ def filter_for(epsilon: float, delta: float, rate: float, steps: int) -> RenyiFi
     Raises `ValueError` if no order up to 256 gives so small an epsilon.
     """
     found = []
-    for order in (*range(2, 65), 80, 96, 128, 192, 256):
+    for order in _FILTER_ORDERS:
         budget = epsilon - math.log1p(-1 / order) + math.log(delta * order) / (order - 1)  # Canonne et al. 2020
         if budget > 0:
             candidate = RenyiFilter(order, budget)

@@ -49,7 +49,7 @@ def test_never_below_the_optimistic_estimate(rate: float, multiplier: float, ste
 @pytest.mark.parametrize("delta", [0.1, 1e-2, 1e-6, 1e-12, 1e-20, 1e-40, 1e-80])
 @pytest.mark.parametrize("steps", [1, 30, 3000])
 def test_at_any_delta_the_epsilon_of_a_gaussian_is_that_of_its_closed_form(delta: float, steps: int) -> None:
-    """n releases of multiplier s are one of s / sqrt(n) (Balle and Wang 2018): the one composition known exactly."""
+    """Together n releases of multiplier s are one of s / sqrt(n), whose epsilon is known (Balle and Wang 2018)."""
     sigma = 1.5 * math.sqrt(steps)
     found = epsilon({Release(1.0, sigma): steps}, delta)
     assert delta_of(found, 1.5) <= delta * (1 + 1e-6)

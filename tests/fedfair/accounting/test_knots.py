@@ -51,7 +51,8 @@ def test_every_rate_has_its_own_mixture_and_no_release_is_lost() -> None:
     (fourier, 0.005, 1, 2, 20), (fourier, 0.01, 0.5, 1, 5), (fourier, 0.2, 3, 6, 5), (fourier, 1.0, 10, 30, 2),
     (fourier, 0.3, 0.4, 0.6, 1), (renyi, 0.01, 1, 2, 20), (renyi, 1.0, 10, 30, 2)])
 def test_few_knots_cost_no_less_and_at_most_half_a_percent_more_than_all(
-        monkeypatch: pytest.MonkeyPatch, accountant: ModuleType, rate: float, low: float, high: float, times: int) -> None:
+        monkeypatch: pytest.MonkeyPatch, accountant: ModuleType, rate: float, low: float, high: float, times: int
+) -> None:
     """All error that many distinct multipliers bring: the same accountants with a knot for every release."""
     releases = {Release(rate, float(m)): times for m in np.geomspace(low, high, 60)}
     few = mixtures(releases)
