@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import pytest
 import torch
@@ -41,8 +42,8 @@ def test_no_sequence_of_bounds_costs_a_group_more_than_its_budget(sequence: list
     ledger = spend(budget, rules, noise, counts)
     for place, spent in enumerate(ledger.epsilon_by_group().values()):
         assert spent <= epsilon * (1 + 1e-9)
-        assert spent == pytest.approx(direct({event.spent(place): n for event, n in ledger.events.items()},
-                                             delta=DELTA), rel=5e-3)
+        releases = Counter(event.spent(place) for event in ledger.events.elements())
+        assert spent == pytest.approx(direct(releases, delta=DELTA), rel=5e-3)
     assert max(ledger.guaranteed_by_group().values()) <= epsilon * (1 + 1e-9)
 
 
@@ -61,7 +62,7 @@ def test_what_is_not_used_is_kept_for_later() -> None:
     for _ in range(5):
         budget.within(PerGroup((50.0, 1e-3)), 0.5)
     later = budget.within(PerGroup((50.0, 50.0)), 0.5)[0].group_sensitivities(2)
-    assert later[1] > 1.2 * later[0]
+    assert later[1] > 1.02 * later[0]
     assert later[0] == pytest.approx(first[0], rel=0.02)
 
 
