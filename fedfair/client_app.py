@@ -14,33 +14,35 @@ import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedfair import curvature, fairlens, participants
 from fedfair.datasets import Parts
 from fedfair.host import ClientError, Contribution, Host
 from fedfair.layers import Gradients
-from fedfair.messages import pack, unpack
+from fedfair.messages import BEFORE_THRESHOLD, pack, unpack
 from fedfair.rounds import Round
 from fedfair.task import Task
+from fedfair.thresholds import RejectOption
 
 app = ClientApp()
 
 
 @lru_cache(maxsize=2)
-def _clients_data(task: Task) -> list[Parts]:
-    """The records of every client of the two latest tasks in this process."""
+def _clients_data(task: Task, modified: int) -> list[Parts]:
+    """The records of every client of the two latest tasks in this process; see `Task.modified`."""
     return task.clients_data()
 
 
 @lru_cache(maxsize=2)
-def _hosts(task: Task) -> dict[tuple[int, int], Host]:
+def _hosts(task: Task, modified: int) -> dict[tuple[int, int], Host]:
     """The hosts made so far for the two latest tasks in this process, by (node, number of nodes)."""
     return {}
 
 
 def host(task: Task, node: int, nodes: int) -> Host:
     """What node number `node` of `nodes` holds of a task."""
-    made = _hosts(task)
+    made, modified = _hosts(task, task.modified), task.modified
     if (node, nodes) not in made:
-        clients = {number: data for number, data in enumerate(_clients_data(task)) if number % nodes == node}
+        clients = {number: data for number, data in enumerate(_clients_data(task, modified)) if number % nodes == node}
         made[node, nodes] = Host(clients, task.build_model().to(task.device), task.device)
     return made[node, nodes]
 
@@ -74,12 +76,15 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
 @app.query("sizes")
 @_answer
 def sizes(message: Message, here: Host) -> RecordDict:
-    """How many training records each client has of each group, rounded as the task says: public by assumption."""
+    """How many training and validation records each client has of each group, rounded as the task says: public by
+    assumption.
+    """
     task = _task(str(message.content["task"]["json"]))
-    counts = {str(number): torch.tensor([task.public_size(size) for size in parts.train.group_sizes()])
-              for number, parts in here.clients.items()}
-    names = task.data().train.names
-    return RecordDict({"sizes": pack(counts), "groups": ConfigRecord({"names": list(names)})})
+    train, valid = ({str(number): torch.tensor([task.public_size(size) for size in getattr(parts, split).group_sizes()])
+                     for number, parts in here.clients.items()} for split in ("train", "valid"))
+    data = task.data().train
+    return RecordDict({"sizes": pack(train), "valid": pack(valid),
+                       "groups": ConfigRecord({"names": list(data.names), "classes": data.classes})})
 
 
 @app.query("counts")
@@ -89,11 +94,55 @@ def counts(message: Message, here: Host) -> RecordDict:
     return _content(here.counts(*_weights_and_round(message)))
 
 
+@app.query("scores")
+@_answer
+def scores(message: Message, here: Host) -> RecordDict:
+    """How many validation records of each group have which score, with the clients' shares of the noise."""
+    weights, options = unpack(message.content, "weights"), message.content.config_records["options"]
+    favourable, deviation = cast(int, options["favourable"]), cast(float, options["deviation"])
+    seed = _task(str(message.content["task"]["json"])).seed
+    return _content(here.scores(weights, favourable, deviation, seed))
+
+
 @app.train("gradient_sum")
 @_answer
 def gradient_sum(message: Message, here: Host) -> RecordDict:
     """The clipped gradient sum of the round's batch, with the counts that it asks for."""
     return _content(here.gradient_sum(*_weights_and_round(message)))
+
+
+@app.train("update_sum")
+@_answer
+def update_sum(message: Message, here: Host) -> RecordDict:
+    """The sum of the clipped updates of the clients that the round draws, with the counts that it asks for."""
+    return _content(participants.update_sum(here, *_weights_and_round(message)))
+
+
+@app.train("batch_sums")
+@_answer
+def batch_sums(message: Message, here: Host) -> RecordDict:
+    """Sums over the round's batch that FairLens's penalty is made of, without noise."""
+    found = fairlens.batch_sums(here, *_weights_and_round(message))
+    return RecordDict({name: pack(sums) for name, sums in found._asdict().items()} if found else {})
+
+
+@app.train("penalty_gradient")
+@_answer
+def penalty_gradient(message: Message, here: Host) -> RecordDict:
+    """The node's part of the gradient of FairLens's penalty, without noise."""
+    options = cast(dict[str, list[float]], message.content.config_records["options"])
+    distortion, difference = (_on_device(message, name, here) for name in ("distortion", "difference"))
+    penalty = fairlens.Penalty(distortion, difference, tuple(options["loss-weights"]),
+                               tuple(options["probability-weights"]))
+    return RecordDict({"sums": pack(fairlens.penalty_gradient(here, *_weights_and_round(message), penalty))})
+
+
+@app.train("shifted_gradient_sum")
+@_answer
+def shifted_gradient_sum(message: Message, here: Host) -> RecordDict:
+    """The sum of the batch's gradients, each shifted by FairLens's penalty and then clipped, without noise."""
+    shift = _on_device(message, "shift", here)
+    return RecordDict({"sums": pack(fairlens.shifted_gradient_sum(here, *_weights_and_round(message), shift))})
 
 
 @app.train("local_epoch")
@@ -106,11 +155,70 @@ def local_epoch(message: Message, here: Host) -> RecordDict:
 @app.evaluate("groups")
 @_answer
 def evaluate(message: Message, here: Host) -> RecordDict:
-    """Confusion counts, losses and gradient norms by group, for the parts in `splits`; not private."""
+    """Confusion counts, losses and gradient norms by group, for the parts in `splits`; not private.
+
+    With a `threshold` these are of its decisions; those of the model are added as "SPLIT before threshold".
+    """
     weights, options = unpack(message.content, "weights"), message.content.config_records["options"]
-    splits = cast(list[str], options["splits"]) if here.clients else []
-    return RecordDict({split: pack(here.evaluate(weights, split, bool(options["gradient-norms"])).tensors())
-                       for split in splits})
+    rule = RejectOption.from_json(str(options["threshold"])) if options["threshold"] else None
+    content = RecordDict()
+    for split in cast(list[str], options["splits"]) if here.clients else []:
+        content[split] = pack(here.evaluate(weights, split, bool(options["gradient-norms"]), rule).tensors())
+        if rule:
+            content[f"{split} {BEFORE_THRESHOLD}"] = pack(here.evaluate(weights, split, False).tensors())
+    return content
+
+
+@app.query("clipping_effect")
+@_answer
+def clipping_effect(message: Message, here: Host) -> RecordDict:
+    """A batch's gradient with and without clipping, and the groups' exact gradients over all records; not private."""
+    weights, round_ = _weights_and_round(message)
+    if not here.clients:
+        return RecordDict({"sums": pack({})})
+    found = curvature.clipping_effect(here, weights, round_)
+    found["groups"] = curvature.group_gradients(here.model, here.training_records(weights))
+    return RecordDict({"sums": pack(found)})
+
+
+@app.query("hessian_products")
+@_answer
+def hessian_products(message: Message, here: Host) -> RecordDict:
+    """Each group's Hessian, over a sample of its records, times the vectors that the message holds for the group."""
+    weights, asked = unpack(message.content, "weights"), unpack(message.content, "vectors")
+    if not here.clients:
+        return RecordDict({"products": pack({})})
+    data = here.training_records(weights)
+    rates, seed, step = _sampling(message)
+    found = {}
+    for group, rows in curvature.samples(data, rates, seed, step, "curvature"):
+        found[f"{group}"] = curvature.hessian_products(here.model, data, rows, asked[f"{group}"])
+        found[f"{group}/records"] = torch.tensor(len(rows))
+    return RecordDict({"products": pack(found)})
+
+
+@app.query("traces")
+@_answer
+def traces(message: Message, here: Host) -> RecordDict:
+    """Hutchinson's samples of the trace of each group's Hessian; not private."""
+    if not here.clients:
+        return RecordDict({"traces": pack({})})
+    data = here.training_records(unpack(message.content, "weights"))
+    rates, seed, step = _sampling(message)
+    draws = int(cast(int, message.content.config_records["options"]["draws"]))
+    sums, counts = curvature.trace_samples(here.model, data, rates, draws, seed, step)
+    return RecordDict({"traces": pack({"sums": sums, "records": counts})})
+
+
+def _sampling(message: Message) -> tuple[list[float], int, int]:
+    """The groups' sampling rates, the seed and the step that a message names."""
+    options = message.content.config_records["options"]
+    return cast(list[float], options["rates"]), int(cast(int, options["seed"])), int(cast(int, options["step"]))
+
+
+def _on_device(message: Message, name: str, here: Host) -> Gradients:
+    """The tensors of a message's record, where the node computes."""
+    return {key: value.to(here.device) for key, value in unpack(message.content, name).items()}
 
 
 def _weights_and_round(message: Message) -> tuple[Gradients, Round]:

@@ -57,7 +57,7 @@ def per_example(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
     Raises `ValueError` for a layer that mixes examples, a loss that is not one number an example, or a model without
     trained parameters.
     """
-    trained, _ = _trained(model)
+    trained, _ = trained_parameters(model)
     if len(x) == 0:
         first = next(iter(trained.values()))
         return Probe([], torch.zeros(0, device=first.device, dtype=first.dtype), trained)
@@ -93,7 +93,7 @@ def _recorded(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
     """
     calls: list[_Call] = []
     anchor = torch.zeros((), device=x.device, requires_grad=True)
-    trained, owned = _trained(model)
+    trained, owned = trained_parameters(model)
     if not all(type(layer) in LAYERS for layer in owned):
         raise _UnreadableError
 
@@ -118,7 +118,7 @@ def _recorded(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
 
 def _vectorised(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
     """Write every example's gradient down with `torch.func.vmap`."""
-    trained, _ = _trained(model)
+    trained, _ = trained_parameters(model)
 
     def one_loss(parameters: Gradients, x_i: Tensor, y_i: Tensor) -> tuple[Tensor, Tensor]:
         output = torch.func.functional_call(model, parameters, (x_i.unsqueeze(0),))
@@ -133,7 +133,7 @@ def _vectorised(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
 
 def _one_at_a_time(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
     """Write every example's gradient down, each by a pass of its own."""
-    trained, _ = _trained(model)
+    trained, _ = trained_parameters(model)
     rows, losses = [], []
     for i in range(len(x)):
         value = _losses(loss, model(x[i : i + 1]), y[i : i + 1])[0]
@@ -179,7 +179,7 @@ def _is_right(path: Path, model: nn.Module, loss: Loss, x: Tensor, y: Tensor) ->
     """
     probe = path(model, loss, x, y)
     found = probe.weighted_sum(torch.ones_like(probe.norms))
-    expected = _gradient(_losses(loss, model(x), y).sum(), _trained(model)[0])
+    expected = _gradient(_losses(loss, model(x), y).sum(), trained_parameters(model)[0])
     alone = _one_at_a_time(model, loss, x[:3], y[:3]).norms
     scale = float(torch.stack([value.square().sum() for value in expected.values()]).sum().sqrt() + alone.max())
     return all(_close(found[name], value, scale) for name, value in expected.items()) and (
@@ -246,7 +246,7 @@ class _Tap(torch.autograd.Function):
         return gradient, None, None
 
 
-def _trained(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[nn.Module, dict[str, str]]]:
+def trained_parameters(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[nn.Module, dict[str, str]]]:
     """The parameters that require a gradient by name, each once, and the layers that own them.
 
     For each layer: the model's names by the layer's own ("weight": "2.weight"). A tied parameter keeps its first name.

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fedfair import prefix_sums
 from fedfair.clipping import sensitivity
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.fairness import GroupCounts
@@ -19,6 +20,7 @@ from fedfair.noise import Trust, add_gaussian, client_share
 from fedfair.randomness import generator
 from fedfair.rounds import LocalTraining, Round
 from fedfair.sampling import poisson
+from fedfair.thresholds import CELLS, RejectOption, score, score_counts
 
 _EVALUATION_ROWS = 4096
 
@@ -34,6 +36,15 @@ class Contribution(NamedTuple):
     counts: Tensor | None
 
 
+class Batch(NamedTuple):
+    """The records of one batch on a node: a probe of their gradients, their groups `[B]`, and `x` and `y`."""
+
+    probe: Probe
+    groups: Tensor
+    x: Tensor
+    y: Tensor
+
+
 class Host:
     """Some clients of a run, by number, with the records that each holds and one model to compute with.
 
@@ -45,20 +56,20 @@ class Host:
         self.clients, self.model, self.device = dict(clients), model, device
         self._together = {split: _joined([getattr(parts, split) for parts in clients.values()])
                           for split in ("train", "valid", "test")} if clients else {}
-        self._last: tuple[tuple[int, int], list[Tensor], Probe, Tensor] | None = None
+        self._last: tuple[tuple[int, int], list[Tensor], Batch] | None = None
 
     def counts(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """The counts of the round's query over its batch, with each client's share of their noise."""
         if not self.clients:
             return Contribution({}, None)
-        probe, groups = self._shared_probe(weights, round_)
-        return Contribution({}, _noisy_counts(probe, groups, round_, list(self.clients)))
+        probe, groups = self.batch(weights, round_)[:2]
+        return Contribution({}, _noisy_counts(_counts(probe, groups, round_), round_, list(self.clients)))
 
     def gradient_sum(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """`sum_i c_i g_i` over the round's batch, with each client's share of the noise; counts if asked for."""
         if not self.clients:
             return Contribution({}, None)
-        return _release(*self._shared_probe(weights, round_), round_, list(self.clients))
+        return _release(*self.batch(weights, round_)[:2], round_, list(self.clients))
 
     def local_epochs(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """Every client's local epoch: the trained weights times the clients' shares in the average, and the sum of
@@ -78,8 +89,27 @@ class Host:
                 counted = counts if counted is None else counted + counts
         return Contribution(sums, counted)
 
-    def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool) -> GroupCounts:
-        """What the model does on one part ("train", "valid", "test") of the records, by group; not private."""
+    def scores(self, weights: Mapping[str, Tensor], favourable: int, deviation: float, seed: int) -> Contribution:
+        """The score counts of the validation records, with noise of `deviation` from each client; see `prefix_sums`."""
+        if not self.clients:
+            return Contribution({}, None)
+        self._set(weights)
+        part = self._together["valid"]
+        counts = torch.zeros(len(part.names), CELLS, dtype=torch.float64)
+        for rows in torch.split(torch.arange(len(part)), _EVALUATION_ROWS):
+            x, _, group = self._batch(part, rows)
+            with torch.no_grad():
+                counts += score_counts(score(self.model(x), favourable)[0], group, len(part.names))
+        for number in self.clients if deviation else ():
+            counts = prefix_sums.add_noise(counts, deviation, generator(seed, "scores", number + 1))
+        return Contribution({"scores": counts}, None)
+
+    def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool,
+                 threshold: RejectOption | None = None) -> GroupCounts:
+        """What the model does on one part ("train", "valid", "test") of the records, by group; not private.
+
+        With a `threshold`, what its decisions are.
+        """
         self._set(weights)
         part = self._together[split]
         total = GroupCounts.zeros(len(part.names), part.classes)
@@ -88,8 +118,14 @@ class Host:
             norms = per_example(self.model, loss, x, y).norms if gradient_norms else torch.zeros(len(x))
             with torch.no_grad():
                 output = self.model(x)
-                total = total + GroupCounts.of(output.argmax(1), y, group, loss(output, y), norms, total)
+                predicted = threshold.predict(output, group) if threshold else output.argmax(1)
+                total = total + GroupCounts.of(predicted, y, group, loss(output, y), norms, total)
         return total
+
+    def training_records(self, weights: Mapping[str, Tensor]) -> GroupedDataset:
+        """The training records of all clients here, with the model at `weights`."""
+        self._set(weights)
+        return self._together["train"]
 
     def _local_epoch(self, number: int, weights: Mapping[str, Tensor], round_: Round, local: LocalTraining
                      ) -> tuple[Gradients, Tensor | None]:
@@ -110,7 +146,7 @@ class Host:
         counts: list[Tensor] = []
         for step in range(round_.step * steps, (round_.step + 1) * steps):
             now = replace(own, step=step)
-            probe, groups = self._probe(data, {name: p.data for name, p in trained.items()}, now)
+            probe, groups = self._sample(data, {name: p.data for name, p in trained.items()}, now)[:2]
             released = _release(probe, groups, now, [number])
             for name, parameter in trained.items():
                 parameter.grad = released.sums[name] / batch
@@ -118,17 +154,17 @@ class Host:
             counts += [released.counts] if released.counts is not None else []
         return {name: p.data for name, p in trained.items()}, torch.stack(counts).mean(0) if counts else None
 
-    def _shared_probe(self, weights: Mapping[str, Tensor], round_: Round) -> tuple[Probe, Tensor]:
-        """The probe of the round's batch over all clients here, kept for the round's second exchange."""
+    def batch(self, weights: Mapping[str, Tensor], round_: Round) -> Batch:
+        """The round's batch over all clients here, kept for the round's further exchanges, at `weights`."""
         values, when = list(weights.values()), (round_.seed, round_.step)
         if self._last and self._last[0] == when and all(map(lambda a, b: a is b, self._last[1], values)):
-            return self._last[2], self._last[3]
-        probe, groups = self._probe(self._together["train"], weights, round_)
-        self._last = (when, values, probe, groups)
-        return probe, groups
+            self._set(weights)
+            return self._last[2]
+        self._last = (when, values, self._sample(self._together["train"], weights, round_))
+        return self._last[2]
 
-    def _probe(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round) -> tuple[Probe, Tensor]:
-        """The probe of the round's batch among the records of `data`, and the groups `[B]` of that batch.
+    def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round) -> Batch:
+        """The round's batch among the records of `data`.
 
         Raises `ClientError` naming the client if a gradient is not finite.
         """
@@ -145,7 +181,7 @@ class Host:
             raise ClientError(
                 f"client {number} has a gradient that is not finite at step {round_.step}: nothing was added to the "
                 "model; look for extreme values among its records, or take a smaller learning rate")
-        return probe, groups
+        return Batch(probe, groups, x, y)
 
     def _batch(self, data: GroupedDataset, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`x`, `y` and `group` of some rows, on the device."""
@@ -169,18 +205,29 @@ def _release(probe: Probe, groups: Tensor, round_: Round, clients: list[int]) ->
     """The clipped gradient sum and the counts of a batch, with the noise of `clients`."""
     assert round_.rule is not None
     sums = probe.weighted_sum(round_.rule.coefficients(probe.norms, groups))
+    return with_noise(sums, _counts(probe, groups, round_) if round_.query is not None else None, round_, clients)
+
+
+def with_noise(sums: Gradients, counts: Tensor | None, round_: Round, clients: list[int]) -> Contribution:
+    """A sum that the round's rule bounds, and exact counts, with the noise of `clients`."""
+    assert round_.rule is not None
     share = client_share(round_.trust, round_.clients)
     if share and round_.noise_multiplier:
         deviation = share * round_.noise_multiplier * sensitivity(round_.rule, len(round_.rates))
         for number in clients:
             sums = add_gaussian(sums, deviation, generator(round_.seed, "noise", number + 1, round_.step))
-    return Contribution(sums, _noisy_counts(probe, groups, round_, clients) if round_.query is not None else None)
+    return Contribution(sums, None if counts is None else _noisy_counts(counts, round_, clients))
 
 
-def _noisy_counts(probe: Probe, groups: Tensor, round_: Round, clients: list[int]) -> Tensor:
-    """The counts of the round's query, with the noise of `clients`."""
+def _counts(probe: Probe, groups: Tensor, round_: Round) -> Tensor:
+    """The exact counts of the round's query."""
     assert round_.query is not None
-    counts = {"counts": round_.query.counts(probe.norms, groups, len(round_.rates))}
+    return round_.query.counts(probe.norms, groups, len(round_.rates))
+
+
+def _noisy_counts(exact: Tensor, round_: Round, clients: list[int]) -> Tensor:
+    """Exact counts with the noise of `clients`."""
+    counts = {"counts": exact}
     deviation = client_share(round_.trust, round_.clients) * round_.count_noise_multiplier
     for number in clients if deviation else ():
         counts = add_gaussian(counts, deviation, generator(round_.seed, "counts", number + 1, round_.step))
@@ -189,6 +236,6 @@ def _noisy_counts(probe: Probe, groups: Tensor, round_: Round, clients: list[int
 
 def _joined(parts: list[GroupedDataset]) -> GroupedDataset:
     """The records of several data sets of one kind, in order."""
-    x, y, group, records = (torch.cat([getattr(part, name) for part in parts])
-                            for name in ("x", "y", "group", "records"))
-    return replace(parts[0], x=x, y=y, group=group, records=records)
+    x, y, group, records, participant = (torch.cat([getattr(part, name) for part in parts])
+                                         for name in ("x", "y", "group", "records", "participant"))
+    return replace(parts[0], x=x, y=y, group=group, records=records, participant=participant)

@@ -1,28 +1,40 @@
-"""How tensors travel in Flower messages: by reference within a process, serialised when they leave it."""
+"""How tensors travel in Flower messages: by reference within a process, without a copy through Ray's object store,
+serialised on the wire.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedfair.layers import Gradients
 from fedfair.rounds import Round
 from fedfair.task import Task
 
-SIZES, COUNTS, GRADIENT_SUM, LOCAL_EPOCH, EVALUATE = (
-    "query.sizes", "query.counts", "train.gradient_sum", "train.local_epoch", "evaluate.groups")
-"""The actions that a client answers."""
+SIZES, COUNTS, SCORES, GRADIENT_SUM, UPDATE_SUM, LOCAL_EPOCH, EVALUATE = (
+    "query.sizes", "query.counts", "query.scores", "train.gradient_sum", "train.update_sum", "train.local_epoch",
+    "evaluate.groups")
+BATCH_SUMS, PENALTY_GRADIENT, SHIFTED_GRADIENT_SUM = (
+    "train.batch_sums", "train.penalty_gradient", "train.shifted_gradient_sum")
+CLIPPING_EFFECT, HESSIAN_PRODUCTS, TRACES = "query.clipping_effect", "query.hessian_products", "query.traces"
+"""The actions that a client answers; the last two lines for FairLens and for risk terms."""
+
+BEFORE_THRESHOLD = "before threshold"
+"""Follows the name of a part whose metrics are those of the model, where its decisions are then corrected."""
 
 
 class TensorArray(Array):
     """A Flower array around a live tensor, turned into bytes only if somebody asks for them.
 
-    Whoever unpacks it in the same process gets the tensor itself, which must therefore not be changed while the message
-    is in use. Pickled or put on the wire it becomes a plain `Array`.
+    Whoever unpacks it in the same process gets the tensor itself. Pickled (protocol 5), it travels as a buffer, which
+    Ray maps read-only into the processes of a machine. In both cases it must therefore not be changed in place. On the
+    wire it becomes a plain `Array`.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -36,11 +48,18 @@ class TensorArray(Array):
         raise AttributeError(name)
 
     def __reduce__(self) -> tuple[Callable[..., Array], tuple[Any, ...]]:
-        return Array, (self.dtype, self.shape, self.stype, self.data)
+        return _mapped, (self.__dict__["tensor"].cpu().numpy(),)
 
 
 # Flower writes the class's name on the wire and looks it up among its own when it reads it back.
 TensorArray.__qualname__ = Array.__qualname__
+
+
+def _mapped(values: NDArray[Any]) -> TensorArray:
+    """The array around the memory of `values`, writable or not."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return TensorArray(torch.from_numpy(values))
 
 
 def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
@@ -52,7 +71,7 @@ def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
 
 
 def unpack(content: RecordDict, name: str) -> Gradients:
-    """The tensors of a message's record `name`: the packed ones in the same process, copies otherwise."""
+    """The tensors of a message's record `name`: the packed ones in one process or through Ray, copies otherwise."""
     return unpacked(cast(ArrayRecord, content[name]))
 
 
@@ -63,12 +82,14 @@ def unpacked(record: ArrayRecord) -> Gradients:
 
 
 def request(action: str, node: int, task: Task, *, weights: ArrayRecord | None = None, round_: Round | None = None,
-            **options: Any) -> Message:
-    """A message that asks one node for `action`; `options` are scalars or lists of scalars."""
+            tensors: Mapping[str, Mapping[str, Tensor]] | None = None, **options: Any) -> Message:
+    """A message that asks one node for `action`; `tensors` are further records, `options` scalars or lists of them."""
     content = RecordDict({"task": ConfigRecord({"json": task.model_dump_json()})})
     if weights is not None:
         content["weights"] = weights
     if round_ is not None:
         content["round"] = ConfigRecord({"json": round_.to_json()})
+    for name, record in (tensors or {}).items():
+        content[name] = pack(record)
     content["options"] = ConfigRecord(options)
     return Message(content, dst_node_id=node, message_type=action)

@@ -2,7 +2,7 @@
 
 Sources: logistic regression, Xu et al. 2021; MLP 256-256 tanh, Esipova et al. 2023 and Yang et al. 2024; CNN of 32 and
 16 channels, 3 x 3, tanh, Esipova et al. 2023; two 5 x 5 convolutions and two linear layers (431K parameters on MNIST),
-Xu et al. 2021.
+Xu et al. 2021; the next word, Bengio et al. 2003.
 """
 
 from __future__ import annotations
@@ -49,6 +49,21 @@ def cnn(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(channels, first, 3), nn.Tanh(), nn.MaxPool2d(2), nn.Conv2d(first, second, 3), nn.Tanh(),
         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(second * size[0] * size[1], classes))
+
+
+@MODELS.register("next_word")
+def next_word(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """The words before, embedded, then one layer with tanh, then a score for each word; widths `hidden` (16, 32).
+
+    A neural probabilistic language model (Bengio et al. 2003). Words are numbered below `classes`; a context may also
+    hold `classes` (unknown) and `classes + 1` (none). Raises `ValueError` for features that are not a row of words.
+    """
+    width, inner = _widths("next_word", hidden, (16, 32))
+    if len(shape) != 1:
+        raise ValueError(f"model next_word needs a row of words, but an example has the shape {tuple(shape)}: take "
+                         "another model")
+    return nn.Sequential(nn.Embedding(classes + 2, width), nn.Flatten(), nn.Linear(shape[0] * width, inner), nn.Tanh(),
+                         nn.Linear(inner, classes))
 
 
 @MODELS.register("lenet")

@@ -1,7 +1,8 @@
-"""Who holds which training records: clients by protected group, or sites that mix the groups."""
+"""Who holds which training records: clients by protected group, sites that mix the groups, or the participants."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,7 +24,37 @@ def by_group(group: Tensor, groups: int, clients: int) -> list[Tensor]:
     return [(holder == c).nonzero().flatten() for c in range(clients)]
 
 
+def by_participant(participant: Tensor, participants: int) -> list[Tensor]:
+    """Rows of each client when every participant is a client of its own, numbered alike."""
+    sizes = torch.bincount(participant, minlength=participants)
+    return list(torch.split(participant.argsort(stable=True), sizes.tolist()))
+
+
 def by_site(records: int, clients: int, seed: int) -> list[Tensor]:
     """Rows of each client when records are dealt at random and as evenly as can be."""
     order = torch.randperm(records, generator=generator(seed, "partition"))
     return [order[c::clients].sort().values for c in range(clients)]
+
+
+def by_mixture(group: Tensor, groups: int, clients: int, alpha: float, seed: int) -> list[Tensor]:
+    """Rows of each client when the sites mix the groups differently: Dirichlet sites (Hsu et al. 2019).
+
+    Of every group, the clients get shares drawn from a symmetric Dirichlet distribution of concentration `alpha`, and
+    the group's records are dealt at random in these shares. A large `alpha` gives even sites; with a small one, few
+    sites hold most of a group, and a site may hold no record of it, or none at all. The shares depend on the seed
+    alone: the parts of a data set are dealt alike.
+    """
+    order = torch.randperm(len(group), generator=generator(seed, "partition"))
+    held: list[list[Tensor]] = [[] for _ in range(clients)]
+    for k in range(groups):
+        rows = order[group[order] == k]
+        ends = np.cumsum(_shares(alpha, clients, seed, k))[:-1] * len(rows)
+        for client, dealt in enumerate(rows.tensor_split(ends.round().astype(int).tolist())):
+            held[client].append(dealt)
+    return [torch.cat(dealt).sort().values for dealt in held]
+
+
+def _shares(alpha: float, clients: int, seed: int, group: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The clients' shares of one group: one draw from the symmetric Dirichlet distribution, `[clients]`."""
+    draws = np.random.default_rng(generator(seed, "shares", step=group).initial_seed())
+    return draws.dirichlet(np.full(clients, alpha))

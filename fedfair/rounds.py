@@ -32,6 +32,19 @@ class LocalTraining:
 
 
 @dataclass(frozen=True)
+class LocalSgd:
+    """How a participant trains before its update is clipped as a whole: plain SGD in shuffled batches, without noise.
+
+    Each of the `epochs` goes over all its records; `weight_decay` is that of `torch.optim.SGD`.
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+
+
+@dataclass(frozen=True)
 class Round:
     """One round: which batch, how its gradients are clipped and counted, and who adds which noise.
 
@@ -49,6 +62,7 @@ class Round:
     rule: ClipRule | None = None
     query: CountQuery | None = None
     local: LocalTraining | None = None
+    local_sgd: LocalSgd | None = None
 
     def to_json(self) -> str:
         """The round as text, its rule and query by name."""
@@ -57,8 +71,9 @@ class Round:
             parts["rule"] = {"kind": CLIP_RULES.name_of(self.rule), **vars(self.rule)}
         if self.query is not None:
             parts["query"] = {"kind": COUNT_QUERIES.name_of(self.query), **vars(self.query)}
-        if self.local is not None:
-            parts["local"] = asdict(self.local)
+        for name in ("local", "local_sgd"):
+            if parts[name] is not None:
+                parts[name] = asdict(parts[name])
         return json.dumps(parts)
 
     @staticmethod
@@ -72,6 +87,8 @@ class Round:
                 parts[name] = registry[described.pop("kind")](**described)
         if parts["local"]:
             parts["local"] = LocalTraining(**_tuples(parts["local"]))
+        if parts["local_sgd"]:
+            parts["local_sgd"] = LocalSgd(**parts["local_sgd"])
         return Round(**parts)
 
 

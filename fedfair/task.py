@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,23 +12,35 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import nn
 
 from fedfair import models
-from fedfair.datasets import DATASETS, GroupedDataset, Parts
+from fedfair.accounting.ledger import PUBLIC, Unit
+from fedfair.datasets import DATASETS, GroupedDataset, Parts, hugging_face
+from fedfair.datasets.grouped import crossed
 from fedfair.datasets.prepare import keep, reduce_group, split, standardise
-from fedfair.datasets.table import from_csv
-from fedfair.partition import by_group, by_site
+from fedfair.datasets.table import Missing, from_csv
+from fedfair.partition import by_group, by_mixture, by_participant, by_site
 from fedfair.registry import unknown
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1)]
 
+HUGGING_FACE = "hf:"
+"""What the name of a data set in Hugging Face's format begins with."""
+
 
 class Task(BaseModel):
     """Data, partition and model of a run; frozen, and validated when it is made.
 
-    `csv` (with `label` and `group`) replaces `dataset` by a file of the user's own. `split` holds the shares of the
-    training, validation and test parts. `balance` names a published variant of the data set; `imbalance` thins out one
-    group of the training part ("8:40", "8:9%"). `clients` defaults to one for each group. Clients tell the numbers of
-    their training records rounded up to multiples of `round_sizes`, and everything is planned with those.
+    `csv` replaces `dataset` by a file of the user's own; a `dataset` "hf:NAME" is one of Hugging Face's hub, or a
+    folder in its format. Of either, `label` and `group` name columns; `missing` says what becomes of rows with missing
+    values, and `participant` names a column that says whose each record is. `group` is a protected attribute, or
+    several with commas between, whose intersections are then the groups. `split` holds the shares of the training,
+    validation and test parts; parts that the source published are kept. `balance` names a published variant of the data
+    set; `imbalance` thins out one group of the training part ("8:40", "8:9%"). `clients` defaults to one for each
+    group; with the partition "natural" there is one for each participant that the data set names. With "site", `alpha`
+    is the Dirichlet concentration of the groups over the sites: small for sites with very different mixtures; without
+    it they are even.
+    Clients tell the numbers of their records rounded up to multiples of `round_sizes`, and everything is planned with
+    those.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,12 +49,15 @@ class Task(BaseModel):
     csv: str | None = None
     label: str | None = None
     group: str | None = None
+    missing: Missing = "refuse"
+    participant: str | None = None
     split: tuple[Share, Share, Share] = (0.7, 0.1, 0.2)
     balance: str | None = None
     imbalance: str | None = None
-    partition: Literal["group", "site"] = "group"
+    partition: Literal["group", "site", "natural"] = "group"
     clients: Annotated[int, Field(ge=1)] | None = None
     round_sizes: Annotated[int, Field(ge=1)] = 1
+    alpha: Annotated[float, Field(ge=1e-3, le=1e9)] | None = None
     model: str = "mlp"
     hidden: tuple[Width, ...] = ()
     seed: Annotated[int, Field(ge=0)] = 0
@@ -58,17 +74,28 @@ class Task(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Task:
-        """Names that exist, shares that add up, and a label and group for a CSV file."""
-        if self.csv and not (self.label and self.group):
-            raise ValueError("a CSV file needs the columns that hold label and group: give label and group")
-        if not self.csv:
-            variants = DATASETS[self.dataset].variants
-            if self.balance is not None and self.balance not in variants:
-                raise unknown(f"balance of {self.dataset}", self.balance, variants or ("none: leave it out",))
+        """Names that exist, shares that add up, and a label and group for data of one's own."""
+        own = bool(self.csv) or self.dataset.startswith(HUGGING_FACE)
+        if own and not (self.label and self.group):
+            raise ValueError(f"{'a CSV file' if self.csv else self.dataset} needs the columns that hold label and "
+                             "group: give label and group")
+        for field in () if own else ("label", "participant"):
+            if getattr(self, field) is not None:
+                raise ValueError(f"{field} is {getattr(self, field)!r}, but {self.dataset} has its own: leave it out, "
+                                 "or take csv or a data set hf:NAME")
+        variants = {} if own else DATASETS[self.dataset].variants
+        if self.balance is not None and self.balance not in variants:
+            raise unknown(f"balance of {self.dataset}", self.balance, variants or ("none: leave it out",))
         if abs(sum(self.split) - 1) > 1e-9 or self.split[0] == 0 or self.split[2] == 0:
             raise ValueError(f"split is {list(self.split)}: the shares of train, valid and test must sum to 1, and "
                              "train and test must not be 0")
+        if self.alpha is not None and self.partition != "site":
+            raise ValueError(f"alpha is {self.alpha}, but partition is {self.partition!r}: alpha says how sites mix "
+                             'the groups, so take partition = "site", or leave alpha out')
         models.MODELS[self.model]
+        if self.partition == "natural" and self.clients is not None:
+            raise ValueError(f"clients is {self.clients}, but with partition natural every participant is a client: "
+                             "leave clients out")
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:
@@ -81,16 +108,29 @@ class Task(BaseModel):
 
         Raises `ValueError` or `FileNotFoundError` if they cannot be made, or a group has no training record.
         """
-        return _data(self, Path(self.csv).stat().st_mtime_ns if self.csv and Path(self.csv).is_file() else 0)
+        return _data(self, self.modified)
+
+    @property
+    def modified(self) -> int:
+        """When the file of the user's own was last changed, in nanoseconds; 0 if there is none."""
+        return Path(self.csv).stat().st_mtime_ns if self.csv and Path(self.csv).is_file() else 0
 
     def clients_data(self) -> list[Parts]:
         """The parts that each client holds; validation and test records are dealt like training records."""
         parts, groups = self.data(), len(self.data().train.names)
         clients = self.clients or groups
+        participants = max((int(part.participant.max()) + 1 for _, part in parts if len(part.participant)), default=0)
+        if self.partition == "natural" and not participants:
+            raise ValueError(f"{self.dataset} does not say whose its records are, as partition natural needs: take "
+                             "partition site, or group")
 
         def rows(data: GroupedDataset) -> list[torch.Tensor]:
+            if self.partition == "natural":
+                return by_participant(data.participant, participants)
             if self.partition == "group":
                 return by_group(data.group, groups, clients)
+            if self.alpha is not None:
+                return by_mixture(data.group, groups, clients, self.alpha, self.seed)
             return by_site(len(data), clients, self.seed)
 
         dealt = [[part.take(held) for held in rows(part)] for _, part in parts]
@@ -102,11 +142,10 @@ class Task(BaseModel):
         """
         return -(-records // self.round_sizes) * self.round_sizes
 
-    @property
-    def public_sizes(self) -> str:
-        """What everybody is assumed to know of the data, in words."""
-        exact = "exact" if self.round_sizes == 1 else f"rounded up to multiples of {self.round_sizes}"
-        return f"numbers of records by group and client ({exact}), expected batch size"
+    def public(self, protects: Unit) -> str:
+        """What everybody is assumed to know of the data, in words, by what is protected."""
+        rounded = "" if self.round_sizes == 1 else f" (numbers rounded up to multiples of {self.round_sizes})"
+        return PUBLIC[protects] + rounded
 
     def build_model(self) -> nn.Module:
         """The model with its initial parameters."""
@@ -114,26 +153,35 @@ class Task(BaseModel):
         return models.build(self.model, self.hidden, train.x.shape[1:], train.classes, self.seed, self.torch_dtype)
 
     @property
+    def attributes(self) -> tuple[str | None, ...]:
+        """The protected attributes that define the groups; None for the data set's own."""
+        return tuple(name.strip() for name in self.group.split(",")) if self.group else (None,)
+
+    @property
     def torch_dtype(self) -> torch.dtype:
         """The dtype of features and parameters."""
         return torch.float64 if self.dtype == "float64" else torch.float32
 
 
+
 @lru_cache(maxsize=4)
-def _source(dataset: str, group: str | None) -> GroupedDataset:
-    """A named data set as its source gives it."""
+def _source(dataset: str, csv: str | None, label: str | None, group: str | None, missing: Missing,
+            participant: str | None, modified: int) -> GroupedDataset:
+    """All records of a data set, or of the state `modified` of a file."""
+    if csv and label and group:
+        return from_csv(Path(csv), label, group, missing, participant)
+    if dataset.startswith(HUGGING_FACE) and label and group:
+        return hugging_face.load(dataset.removeprefix(HUGGING_FACE), label, group, missing, participant)
     return DATASETS[dataset].load(group)
 
 
 @lru_cache(maxsize=4)
 def _data(task: Task, modified: int) -> Parts:
     """See `Task.data`; `modified` tells one state of a CSV file from another."""
-    if task.csv and task.label and task.group:
-        data = from_csv(Path(task.csv), task.label, task.group)
-    else:
-        data = _source(task.dataset, task.group)
-        if task.balance:
-            data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)
+    data = reduce(crossed, [_source(task.dataset, task.csv, task.label, attribute, task.missing, task.participant,
+                                    modified) for attribute in task.attributes])
+    if task.balance:
+        data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)
     parts = split(data, task.split, task.seed)
     if task.imbalance:
         parts = reduce_group(parts, task.imbalance, task.seed)
@@ -145,7 +193,8 @@ def _data(task: Task, modified: int) -> Parts:
     dtype = task.torch_dtype
 
     def cast(part: GroupedDataset) -> GroupedDataset:
-        x = part.x.to(dtype) if part.x.is_floating_point() else part.x
-        return GroupedDataset(x, part.y, part.group, part.names, part.classes, (), part.records)
+        if part.x.dtype == torch.uint8:
+            return replace(part, x=part.x.to(dtype) / 255)
+        return replace(part, x=part.x.to(dtype)) if part.x.is_floating_point() else part
 
     return Parts(cast(parts.train), cast(parts.valid), cast(parts.test))

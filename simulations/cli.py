@@ -14,15 +14,18 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedfair.datasets import DATASETS
-from fedfair.datasets.table import from_csv
+from fedfair.datasets.columns import tidied, understand
+from fedfair.datasets.table import read_csv
 from fedfair.host import ClientError
 from fedfair.task import Task
 from simulations.compare import compare as run_comparison
 from simulations.compare import experiments
+from simulations.curves import curves, save_curves
+from simulations.experiment import Experiment
 from simulations.presets import preset_names
 from simulations.result import refuse_other, save_comparison
 from simulations.run import ENGINES
-from simulations.table import results_table
+from simulations.table import columns_table, results_table
 from simulations.values import pairs
 
 _OPENING = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt"
@@ -105,6 +108,38 @@ def run(
     _show([strategy], [seed], preset, settings, engine, nodes, out)
 
 
+@app.command()
+@plain_errors
+def curve(
+    dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "adult",
+    strategies: Annotated[str, typer.Option(help="Names, separated by commas.")] = "dpsgd,gs-dp-sgd-to,dpsgd-p",
+    over: Annotated[list[str], typer.Option(help="What is varied: theta=[...], or STRATEGY.key=[...] for one strategy; "
+                                            "by default theta, where a threshold is looked for.")] = [],  # noqa: B006
+    preset: Preset = "yang2024",
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")] = 1,
+    engine: EngineName = "local",
+    set_: Set = [],  # noqa: B006 - Typer copies it
+    csv: Csv = None,
+    label: Column = None,
+    group: Column = None,
+    out: Out = None,
+) -> None:
+    """Follow what a setting trades: demographic parity against accuracy parity and accuracy.
+
+    Example: fedfair curve --strategies dpsgd,gs-dp-sgd-to,dpsgd-p --over theta=[0.02,0.05,0.1] --out out/curve
+    """
+    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    settings, values = _settings(set_, dataset=dataset, csv=csv, label=label, group=group), pairs(over)
+    described = {"strategies": names, "seeds": seeds, "over": values, "settings": settings,
+                 **({"preset": preset} if preset else {})}
+    if out is not None:
+        refuse_other(out, described)
+    frame = curves(names, list(range(seeds)), preset, settings, values, engine)
+    print(frame.drop(columns="dataset").to_string(index=False, float_format="{:.3f}".format))
+    if out is not None:
+        print(f"saved in {save_curves(frame, described, out)}")
+
+
 @data.command("list")
 def list_data() -> None:
     """The data sets by name, with their variants."""
@@ -114,24 +149,26 @@ def list_data() -> None:
 
 @data.command()
 @plain_errors
-def fetch(name: str) -> None:
-    """Download a data set into the cache, or check the copy that is there."""
-    print(f"{name}: {len(DATASETS[name].load(None)):,} records, verified")
+def fetch(name: str, label: Column = None, group: Column = None) -> None:
+    """Download a data set into the cache, or check the copy that is there; hf:NAME needs label and group."""
+    parts = Task(dataset=name, label=label, group=group).data()
+    print(f"{name}: {sum(len(part) for _, part in parts):,} records, verified")
 
 
 @data.command()
 @plain_errors
-def describe(name: str) -> None:
-    """Records, features and groups of a data set."""
-    _describe(name, Task(dataset=name))
+def describe(name: str, label: Column = None, group: Column = None) -> None:
+    """Records, features and groups of a data set; hf:NAME needs label and group."""
+    _describe(name, Task(dataset=name, label=label, group=group))
 
 
 @data.command()
 @plain_errors
-def check(file: Path, label: Annotated[str, typer.Option()], group: Annotated[str, typer.Option()]) -> None:
-    """Whether a file of your own can be used, and what is in it."""
-    from_csv(file, label, group)
-    _describe(str(file), Task(csv=str(file), label=label, group=group))
+def check(file: Path, label: Annotated[str, typer.Option()], group: Annotated[str, typer.Option()],
+          missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")] = "refuse") -> None:
+    """What is in a file of your own, what each column is taken as, and whether it can be used."""
+    Console().print(columns_table(str(file), understand(tidied(read_csv(file)), label, group)))
+    _describe(str(file), Experiment(csv=str(file), label=label, group=group, missing=missing).task)
 
 
 def _describe(name: str, task: Task) -> None:

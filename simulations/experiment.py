@@ -8,7 +8,7 @@ from pydantic import ValidationError, model_validator
 
 from fedfair.registry import unknown
 from fedfair.task import Task
-from strategies import find_strategy
+from strategies import COMBINATIONS, find_strategy
 from strategies.training import Training
 
 
@@ -28,16 +28,34 @@ class Experiment(Task, Training):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise SettingsError(_in_words(error, Experiment.model_fields)) from None
+            raise SettingsError(in_words(error, Experiment.model_fields)) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _combination(cls, values: Any) -> Any:
+        """A combination brings its settings."""
+        name = str(values.get("strategy")) if isinstance(values, dict) else ""
+        return {**COMBINATIONS[name].settings, **values} if name in COMBINATIONS else values
+
+    @model_validator(mode="after")
+    def _threshold_has_records(self) -> Experiment:
+        """A threshold that is looked for needs a validation part."""
+        if self.searches and self.split[1] == 0:
+            raise ValueError(f"threshold {self.threshold!r} is looked for in the validation part, but split is "
+                             f"{list(self.split)}: give that part a share, for example split=[0.7,0.1,0.2]")
+        return self
 
     @model_validator(mode="after")
     def _strategy_fits(self) -> Experiment:
         """The strategy exists and knows its options."""
         strategy = find_strategy(self.strategy)
+        if self.sync is not None and self.sync not in strategy.modes:
+            raise ValueError(f"sync is {self.sync!r}, but {self.strategy} runs only with sync = "
+                             f"{' or '.join(map(repr, strategy.modes))}: leave it out")
         try:
             strategy.Options(**self.options)
         except ValidationError as error:
-            raise ValueError(f"options of {self.strategy}: {_in_words(error, strategy.Options.model_fields)}") from None
+            raise ValueError(f"options of {self.strategy}: {in_words(error, strategy.Options.model_fields)}") from None
         return self
 
     @property
@@ -55,7 +73,7 @@ class Experiment(Task, Training):
         return self.model_dump(mode="json", exclude_none=True)
 
 
-def _in_words(error: ValidationError, known: Any) -> str:
+def in_words(error: ValidationError, known: Any) -> str:
     """One sentence for each thing that is wrong."""
     sentences = []
     for problem in error.errors():

@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from fedfair.registry import unknown
+from strategies import COMBINATIONS
 
 _CONFIGS = files("simulations") / "configs"
 
@@ -24,7 +25,8 @@ def preset_names() -> list[str]:
 def preset(name: str | None, dataset: str, strategy: str) -> dict[str, Any]:
     """The settings of a preset for one data set and strategy; without a name, those called like the data set, if any.
 
-    Raises `ValueError` for an unknown name.
+    A combination has the settings of its strategy, unless the preset has its own for it. Raises `ValueError` for an
+    unknown name.
     """
     if name is None:
         if dataset not in preset_names():
@@ -34,8 +36,9 @@ def preset(name: str | None, dataset: str, strategy: str) -> dict[str, Any]:
         raise unknown("preset", name, preset_names())
     config = tomllib.loads((_CONFIGS / f"{name}.toml").read_text())
     own = dict(config.get("datasets", {}).get(dataset, {}))
-    pair = own.pop("strategies", {}).get(strategy, {})
-    return merged(config["settings"], own, config.get("strategies", {}).get(strategy, {}), pair)
+    pairs, strategies = own.pop("strategies", {}), config.get("strategies", {})
+    names = [COMBINATIONS[strategy].strategy, strategy] if strategy in COMBINATIONS else [strategy]
+    return merged(config["settings"], own, *(of.get(name, {}) for of in (strategies, pairs) for name in names))
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,9 +18,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fedfair.accounting import Ledger
-from fedfair.datasets import Parts
+from fedfair.datasets import DATASETS, Parts
 from simulations.experiment import Experiment
-from simulations.summary import summarise
+from simulations.statistics import comparisons, measures
+from simulations.summary import final_test, summarise
+from strategies.threshold_search import Threshold, ThresholdSearch
 
 _PACKAGES = ("flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
 
@@ -30,7 +32,8 @@ class Result:
     """One finished run.
 
     `metrics` is long: round, split, group, metric, value. Training metrics and everything measured on held-out records
-    are not private.
+    are not private. With a `threshold`, those of the last round are of its decisions, and those of the model alone
+    stand beside them under splits like "test before threshold"; `search` can choose other thresholds from what it got.
     """
 
     experiment: Experiment
@@ -38,11 +41,18 @@ class Result:
     metrics: pd.DataFrame
     ledger: Ledger
     model: nn.Module
+    search: ThresholdSearch | None = None
+    threshold: Threshold | None = None
 
     def save(self, folder: str | Path) -> Path:
         """Write the folder; raises `FileExistsError` if it holds another experiment."""
         model = dict(self.model.named_parameters())
         return write_folder(Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(), model)
+
+    def threshold_to_dict(self) -> dict[str, Any]:
+        """The threshold by the names of the groups, and how the records that it was looked for on are protected."""
+        assert self.threshold is not None
+        return {**self.threshold.to_dict(self.data.train.names), "privacy": self.ledger.validation_data()}
 
 
 def identified(results: Sequence[Result]) -> pd.DataFrame:
@@ -63,12 +73,22 @@ def summary(results: Sequence[Result]) -> pd.DataFrame:
     return summarise(identified(results), ledgers)
 
 
+def tests(results: Sequence[Result]) -> pd.DataFrame:
+    """Paired tests between the strategies; see `simulations.statistics`."""
+    return comparisons(measures(final_test(identified(results))))
+
+
 def save_comparison(results: Sequence[Result], settings: Mapping[str, Any], folder: str | Path) -> Path:
     """Write several runs into one folder; ledgers and models are kept by "strategy/seed"."""
-    named = {f"{r.experiment.strategy}/seed-{r.experiment.seed}": r for r in results}
+    named = by_run(results)
     ledgers = {name: result.ledger.to_dict() for name, result in named.items()}
     models = {f"{name}/{key}": value for name, r in named.items() for key, value in r.model.named_parameters()}
     return write_folder(Path(folder), settings, results, ledgers, models)
+
+
+def by_run(results: Sequence[Result]) -> dict[str, Result]:
+    """Results by "strategy/seed"."""
+    return {f"{r.experiment.strategy}/seed-{r.experiment.seed}": r for r in results}
 
 
 def refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
@@ -85,7 +105,10 @@ def refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
 
 def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Result], ledger: Mapping[str, Any],
                  model: Mapping[str, Tensor]) -> Path:
-    """Write everything beside the folder, then put it in place at once. Raises `FileExistsError`."""
+    """Write everything beside the folder, then put it in place at once. Raises `FileExistsError`.
+
+    Thresholds, if there are any, go into thresholds.json by "strategy/seed".
+    """
     refuse_other(folder, settings)
     folder.parent.mkdir(parents=True, exist_ok=True)
     new = Path(mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -93,10 +116,16 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
         (new / "config.toml").write_text(tomli_w.dumps(dict(settings)))
         identified(results).to_parquet(new / "metrics.parquet", index=False)
         summary(results).to_csv(new / "summary.csv", index=False)
+        if len(results) > 1:
+            tests(results).to_csv(new / "statistics.csv", index=False)
         (new / "ledger.json").write_text(json.dumps(ledger, indent=1))
         save_file({name: value.detach().contiguous().cpu() for name, value in model.items()},
                   new / "model.safetensors")
-        (new / "environment.json").write_text(json.dumps(environment(), indent=1))
+        thresholds = {name: r.threshold_to_dict() for name, r in by_run(results).items() if r.threshold}
+        if thresholds:
+            (new / "thresholds.json").write_text(json.dumps(thresholds, indent=1))
+        datasets = {result.experiment.dataset for result in results}
+        (new / "environment.json").write_text(json.dumps(environment(datasets), indent=1))
         new.chmod(0o755)
         shutil.rmtree(folder, ignore_errors=True)
         new.rename(folder)
@@ -106,12 +135,15 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
     return folder
 
 
-def environment() -> dict[str, Any]:
-    """Versions and machine type, without anything personal; how noise was drawn and what is not private."""
+def environment(datasets: Iterable[str] = ()) -> dict[str, Any]:
+    """Versions and machine type, without anything personal; how noise was drawn, and what is not private, that which
+    the sources of the named `datasets` learned included.
+    """
+    learned = [sentence for name in sorted(datasets) if name in DATASETS for sentence in DATASETS[name].not_private]
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
         "packages": {name: version(name) for name in _PACKAGES},
         "randomness": "seeded generators, for simulation: who knows the seed knows the noise",
         "not_private": ["means and deviations for standardisation come from the training part",
-                        "all metrics are computed without noise"],
+                        "all metrics are computed without noise", *learned],
     }

@@ -22,7 +22,7 @@ from simulations.values import pairs, parsed
 app = ServerApp()
 log = logging.getLogger("flwr")
 
-_LISTS = ("split", "hidden")
+_LISTS = ("split", "hidden", "deprived")
 
 
 @app.main()
@@ -47,7 +47,7 @@ def main(grid: Grid, context: Context) -> None:
 def from_run_config(config: Mapping[str, Any]) -> Experiment:
     """The experiment that a Flower run config describes: the fields with dashes, "" for those not set.
 
-    `options` is text, "key=value key=value"; `split` and `hidden` are lists in text, "[64, 32]". Raises
+    `options` is text, "key=value key=value"; `split`, `hidden` and `deprived` are lists in text, "[64, 32]". Raises
     `SettingsError`.
     """
     given = {key.replace("-", "_"): value for key, value in config.items() if value != "" and key != "out"}

@@ -12,6 +12,10 @@ from fedfair.accounting import Ledger
 from fedfair.fairness import ALL
 
 REFERENCE = "sgd"
+REFERENCES = {"fedavg": "fedavg", "dp-fedavg": "fedavg"}
+"""The reference of strategies whose participants train by themselves: another optimisation, so another reference."""
+TAU = 0.05
+"""The largest gap between the groups' privacy costs that counts as equal cost (Xu et al. 2021, section 6.1.4)."""
 _OVERALL = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds", "loss")
 
 
@@ -23,29 +27,47 @@ def final_test(metrics: pd.DataFrame) -> pd.DataFrame:
     return last.pivot_table(index=runs, columns=["group", "metric"], values="value", dropna=False)
 
 
+def against_reference(final: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Each run's metric by group, less that of its reference (`REFERENCE`, or see `REFERENCES`) on the same data
+    set and seed; not a number where the reference did not run.
+    """
+    values = final.loc[:, final.columns.get_level_values("metric") == metric].droplevel("metric", axis=1)
+    same_run = pd.MultiIndex.from_tuples([(dataset, REFERENCES.get(strategy, REFERENCE), seed)
+                                          for dataset, strategy, seed in values.index], names=values.index.names)
+    return pd.DataFrame(values.to_numpy() - values.reindex(same_run).to_numpy(), values.index, values.columns)
+
+
 def privacy_costs(final: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy of sgd less that of each run, by group, on the same data set and seed; not a number without sgd."""
-    accuracy = final.loc[:, final.columns.get_level_values("metric") == "accuracy"].droplevel("metric", axis=1)
-    if REFERENCE not in accuracy.index.get_level_values("strategy"):
-        return accuracy * math.nan
-    reference = accuracy[accuracy.index.get_level_values("strategy") == REFERENCE].droplevel("strategy")
-    same_run = pd.MultiIndex.from_arrays([accuracy.index.get_level_values(level) for level in ("dataset", "seed")])
-    return pd.DataFrame(reference.reindex(same_run).to_numpy() - accuracy.to_numpy(), accuracy.index, accuracy.columns)
+    """By how much each run's accuracy is below its reference's, by group; see `against_reference`."""
+    return -against_reference(final, "accuracy")
+
+
+def excessive_risks(final: pd.DataFrame) -> pd.DataFrame:
+    """By how much each run's test loss is above its reference's, by group; see `against_reference`."""
+    return against_reference(final, "loss")
+
+
+def gap(by_group: pd.DataFrame) -> pd.Series[float]:
+    """The largest difference between two groups in each row; the column "all" is left out."""
+    groups = by_group.drop(columns=ALL, errors="ignore")
+    return groups.max(axis=1) - groups.min(axis=1)
 
 
 def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) -> pd.DataFrame:
     """Means and standard deviations (n - 1) over seeds, from metrics with columns dataset, strategy, seed.
 
-    Epsilon is the largest over the seeds. Metrics are those of the test part after the last round.
+    Epsilon is the largest over the seeds; that of validation records is 0 unless a threshold was looked for on them,
+    and infinite if that was done without noise. Metrics are those of the test part after the last round.
     """
     final = final_test(metrics)
-    costs = privacy_costs(final)
+    costs, risks = privacy_costs(final), excessive_risks(final)
     rows = []
     for (dataset, strategy), runs in final.groupby(level=["dataset", "strategy"], sort=False):
         own = [ledger for (d, s, _), ledger in ledgers.items() if (d, s) == (dataset, strategy)]
         row: dict[str, Any] = {"dataset": dataset, "strategy": strategy, "seeds": len(runs),
                                "epsilon": max(ledger.epsilon() for ledger in own), "delta": own[0].delta,
-                               "guarantee": own[0].guarantee}
+                               "guarantee": own[0].guarantee,
+                               "validation_epsilon": max(ledger.validation_epsilon() for ledger in own)}
         for metric in _OVERALL:
             row[f"{metric}_mean"], row[f"{metric}_sd"] = runs[ALL, metric].mean(), runs[ALL, metric].std()
         paid = costs.loc[runs.index]
@@ -53,8 +75,10 @@ def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) 
             row[f"accuracy_{group}_mean"] = runs[group, "accuracy"].mean()
             row[f"accuracy_{group}_sd"] = runs[group, "accuracy"].std()
             row[f"privacy_cost_{group}_mean"] = paid[group].mean()
-        spread = paid[list(own[0].groups)]
-        row["privacy_cost_gap_mean"] = (spread.max(axis=1) - spread.min(axis=1)).mean()
+            row[f"excessive_risk_{group}_mean"] = risks.loc[runs.index, group].mean()
+        cost_gap = gap(paid).mean()
+        row["privacy_cost_gap_mean"], row["excessive_risk_gap_mean"] = cost_gap, gap(risks.loc[runs.index]).mean()
+        row["equal_cost"] = None if math.isnan(cost_gap) else cost_gap <= TAU
         rows.append(row)
     order = list(dict.fromkeys(strategy for _, strategy, _ in ledgers))
     return pd.DataFrame(rows).sort_values("strategy", key=lambda s: s.map(order.index), ignore_index=True)

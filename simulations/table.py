@@ -8,51 +8,38 @@ from typing import Any
 
 import pandas as pd
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from simulations.result import Result
+from fedfair.datasets.columns import LEFT_OUT, Column
+from simulations.result import Result, identified
 from simulations.result import summary as summary_of
-from simulations.summary import REFERENCE
+from simulations.statistics import comparisons, findings, measures
+from simulations.summary import REFERENCE, final_test
 
 
 def results_table(results: Sequence[Result]) -> RenderableType:
     """The table of one data set's runs."""
     train = results[0].data.train
-    return comparison_table(summary_of(results), dict(zip(train.names, train.group_sizes(), strict=True)))
+    table = comparison_table(summary_of(results), dict(zip(train.names, train.group_sizes(), strict=True)))
+    measured = measures(final_test(identified(results)))
+    return Group(table, *(Text(line) for line in findings(measured, comparisons(measured))))
 
 
 def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> RenderableType:
     """A column for each strategy of one data set (see `simulations.summary`), a row for each group, the smallest first.
 
-    `sizes` are the groups' training records. Fits 80 columns for up to six strategies.
+    `sizes` are the groups' training records. Fits 80 columns: more strategies than fit go into a further table below.
     """
     rows = summary.to_dict("records")
-    first = rows[0]
-    seeds = f"{first['seeds']} seed{'s, mean and deviation' if first['seeds'] > 1 else ''}"
-    title = Text(f"{first['dataset']}: test accuracy by group ({seeds})", "italic")
-    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    table.add_column("group (records)", no_wrap=True, max_width=20)
-    for name in (row['strategy'] for row in rows):
-        table.add_column(name.replace("-", "-\n"), justify="right", no_wrap=True, min_width=5)
-    table.add_row("epsilon", *(_number(row['epsilon'], 2) for row in rows), style="dim")
-    table.add_row("guarantee", *(str(row['guarantee']) for row in rows), style="dim", end_section=True)
-    table.add_row("all", *(_spread(row, "accuracy") for row in rows))
-    groups = sorted(sizes, key=lambda name: sizes[name])
-    for place, group in enumerate(groups):
-        table.add_row(f"{group} ({sizes[group]:,})", *(_spread(row, f"accuracy_{group}") for row in rows),
-                      style="bold" if place == 0 else "")
-    table.add_row("")
-    for gap in ("accuracy_parity", "demographic_parity"):
-        if not all(math.isnan(row[f"{gap}_mean"]) for row in rows):
-            table.add_row(gap.replace("_", " "), *(_spread(row, gap) for row in rows))
-    if not math.isnan(first['privacy_cost_gap_mean']):
-        worst = [max((row[f"privacy_cost_{group}_mean"], group) for group in groups)[1] for row in rows]
-        paid = [row[f"privacy_cost_{group}_mean"] for row, group in zip(rows, worst, strict=True)]
-        table.add_row("pays most", *(g if cost > 0 else "-" for g, cost in zip(worst, paid, strict=True)))
-        table.add_row("its cost", *(_number(cost, 3) if cost > 0 else "-" for cost in paid))
-        table.add_row("privacy cost gap", *(_number(row['privacy_cost_gap_mean'], 3) for row in rows))
-    return Group(title, table, Text(), *verdict(summary, sizes))
+    several = rows[0]["seeds"] > 1
+    seeds = f"{rows[0]['seeds']} seed{'s, mean and deviation' if several else ''}"
+    title = Text(f"{rows[0]['dataset']}: test accuracy by group ({seeds})", "italic")
+    width = 5 if several else 6
+    tables = [part for start in range(0, len(rows), width)
+              for part in (_strategies_table(rows[start : start + width], sizes), Text())]
+    return Group(title, *tables, *verdict(summary, sizes), *unprotected(summary))
 
 
 def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
@@ -76,10 +63,61 @@ def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
     return [Text(line) for line in lines]
 
 
+def unprotected(summary: pd.DataFrame) -> Sequence[Text]:
+    """Which strategies looked for their threshold on validation records without noise, in words."""
+    names = summary["strategy"][summary["validation_epsilon"].map(math.isinf)]
+    if names.empty:
+        return []
+    return [Text(f"The thresholds of {', '.join(names)} were looked for on validation data, which is not protected: "
+                 "set threshold_epsilon to protect it.")]
+
+
+def columns_table(name: str, columns: Sequence[Column]) -> Table:
+    """What the columns of a file are taken as."""
+    table = Table(title=f"{name}: columns")
+    for heading in ("column", "taken as", "values", "missing"):
+        table.add_column(heading, justify="right" if heading == "missing" else "left")
+    for column in columns:
+        kind = f"{column.kind}, left out" if column.kind in LEFT_OUT else column.kind
+        table.add_row(escape(column.name), kind, escape(column.values), f"{column.missing:,}")
+    return table
+
+
+def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int]) -> Table:
+    """The columns of some strategies."""
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    table.add_column("group (records)", no_wrap=True, max_width=20)
+    for row in rows:
+        table.add_column(row["strategy"].replace("-", "-\n"), justify="right", no_wrap=True, min_width=5)
+    table.add_row("epsilon", *(_number(row["epsilon"], 2) for row in rows), style="dim")
+    table.add_row("guarantee", *(str(row["guarantee"]) for row in rows), style="dim", end_section=True)
+    table.add_row("all", *(_spread(row, "accuracy") for row in rows))
+    groups = sorted(sizes, key=lambda name: sizes[name])
+    for place, group in enumerate(groups):
+        table.add_row(f"{_short(group, 10)} ({sizes[group]:,})", *(_spread(row, f"accuracy_{group}") for row in rows),
+                      style="bold" if place == 0 else "")
+    table.add_row("")
+    for gap in ("accuracy_parity", "demographic_parity"):
+        if not all(math.isnan(row[f"{gap}_mean"]) for row in rows):
+            table.add_row(gap.replace("_", " "), *(_spread(row, gap) for row in rows))
+    if not math.isnan(rows[0]["privacy_cost_gap_mean"]):
+        worst = [max((row[f"privacy_cost_{group}_mean"], group) for group in groups)[1] for row in rows]
+        paid = [row[f"privacy_cost_{group}_mean"] for row, group in zip(rows, worst, strict=True)]
+        table.add_row("pays most", *(_short(g, 8) if cost > 0 else "-" for g, cost in zip(worst, paid, strict=True)))
+        table.add_row("its cost", *(_number(cost, 3) if cost > 0 else "-" for cost in paid))
+        table.add_row("privacy cost gap", *(_number(row["privacy_cost_gap_mean"], 3) for row in rows))
+    return table
+
+
 def _spread(row: Mapping[Any, Any], name: str) -> str:
     """A mean with its standard deviation, or alone for one seed."""
     mean, deviation = _number(row[f"{name}_mean"], 3), row.get(f"{name}_sd", math.nan)
     return mean if math.isnan(deviation) else f"{mean}±{_number(deviation, 3)}"
+
+
+def _short(name: str, width: int) -> str:
+    """A group's name in at most `width` characters."""
+    return name if len(name) <= width else f"{name[:width - 1]}…"
 
 
 def _number(value: float, digits: int) -> str:

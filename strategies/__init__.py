@@ -1,4 +1,4 @@
-"""Server strategies by name: the published methods, and any file of the user's own.
+"""Server strategies by name: the published methods, combinations of one with settings, and any file of the user's own.
 
 The name "my-method" is looked for here, then as the `Strategy` subclass in a file my_method.py in the current folder
 or in its folder strategies/.
@@ -8,37 +8,77 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from fedfair.registry import Registry, unknown
 from strategies.base import Strategy
+from strategies.clipping_error import DirectionError, MagnitudeError
+from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd import Dpsgd
 from strategies.dpsgd_f import DpsgdF
+from strategies.dpsgd_f_quantile import DpsgdFQuantile
 from strategies.dpsgd_global import DpsgdGlobal
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
+from strategies.fair_dp import FairDp
+from strategies.fairlens import FairLens
+from strategies.fedavg import Fedavg
 from strategies.gs_dp_sgd import GsDpSgd
+from strategies.naive import Naive
 from strategies.sgd import Sgd
 
-__all__ = ["STRATEGIES", "Strategy", "find_strategy"]
+__all__ = ["COMBINATIONS", "STRATEGIES", "Combination", "Strategy", "find_strategy"]
 
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
-for _name, _strategy in (("sgd", Sgd), ("dpsgd", Dpsgd), ("dpsgd-f", DpsgdF), ("dpsgd-global", DpsgdGlobal),
-                         ("dpsgd-global-adapt", DpsgdGlobalAdapt), ("gs-dp-sgd", GsDpSgd)):
+_PUBLISHED: dict[str, type[Strategy]] = {
+    "dp-fedavg": DpFedavg,
+    "direction-error": DirectionError,
+    "dpsgd": Dpsgd,
+    "dpsgd-f": DpsgdF,
+    "dpsgd-f-quantile": DpsgdFQuantile,
+    "dpsgd-global": DpsgdGlobal,
+    "dpsgd-global-adapt": DpsgdGlobalAdapt,
+    "fair-dp": FairDp,
+    "fairlens": FairLens,
+    "fedavg": Fedavg,
+    "gs-dp-sgd": GsDpSgd,
+    "magnitude-error": MagnitudeError,
+    "naive": Naive,
+    "sgd": Sgd,
+}
+for _name, _strategy in _PUBLISHED.items():
     STRATEGIES.register(_name)(_strategy)
 
 
+class Combination(NamedTuple):
+    """A published method that is a strategy with certain settings; those that a person makes win over them."""
+
+    strategy: str
+    settings: Mapping[str, Any]
+
+
+COMBINATIONS: Registry[Combination] = Registry("combination")
+"""By name: gs-dp-sgd-to, Yang et al. 2024, Algorithm 5; dpsgd-p, Pannekoek and Spigler 2021 as used there."""
+for _name, _combination in (("gs-dp-sgd-to", Combination("gs-dp-sgd", {"threshold": "toc"})),
+                            ("dpsgd-p", Combination("dpsgd", {"threshold": "roc"}))):
+    COMBINATIONS.register(_name)(_combination)
+
+
 def find_strategy(name: str) -> type[Strategy]:
-    """The strategy called `name`; a file of the user's own is run to get it.
+    """The strategy called `name`, that of a combination included; a file of the user's own is run to get it.
 
     Raises `ValueError` with the nearest names if there is none, or if a file does not define exactly one strategy.
     """
+    if name in COMBINATIONS:
+        name = COMBINATIONS[name].strategy
     if name in STRATEGIES:
         return STRATEGIES[name]
     for folder in (Path(), Path("strategies")):
         path = folder / f"{name.replace('-', '_')}.py"
         if path.is_file():
             return _from_file(path)
-    error = unknown("strategy", name, STRATEGIES)
+    error = unknown("strategy", name, [*STRATEGIES, *COMBINATIONS])
     raise ValueError(f"{error}, or a file {name.replace('-', '_')}.py in the current folder")
 
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from fedfair import messages
-from fedfair.accounting import Event, Ledger
+from fedfair.accounting import Event, Ledger, Unit
 from fedfair.clipping import ClipRule, sensitivity
 from fedfair.counting import CountQuery
 from fedfair.fairness import metrics
@@ -28,12 +28,14 @@ from fedfair.host import make_optimizer
 from fedfair.messages import pack, unpacked
 from fedfair.noise import add_gaussian, server_share
 from fedfair.randomness import generator
-from fedfair.rounds import LocalTraining, Round
+from fedfair.rounds import LocalSgd, LocalTraining, Round
 from fedfair.task import Task
 from strategies.budget import Schedule, common_noise, count_noise
 from strategies.exchange import added, answers, group_counts, requests
 from strategies.group_budget import group_budget
 from strategies.population import Population
+from strategies.risk import RiskMeter
+from strategies.threshold_search import Threshold, ThresholdSearch
 from strategies.training import Training
 
 
@@ -62,9 +64,13 @@ class Strategy(FlowerStrategy):
     """
 
     Options: ClassVar[type[BaseModel]] = NoOptions
+    modes: ClassVar[tuple[Literal["step", "epoch"], ...]] = ("step", "epoch")
     default_sync: ClassVar[Literal["step", "epoch"]] = "step"
+    protects: ClassVar[Unit] = "record"
+    exchange: ClassVar[str] = messages.GRADIENT_SUM  # what clients are asked for when they train
     counts_first: ClassVar[bool] = False  # the query is answered before the gradients are clipped, not with them
     nominal: ClassVar[str | None] = None  # why no proof supports the epsilon, if none does
+    broadcasts: ClassVar[bool] = False  # clients are sent sums without noise
 
     def __init__(self, task: Task, training: Training, population: Population,
                  progress: Callable[[int, int], None] = lambda done, rounds: None) -> None:
@@ -74,15 +80,19 @@ class Strategy(FlowerStrategy):
         self.task, self.training, self.population, self.progress = task, training, population, progress
         self.options = self.Options(**training.options)
         self.sync = training.sync or self.default_sync
+        self._risk = (RiskMeter(task, training, population, self.sync, self.exchange)
+                      if training.risk_every else None)
         self.prepare()
         self.noise = self.noise_multipliers()
-        counts = count_noise(training, self.noise[0]) if self.query() is not None else None
-        self.budget = group_budget(training, self.sync, self.rule(), self.rates(), self.rounds, counts)
+        self.budget = group_budget(self) if training.group_epsilon is not None else None
         self.ledger = Ledger(population.names, training.delta, training.trust, len(population.sizes),
-                             training.accountant, self.nominal, public=task.public_sizes,
-                             budget=self.budget.filter if self.budget else None)
+                             training.accountant, self.nominal, self.protects, self.broadcasts,
+                             public=task.public(self.protects), budget=self.budget.filter if self.budget else None)
         self.rows: list[Row] = []
+        self.search = ThresholdSearch(task, training, population)
+        self.threshold: Threshold | None = None
         self._nodes = 0
+        self._trained_by = training
         self._parameters: dict[str, nn.Parameter] = {}
         self._optimizer: torch.optim.Optimizer | None = None
         self._round: Round | None = None
@@ -109,9 +119,32 @@ class Strategy(FlowerStrategy):
         """The sampling rate of each group's records in step mode."""
         return (self.training.batch_size / self.population.records,) * len(self.population.names)
 
+    def expected_batch(self) -> float:
+        """The public expected number of records (or participants) of one count."""
+        if self.sync == "step":
+            return self.training.batch_size
+        return sum(min(self.training.batch_size, size) for size in self.population.by_client)
+
     def divisor(self) -> float:
-        """What a gradient sum is divided by in step mode: the public expected batch size, never the realised one."""
-        return self.training.batch_size
+        """What a sum of gradients or updates is divided by: the public expected number, never the realised one."""
+        return self.expected_batch()
+
+    def local_training(self) -> LocalTraining | None:
+        """How clients train privately by themselves, if models are averaged: in epoch mode."""
+        if self.sync == "step":
+            return None
+        training = self.training
+        return LocalTraining(training.batch_size, training.optimizer, training.learning_rate, training.weight_decay,
+                             self.noise, self.client_weights(), self.population.by_client)
+
+    def local_sgd(self) -> LocalSgd | None:
+        """How clients train before their whole updates are clipped, if they are."""
+        return None
+
+    def optimizer(self, parameters: dict[str, nn.Parameter]) -> torch.optim.Optimizer:
+        """What steps along the noisy mean, at the server."""
+        training = self.training
+        return make_optimizer(training.optimizer, parameters, training.learning_rate, training.weight_decay)
 
     def client_weights(self) -> tuple[float, ...]:
         """Each client's share in the average of locally trained weights: by records."""
@@ -150,7 +183,12 @@ class Strategy(FlowerStrategy):
         training = self.training
         if training.steps is not None:
             return training.steps
-        return int(training.epochs * (self.population.records / training.batch_size if self.sync == "step" else 1))
+        return int(training.epochs * self.rounds_per_epoch)
+
+    @property
+    def rounds_per_epoch(self) -> float:
+        """Rounds in which every record is met once on average."""
+        return self.population.records / self.training.batch_size if self.sync == "step" else 1
 
     # The round, as Flower calls it.
 
@@ -158,28 +196,27 @@ class Strategy(FlowerStrategy):
                         ) -> Iterable[Message]:
         """Ask for counts if the rule depends on them, then for gradient sums or local epochs."""
         training = self.training
-        if self._optimizer is None:
-            self._parameters = {name: nn.Parameter(value.clone()) for name, value in unpacked(arrays).items()}
-            self._optimizer = make_optimizer(training.optimizer, self._parameters, training.learning_rate,
-                                             training.weight_decay)
+        self._start(unpacked(arrays))
         noise = self.noise[0]
         plan = Round(self.task.seed, server_round - 1, self.rates(), noise, count_noise(training, noise),
-                     training.trust, len(self.population.sizes), query=self.query())
-        if self.sync == "epoch":
-            local = LocalTraining(training.batch_size, training.optimizer, training.learning_rate,
-                                  training.weight_decay, self.noise, self.client_weights(), self.population.by_client)
-            self._round = replace(plan, rule=self.rule(), local=local)
+                     training.trust, len(self.population.sizes), query=self.query(), local=self.local_training(),
+                     local_sgd=self.local_sgd())
+        if plan.local is not None:
+            self._round = replace(plan, rule=self.rule())
             return self._requests(messages.LOCAL_EPOCH, grid, weights=arrays, round_=self._round)
         if plan.query is not None and self.counts_first:
             asked = self._requests(messages.COUNTS, grid, weights=arrays, round_=plan)
-            self.learn(self._counts(answers(grid.send_and_receive(asked), self._nodes), plan), training.batch_size)
+            self.learn(self._counts(answers(grid.send_and_receive(asked), self._nodes), plan), self.expected_batch())
             plan = replace(plan, query=None)
         rule = self.rule()
         noise = self.release_noise(rule)
         if self.budget is not None:
             rule, noise = self.budget.within(rule, noise)
         self._round = replace(plan, rule=rule, noise_multiplier=noise)
-        return self._requests(messages.GRADIENT_SUM, grid, weights=arrays, round_=self._round)
+        if self._risk is not None and self._round.step % self._risk.every == 0:
+            for group, metric, value in self._risk.measure(grid, arrays, self._round, self.divisor()):
+                self.rows.append(Row(round=server_round, split="train", group=group, metric=metric, value=value))
+        return self._requests(self.exchange, grid, weights=arrays, round_=self._round)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]
                         ) -> tuple[ArrayRecord | None, MetricRecord | None]:
@@ -189,8 +226,8 @@ class Strategy(FlowerStrategy):
         """
         assert self._round is not None
         assert self._round.rule is not None
-        answered, plan, batch = answers(replies, self._nodes), self._round, self.training.batch_size
-        sums = added(answered, "sums")
+        answered, plan = answers(replies, self._nodes), self._round
+        sums = added(answered, "sums", self._parameters)
         if plan.local is None:
             self._update(sums, plan, self._round.rule)
             self._enter_step(self._round.rule, plan)
@@ -198,33 +235,36 @@ class Strategy(FlowerStrategy):
             self._parameters = {name: nn.Parameter(value) for name, value in sums.items()}
             self._enter_local_epochs(self._round.rule, plan)
         if plan.query is not None:
-            expected = batch if plan.local is None else sum(min(batch, size) for size in self.population.by_client)
-            self.learn(self._counts(answered, plan), expected)
+            self.learn(self._counts(answered, plan), self.expected_batch())
         self.progress(server_round, self.rounds)
         return pack({name: parameter.data for name, parameter in self._parameters.items()}), None
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                            ) -> Iterable[Message]:
-        """Ask for counts by group at the end of every `eval_every` epochs and of the run; at the end, of all parts."""
-        last, every = server_round >= self.rounds, self.training.eval_every
-        if self.sync == "step":
-            every *= self.population.records / self.training.batch_size
+        """Ask for counts by group at the end of every `eval_every` epochs and of the run.
+
+        At the end, of all parts, after the search for a threshold.
+        """
+        last, every = server_round >= self.rounds, self.training.eval_every * self.rounds_per_epoch
         if not last and int(server_round / every) == int((server_round - 1) / every):
             return []
         splits = ["train", "valid", "test"] if last else ["valid", "test"]
         for split in splits:
             self.ledger.expose(f"metrics on the {split} part", "counts and losses by group, without noise")
-        return self._requests(messages.EVALUATE, grid, weights=arrays, splits=splits, **{"gradient-norms": last})
+        if last and self.training.threshold != "none":
+            self.search.ask(arrays, grid, self.ledger)
+            self.threshold = self.search.choose(self.training.theta)
+        return self._requests(messages.EVALUATE, grid, weights=arrays, splits=splits, **{
+            "gradient-norms": last, "threshold": self.threshold.rule.to_json() if self.threshold else ""})
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Keep the metrics of every part and group as `rows`; returns the test accuracies for Flower's log."""
         answered = answers(replies, 0)
         record = MetricRecord()
-        for split in ("train", "valid", "test") if answered else ():
-            if split not in answered[0].content:
-                continue
+        for split in answered[0].content.array_records if answered else ():
             total = group_counts(answered, split)
-            for group, metric, value in metrics(total, self.population.names) if total.confusion.any() else ():
+            found = metrics(total, self.population.names, self.training.favourable)
+            for group, metric, value in found if total.labels.any() else ():
                 self.rows.append(Row(round=server_round, split=split, group=group, metric=metric, value=value))
                 if (split, metric) == ("test", "accuracy"):
                     record[f"accuracy of {group}"] = value
@@ -232,6 +272,17 @@ class Strategy(FlowerStrategy):
 
     def summary(self) -> None:
         """Nothing: the run prints a table of its own."""
+
+    def _start(self, weights: dict[str, Tensor]) -> None:
+        """Hold the weights that a round starts from, and an optimiser for as long as the settings stay the same."""
+        training = self.training
+        if self._optimizer is None or training is not self._trained_by:
+            self._parameters = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
+            self._optimizer = self.optimizer(self._parameters)
+            self._trained_by = training
+        else:
+            for name, parameter in self._parameters.items():
+                parameter.data = weights[name]
 
     def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
         """A request to every node, and how many there are."""

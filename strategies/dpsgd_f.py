@@ -43,12 +43,18 @@ class DpsgdF(Strategy):
     options: Options
 
     def prepare(self) -> None:
-        """Before the first counts, every group has the base clip norm."""
+        """Before the first counts, every group has the base clip norm.
+
+        Raises `ValueError` for a target epsilon with noise at the base, which buys less than it was calibrated for.
+        """
+        if self.options.noise_at == "base" and self.training.target_epsilon is not None:
+            raise ValueError('noise_at is "base", which no target_epsilon can be met with, since what the noise '
+                             'protects depends on the clip norms to come: give noise_multiplier, or take "largest"')
         self.clip_norms = (self.training.clip_norm,) * len(self.population.names)
 
     def query(self) -> CountQuery:
         """How many gradients of each group exceed C0, and how many do not."""
-        return AboveAndBelow(self.training.clip_norm)
+        return AboveAndBelow((self.training.clip_norm,) * len(self.population.names))
 
     def learn(self, counts: Tensor, expected_batch: float) -> None:
         """New clip norms from noisy counts `[2, K]`."""

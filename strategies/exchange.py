@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
+from torch import Tensor
 
 from fedfair import messages
 from fedfair.fairness import GroupCounts
@@ -43,12 +44,18 @@ def answers(replies: Iterable[Message], asked: int) -> list[Message]:
     return sorted(found, key=_node)
 
 
-def added(replies: list[Message], name: str) -> Gradients:
+def added(replies: list[Message], name: str, like: Mapping[str, Tensor] | None = None) -> Gradients:
     """The tensors of the record `name`, added up over the replies that hold any.
 
-    Raises `ClientError` naming the clients if a value is not finite.
+    Raises `ClientError` naming the clients if a value is not finite, or if names and shapes are not those of `like`
+    (without it, of the first reply).
     """
     parts = [(unpack(reply.content, name), reply) for reply in replies if reply.content.get(name)]
+    expected = _shapes(parts[0][0] if like is None else like)
+    for tensors, reply in parts:
+        if _shapes(tensors) != expected:
+            raise ClientError(f"client {_clients(reply)} sent {name} of shapes {_shapes(tensors)}, but {expected} are "
+                              "expected: nothing was added to the model; do all nodes run the same program?")
     total = reduce(_plus, [tensors for tensors, _ in parts])
     if not bool(sum(value.sum() for value in total.values()).isfinite()):  # type: ignore[union-attr]
         for tensors, reply in parts:
@@ -74,10 +81,11 @@ def population(grid: Grid, task: Task) -> Population:
         replies = answers(grid.send_and_receive(asked), len(asked)) if asked else []
         if not replies:
             time.sleep(0.1)
-    sizes = {int(client): tuple(counts.tolist()) for reply in replies
-             for client, counts in unpack(reply.content, "sizes").items()}
-    names = replies[0].content["groups"]["names"]
-    return Population(tuple(names), tuple(sizes[client] for client in sorted(sizes)))  # type: ignore[arg-type]
+    train, valid = ({int(client): tuple(counts.tolist()) for reply in replies
+                     for client, counts in unpack(reply.content, name).items()} for name in ("sizes", "valid"))
+    groups: Any = replies[0].content["groups"]
+    return Population(tuple(groups["names"]), tuple(train[client] for client in sorted(train)),
+                      tuple(map(sum, zip(*valid.values(), strict=True))), groups["classes"])
 
 
 def group_counts(replies: list[Message], split: str) -> GroupCounts:
@@ -89,6 +97,11 @@ def group_counts(replies: list[Message], split: str) -> GroupCounts:
 def _plus(a: Gradients, b: Gradients) -> Gradients:
     """Two sums added by name."""
     return {name: value + b[name] for name, value in a.items()}
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """The tensors' shapes by name."""
+    return {name: tuple(value.shape) for name, value in tensors.items()}
 
 
 def _node(reply: Message) -> int:

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fedfair.accounting import Release, RenyiFilter
 from fedfair.accounting.odometer import filter_for
 from fedfair.accounting.release import joint_multiplier
 from fedfair.clipping import ClipRule, capped, sensitivity
-from strategies.training import Training
+from strategies.budget import count_noise
+
+if TYPE_CHECKING:
+    from strategies.base import Strategy
 
 
-def group_budget(training: Training, sync: str, rule: ClipRule, rates: Sequence[float], steps: int,
-                 count_multiplier: float | None) -> GroupBudget | None:
-    """The filter for `group_epsilon`, or None if that is not set.
+def group_budget(strategy: Strategy) -> GroupBudget:
+    """The filter that keeps every group of a strategy's run within `group_epsilon`.
 
-    Raises `ValueError` if the method has no bounds by group, trains in local epochs, or counts too precisely.
+    Raises `ValueError` if the method has no bounds by group, does not release single steps, or counts too precisely.
     """
-    if training.group_epsilon is None:
-        return None
-    if sync == "epoch":
+    training = strategy.training
+    assert training.group_epsilon is not None
+    if strategy.sync == "epoch":
         raise ValueError('group_epsilon limits single steps, but sync is "epoch": set sync = "step"')
-    capped(rule, (math.inf,) * len(rates))
-    return GroupBudget(training.group_epsilon, training.delta, rates, steps, count_multiplier)
+    capped(strategy.rule(), (math.inf,) * len(strategy.rates()))
+    counts = count_noise(training, strategy.noise[0]) if strategy.query() is not None else None
+    return GroupBudget(training.group_epsilon, training.delta, strategy.rates(), strategy.rounds, counts)
 
 
 class GroupBudget:

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Population:
-    """The names of the K groups, and how many training records each client has of each: `sizes[client][group]`."""
+    """The names of the K groups, and how many training records each client has of each: `sizes[client][group]`; how
+    many validation records each group has, and how many classes there are.
+    """
 
     names: tuple[str, ...]
     sizes: tuple[tuple[int, ...], ...]
+    valid: tuple[int, ...]
+    classes: int
 
     @property
     def records(self) -> int:

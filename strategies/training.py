@@ -9,14 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from fedfair.accounting import Accountant
 from fedfair.noise import Trust
 from fedfair.rounds import OptimizerName
+from strategies.threshold_settings import ThresholdSettings
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 
 
-class Training(BaseModel):
-    """Settings of the training itself; frozen, and validated when made.
+class Training(ThresholdSettings, BaseModel):
+    """Settings of the training itself and of what follows it; frozen, and validated when made.
 
     `sync` is "step" (one gradient sum a round) or "epoch" (one local epoch a round), by default the strategy's own;
     `steps`, if given, is the number of rounds and overrides `epochs`. `batch_size` is the expected one. A noise
@@ -25,6 +26,10 @@ class Training(BaseModel):
     by `accountant`. `group_epsilon` keeps what the records of each group are charged at `delta` within that budget, for
     strategies with bounds or weights by group (see `strategies.group_budget`). `trust` says who sees sums without noise
     in step mode. `eval_every` is in epochs.
+
+    `risk_every` measures the excessive-risk terms (see `fedfair.risk`) at the first and every so many steps, without
+    any privacy: Hessians over about `risk_records` training records of each group, their traces by `risk_vectors`
+    vectors.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,4 +50,7 @@ class Training(BaseModel):
     accountant: Accountant = "pld"
     trust: Trust = Trust.CENTRAL
     eval_every: Positive = 1
+    risk_every: Annotated[int, Field(ge=1)] | None = None
+    risk_records: Annotated[int, Field(ge=1)] = 256
+    risk_vectors: Annotated[int, Field(ge=2)] = 100
     options: dict[str, Any] = {}

@@ -18,28 +18,36 @@ from fedfair.noise import Trust
 
 Guarantee = Literal["proved", "nominal", "none"]
 Charge = Callable[[Event, int], tuple[Release, ...]]
+Unit = Literal["record", "participant"]
+"""What neighbouring data sets differ by, and so what an epsilon protects."""
 
-EXACT_SIZES = "numbers of records by group and client (exact), expected batch size"
+PUBLIC: dict[Unit, str] = {
+    "record": "numbers of records by group and client, expected batch size",
+    "participant": "number of participants, expected number of them in a round",
+}
+"""What is taken as public, by what is protected."""
 
 
 class Ledger:
     """Keeps a log of events, and composes them on demand.
 
     `groups` are the groups' names, `delta` the default delta. `trust`, `clients` and `secure_aggregation` say who added
-    the noise and who sees sums. `nominal` is the reason why an epsilon would not be supported by a proof, or None.
-    `public` says what is assumed to be known to everybody. `budget` is a filter that keeps every group within it.
-
-    Figures hold for adding or removing one record; each method takes a delta and an accountant of its own choice.
+    the noise and who sees sums, `broadcasts` that clients are sent sums without noise. `nominal` is the reason why an
+    epsilon would not be supported by a proof, or None. `protects` says what is added or removed between neighbouring
+    data sets: one record, or one participant with all its records, for whom "record" below then stands. `public` says
+    what is assumed to be known to everybody, by default `PUBLIC`. `budget` is a filter that keeps every group within
+    it. `unprotected` names what leaves without protection, and why it does.
     """
 
     def __init__(self, groups: Iterable[str], delta: float, trust: Trust = Trust.CENTRAL, clients: int = 1,
-                 accountant: Accountant = "pld", nominal: str | None = None, *, secure_aggregation: bool = False,
-                 public: str = EXACT_SIZES, budget: RenyiFilter | None = None) -> None:
+                 accountant: Accountant = "pld", nominal: str | None = None, protects: Unit = "record",
+                 broadcasts: bool = False, *, secure_aggregation: bool = False, public: str | None = None,
+                 budget: RenyiFilter | None = None) -> None:
         self.groups, self.delta, self.trust, self.clients = tuple(groups), delta, trust, clients
-        self.accountant, self.nominal, self.secure_aggregation = accountant, nominal, secure_aggregation
-        self.public, self.budget = public, budget
+        self.accountant, self.nominal, self.protects, self.broadcasts = accountant, nominal, protects, broadcasts
+        self.secure_aggregation, self.public, self.budget = secure_aggregation, public or PUBLIC[protects], budget
         self.log = EventLog()
-        self.elsewhere: dict[str, Counter[Release]] = {}
+        self.validation: Release | None = None
         self.unprotected: dict[str, str] = {}
 
     # What happened.
@@ -51,10 +59,6 @@ class Ledger:
         """
         self.log.record(event, steps, first)
 
-    def record_elsewhere(self, data: str, release: Release, times: int = 1) -> None:
-        """Enter a release about other records than those trained on, for example "validation data"."""
-        self.elsewhere.setdefault(data, Counter())[release] += times
-
     def expose(self, name: str, why: str) -> None:
         """Name something that leaves without protection, for example metrics on held-out data."""
         self.unprotected[name] = why
@@ -65,6 +69,15 @@ class Ledger:
         return self.log.counted()
 
     # What it costs.
+
+    def validation_epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
+        """What a threshold search spent of a validation record's privacy: nothing if there was none, infinite if it
+        read the records without noise.
+
+        Validation and training records are disjoint: neither figure adds to the other.
+        """
+        releases = {} if self.validation is None else {self.validation: 1}
+        return epsilon(releases, self.delta if delta is None else delta, accountant or self.accountant)
 
     def epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
         """What any record is guaranteed by the noise of a release: the largest over groups and clients.
@@ -127,11 +140,6 @@ class Ledger:
         return {observer: self._by_group(lambda event, k, o=observer: (  # type: ignore[misc]
             event.spent(k, self._seen(o, event)),), delta, accountant) for observer in OBSERVERS}
 
-    def epsilon_elsewhere(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[str, float]:
-        """What a record of other data is charged, by the data's name."""
-        return {data: epsilon(releases, self._delta(delta), accountant or self.accountant)
-                for data, releases in self.elsewhere.items()}
-
     # What the figures are worth.
 
     @property
@@ -147,8 +155,17 @@ class Ledger:
         if self.guarantee == "none":
             return "a release carried no noise in proportion to what one record can add"
         return self.nominal or ("every release is a Poisson-sampled Gaussian with noise in proportion to what one "
-                                f"record can add; composed by {self.accountant}; neighbours differ by one record; "
-                                f"known to everybody: {self.public}")
+                                f"{self.protects} can add; composed by {self.accountant}; neighbours differ by one "
+                                f"{self.protects}; known to everybody: {self.public}")
+
+    def validation_data(self) -> str:
+        """What the threshold of a run reveals about validation records, in words."""
+        if self.validation is None:
+            return "validation data: not used, but for metrics"
+        if math.isinf(self.validation_epsilon()):
+            return "validation data: not protected"
+        return (f"validation data: epsilon {self.validation_epsilon():.3g} at delta {self.delta:g}, apart from that of "
+                "training records")
 
     def reading(self) -> str:
         """What the figures of `epsilon_by_group` are, in words."""
@@ -162,6 +179,7 @@ class Ledger:
         return {
             "groups": list(self.groups), "delta": self.delta, "trust": self.trust.value, "clients": self.clients,
             "secure_aggregation": self.secure_aggregation, "accountant": self.accountant,
+            "protects": self.protects, "broadcasts": self.broadcasts,
             "guarantee": self.guarantee, "guarantee_because": self.reason, "nominal_because": self.nominal,
             "public_by_assumption": self.public, "budget": asdict(self.budget) if self.budget else None,
             "epsilon": self.epsilon(), "epsilon_rdp": self.epsilon(accountant="rdp"),
@@ -170,9 +188,8 @@ class Ledger:
             "odometer_by_group": self.odometer_by_group(),
             "guaranteed_by_group": self.guaranteed_by_group(), "approximate_by_group": self.approximate_by_group(),
             "by_observer": self.by_observer(), "spent_by_observer_and_group": self.by_observer_and_group(),
-            "epsilon_elsewhere": self.epsilon_elsewhere(), "not_protected": self.unprotected,
-            "elsewhere": [[data, *release, times] for data, releases in self.elsewhere.items()
-                          for release, times in releases.items()],
+            "validation_data": self.validation_data(), "not_protected": self.unprotected,
+            "validation_release": None if self.validation is None else list(self.validation),
             **self.log.to_dict(),
         }
 
@@ -180,13 +197,13 @@ class Ledger:
     def from_dict(values: Mapping[str, Any]) -> Ledger:
         """The ledger that `to_dict` wrote, ready to go on; figures are computed anew from its events."""
         ledger = Ledger(values["groups"], values["delta"], Trust(values["trust"]), values["clients"],
-                        values["accountant"], values["nominal_because"],
+                        values["accountant"], values["nominal_because"], values["protects"], values["broadcasts"],
                         secure_aggregation=values["secure_aggregation"], public=values["public_by_assumption"],
                         budget=RenyiFilter(**values["budget"]) if values["budget"] else None)
         ledger.log = EventLog.from_dict(values)
         ledger.unprotected = dict(values["not_protected"])
-        for data, rate, multiplier, times in values["elsewhere"]:
-            ledger.record_elsewhere(data, Release(rate, multiplier), times)
+        if values["validation_release"]:
+            ledger.validation = Release(*values["validation_release"])
         return ledger
 
     # How.
@@ -197,6 +214,8 @@ class Ledger:
 
     def _seen(self, observer: Observer, event: Event) -> float:
         """The noise between a record and an observer."""
+        if observer == "client" and self.broadcasts:
+            return 0.0
         return noise_seen(observer, event, self.trust, self.clients, self.secure_aggregation)
 
     def _within_budget(self, group: int) -> bool:

@@ -8,14 +8,19 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+PARTS = ("train", "valid", "test")
+
 
 @dataclass(frozen=True)
 class GroupedDataset:
     """n records: `x` `[n, ...]`, labels `y` `[n]` in 0..classes-1, and `group` `[n]`, numbers into `names`.
 
+    An `x` of bytes are pixels, 0 to 255, which a task scales to [0, 1].
     `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
-    Raises `ValueError` if the parts do not fit together.
+    `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
+    `published` `[n]`, numbers into PARTS, says which part the source itself put a record into; it is empty if the
+    source has no parts. Raises `ValueError` if the parts do not fit together.
     """
 
     x: Tensor
@@ -25,6 +30,8 @@ class GroupedDataset:
     classes: int
     numeric: tuple[int, ...] = ()
     records: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    participant: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    published: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
 
     def __post_init__(self) -> None:
         if not len(self.x) == len(self.y) == len(self.group):
@@ -34,6 +41,12 @@ class GroupedDataset:
             raise ValueError(f"group numbers must lie in 0..{len(self.names) - 1}, one for each of {self.names}")
         if not _within(self.y, self.classes):
             raise ValueError(f"labels must lie in 0..{self.classes - 1}")
+        if len(self.participant) not in (0, len(self)):
+            raise ValueError(f"participant names the owners of {len(self.participant)} records, but there are "
+                             f"{len(self)}: give one for each record, or none at all")
+        if len(self.published) not in (0, len(self)):
+            raise ValueError(f"published names the parts of {len(self.published)} records, but there are {len(self)}: "
+                             "give one for each record, or none at all")
         if len(self.records) != len(self):
             object.__setattr__(self, "records", torch.arange(len(self)))
 
@@ -42,7 +55,8 @@ class GroupedDataset:
 
     def take(self, rows: Tensor) -> GroupedDataset:
         """The records at `rows` `[m]`, with their numbers."""
-        return replace(self, x=self.x[rows], y=self.y[rows], group=self.group[rows], records=self.records[rows])
+        held = {name: getattr(self, name) for name in ("x", "y", "group", "records", "participant", "published")}
+        return replace(self, **{name: values[rows] for name, values in held.items() if len(values)})
 
     def group_sizes(self) -> tuple[int, ...]:
         """How many records each group has: `[K]`."""
@@ -58,7 +72,21 @@ class Parts:
     test: GroupedDataset
 
     def __iter__(self) -> Iterator[tuple[str, GroupedDataset]]:
-        return iter((("train", self.train), ("valid", self.valid), ("test", self.test)))
+        return iter(zip(PARTS, (self.train, self.valid, self.test), strict=True))
+
+
+def crossed(one: GroupedDataset, other: GroupedDataset) -> GroupedDataset:
+    """The records of `one`, grouped by the intersections of its groups with those of `other` that occur.
+
+    `other` holds the same records in the same order. Raises `ValueError` if it cannot.
+    """
+    if len(one) != len(other):
+        raise ValueError(f"groups of {len(one)} and of {len(other)} records cannot be crossed")
+    pairs = one.group * len(other.names) + other.group
+    there = torch.bincount(pairs).nonzero().flatten()
+    names = tuple(f"{one.names[pair // len(other.names)]} & {other.names[pair % len(other.names)]}"
+                  for pair in there.tolist())
+    return replace(one, group=torch.searchsorted(there, pairs), names=names)
 
 
 def _within(numbers: Tensor, end: int) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedfair.datasets.grouped import GroupedDataset, Parts
+from fedfair.datasets.grouped import PARTS, GroupedDataset, Parts
 from fedfair.randomness import generator
 from fedfair.registry import unknown
 
@@ -32,17 +32,29 @@ def keep(data: GroupedDataset, sizes: Mapping[str, int], seed: int) -> GroupedDa
 
 
 def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int) -> Parts:
-    """Random training, validation and test parts in the given shares, which sum to 1; a share of 0 is an empty part."""
-    order = _shuffled(len(data), seed, "split")
-    first = round(shares[0] * len(data))
-    second = first + round(shares[1] * len(data))
-    return Parts(*(data.take(order[a:b]) for a, b in ((0, first), (first, second), (second, len(data)))))
+    """Random training, validation and test parts in the given shares, which sum to 1; a share of 0 is an empty part.
+
+    A test part that the source published is kept as it is, and so is a published validation part; if there is none, it
+    is taken from the published training part, in the ratio of the shares of the two.
+    """
+    if len(data.published):
+        train, valid, test = ((data.published == part).nonzero().flatten() for part in range(len(PARTS)))
+        train = train[_shuffled(len(train), seed, "split")]
+        if len(valid) == 0:
+            train, valid = train.tensor_split([round(shares[0] / (shares[0] + shares[1]) * len(train))])
+    else:
+        order = _shuffled(len(data), seed, "split")
+        first = round(shares[0] * len(data))
+        train, valid, test = order.tensor_split([first, first + round(shares[1] * len(data))])
+    data = replace(data, published=data.published[:0])
+    return Parts(data.take(train), data.take(valid), data.take(test))
 
 
 def reduce_group(parts: Parts, imbalance: str, seed: int) -> Parts:
     """Thin out one group of the training part: "8:40" keeps 40 records of group 8, "8:9%" keeps 9 % of them.
 
-    Raises `ValueError` for another form.
+    The number of records kept is fixed, because group sizes are public here: Esipova et al. keep each record of class 8
+    with probability 9 %, and "8:9%" exactly as many as that keeps on average. Raises `ValueError` for another form.
     """
     name, _, amount = imbalance.rpartition(":")
     try:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 import torch
+from pandas.api.types import is_float_dtype
 
+from fedfair.datasets.columns import LEFT_OUT, problems, tidied, understand
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.registry import unknown
+
+Missing = Literal["refuse", "drop"]
+"""What is done with rows that have missing values."""
+
+_log = logging.getLogger(__name__)
 
 
 def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = ()) -> GroupedDataset:
@@ -29,11 +39,7 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
     infinite = [column for column in numeric if not np.isfinite(frame[column].to_numpy(dtype="float64")).all()]
     if infinite:
         raise ValueError(f"the table has infinite values in {', '.join(infinite)}: correct or drop those rows")
-    labels, groups = (pd.Categorical(frame[column]) for column in (label, group))
-    for column, values in ((label, labels), (group, groups)):
-        if len(values.categories) < 2:
-            raise ValueError(f"column {column!r} has the single value {', '.join(map(str, values.categories))!r}: "
-                             "there must be at least two to compare")
+    labels, groups = codes(frame[label], label), codes(frame[group], group)
     kinds = frame.drop(columns=[label, *numeric]).astype(str)
     encoded = pd.concat([frame[list(numeric)].astype("float64"), pd.get_dummies(kinds, dtype="float64")], axis=1)
     return GroupedDataset(
@@ -46,17 +52,85 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
     )
 
 
-def from_csv(path: Path, label: str, group: str) -> GroupedDataset:
-    """Read a user's own file: columns of numbers are numeric (unless they hold the group), the others categories.
+def codes(column: pd.Series, name: str) -> pd.Categorical:
+    """The values of a label or group, numbered in sorted order; raises `ValueError` for a single one."""
+    values = pd.Categorical(column)
+    if len(values.categories) < 2:
+        raise ValueError(f"column {name!r} has the single value {', '.join(map(str, values.categories))!r}: there must "
+                         "be at least two to compare")
+    return values
+
+
+def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "refuse", participant: str | None = None
+               ) -> GroupedDataset:
+    """A table that nobody prepared, with its columns as `fedfair.datasets.columns` understands them.
+
+    Columns with a single value and row numbers are left out, and so, with `missing` = "drop", are rows with missing
+    values; a warning of the logger says so. The column `participant`, if any, says whose each record is.
+    Raises `ValueError` for missing values that are not to be dropped, columns that cannot be used, and as `from_frame`.
+    """
+    for column in filter(None, (label, group, participant)):
+        if column not in frame:
+            raise unknown("column", column, map(str, frame.columns))
+    whole = complete(tidied(frame), missing)
+    columns = understand(whole, label, group, participant)
+    if problems(columns):
+        raise ValueError(problems(columns))
+    left_out = [column.name for column in columns if column.kind in LEFT_OUT]
+    if left_out:
+        _log.warning("left out, with nothing to learn from: column %s", ", ".join(left_out))
+    numeric = [column.name for column in columns if column.kind == "number"]
+    features = whole.drop(columns=[*left_out, *([participant] if participant not in (None, label, group) else [])])
+    data = from_frame(features.assign(**{c: whole_numbers(whole[c]) for c in {label, group}}), label, group, numeric)
+    if participant is None:
+        return data
+    return replace(data, participant=torch.tensor(pd.Categorical(whole[participant]).codes.astype("int64")))
+
+
+def from_csv(path: Path, label: str, group: str, missing: Missing = "refuse", participant: str | None = None
+             ) -> GroupedDataset:
+    """A file of the user's own; see `from_table`.
 
     Raises `FileNotFoundError` or `ValueError` with one sentence saying what is wrong with the file.
     """
+    return from_table(read_csv(path), label, group, missing, participant)
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """The table in a file with commas, semicolons or tabs between values; raises as `from_csv` does."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
-        frame = pd.read_csv(path, skipinitialspace=True)
+        with path.open(encoding="utf-8") as file:
+            header = file.readline()
+        return pd.read_csv(path, sep=max(",;\t", key=header.count), skipinitialspace=True, low_memory=False)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a complete CSV file ({str(error).strip()}): check that it was copied whole"
                          ) from error
-    numeric = [c for c in frame.select_dtypes("number").columns if c not in (label, group)]
-    return from_frame(frame, label, group, numeric)
+
+
+def complete(frame: pd.DataFrame, missing: Missing) -> pd.DataFrame:
+    """The rows without missing values, whatever a column that has none at all.
+
+    Raises `ValueError` if there are others and they may not be dropped, or none would be left.
+    """
+    counts = frame.loc[:, frame.notna().any()].isna().sum()
+    counts = counts[counts > 0]
+    if counts.empty:
+        return frame
+    lost = frame[counts.index].isna().any(axis=1)
+    said = (f"missing values in {', '.join(f'{name} ({count:,})' for name, count in counts.items())}, in "
+            f"{lost.sum():,} of {len(frame):,} rows")
+    if missing == "refuse":
+        raise ValueError(f'the table has {said}: fill them, or leave those rows out with missing = "drop"')
+    if lost.all():
+        raise ValueError(f"the table has {said}: no row is complete; fill them, or remove those columns")
+    _log.warning("left out: rows with %s", said)
+    return frame[~lost]
+
+
+def whole_numbers(column: pd.Series) -> pd.Series:
+    """Whole numbers that missing values had turned into 1.0, 2.0, ..., as 1, 2, ...."""
+    if is_float_dtype(column) and bool((column % 1 == 0).all()):
+        return column.astype("int64")
+    return column

@@ -43,6 +43,7 @@ def slow(data: tuple[Tensor, ...], classes: int) -> dict[tuple[str, str], float]
         result[name, "records"] = len(own)
         result[name, "accuracy"] = mean([float(p == y) for p, y, *_ in own])
         result[name, "loss"] = mean([loss for *_, loss, _ in own])
+        result[name, "predicted_classes"] = len({p for p, *_ in own})
         if records:
             result[name, "gradient_norm"] = mean([norm for *_, norm in own])
         rates = {"positive_rate": own, "true_positive_rate": [r for r in own if r[1] == 1],
@@ -92,9 +93,23 @@ def test_counts_of_parts_add_up() -> None:
         torch.testing.assert_close(value, whole.tensors()[name])
 
 
+@pytest.mark.parametrize(("classes", "favourable"), [(4, 2), (2, 0)])
+def test_a_favourable_class_is_named_against_all_others(classes: int, favourable: int) -> None:
+    confusion = torch.randint(0, 9, (2, classes, classes), generator=torch.Generator().manual_seed(0)).double()
+    counts = GroupCounts(confusion, torch.zeros(2), torch.zeros(2))
+    found = {(name, metric): value for name, metric, value in metrics(counts, ("a", "b"), favourable)}
+    for k, name in enumerate("ab"):
+        cells = [(y, z, float(confusion[k, y, z])) for y in range(classes) for z in range(classes)]
+        for metric, labels in (("positive_rate", range(classes)), ("true_positive_rate", [favourable]),
+                               ("false_positive_rate", [y for y in range(classes) if y != favourable])):
+            within = sum(n for y, _, n in cells if y in labels)
+            assert found[name, metric] == pytest.approx(
+                sum(n for y, z, n in cells if y in labels and z == favourable) / within)
+
+
 def test_a_group_without_records_is_no_number_and_no_gap() -> None:
-    counts = GroupCounts.zeros(3, 2)
-    counts.confusion[0, 0, 0], counts.confusion[1, 1, 0] = 4, 2
+    y, predicted, group = torch.tensor([0] * 4 + [1] * 2), torch.zeros(6).long(), torch.tensor([0] * 4 + [1] * 2)
+    counts = GroupCounts.of(predicted, y, group, torch.zeros(6), torch.zeros(6), GroupCounts.zeros(3, 2))
     found = {(name, metric): value for name, metric, value in metrics(counts, ("a", "b", "c"))}
     assert math.isnan(found["c", "accuracy"])
     assert found[ALL, "accuracy_parity"] == 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fedfair.clipping import Flat, Global, GlobalAdapt, PerGroup, Reweighted, Unclipped
-from fedfair.counting import Above, AboveAndBelow
+from fedfair.counting import Above, AboveAndBelow, AtMost, GroupSizes
 from fedfair.noise import Trust
-from fedfair.rounds import LocalTraining, Round
+from fedfair.rounds import LocalSgd, LocalTraining, Round
 
 RULES = [Unclipped(), Flat(0.5), PerGroup((0.5, 1.5)), Global(0.5, 50.0), GlobalAdapt(0.5, 50.0),
          Reweighted(0.5, (1.0, 2.0))]
@@ -15,10 +15,10 @@ LOCAL = LocalTraining(32, "adam", 0.01, 0.0, (1.0, 2.0), (0.25, 0.75), (20, 60))
 
 
 @pytest.mark.parametrize("rule", [None, *RULES])
-@pytest.mark.parametrize("query", [None, Above(3.5), AboveAndBelow(0.5)])
-@pytest.mark.parametrize("local", [None, LOCAL])
-def test_a_round_survives_json(rule: object, query: object, local: object) -> None:
-    made = Round(7, 3, (0.1, 0.2), 1.5, 15.0, Trust.LOCAL, 5, rule, query, local)  # type: ignore[arg-type]
+@pytest.mark.parametrize("query", [None, Above(3.5), AboveAndBelow((0.5, 1.5)), AtMost(2.5), GroupSizes()])
+@pytest.mark.parametrize("local", [(None, None), (LOCAL, None), (None, LocalSgd(2, 16, 0.1, 0.0))])
+def test_a_round_survives_json(rule: object, query: object, local: tuple[object, object]) -> None:
+    made = Round(7, 3, (0.1, 0.2), 1.5, 15.0, Trust.LOCAL, 5, rule, query, *local)  # type: ignore[arg-type]
     assert Round.from_json(made.to_json()) == made
 
 

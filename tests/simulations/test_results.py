@@ -16,7 +16,7 @@ from fedfair.accounting import Ledger
 from simulations import Experiment, run
 from simulations.cli import app
 from simulations.compare import compare, experiments
-from simulations.result import summary
+from simulations.result import environment, summary
 
 FILES = {"config.toml", "metrics.parquet", "summary.csv", "ledger.json", "model.safetensors", "environment.json"}
 QUICK = {"hidden": (8,), "epochs": 2, "delta": 1e-4}
@@ -60,6 +60,17 @@ def test_the_summary_has_a_row_for_each_strategy_and_costs_against_sgd_of_the_sa
     assert set(required) <= set(table.columns)
 
 
+def test_participants_privacy_costs_what_they_lose_against_fedavg_and_the_folder_says_what_is_not_private() -> None:
+    results = compare(experiments(["sgd", "fedavg", "dp-fedavg"], [0], None, {
+        "hidden": [8], "steps": 2}))
+    table = summary(results).set_index("strategy")
+    assert table.loc["dp-fedavg", "privacy_cost_3_mean"] == pytest.approx(
+        table.loc["fedavg", "accuracy_3_mean"] - table.loc["dp-fedavg", "accuracy_3_mean"])
+    assert table.loc["fedavg", "privacy_cost_3_mean"] == 0
+    assert "vocabulary" not in str(environment(["digits"])["not_private"])
+    assert "vocabulary" in str(environment(["digits", "shakespeare"])["not_private"])
+
+
 def test_compare_prints_a_table_of_80_columns_and_saves(tmp_path: Path, data_dir: Path) -> None:
     result = CliRunner().invoke(app, [
         "compare", "--dataset", "adult", "--preset", "yang2024", "--seeds", "2", "--out", str(tmp_path / "out"),
@@ -70,7 +81,7 @@ def test_compare_prints_a_table_of_80_columns_and_saves(tmp_path: Path, data_dir
     assert max(map(len, result.stdout.splitlines()[:14])) <= 80
     for word in ("Female (10,269)", "Male (21,386)", "accuracy parity", "demographic parity", "epsilon", "proved"):
         assert word in result.stdout
-    assert {file.name for file in (tmp_path / "out").iterdir()} == FILES
+    assert {file.name for file in (tmp_path / "out").iterdir()} == FILES | {"statistics.csv"}
     assert len(pd.read_csv(tmp_path / "out" / "summary.csv")) == 6
 
 

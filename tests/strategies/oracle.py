@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
 from torch import Tensor, nn
+
+from fedfair.randomness import generator
+from fedfair.sampling import poisson
 
 
 def gradients(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -18,11 +22,18 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *, groups: int, steps: int, lr: float,
-          clip: float, bound: float, tau: float, eta: float, bounds: str = "paper") -> Tensor:
+          clip: float, bound: float, tau: float, eta: float, bounds: str = "paper", quantile: float = 0.5,
+          max_norm: float = 1.0, late_lr: float = 0.005) -> Tensor:
     """Parameters after `steps` full-batch steps without noise, flattened."""
     n_all = len(x)
     z = bound
-    for _ in range(steps):
+    followed = dict.fromkeys(range(groups), clip)
+    for step in range(steps):
+        if method == "fair-dp":
+            lr = late_lr if step + 1 > 0.9 * steps else lr
+            with torch.no_grad():
+                last = [p for p in model.parameters() if p.dim() > 1][-1]
+                last *= min(1.0, max_norm / float((last * last).sum()) ** 0.5)
         g = gradients(model, x, y)
         total = torch.zeros_like(g[0])
         norms = [float(row.norm()) for row in g]
@@ -34,16 +45,26 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
             mean = sum(share.values()) / groups
             overall = max(sum(above.values()), 1) / n_all
             clip_of = {k: clip * (1 + share[k] / (overall if bounds == "paper" else mean)) for k in range(groups)}
+        if method == "dpsgd-f-quantile":
+            clip_of = dict(followed)
+            for k in range(groups):
+                own = [n for n, a in zip(norms, group, strict=True) if a == k]
+                m, o = sum(n > clip_of[k] for n in own), sum(n <= clip_of[k] for n in own)
+                moved = clip_of[k] * math.exp(-eta * ((1 - quantile) * o - quantile * m) * groups / n_all)
+                followed[k] = min(max(moved, 0.1 * clip), 4 * clip)
         for row, n, a in zip(g, norms, group.tolist(), strict=True):
             if method == "sgd":
                 total += row / n_all
-            elif method in ("dpsgd", "dpsgd-f"):
+            elif method in ("dpsgd", "dpsgd-f", "dpsgd-f-quantile"):
                 total += row * min(1, clip_of[a] / n) / n_all
+            elif method == "naive":
+                size_of_group = sum(1 for b in group if b == a)
+                total += row * (n_all / groups / max(size_of_group, 1)) * min(1, clip / n) / n_all
             elif method == "dpsgd-global":
                 total += row * (clip / z if n <= z else 0) / n_all
             elif method == "dpsgd-global-adapt":
                 total += row * (clip / z if n <= z else clip / n) / n_all
-            elif method == "gs-dp-sgd":
+            elif method in ("gs-dp-sgd", "fair-dp"):
                 total += row * min(1, clip / n) / sum(1 for b in group if b == a) / groups
         if method == "dpsgd-global-adapt":
             z = z * math.exp(-eta + sum(n > tau * z for n in norms) / n_all)
@@ -53,3 +74,33 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
                 p -= lr * total[offset : offset + p.numel()].view_as(p)
                 offset += p.numel()
     return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def fedavg(model: nn.Module, clients: list[tuple[Tensor, Tensor]], *, seed: int, rounds: int, rate: float, epochs: int,
+           batch: int, lr: float, clip: float, server_lr: float, quantile: float | None = None, eta: float = 0.2
+           ) -> tuple[Tensor, float]:
+    """Parameters after `rounds` of DP-FedAvg without noise, flattened, and the clip norm that follows; one participant
+    and one batch at a time.
+    """
+    server = torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    for now in range(rounds):
+        total, below = torch.zeros_like(server), 0
+        for number, (x, y) in enumerate(clients):
+            if len(poisson(seed, now, torch.tensor([number]), rate)) == 0:
+                continue
+            own = copy.deepcopy(model)
+            torch.nn.utils.vector_to_parameters(server.clone(), own.parameters())
+            optimizer, draws = torch.optim.SGD(own.parameters(), lr=lr), generator(seed, "local order", number, now)
+            for _ in range(epochs):
+                for rows in torch.randperm(len(x), generator=draws).split(batch) if len(x) else ():
+                    optimizer.zero_grad()
+                    nn.functional.cross_entropy(own(x[rows]), y[rows]).backward()
+                    optimizer.step()
+            update = torch.nn.utils.parameters_to_vector(own.parameters()).detach() - server
+            norm = float(update.norm())
+            total += update if norm <= clip else update * clip / norm
+            below += norm <= clip
+        server = server + server_lr * total / (rate * len(clients))
+        if quantile is not None:
+            clip = clip * math.exp(-eta * (below / (rate * len(clients)) - quantile))
+    return server, clip

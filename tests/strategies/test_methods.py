@@ -38,6 +38,8 @@ def test_noise_at_the_base_is_charged_for_what_it_is() -> None:
     assert max(event.multipliers) < 1
     assert min(event.spent_multipliers) == pytest.approx(event.multipliers[0])
     assert base.epsilon() > 1.5 * honest.epsilon()
+    with pytest.raises(ValueError, match='noise_at is "base", which no target_epsilon can be met with'):
+        server("dpsgd-f", options={"noise_at": "base"}, target_epsilon=5.0)
 
 
 def test_global_adapt_moves_its_bound_by_the_public_batch_size_and_stops_at_the_floor() -> None:
@@ -48,6 +50,35 @@ def test_global_adapt_moves_its_bound_by_the_public_batch_size_and_stops_at_the_
     for _ in range(50):
         strategy.learn(torch.tensor([-3.0]), 32)
     assert strategy.bound == 4.0  # type: ignore[attr-defined]
+
+
+def test_each_groups_clip_norm_moves_to_its_quantile_by_the_public_size_of_an_even_group() -> None:
+    """Hazard 2, and 8: a group whose gradients are mostly clipped gets a larger clip norm."""
+    strategy = server("dpsgd-f-quantile", options={"quantile": 0.7, "eta": 0.5, "min_bound": 0.5, "max_bound": 2.0})
+    above = torch.tensor([4.0, 3.0, 0.0, -90.0, 90.0] + [0.0] * 5)
+    below = torch.tensor([0.0, 7.0, 4.0, 0.0, 0.0] + [0.0] * 5)
+    strategy.learn(torch.stack([above, below]), 40)
+    assert strategy.rule().clip_norms == pytest.approx(  # type: ignore[attr-defined]
+        [math.exp(0.5 * 0.7), 1.0, math.exp(-0.5 * 0.3), 0.5, 2.0] + [1.0] * 5)
+    assert strategy.query().thresholds == strategy.rule().clip_norms  # type: ignore[union-attr, attr-defined]
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+def test_fair_dp_starts_every_round_from_a_small_last_layer_and_ends_with_slow_sgd(sync: str) -> None:
+    made = experiment("fair-dp", sync=sync, steps=10, options={"max_norm": 0.3}, noise_multiplier=0.0)
+    free = run(made.model_copy(update={"options": {"max_norm": 100.0, "late_share": 0.0}}))
+    small, plain = run(made), run(made.model_copy(update={"strategy": "gs-dp-sgd", "options": {}}))
+    assert all(torch.equal(a, b) for a, b in zip(free.model.parameters(), plain.model.parameters(), strict=True))
+    small_norm, plain_norm = (float([p for p in result.model.parameters() if p.dim() > 1][-1].norm())
+                              for result in (small, plain))
+    assert small_norm < 0.31 < 1 < plain_norm
+    assert small.ledger.to_dict() == plain.ledger.to_dict()
+
+
+def test_naive_gives_every_group_the_same_share_and_no_weight_above_b_over_k() -> None:
+    strategy = server("naive")
+    strategy.learn(torch.tensor([16.0, 3.2, 0.5, -20.0] + [6.4] * 6), 32)
+    assert strategy.rule().weights == pytest.approx([0.2, 1.0, 3.2, 3.2] + [0.5] * 6)  # type: ignore[attr-defined]
 
 
 def test_a_global_bound_below_the_clip_norm_is_refused() -> None:

@@ -65,7 +65,8 @@ def test_labels_that_are_numbers_are_sorted_as_numbers(values: list[object], nam
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (lambda f: f.assign(age=[1, None, 3, 4], town=["x", None, "y", "z"]), "missing values in age, town: fill them"),
+    (lambda f: f.assign(age=[1, None, 3, 4], town=["x", None, "y", "z"]),
+     r"missing values in age \(1\), town \(1\), in 1 of 4 rows: fill them"),
     (lambda f: f.assign(sex="f"), "column 'sex' has the single value 'f'"),
     (lambda f: f.assign(good=1), "column 'good' has the single value '1'"),
     (lambda f: f.rename(columns={"sex": "sexe"}), "unknown column 'sex': did you mean 'sexe'"),

@@ -1,0 +1,104 @@
+"""First and second derivatives of the groups' losses over the records that a node holds: what risk terms are made of.
+
+Vectors are flat, `[P]`, the parameters in the model's order. A Hessian is only ever multiplied by vectors, by two
+backward passes (Pearlmutter 1994). Nothing here is private: it goes to a server that is trusted with exact sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fedfair.datasets import GroupedDataset
+from fedfair.host import Host
+from fedfair.layers import Gradients
+from fedfair.models import loss
+from fedfair.randomness import generator, key
+from fedfair.risk import rademacher
+from fedfair.rounds import Round
+from fedfair.sampling import poisson
+
+_ROWS = 2048  # that go through the model together
+
+
+def flat(tensors: Mapping[str, Tensor]) -> Tensor:
+    """Tensors by parameter name as one vector `[P]`."""
+    return torch.cat([tensor.reshape(-1) for tensor in tensors.values()])
+
+
+def clipping_effect(here: Host, weights: Mapping[str, Tensor], round_: Round) -> Gradients:
+    """The round's batch with and without its rule, before any noise; not private.
+
+    `plain` and `clipped` are gradient sums `[P]`; `sizes` and `excess`, `[K]`, are the numbers of each group's records
+    in the batch and the sums of `|g_i - c_i g_i|`. Raises `ValueError` if the round has no rule.
+    """
+    if round_.rule is None:
+        raise ValueError("what clipping does to a batch needs a clip rule, which the round does not have")
+    probe, groups = here.batch(weights, round_)[:2]
+    coefficients, groups = round_.rule.coefficients(probe.norms, groups), groups.cpu()
+    sizes, excess = torch.zeros(2, len(round_.rates), dtype=torch.float64)
+    sizes.index_add_(0, groups, torch.ones(len(groups), dtype=torch.float64))
+    excess.index_add_(0, groups, (probe.norms * (1 - coefficients)).abs().double().cpu())
+    plain, clipped = (flat(probe.weighted_sum(c)) for c in (torch.ones_like(coefficients), coefficients))
+    return {"plain": plain, "clipped": clipped, "sizes": sizes, "excess": excess}
+
+
+def group_gradients(model: nn.Module, data: GroupedDataset) -> Tensor:
+    """The sum of the gradients of each group's records: `[K, P]`."""
+    parameters = list(model.parameters())
+    sums = torch.zeros(len(data.names), sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
+    for group, row in enumerate(sums):
+        for rows in torch.split((data.group == group).nonzero().flatten(), _ROWS):
+            gradient = torch.autograd.grad(_total_loss(model, data, rows), parameters)
+            row += torch.cat([part.flatten() for part in gradient]).cpu()
+    return sums
+
+
+def hessian_products(model: nn.Module, data: GroupedDataset, rows: Tensor, vectors: Tensor) -> Tensor:
+    """The Hessian of the summed loss of some rows times each vector: `[n, P]` from vectors `[n, P]`."""
+    parameters = list(model.parameters())
+    products = torch.zeros_like(vectors)
+    for part in torch.split(rows, _ROWS):
+        gradient = torch.autograd.grad(_total_loss(model, data, part), parameters, create_graph=True)
+        joined = torch.cat([piece.flatten() for piece in gradient])
+        for product, vector in zip(products, vectors.to(joined.device), strict=True):
+            second = torch.autograd.grad(joined, parameters, vector, retain_graph=True, materialize_grads=True)
+            product += torch.cat([piece.flatten() for piece in second]).to(product.device)
+    return products
+
+
+def trace_samples(model: nn.Module, data: GroupedDataset, rates: Sequence[float], vectors: int, seed: int, step: int
+                  ) -> tuple[Tensor, Tensor]:
+    """Hutchinson's samples `z'H z` for each group, `[K, n]`, and over how many records each is summed, `[K, n]`.
+
+    Every one of the n Rademacher vectors meets a random sample of its own of each group, in which a record takes part
+    with the group's rate. So the samples of a group are independent, each divided by its number of records has the
+    mean `Tr(H_k)`, and their standard error covers both the vectors and the choice of records. Vectors and samples
+    depend on (seed, step) alone: sums over nodes are samples of all records together.
+    """
+    size = sum(p.numel() for p in model.parameters())
+    dtype = next(model.parameters()).dtype
+    sums, counts = torch.zeros(2, len(data.names), vectors, dtype=torch.float64)
+    for j in range(vectors):
+        z = rademacher(size, generator(seed, "rademacher", j, step), dtype)[None]
+        for group, rows in samples(data, rates, seed, step * vectors + j, "trace"):
+            counts[group, j] = len(rows)
+            sums[group, j] = float((hessian_products(model, data, rows, z) * z).sum()) if len(rows) else 0.0
+    return sums, counts
+
+
+def samples(data: GroupedDataset, rates: Sequence[float], seed: int, number: int, purpose: str
+            ) -> Iterator[tuple[int, Tensor]]:
+    """Each group, and the rows of the records of a Poisson sample of it, the same however records are held."""
+    by_record = torch.tensor(rates, dtype=torch.float64)[data.group]
+    drawn = poisson(key(seed, purpose), number, data.records, by_record)
+    for group in range(len(data.names)):
+        yield group, drawn[data.group[drawn] == group]
+
+
+def _total_loss(model: nn.Module, data: GroupedDataset, rows: Tensor) -> Tensor:
+    """The summed loss of some rows, on the model's device."""
+    device = next(model.parameters()).device
+    return loss(model(data.x[rows].to(device)), data.y[rows].to(device)).sum()

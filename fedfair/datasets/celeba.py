@@ -1,0 +1,26 @@
+"""CelebA (Liu et al. 2015): 202,599 faces of celebrities with binary attributes, 64 x 64 pixels here."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from fedfair.datasets import hugging_face
+from fedfair.datasets.grouped import GroupedDataset
+
+_NAME, _SIZE = "flwrlabs/celeba", 64
+VARIANTS: dict[str, dict[str, int]] = {}
+
+
+def load(group: str | None = None) -> GroupedDataset:
+    """Images `[n, 3, 64, 64]`, bytes; label 1 is Male, the participant is the celebrity, the published parts are kept.
+
+    `group` is one of the binary attributes, by default Eyeglasses as in Esipova et al. 2023. The data come from
+    FEDFAIR_DATA_DIR, if that is set and holds a folder celeba in Hugging Face's format, or else from its hub. Raises as
+    `hugging_face.load` does.
+    """
+    attribute = group or "Eyeglasses"
+    own = Path(os.environ.get("FEDFAIR_DATA_DIR", ""), "celeba")
+    data = hugging_face.load(str(own) if own.is_dir() else _NAME, "Male", attribute, participant="celeb_id", size=_SIZE)
+    return replace(data, names=(f"without {attribute}", f"with {attribute}"))

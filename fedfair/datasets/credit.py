@@ -1,0 +1,31 @@
+"""Default of credit card clients (Yeh and Lien 2009), cleaned by Le Quy et al. 2022; 30,000 records."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from fedfair.datasets.files import PublicFile, fetch
+from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.table import from_frame
+from fedfair.registry import unknown
+
+_FILE = PublicFile(
+    "credit-card-clients.csv",
+    "https://raw.githubusercontent.com/tailequy/fairness_dataset/main/experiments/data/credit-card-clients.csv",
+    "7cfc3bb35b6986be40cccb5d490806f082b46f93afafdce27fd7f409eb5abb02",
+)
+_MONTHS = range(1, 7)
+_NUMERIC = ("LIMIT_BAL", "AGE", *(f"BILL_AMT{m}" for m in _MONTHS), *(f"PAY_AMT{m}" for m in _MONTHS))
+VARIANTS: dict[str, dict[str, int]] = {}
+
+
+def load(group: str | None = None) -> GroupedDataset:
+    """Label 1 is a default on the next payment; SEX, EDUCATION, MARRIAGE and the states of past payments are one-hot.
+
+    `group` is "SEX", male (1 in the file) or female (2); raises `ValueError` for another.
+    """
+    if group not in (None, "SEX"):
+        raise unknown("protected attribute of credit", group, ("SEX",))
+    frame = pd.read_csv(fetch(_FILE))
+    frame["SEX"] = frame["SEX"].map({1: "male", 2: "female"})
+    return from_frame(frame, label="default payment", group="SEX", numeric=_NUMERIC)

@@ -1,0 +1,144 @@
+"""Any data set in Hugging Face's format that has a label and a group column: from its hub, through Flower Datasets, or
+from a folder of one's own (parquet, CSV or image files, or one that `datasets` saved).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedfair.datasets.columns import tidied
+from fedfair.datasets.grouped import PARTS, GroupedDataset
+from fedfair.datasets.table import Missing, codes, complete, from_table, whole_numbers
+from fedfair.registry import unknown
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+_PARTS = {"train": 0, "valid": 1, "validation": 1, "val": 1, "dev": 1, "test": 2}
+_PART = "fedfair: part"  # a column of our own
+
+
+def load(name: str, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
+         size: int | None = None) -> GroupedDataset:
+    """The data set called `name` on the hub (NAME or NAME@SUBSET), or in the folder `name`.
+
+    An image column is `x`, `[n, channels, height, width]` bytes, scaled to `size` x `size` pixels if that is given, and
+    other columns are left out; without one, the columns are those of a table (see `fedfair.datasets.table.from_table`).
+    A published test part is kept, and so is a validation part beside it. Raises `FileNotFoundError` if there is no such
+    data set, and `ValueError` if it cannot be used or Flower Datasets is not installed.
+    """
+    rows = _rows(name)
+    for column in filter(None, (label, group, participant)):
+        if column not in rows.column_names:
+            raise unknown(f"column of {name}", column, set(rows.column_names) - {_PART})
+    images = [column for column, feature in rows.features.items() if type(feature).__name__ == "Image"]
+    if len(images) > 1:
+        raise ValueError(f"{name} has several images a record, {', '.join(images)}: remove all but one")
+    if not images:
+        return _from_table(rows, label, group, missing, participant)
+    columns = [label, group, _PART, *([participant] if participant else [])]
+    frame = complete(tidied(_frame(rows.select_columns(sorted(set(columns))))), missing)
+    labels, groups = (codes(whole_numbers(frame[column]), column) for column in (label, group))
+    data = GroupedDataset(
+        x=_pixels(rows.select_columns(images).select(frame.index.tolist()), images[0], size),
+        y=torch.tensor(labels.codes.astype("int64")), group=torch.tensor(groups.codes.astype("int64")),
+        names=tuple(map(str, groups.categories)), classes=len(labels.categories))
+    if participant:
+        data = replace(data, participant=torch.tensor(pd.Categorical(frame[participant]).codes.astype("int64")))
+    return replace(data, published=_published(frame[_PART]))
+
+
+def _from_table(rows: Dataset, label: str, group: str, missing: Missing, participant: str | None) -> GroupedDataset:
+    """A data set without images."""
+    frame = complete(tidied(_frame(rows)), missing)
+    part = frame.pop(_PART)
+    return replace(from_table(frame, label, group, missing, participant), published=_published(part))
+
+
+def _rows(name: str) -> Dataset:
+    """All records under each other, each with its part."""
+    try:
+        from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+        from flwr_datasets import FederatedDataset
+    except ImportError as error:
+        raise ValueError("data sets in Hugging Face's format need Flower Datasets: pip install 'fedfair[hf]'"
+                         ) from error
+    folder = Path(name)
+    try:
+        if (folder / "state.json").is_file() or (folder / "dataset_dict.json").is_file():
+            saved = load_from_disk(name)
+            return _joined(DatasetDict(train=saved) if isinstance(saved, Dataset) else saved)["all"]
+        if folder.is_dir():
+            return _joined(load_dataset(name))["all"]
+        hub, _, subset = name.partition("@")
+        source = FederatedDataset(dataset=hub, subset=subset or None, partitioners={}, preprocessor=_joined,
+                                  shuffle=False)
+        return source.load_split("all")
+    except OSError as error:
+        raise FileNotFoundError(f"there is no folder {name}, and it could not be had from the Hugging Face hub "
+                                f"({_first_line(error)}): check the name and the network") from error
+    except ValueError as error:
+        raise ValueError(f"{name} cannot be read as a data set in Hugging Face's format: {_first_line(error)}"
+                         ) from error
+
+
+def _joined(splits: DatasetDict) -> DatasetDict:
+    """The splits under each other as the split "all", with their parts; those that are no part are left out.
+
+    Without a test part, all splits are one: then a run makes the parts.
+    """
+    from datasets import DatasetDict, concatenate_datasets
+
+    if "test" in splits:
+        parts = [rows.add_column(_PART, [_PARTS[name]] * len(rows)) for name, rows in splits.items() if name in _PARTS]
+    else:
+        parts = [rows.add_column(_PART, [-1] * len(rows)) for rows in splits.values()]
+    return DatasetDict(all=concatenate_datasets(parts))
+
+
+def _frame(rows: Dataset) -> pd.DataFrame:
+    """Columns of single values as a table, classes by their names; raises `ValueError` for a column of lists."""
+    for column, feature in rows.features.items():
+        if type(feature).__name__ not in ("Value", "ClassLabel"):
+            raise ValueError(f"column {column!r} holds {type(feature).__name__}, not one value for each record: remove "
+                             "it")
+    frame: pd.DataFrame = rows.with_format(None).to_pandas()
+    for column, feature in rows.features.items():
+        if type(feature).__name__ == "ClassLabel":
+            frame[column] = frame[column].map(dict(enumerate(feature.names)))
+    return frame
+
+
+def _pixels(rows: Dataset, column: str, size: int | None) -> Tensor:
+    """The images as bytes `[n, channels, height, width]`, grey or RGB as the first is.
+
+    Raises `ValueError` if they are not all of one size.
+    """
+    mode = "L" if rows[0][column].mode in ("1", "L") else "RGB"
+    found = []
+    for row in rows:
+        image = row[column].convert(mode)
+        image = image.resize((size, size)) if size else image
+        found.append(np.array(image).reshape(image.height, image.width, -1))
+        if found[-1].shape != found[0].shape:
+            raise ValueError(f"the images of column {column!r} have different sizes, {found[0].shape[:2]} and "
+                             f"{found[-1].shape[:2]}: bring them to one")
+    return torch.from_numpy(np.stack(found)).permute(0, 3, 1, 2).contiguous()
+
+
+def _published(part: pd.Series) -> Tensor:
+    """The parts that the source published, or an empty tensor if it published none."""
+    numbers = torch.tensor(part.to_numpy(dtype="int64"))
+    return numbers if bool((numbers == PARTS.index("test")).any()) else numbers[:0]
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says first."""
+    return str(error).strip().partition("\n")[0].rstrip(".")

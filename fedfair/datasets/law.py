@@ -1,0 +1,28 @@
+"""Law school admissions (Wightman 1998), cleaned by Le Quy et al. 2022; 20,798 records."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from fedfair.datasets.files import PublicFile, fetch
+from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.table import from_frame
+from fedfair.registry import unknown
+
+_FILE = PublicFile(
+    "law_school_clean.csv",
+    "https://raw.githubusercontent.com/tailequy/fairness_dataset/main/experiments/data/law_school_clean.csv",
+    "23c1b173f3480beb7afc4957b107a9917dfc4a8dc9d87ea6034ec35222152452",
+)
+_NUMERIC = ("decile1b", "decile3", "lsat", "ugpa", "zfygpa", "zgpa")
+VARIANTS: dict[str, dict[str, int]] = {}
+
+
+def load(group: str | None = None) -> GroupedDataset:
+    """Label 1 is a passed bar exam; fulltime, fam_inc, male, tier and race are one-hot.
+
+    `group` is "race", White or Non-White; raises `ValueError` for another.
+    """
+    if group not in (None, "race"):
+        raise unknown("protected attribute of law", group, ("race",))
+    return from_frame(pd.read_csv(fetch(_FILE)), label="pass_bar", group="race", numeric=_NUMERIC)

@@ -1,0 +1,138 @@
+"""Tiny Shakespeare: who speaks, and which word comes next; 171 speaking roles are the participants.
+
+Source: Karpathy 2015, char-rnn. Roles as participants: McMahan et al. 2017; here with words instead of letters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+
+import numpy as np
+import torch
+from scipy.special import gammaln
+
+from fedfair.datasets.files import PublicFile, fetch
+from fedfair.datasets.grouped import GroupedDataset
+from fedfair.registry import unknown
+
+_FILE = PublicFile(
+    "shakespeare.txt", "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+    "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+)
+_WORD = re.compile(r"[a-z]+(?:['-][a-z]+)*")
+
+CONTEXT = 3
+"""How many words lie before the one to predict."""
+
+VOCABULARY = 1000
+"""How many words can be predicted: the most frequent ones, 82 % of all that are spoken."""
+
+UNKNOWN, NOTHING = VOCABULARY, VOCABULARY + 1
+"""In a context: a word that is not among them, and no word yet."""
+
+LEAST_RECORDS = 100
+"""Roles with fewer records are left out."""
+
+GROUPS = ("vocabulary", "role")
+RICHNESS = ("simplest", "simpler", "richer", "richest")
+"""Quarters of the participants, by the richness of their vocabulary."""
+
+VARIANTS: dict[str, dict[str, int]] = {}
+NOT_PRIVATE = ("shakespeare: the list of words, the roles that are left out and the richness of a role's vocabulary "
+               "are counted without noise, over all parts together",)
+
+
+def load(group: str | None = None) -> GroupedDataset:
+    """Records `x` `[n, 3]`, the words before, and `y` `[n]`, the next word; a participant is a speaking role.
+
+    Words are lower-case, numbered by falling frequency; a context does not reach back beyond the speech. Records whose
+    next word is not in the vocabulary are left out, so that no model scores by predicting "unknown". Roles of one name
+    in several plays ("First Murderer") are one participant.
+
+    `group` is "vocabulary" (default), the quarters of the participants by `rarefied`, or "role", each participant for
+    itself; raises `ValueError` for another.
+    """
+    group = group or GROUPS[0]
+    if group not in GROUPS:
+        raise unknown("protected attribute of shakespeare", group, GROUPS)
+    roles, number = participants(), _numbers()
+    place = {role: n for n, role in enumerate(roles)}
+    records = [(place[role], *record) for role, speech in _speeches() if role in place
+               for record in _records(speech, number)]
+    participant, x, y = (torch.tensor(column) for column in zip(*records, strict=True))
+    groups = torch.arange(len(roles))
+    if group == "vocabulary":
+        groups = _quarters([rarefied(spoken.values()) for spoken in roles.values()])
+    return GroupedDataset(x, y, groups[participant], tuple(roles) if group == "role" else RICHNESS, VOCABULARY,
+                          participant=participant)
+
+
+@lru_cache(maxsize=1)
+def participants() -> Mapping[str, Counter[str]]:
+    """The participants by name, in their order, and how often each speaks each word, the vocabulary's or not."""
+    spoken: dict[str, Counter[str]] = {}
+    for role, speech in _speeches():
+        spoken.setdefault(role, Counter()).update(speech)
+    known = _numbers()
+    return {role: counts for role, counts in sorted(spoken.items())
+            if sum(count for word, count in counts.items() if word in known) >= LEAST_RECORDS}
+
+
+def rarefied(counts: Iterable[int], sample: int = 100) -> float:
+    """How many distinct words a random `sample` of a speaker's words holds on average, from the count of each word.
+
+    Unlike the number of distinct words, it does not grow with the length of the text: `sum_w 1 - C(n - c_w, s) /
+    C(n, s)` (Hurlbert 1971; for vocabularies, McCarthy and Jarvis 2007). Raises `ValueError` for fewer words than the
+    sample.
+    """
+    c = np.fromiter(counts, dtype=float)
+    n = c.sum()
+    if n < sample:
+        raise ValueError(f"there are {n:.0f} words, fewer than the sample of {sample}: take a smaller sample")
+    rest = n - c
+    possible = rest >= sample
+    absent = np.zeros_like(c)
+    absent[possible] = np.exp(_log_choose(rest[possible], sample) - _log_choose(n, sample))
+    return float((1 - absent).sum())
+
+
+@lru_cache(maxsize=1)
+def _speeches() -> list[tuple[str, list[str]]]:
+    """Every speech in order: who speaks, and the words."""
+    found = []
+    for block in re.split(r"\n{2,}", fetch(_FILE).read_text().strip()):
+        role, _, text = block.partition("\n")
+        found.append((role.removesuffix(":"), _WORD.findall(text.lower())))
+    return found
+
+
+@lru_cache(maxsize=1)
+def _numbers() -> Mapping[str, int]:
+    """The number of every word of the vocabulary: the most frequent word is 0."""
+    count = Counter(word for _, speech in _speeches() for word in speech)
+    ranked = sorted(count, key=lambda word: (-count[word], word))
+    return {word: place for place, word in enumerate(ranked[:VOCABULARY])}
+
+
+def _records(speech: list[str], number: Mapping[str, int]) -> Iterator[tuple[list[int], int]]:
+    """The context and the number of every word of a speech that has one."""
+    told = [NOTHING] * CONTEXT
+    for word in speech:
+        place = number.get(word, UNKNOWN)
+        if place != UNKNOWN:
+            yield told, place
+        told = [*told[1:], place]
+
+
+def _quarters(values: list[float]) -> torch.Tensor:
+    """The quarter of each value, 0 to 3, by rank."""
+    rank = torch.tensor(values).argsort(stable=True).argsort()
+    return 4 * rank // len(values)
+
+
+def _log_choose(n: np.ndarray | float, k: float) -> np.ndarray:
+    """The logarithm of `n` over `k`."""
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))

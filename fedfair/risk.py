@@ -1,0 +1,140 @@
+"""Excessive risk of one private step: what noise, and clipping in magnitude and direction, do to each group's loss.
+
+Esipova et al. 2023, Propositions 1-3, after Tran et al. 2021; the expected error of a private gradient, Xu et al. 2021,
+section 4.2. Symbols, for group k of K and one batch:
+
+    lr      learning rate                             g_k     mean gradient of the group's training records
+    g       batch gradient that SGD would step along  H_k     their mean Hessian
+    gbar    the same after clipping
+
+Both are divided by the expected batch size, like the step itself; the step moves the weights by
+-lr (gbar + noise), noise ~ N(0, s^2 I). To second order the group's expected loss then changes by
+-lr <g_k, g> + lr^2/2 g'H_k g, which SGD pays too, and by R_mag + R_dir + R_noise. Expectations over batches are means
+of these terms. The rotation M that takes g to the direction of gbar needs no matrix: M g = gbar |g| / |gbar|.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Along(NamedTuple):
+    """The groups' losses along a vector v: `|v|`, the slopes `<g_k, v>` `[K]` and the curvatures `v'H_k v` `[K]`."""
+
+    norm: float
+    slopes: Tensor
+    curvatures: Tensor
+
+
+def noise_risk(learning_rate: float, deviation: float, traces: Tensor) -> Tensor:
+    """R_noise `[K]` of Proposition 1 from `Tr(H_k)` `[K]` and the standard deviation s of each noisy coordinate.
+
+    The proposition writes C0 sigma for s; a step that divides by b has s = C0 sigma / b.
+    """
+    return learning_rate**2 / 2 * deviation**2 * traces
+
+
+def magnitude_risk(learning_rate: float, plain: Along, clipped: Along) -> Tensor:
+    """R_mag `[K]` of Proposition 2 for one batch: g is replaced by a vector along it, as long as gbar."""
+    ratio = _ratio(plain, clipped)
+    return (learning_rate * (1 - ratio) * plain.slopes
+            + learning_rate**2 / 2 * (ratio**2 - 1) * plain.curvatures)
+
+
+def direction_risk(learning_rate: float, plain: Along, clipped: Along) -> Tensor:
+    """R_dir `[K]` of Proposition 2 for one batch: that vector is turned to the direction of gbar."""
+    ratio = _ratio(plain, clipped)
+    return (learning_rate * (ratio * plain.slopes - clipped.slopes)
+            + learning_rate**2 / 2 * (clipped.curvatures - ratio**2 * plain.curvatures))
+
+
+def direction_gap_bound(learning_rate: float, plain: Along, clipped: Along) -> Tensor:
+    """Proposition 3's lower bounds (equation 12) on `R_dir[a] - R_dir[b]` for one batch: `[K, K]`, entry (a, b).
+
+    They hold for a convex loss and a learning rate of at most 1 / the largest eigenvalue of any H_k. As
+    `|g_k| |gbar| (cos(g_k, g) - cos(g_k, gbar))` is `<g_k, g> |gbar| / |g| - <g_k, gbar>`, no angle is computed.
+    """
+    first_order = _ratio(plain, clipped) * plain.slopes - clipped.slopes
+    return learning_rate * (first_order[:, None] - first_order[None, :] - clipped.norm**2)
+
+
+def clip_gap_bound(learning_rate: float, gradient_norms: Tensor, shares: Tensor, clip_norm: float) -> Tensor:
+    """Tran et al. 2021's lower bounds on `R_clip[a] - R_clip[b]`: `[K, K]`, entry (a, b).
+
+    From `|g_k|` `[K]` and the shares `p_k` `[K]` of the training records. Their Theorem 3 says that the difference is
+    positive if `|g_a| (p_a - p_a^2 / 2) >= 5/2 C + |g_b| (1 + p_b + p_b^2 / 2)`; the bound is what that condition
+    leaves, times `lr |g_a|`. It knows norms, not directions, and assumes two groups, what Proposition 3 assumes, and
+    `|g_a| >= max(C, |g_b|)`.
+    """
+    own = gradient_norms * (shares - shares**2 / 2)
+    other = gradient_norms * (1 + shares + shares**2 / 2)
+    return learning_rate * gradient_norms[:, None] * (own[:, None] - 2.5 * clip_norm - other[None, :])
+
+
+def expected_error(sizes: Tensor, excess: Tensor, noise_scale: float) -> Tensor:
+    """Xu et al. 2021, equation 1: bounds `[K]` on the expected error of each group's private batch gradient.
+
+    `(noise_scale + sum_i max(0, n_i - C)) / b_k` from the groups' batch sizes b_k and the sums `excess`; not a number
+    for a group without a record in the batch. `noise_scale` is the mean absolute deviation of one noisy coordinate:
+    C / eps for the paper's Laplace noise, `gaussian_scale` for Gaussian noise.
+    """
+    return (noise_scale + excess) / torch.where(sizes > 0, sizes, math.nan)
+
+
+def gaussian_scale(deviation: float) -> float:
+    """The mean absolute deviation of a Gaussian of this standard deviation."""
+    return deviation * math.sqrt(2 / math.pi)
+
+
+def trace_estimate(samples: Tensor) -> tuple[float, float]:
+    """Mean and standard error of Hutchinson's samples `z'H z` `[n]` with independent z; no error from fewer than two.
+
+    With Rademacher vectors z the mean is an unbiased estimate of `Tr(H)` (Hutchinson 1990).
+    """
+    error = float(samples.std()) / math.sqrt(len(samples)) if len(samples) > 1 else math.nan
+    return float(samples.mean()), error
+
+
+def rademacher(parameters: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+    """A vector `[P]` of independent signs."""
+    return torch.randint(0, 2, (parameters,), generator=generator).to(dtype) * 2 - 1
+
+
+def largest_eigenvalues(product: Callable[[Tensor], Tensor], start: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
+    """The largest eigenvalue of each of K symmetric matrices `[K]`, and unit vectors near theirs `[K, P]`.
+
+    `product` takes `[K, P]`, a vector for each matrix, to the products `[K, P]`; no row of `start` may be zero. Power
+    iteration finds the eigenvalue of largest size. Where that is negative, a second pass over `H + |it| I`, whose
+    eigenvalues are not, finds the largest. The values are Rayleigh quotients: they approach the eigenvalues from below.
+    """
+    values, vectors = _power(product, start, iterations)
+    if bool((values < 0).any()):
+        shift = -values.clamp(max=0)[:, None]
+        values, vectors = _power(lambda v: product(v) + shift * v, start, iterations)
+        values = values - shift.flatten()
+    return values, vectors
+
+
+def _power(product: Callable[[Tensor], Tensor], start: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
+    """The Rayleigh quotients `[K]` after some power iterations, and the unit vectors `[K, P]` that follow."""
+    vectors, values = _units(start), start.new_zeros(len(start))
+    for _ in range(iterations):
+        images = product(vectors)
+        values = (vectors * images).sum(1)
+        vectors = torch.where(images.norm(dim=1, keepdim=True) > 0, _units(images), vectors)
+    return values, vectors
+
+
+def _units(vectors: Tensor) -> Tensor:
+    """Rows scaled to length 1."""
+    return torch.nn.functional.normalize(vectors, dim=1, eps=torch.finfo(vectors.dtype).tiny)
+
+
+def _ratio(plain: Along, clipped: Along) -> float:
+    """`|gbar| / |g|`; an empty batch changes nothing, so there 1."""
+    return clipped.norm / plain.norm if plain.norm else 1.0

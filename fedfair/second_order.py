@@ -1,0 +1,59 @@
+"""Per-example gradients that can be differentiated again: what a penalty on gradients needs.
+
+The same sums as in `fedfair.layers`, over tensors that are still part of autograd's graph. So `<g_i, v>` and `|g_i|^2`
+are functions of the parameters, and their gradients, Hessian-vector products, take one more backward pass; neither the
+Hessian nor a tensor of size batch x parameters is ever formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fedfair.gradients import Loss, trained_parameters
+from fedfair.layers import LAYERS, LayerGradients
+
+
+class DifferentiableProbe(NamedTuple):
+    """The model's `output` on a batch of B examples, and the gradients of their losses, by layer."""
+
+    output: Tensor
+    layers: list[LayerGradients]
+
+    def square_norms(self) -> Tensor:
+        """`|g_i|^2`: `[B]`."""
+        return torch.stack([layer.square_norms() for layer in self.layers]).sum(0)
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """`<g_i, direction>` for a constant tensor of each trained parameter's shape: `[B]`."""
+        return torch.stack([layer.dot(direction) for layer in self.layers]).sum(0)
+
+
+def differentiable(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> DifferentiableProbe:
+    """Probe the gradients of `loss(model(x), y)` for B > 0 examples, as functions of the trained parameters.
+
+    Raises `ValueError` for a model with layers that are not in `fedfair.layers.LAYERS`, or that uses one twice.
+    """
+    _, owned = trained_parameters(model)
+    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+
+    def record(layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Any:
+        calls.append((layer, (*args, *kwargs.values())[0], output))
+
+    hooks = [layer.register_forward_hook(record, with_kwargs=True) for layer in owned]
+    try:
+        output = model(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not all(type(layer) in LAYERS for layer in owned) or len(calls) != len(owned):
+        known = ", ".join(sorted(layer.__name__ for layer in LAYERS))
+        raise ValueError(f"{type(model).__name__} has layers whose gradients cannot be differentiated here, or uses "
+                         f"one twice: take a model of {known}, each used once")
+    deltas = torch.autograd.grad(loss(output, y).sum(), [out for _, _, out in calls], create_graph=True)
+    parts = [part for (layer, inputs, _), delta in zip(calls, deltas, strict=True)
+             for part in LAYERS[type(layer)](layer, owned[layer], inputs, delta)]
+    return DifferentiableProbe(output, parts)

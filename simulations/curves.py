@@ -1,0 +1,112 @@
+"""What a setting trades: demographic parity against accuracy parity and accuracy (Yang et al. 2024, Figures 2 and 3).
+
+A curve over theta is post-processing: one training run, and one release of score counts, give all of it. A curve over
+any other setting takes a run for each value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import tomli_w
+import torch
+
+from fedfair.fairness import ALL, GroupCounts, metrics
+from fedfair.models import loss
+from simulations.compare import experiments
+from simulations.curve_plot import curve_plot
+from simulations.experiment import Experiment, SettingsError
+from simulations.result import Result, refuse_other
+from simulations.run import run
+from simulations.summary import final_test
+
+THETAS = tuple(place / 50 for place in range(21))
+"""The values of theta where none are given: 0 to 0.4."""
+
+MEASURED = ("demographic_parity", "accuracy_parity", "accuracy")
+"""What a curve shows, on the test part."""
+
+
+def curves(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, settings: Mapping[str, Any],
+           over: Mapping[str, Sequence[Any]], engine: str = "local",
+           on_run: Callable[[Experiment], None] = lambda experiment: None) -> pd.DataFrame:
+    """A row for each strategy, seed and value: dataset, strategy, seed, setting, value, and what is `MEASURED`.
+
+    `over` holds values by "STRATEGY.setting"; strategies that look for a threshold are otherwise followed over theta
+    ("theta" for all of them, by default `THETAS`), and all others are single points. Raises what `experiments` and
+    `run` raise, and `SettingsError` for an `over` that no strategy uses.
+    """
+    unused = {key for key in over if key != "theta" and key.partition(".")[0] not in strategies}
+    if unused:
+        raise SettingsError(f"no strategy here is followed over {', '.join(sorted(unused))}: write STRATEGY.setting "
+                            f"for one of {', '.join(strategies)}")
+    rows = []
+    for made in experiments(strategies, seeds, preset, settings):
+        setting, values = _followed_over(made, over)
+        for value, point in _points(made, setting, values, preset, settings, engine, on_run):
+            rows.append({"dataset": made.dataset, "strategy": made.strategy, "seed": made.seed, "setting": setting,
+                         "value": value, **point})
+    return pd.DataFrame(rows)
+
+
+def theta_curve(result: Result, thetas: Sequence[float]) -> Iterator[tuple[float, dict[str, float]]]:
+    """What a run's model does on the test part, under the threshold for each theta: no further training or release.
+
+    Raises `ValueError` if the run did not look for a threshold.
+    """
+    if result.search is None or result.search.scores is None:
+        raise ValueError(f"{result.experiment.strategy} did not look for a threshold: set threshold to toc, roc or "
+                         "by-group to follow it over theta")
+    test = result.data.test
+    with torch.no_grad():
+        output = result.model(test.x.to(result.experiment.device)).cpu()
+        losses = loss(output, test.y)
+    empty = GroupCounts.zeros(len(test.names), test.classes)
+    for theta in thetas:
+        predicted = result.search.choose(theta).rule.predict(output, test.group)
+        counts = GroupCounts.of(predicted, test.y, test.group, losses, torch.zeros(len(test)), empty)
+        found = {metric: value for group, metric, value in metrics(counts, test.names, result.search.favourable)
+                 if group == ALL}
+        yield theta, {name: found[name] for name in MEASURED}
+
+
+def save_curves(frame: pd.DataFrame, settings: Mapping[str, Any], folder: Path) -> Path:
+    """Write config.toml, curves.csv and curves.svg; raises `FileExistsError` if the folder holds something else."""
+    refuse_other(folder, settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    frame.to_csv(folder / "curves.csv", index=False)
+    (folder / "curves.svg").write_text(curve_plot(frame))
+    (folder / "config.toml").write_text(tomli_w.dumps(dict(settings)))
+    return folder
+
+
+def _followed_over(made: Experiment, over: Mapping[str, Sequence[Any]]) -> tuple[str, Sequence[Any]]:
+    """The setting over which an experiment's strategy is followed, and its values; none for a single point."""
+    for key, values in over.items():
+        owner, _, setting = key.partition(".")
+        if owner == made.strategy:
+            return setting, values
+    return ("theta", over.get("theta", THETAS)) if made.searches else ("", (None,))
+
+
+def _points(made: Experiment, setting: str, values: Sequence[Any], preset: str | None, settings: Mapping[str, Any],
+            engine: str, on_run: Callable[[Experiment], None]) -> Iterator[tuple[Any, dict[str, float]]]:
+    """What is measured for each value of a setting."""
+    if setting == "theta" and made.searches:
+        on_run(made)
+        yield from theta_curve(run(made, engine), values)
+        return
+    for value in values:
+        own = {**settings, f"{made.strategy}.{setting}": value} if setting else settings
+        experiment = experiments([made.strategy], [made.seed], preset, own)[0]
+        on_run(experiment)
+        yield value, _final(run(experiment, engine))
+
+
+def _final(result: Result) -> dict[str, float]:
+    """What is measured on the test part after a run."""
+    row = final_test(result.metrics.assign(dataset="", strategy="", seed=0)).iloc[0]
+    return {name: float(row[ALL, name]) for name in MEASURED}

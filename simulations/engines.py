@@ -1,0 +1,124 @@
+"""Where clients run: in this process, on a Ray cluster, or on Flower's own simulation."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, TypeVar
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedfair import client_app
+from fedfair.registry import Registry
+from simulations.experiment import SettingsError, in_words
+from simulations.grids.local import LocalGrid
+
+T = TypeVar("T")
+Count = Annotated[int, Field(ge=1)]
+Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Engine(BaseModel):
+    """A description of where clients run; frozen, and validated when it is made.
+
+    `nodes` is the number of Flower nodes that host the clients. No result depends on it beyond float rounding.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    nodes: Count | None = None
+
+    @abstractmethod
+    def __call__(self, serve: Callable[[Grid], T]) -> T:
+        """What `serve`, the server's part, returns when it is given the grid of a run."""
+
+
+ENGINES: Registry[type[Engine]] = Registry("engine")
+"""Engines by name."""
+
+
+def make_engine(name: str, nodes: int | None = None, settings: Mapping[str, Any] | None = None) -> Engine:
+    """The engine called `name`; raises `ValueError` for one that there is not, or a setting that is not allowed."""
+    kind = ENGINES[name]
+    try:
+        return kind(nodes=nodes, **(settings or {}))
+    except ValidationError as error:
+        raise SettingsError(f"engine {name}: {in_words(error, kind.model_fields)}") from None
+
+
+@ENGINES.register("local")
+class Local(Engine):
+    """In this process: no serialisation, thousands of steps a minute. One node unless told otherwise, which computes
+    for all clients together.
+    """
+
+    def __call__(self, serve: Callable[[Grid], T]) -> T:
+        """See `Engine`."""
+        with quiet_flower():
+            return serve(LocalGrid(client_app.app, self.nodes or 1))
+
+
+@ENGINES.register("ray")
+class Ray(Engine):
+    """Ray actors, one for each node; by default as many as the cluster has room for.
+
+    `address` is that of a cluster ("auto": the one on this machine), by default the environment's RAY_ADDRESS, or else
+    a cluster of this process alone. Every actor gets `cpus` cores and `gpus` GPUs, shares of one allowed, and `threads`
+    threads of PyTorch, by default one for each core. Actors outlive a run: the next in this process finds them, and the
+    records that they keep. One that dies, or does not answer within `timeout` seconds, is restarted and asked again, up
+    to `restarts` times; the time that a worker takes to start and to load its records counts.
+    """
+
+    address: str | None = None
+    cpus: Amount = 1
+    gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    threads: Count | None = None
+    timeout: Amount = 300
+    restarts: Annotated[int, Field(ge=0)] = 3
+
+    def __call__(self, serve: Callable[[Grid], T]) -> T:
+        """See `Engine`; raises `ConnectionError` if no cluster answers, and `ValueError` if it is too small."""
+        from simulations.grids import workers  # here, because importing Ray takes a second
+        from simulations.grids.ray import RayGrid
+
+        workers.connect(self.address)
+        shape = workers.Shape(self.cpus, self.gpus, self.threads or max(1, int(self.cpus)), self.restarts)
+        with quiet_flower():
+            return serve(RayGrid(client_app.app, self.nodes or workers.room(shape), shape, self.timeout))
+
+
+@ENGINES.register("flower")
+class Flower(Engine):
+    """Flower's own simulation, on Ray, with two nodes unless told otherwise; the program that `flwr run` starts."""
+
+    def __call__(self, serve: Callable[[Grid], T]) -> T:
+        """See `Engine`."""
+        from flwr.simulation import run_simulation  # here, because it imports a SuperLink, which takes a second
+
+        results: list[T] = []
+        server_app = ServerApp()
+
+        @server_app.main()
+        def main(grid: Grid, context: Context) -> None:
+            results.append(serve(grid))
+
+        with quiet_flower():
+            run_simulation(server_app, client_app.app, self.nodes or 2,
+                           backend_config={"client_resources": {"num_cpus": 1}})
+        return results[0]
+
+
+@contextmanager
+def quiet_flower() -> Iterator[None]:
+    """Keep Flower's log to warnings for a while."""
+    logger = logging.getLogger("flwr")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

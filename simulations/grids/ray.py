@@ -1,0 +1,115 @@
+"""A Flower grid over Ray actors: each is one node, and keeps its clients' records from round to round.
+
+Ray restarts an actor that died, on any machine that has room, and asks it again. Handlers are pure functions of the
+message (seed and step are in it), so the answer is the one that was lost, and the release that it makes is one release.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+import ray
+from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+
+from simulations.grids.numbered import NumberedGrid
+from simulations.grids.workers import Shape, workers
+
+_NUMBERS = count(1)  # of everything that this process puts: workers outlive grids
+
+
+class _Put(NamedTuple):
+    """Arrays, their number, and their reference in the object store."""
+
+    arrays: dict[str, ArrayRecord]
+    number: int
+    reference: Any
+
+
+class _Asked(NamedTuple):
+    """A message, the worker that was asked, and the reference of its reply."""
+
+    message: Message
+    worker: Any
+    reply: Any
+
+
+class RayGrid(NumberedGrid):
+    """`nodes` nodes that run `client_app`, each in a Ray actor of this `shape`; needs a connection to a cluster.
+
+    Arrays that several messages share travel once, through the object store. A worker that does not answer within
+    `timeout` seconds is restarted and asked again, as is one that died, `shape.restarts` times; then, or when a handler
+    raises, the reply is a Flower error that says what happened.
+    """
+
+    def __init__(self, client_app: ClientApp, nodes: int, shape: Shape, timeout: float) -> None:
+        super().__init__(nodes)
+        self._workers = workers(client_app, nodes, shape)
+        self._shape, self._timeout = shape, timeout
+        self._asked: dict[str, _Asked] = {}
+        self._latest = _Put({}, 0, {})
+
+    def _ask(self, number: str, message: Message, context: Context) -> None:
+        """Call the node's worker."""
+        records = message.content
+        light = RecordDict({name: record for name, record in records.items() if not isinstance(record, ArrayRecord)})
+        put = self._put({name: record for name, record in records.items() if isinstance(record, ArrayRecord)})
+        worker = self._workers[int(context.node_config["partition-id"])]
+        reply = worker.answer.remote(light, message.metadata.message_type, context, put.number, put.reference)
+        self._asked[number] = _Asked(message, worker, reply)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The replies that are there, in the order of the given numbers; they are then forgotten."""
+        numbers = [number for number in message_ids if number in self._asked]
+        missing = _missing([self._asked[number] for number in numbers], 0)
+        return [self._reply(self._asked.pop(number)) for number in numbers if self._asked[number] not in missing]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """A reply to every message, in their order; an error for one that did not come within `timeout` seconds in all,
+        or however often its worker was restarted.
+        """
+        numbers = list(self.push_messages(messages))
+        end = time.monotonic() + (math.inf if timeout is None else timeout)
+        waiting = [self._asked[number] for number in numbers]
+        for _ in range(self._shape.restarts + 1):
+            waiting = _missing(waiting, min(self._timeout, max(0.0, end - time.monotonic())))
+            for asked in waiting:
+                ray.kill(asked.worker, no_restart=False)
+        return [self._reply(self._asked.pop(number)) for number in numbers]
+
+    def _put(self, arrays: dict[str, ArrayRecord]) -> _Put:
+        """Where the object store holds `arrays`; those of the latest message are there already."""
+        latest = self._latest.arrays
+        if latest.keys() != arrays.keys() or any(latest[name] is not arrays[name] for name in arrays):
+            self._latest = _Put(arrays, next(_NUMBERS), ray.put(arrays))
+        return self._latest
+
+    def _reply(self, asked: _Asked) -> Message:
+        """The reply that a worker gave, or an error that says why there is none."""
+        tries = self._shape.restarts + 1
+        try:
+            return Message(ray.get(asked.reply, timeout=0), reply_to=asked.message)
+        except RayTaskError as error:
+            code, reason = ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"{type(error.cause).__name__}: {error.cause}"
+        except GetTimeoutError:
+            code, reason = ErrorCode.REPLY_MESSAGE_UNAVAILABLE, (
+                f"no answer within {self._timeout:g} s, asked {tries} times: give it more time, or look for what hangs")
+        except RayError as error:
+            code, reason = ErrorCode.NODE_UNAVAILABLE, (
+                f"its worker died, {tries} times over: look for a lack of memory "
+                f"({str(error).strip().splitlines()[-1]})")
+        return Message(Error(code, reason), reply_to=asked.message)
+
+
+def _missing(asked: Sequence[_Asked], within: float) -> list[_Asked]:
+    """Those that have no reply within so many seconds, in order."""
+    if not asked:
+        return []
+    _, missing = ray.wait([one.reply for one in asked], num_returns=len(asked), timeout=within)
+    return [one for one in asked if one.reply in missing]

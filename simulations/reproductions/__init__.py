@@ -1,0 +1,1 @@
+"""Published observations, measured again."""

@@ -1,0 +1,141 @@
+"""Who pays for participant-level privacy: Bagdasaryan and Shmatikov 2019 (poster), "Federated Learning".
+
+python -m simulations.reproductions.shakespeare --out DIR [--seeds N]
+
+They trained a next-word model on 80,000 participants of Reddit, and saw that the private model has a smaller active
+vocabulary than the non-private one, and that it suits participants with simpler vocabularies better. Here 171 speaking
+roles are the participants: fedavg against dp-fedavg on the same splits and seeds, setting by setting the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import spearmanr
+
+from fedfair.datasets import shakespeare
+from fedfair.fairness import ALL
+from simulations.cli import plain_errors
+from simulations.compare import compare, experiments
+from simulations.reproductions.bars import Bar, picture
+from simulations.result import Result, identified, refuse_other, save_comparison
+from simulations.summary import final_test
+
+REFERENCE, PRIVATE = "fedavg", "dp-fedavg"
+QUARTERS = ("smallest", "smaller", "larger", "largest")
+MEASURES = {"words": "distinct words spoken", "rarefied": "distinct words in 100"}
+"""Two measures of a vocabulary: the plain one grows with what a role speaks, the other does not."""
+
+COLUMNS = (REFERENCE, PRIVATE, "cost", "excessive_risk", "relative_cost")
+"""What is told of each quarter: two accuracies, their difference, that of the losses, and the share that was lost."""
+
+Out = Annotated[Path, typer.Option(help="Folder to save everything in.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")]
+
+
+def by_participant(results: Sequence[Result]) -> pd.DataFrame:
+    """One row for each seed and participant: both test accuracies and what privacy cost, the excessive risk (the
+    private model's loss less the other's), and the vocabulary.
+    """
+    final = final_test(identified(results)).droplevel("dataset")
+    spoken = shakespeare.participants()
+    values = final.loc[:, (list(spoken), ["accuracy", "loss"])].stack("group", future_stack=True).unstack("strategy")
+    accuracy, loss = values["accuracy"], values["loss"]
+    frame: pd.DataFrame = accuracy[[REFERENCE, PRIVATE]].assign(
+        cost=accuracy[REFERENCE] - accuracy[PRIVATE], excessive_risk=loss[PRIVATE] - loss[REFERENCE])
+    frame = frame.reset_index().rename(columns={"group": "participant"}).rename_axis(columns=None)
+    frame["words"] = frame["participant"].map({role: len(counts) for role, counts in spoken.items()})
+    frame["rarefied"] = frame["participant"].map({r: shakespeare.rarefied(c.values()) for r, c in spoken.items()})
+    return frame
+
+
+def by_quarter(participants: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """One row for each quarter of the participants by vocabulary: means over participants, then mean, deviation and
+    standard error over seeds.
+    """
+    ranks = participants.groupby("seed")[measure].rank(method="first")
+    quarter = ((ranks - 1) * 4 // participants.groupby("seed")[measure].transform("size")).astype(int)
+    seeds = participants.groupby([quarter.rename("quarter"), "seed"])[[measure, *COLUMNS[:-1]]].mean()
+    seeds["relative_cost"] = seeds["cost"] / seeds[REFERENCE]
+    table = seeds.groupby("quarter").agg(["mean", "std", "sem"])
+    table.columns = ["_".join(names) for names in table.columns]
+    return table.set_axis(list(QUARTERS)).rename_axis("quarter").reset_index()
+
+
+def correlations(participants: pd.DataFrame, measure: str, of: str) -> pd.Series:
+    """For each seed, Spearman's rank correlation of the vocabulary with the column `of`."""
+    return participants.groupby("seed").apply(lambda rows: float(spearmanr(rows[measure], rows[of]).statistic))
+
+
+def active_vocabulary(results: Sequence[Result]) -> pd.DataFrame:
+    """How many distinct words each model predicts on the test part: one row for each seed, a column a strategy."""
+    final = final_test(identified(results)).droplevel("dataset")
+    return final[ALL, "predicted_classes"].unstack("strategy")[[REFERENCE, PRIVATE]]
+
+
+@plain_errors
+def main(out: Out, seeds: Seeds = 3) -> None:
+    """Run both strategies, print the tables, and save them with the runs and a picture."""
+    settings: dict[str, Any] = {"dataset": "shakespeare", "group": "role"}
+    described = {"strategies": [REFERENCE, PRIVATE], "seeds": list(range(seeds)), "settings": settings}
+    refuse_other(out, described)
+    results = compare(experiments([REFERENCE, PRIVATE], range(seeds), None, settings))
+    participants, active = by_participant(results), active_vocabulary(results)
+    quarters = {measure: by_quarter(participants, measure) for measure in MEASURES}
+    save_comparison(results, described, out)
+    participants.to_csv(out / "participants.csv", index=False)
+    active.to_csv(out / "active_vocabulary.csv")
+    for measure, table in quarters.items():
+        table.to_csv(out / f"quarters_by_{measure}.csv", index=False)
+    (out / "picture.svg").write_text(_picture(quarters, active))
+    _print(results, quarters, participants, active)
+
+
+def _print(results: Sequence[Result], quarters: dict[str, pd.DataFrame], participants: pd.DataFrame,
+           active: pd.DataFrame) -> None:
+    """The tables, for the terminal."""
+    console, ledger = Console(), results[-1].ledger
+    for measure, rows in quarters.items():
+        table = Table(title=f"Accuracy in %, by {MEASURES[measure]} (mean over participants, ± deviation over "
+                            f"{len(active)} seeds)", title_justify="left", box=None)
+        for column in ("vocabulary", "words", REFERENCE, PRIVATE, "cost", "excess loss", "cost/accuracy"):
+            table.add_column(column, justify="right", no_wrap=True)
+        for row in rows.to_dict("records"):
+            table.add_row(str(row["quarter"]), f"{row[f'{measure}_mean']:.0f}",
+                          *(_spread(row[f"{name}_mean"], row[f"{name}_std"], percent=name != "excessive_risk")
+                            for name in COLUMNS))
+        console.print(table)
+        found = {of: correlations(participants, measure, of) for of in ("cost", "excessive_risk")}
+        console.print("Spearman's correlation of the vocabulary: " + ", ".join(
+            f"with {of.replace('_', ' ')} {_spread(rho.mean(), rho.std())}" for of, rho in found.items()) + "\n")
+    console.print("Active vocabulary: " + ", ".join(
+        f"{name} {active[name].mean():.0f}±{active[name].std():.0f} words" for name in active))
+    console.print(f"{PRIVATE}: epsilon {ledger.epsilon():.2f} at delta {ledger.delta:g}, a {ledger.protects} with all "
+                  f"records, {ledger.guarantee}")
+
+
+def _spread(mean: float, deviation: float, percent: bool = False) -> str:
+    """A mean with its deviation."""
+    return f"{100 * mean:.1f}±{100 * deviation:.1f}" if percent else f"{mean:.3f}±{deviation:.3f}"
+
+
+def _picture(quarters: dict[str, pd.DataFrame], active: pd.DataFrame) -> str:
+    """What privacy costs by vocabulary, and the active vocabularies."""
+    panels = {f"{told}, by {MEASURES[measure]}": [
+        Bar(str(row["quarter"]), row[f"{of}_mean"], row[f"{of}_std"]) for row in table.to_dict("records")]
+        for of, told in (("cost", "accuracy lost"), ("excessive_risk", "excess loss"))
+        for measure, table in quarters.items()}
+    panels["active vocabulary, words"] = [
+        Bar(str(name), float(active[name].mean()), float(np.nan_to_num(active[name].std()))) for name in active]
+    return picture("What participant-level privacy costs, by the participants' vocabulary", panels)
+
+
+if __name__ == "__main__":
+    typer.run(main)

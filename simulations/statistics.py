@@ -1,0 +1,148 @@
+"""What can be said about methods from a few seeds: spreads, paired tests between methods, the equal-cost verdict.
+
+One-sided Wilcoxon signed-rank tests paired by seed, as in Esipova et al. 2023, corrected for the number of comparisons
+by Holm 1979. Equal cost of privacy, Xu et al. 2021, section 6.1.4. With n seeds no one-sided test can go below
+2^-n before correction: below five seeds nothing is significant at 5 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fedfair.fairness import ALL
+from simulations.summary import REFERENCE, REFERENCES, TAU, excessive_risks, gap, privacy_costs
+
+LEVEL = 0.05
+"""Of significance."""
+_REFERENCES = {REFERENCE, *REFERENCES.values()}
+
+LARGER_IS_BETTER = {"accuracy": True, "accuracy_parity": False, "privacy_cost_gap": False,
+                    "excessive_risk_gap": False}
+"""The measures that are tested, and which way is better."""
+
+
+class Spread(NamedTuple):
+    """Mean, standard deviation (n - 1) and standard error over seeds; not a number where one seed cannot say."""
+
+    mean: float
+    deviation: float
+    error: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """See `Spread`."""
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+    return Spread(float(np.mean(values)), deviation, deviation / math.sqrt(len(values)))
+
+
+def wilcoxon_less(first: Sequence[float], second: Sequence[float]) -> float:
+    """The p-value of a one-sided Wilcoxon signed-rank test that `first` is smaller than `second`, paired.
+
+    Pairs without a difference are left out; the p-value is 1 if none is left. Exact for up to 50 pairs without ties.
+    """
+    differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    differences = differences[differences != 0]
+    if len(differences) == 0:
+        return 1.0
+    return float(stats.wilcoxon(differences, alternative="less").pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p-values that hold for all comparisons together (Holm 1979), in the order given."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for place, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - place) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
+def measures(final: pd.DataFrame) -> pd.DataFrame:
+    """The measures of each run (see `LARGER_IS_BETTER`) from `simulations.summary.final_test`: one row for each run."""
+    return pd.DataFrame({
+        "accuracy": final[ALL, "accuracy"], "accuracy_parity": final[ALL, "accuracy_parity"],
+        "privacy_cost_gap": gap(privacy_costs(final)),
+        "excessive_risk_gap": gap(excessive_risks(final))})
+
+
+def comparisons(measured: pd.DataFrame) -> pd.DataFrame:
+    """Every strategy against every other, paired by seed, on each data set and measure.
+
+    One row for each test: dataset, metric, better, worse, seeds, difference (of the means, better less worse), p,
+    p_holm, comparisons. Both directions of every pair are tested, and Holm's correction is over all tests of one data
+    set and measure. A reference's gaps to itself are zero by definition: there it is left out.
+    """
+    rows: list[dict[str, Any]] = []
+    for (dataset, metric), wide in _wide(measured):
+        tests = [_test(wide, better, worse, LARGER_IS_BETTER[metric]) for better, worse in permutations(wide, 2)]
+        for test, adjusted in zip(tests, holm([test["p"] for test in tests]), strict=True):
+            rows.append({"dataset": dataset, "metric": metric, **test, "p_holm": adjusted, "comparisons": len(tests)})
+    return pd.DataFrame(rows, columns=["dataset", "metric", "better", "worse", "seeds", "difference", "p", "p_holm",
+                                       "comparisons"])
+
+
+def equal_cost(measured: pd.DataFrame, tau: float = TAU) -> dict[str, bool]:
+    """Whether each strategy's mean gap between the groups' privacy costs is at most tau; those without a gap left out.
+
+    For runs on one data set.
+    """
+    gaps = measured["privacy_cost_gap"].groupby(level="strategy", sort=False).mean().dropna()
+    return {str(name): bool(value <= tau) for name, value in gaps.items()}
+
+
+def findings(measured: pd.DataFrame, tested: pd.DataFrame) -> list[str]:
+    """What the statistics say about runs on one data set, in a few sentences."""
+    verdicts = {name: fair for name, fair in equal_cost(measured).items() if name not in _REFERENCES}
+    lines = []
+    for fair, text in ((True, f"Equal cost of privacy (mean gap at most {TAU}): "), (False, "Not equal: ")):
+        if names := [name for name, verdict in verdicts.items() if verdict is fair]:
+            lines.append(text + ", ".join(names) + ".")
+    seeds = measured.index.get_level_values("seed").nunique()
+    if measured.index.get_level_values("strategy").nunique() > 1 and seeds > 1:
+        lines.append(_significance(tested, seeds))
+    return lines
+
+
+def _significance(tested: pd.DataFrame, seeds: int) -> str:
+    """Which differences in the privacy cost gap are more than chance, or why none can be."""
+    gaps = tested[tested["metric"] == ("privacy_cost_gap" if "privacy_cost_gap" in set(tested["metric"])
+                                       else "accuracy_parity")]
+    metric, number = str(gaps["metric"].iloc[0]).replace("_", " "), len(gaps)
+    if number * 2.0**-seeds > LEVEL:
+        needed = math.ceil(math.log2(number / LEVEL))
+        return (f"{seeds} seeds cannot tell methods apart: {number} one-sided Wilcoxon tests, corrected by Holm, need "
+                f"at least {needed} for p < {LEVEL}.")
+    found = gaps[gaps["p_holm"] < LEVEL]
+    if found.empty:
+        return f"No difference in {metric} is significant (Wilcoxon, Holm over {number} tests, {seeds} seeds)."
+    pairs = "; ".join(f"{row['better']} below {row['worse']}" for row in found.to_dict("records"))
+    return f"Significant in {metric} (Wilcoxon, Holm over {number} tests, {seeds} seeds): {pairs}."
+
+
+def _wide(measured: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
+    """For each data set and measure, a table of seeds by strategies without gaps, of at least two strategies."""
+    tables = []
+    for dataset, runs in measured.groupby(level="dataset", sort=False):
+        for metric in LARGER_IS_BETTER:
+            wide = runs[metric].droplevel("dataset").unstack("strategy")
+            wide = wide[[name for name in runs.index.get_level_values("strategy").unique()
+                         if not (name in _REFERENCES and metric.endswith("_gap"))]]
+            wide = wide.dropna(axis=1, how="all").dropna(axis=0)
+            if wide.shape[1] > 1 and len(wide) > 0:
+                tables.append(((str(dataset), metric), wide))
+    return tables
+
+
+def _test(wide: pd.DataFrame, better: Any, worse: Any, larger: bool) -> dict[str, Any]:
+    """One test that `better` is better than `worse`."""
+    sign = -1 if larger else 1
+    return {"better": better, "worse": worse, "seeds": len(wide),
+            "difference": float((wide[better] - wide[worse]).mean()),
+            "p": wilcoxon_less(sign * wide[better].to_numpy(), sign * wide[worse].to_numpy())}

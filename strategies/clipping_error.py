@@ -1,0 +1,85 @@
+"""Training with one of clipping's two errors alone, without noise. Esipova et al. 2023, section 4 and Table 1."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import replace
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.serverapp import Grid
+from torch import Tensor
+
+from fedfair import messages
+from fedfair.clipping import ClipRule, Flat, Unclipped
+from fedfair.layers import Gradients
+from fedfair.noise import Trust
+from fedfair.rounds import Round
+from strategies.base import Strategy
+from strategies.exchange import added, answers
+
+
+class ClippingError(Strategy):
+    """Steps along a mixture of the batch gradient g and its clipped version gbar; no noise, no guarantee.
+
+    The server asks for both sums over the same batch, so it must be trusted with them, and it takes single steps.
+    """
+
+    modes = ("step",)
+    _plain: Gradients
+
+    def prepare(self) -> None:
+        """Raise `ValueError` if the server may not see both sums."""
+        if self.training.trust is not Trust.CENTRAL:
+            raise ValueError("this strategy compares a batch's gradient with its clipped version at the server, but "
+                             f"trust is {self.training.trust.value!r}: take 'central'")
+
+    def rule(self) -> ClipRule:
+        """One clip norm for all, as in DP-SGD."""
+        return Flat(self.training.clip_norm)
+
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """None."""
+        return (0.0,) * len(self.schedules())
+
+    @abstractmethod
+    def mixture(self, plain: Gradients, clipped: Gradients, ratio: float) -> Gradients:
+        """The step from g and gbar, where `ratio` is `|gbar| / |g|`."""
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+                        ) -> Iterable[Message]:
+        """Ask for the gradient without clipping, then for the clipped one."""
+        asked = super().configure_train(server_round, arrays, config, grid)
+        assert self._round is not None
+        without = self._requests(messages.GRADIENT_SUM, grid, weights=arrays,
+                                 round_=replace(self._round, rule=Unclipped()))
+        self._plain = added(answers(grid.send_and_receive(without), self._nodes), "sums")
+        return asked
+
+    def _update(self, sums: Gradients, plan: Round, rule: ClipRule) -> None:
+        """One step along the mixture."""
+        plain, clipped = _norm(self._plain), _norm(sums)
+        ratio = float(clipped / plain) if plain > 0 else 1.0
+        super()._update(self.mixture(self._plain, sums, ratio), plan, rule)
+
+
+class DirectionError(ClippingError):
+    """Steps along `gbar |g| / |gbar|`: the direction of the clipped gradient, the length of the other."""
+
+    def mixture(self, plain: Gradients, clipped: Gradients, ratio: float) -> Gradients:
+        """See the class; an empty batch, or one of zero gradients, makes no step."""
+        return {name: value / ratio if ratio else value for name, value in clipped.items()}
+
+
+class MagnitudeError(ClippingError):
+    """Steps along `g |gbar| / |g|`: the direction of the gradient, the length of the clipped one."""
+
+    def mixture(self, plain: Gradients, clipped: Gradients, ratio: float) -> Gradients:
+        """See the class."""
+        return {name: value * ratio for name, value in plain.items()}
+
+
+def _norm(tensors: Gradients) -> Tensor:
+    """The Euclidean norm over all tensors together."""
+    return torch.stack([value.double().square().sum() for value in tensors.values()]).sum().sqrt()

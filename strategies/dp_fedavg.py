@@ -1,0 +1,117 @@
+"""DP-FedAvg: participants train by themselves, and what each changed is clipped as a whole.
+
+McMahan et al. 2018, Algorithm 1, with equal weights and the estimator that divides by the public expected number of
+participants; adaptive clipping by a private quantile, Andrew et al. 2021, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from fedfair import messages
+from fedfair.clipping import ClipRule, Flat
+from fedfair.counting import AtMost, CountQuery
+from fedfair.rounds import LocalSgd
+from strategies.base import NoOptions, Strategy
+from strategies.budget import Schedule
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class DpFedavg(Strategy):
+    """What is protected is a participant with all its records, whatever they are: neighbours differ by one client.
+
+    Symbols:
+
+        W   clients, public               q     rate at which each joins a round (`participation`)
+        S   clip norm of an update        S0    the first S (`clip_norm`)
+        sigma, s1   noise multipliers of the sum and of the count
+
+    A client that joins takes `local_epochs` of plain SGD (`learning_rate`, batches of `batch_size`) from the common
+    weights w to its own w_i, without noise. The server's step is
+
+        w <- w + server_learning_rate * (sum_i (w_i - w) min(1, S / |w_i - w|) + N(0, (sigma S)^2)) / (q W)
+
+    With a `quantile`, S follows that quantile of the norms: with B~ the number of updates that were not clipped, plus
+    N(0, s1^2), on the same sample and so in one event with the sum, each round ends with
+
+        S <- S exp(-clip_learning_rate (B~ / (q W) - quantile))
+
+    The noise of a round is relative to the S that clipped in it. So that no count, however noisy, can end a run, S
+    stays within a factor of 10^6 of S0. `server_momentum` is that of `torch.optim.SGD` (Hsu et al. 2019). An epoch is
+    1 / (q local_epochs) rounds: the length in which a record is met once on average.
+    """
+
+    class Options(NoOptions):
+        """See `DpFedavg`; without a `quantile`, S stays at S0."""
+
+        participation: Annotated[float, Field(gt=0, le=1)] = 0.5
+        local_epochs: Annotated[int, Field(ge=1)] = 1
+        server_learning_rate: Positive = 1.0
+        server_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+        quantile: Annotated[float, Field(gt=0, lt=1)] | None = None
+        clip_learning_rate: Positive = 0.2
+
+    modes = ("epoch",)
+    default_sync = "epoch"
+    protects = "participant"
+    exchange = messages.UPDATE_SUM
+    options: Options
+
+    def prepare(self) -> None:
+        """Refuse another local optimiser than SGD; S starts at S0."""
+        if self.training.optimizer != "sgd":
+            raise ValueError(f"dp-fedavg trains each participant by plain SGD, but optimizer is "
+                             f"{self.training.optimizer!r}: take sgd")
+        self.clip_norm = self.training.clip_norm
+
+    def rule(self) -> ClipRule:
+        """One clip norm for all updates."""
+        return Flat(self.clip_norm)
+
+    def query(self) -> CountQuery | None:
+        """How many updates are not clipped, if S is to follow a quantile."""
+        return None if self.options.quantile is None else AtMost(self.clip_norm)
+
+    def learn(self, counts: Tensor, expected_batch: float) -> None:
+        """The next S, from a noisy count `[1]`."""
+        assert self.options.quantile is not None
+        above = float(counts) / expected_batch - self.options.quantile
+        log_bound = math.log(self.clip_norm) - self.options.clip_learning_rate * above
+        first = self.training.clip_norm
+        self.clip_norm = max(min(math.exp(min(log_bound, 700.0)), 1e6 * first), 1e-6 * first)
+
+    def local_training(self) -> None:
+        """Nobody trains privately by itself: it is the sum of updates that is protected."""
+
+    def local_sgd(self) -> LocalSgd:
+        """How a client that joins trains."""
+        training = self.training
+        return LocalSgd(self.options.local_epochs, training.batch_size, training.learning_rate, training.weight_decay)
+
+    def optimizer(self, parameters: dict[str, nn.Parameter]) -> torch.optim.Optimizer:
+        """The server steps along the mean update."""
+        options = self.options
+        return torch.optim.SGD(parameters.values(), options.server_learning_rate, options.server_momentum)
+
+    def rates(self) -> tuple[float, ...]:
+        """Every client joins with the same rate, whatever records it has."""
+        return (self.options.participation,) * len(self.population.names)
+
+    def expected_batch(self) -> float:
+        """`q W`."""
+        return self.options.participation * len(self.population.sizes)
+
+    def schedules(self) -> list[Schedule]:
+        """What a client goes through."""
+        return [Schedule(self.options.participation, self.rounds)]
+
+    @property
+    def rounds_per_epoch(self) -> float:
+        """Rounds in which a record is met once on average."""
+        return 1 / (self.options.participation * self.options.local_epochs)

@@ -1,0 +1,63 @@
+"""DPSGD-F with clip norms that follow a quantile of each group's gradient norms. After Andrew et al. 2021."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from fedfair.clipping import ClipRule, PerGroup
+from fedfair.counting import AboveAndBelow, CountQuery
+from strategies.base import NoOptions, Strategy
+from strategies.training import Positive
+
+
+class DpsgdFQuantile(Strategy):
+    """Every group's clip norm moves towards one quantile of the norms of its own gradients.
+
+    Symbols, for group k of K:
+
+        C0      base clip norm (`clip_norm`)             b       expected batch size
+        m_k     noisy number of gradients above C_k      o_k     noisy number of the others
+        gamma   the `quantile`                           eta     how fast the clip norms move
+
+    All C_k start at C0. The counts come with the gradients that C_k clipped, and each step ends with
+
+        C_k <- C_k exp(-eta ((1 - gamma) o_k - gamma m_k) / (b / K)),
+
+    kept between `min_bound` and `max_bound` times C0: the geometric update of Andrew et al. 2021, at rest where a share
+    gamma of the group's gradients is not clipped. Theirs divides by the noisy number of records counted, which for a
+    small group may be anything; here it is the size of a group in an even batch, which is public, and small groups move
+    slowly instead. The noise is relative to the largest C_k of all groups.
+    """
+
+    class Options(NoOptions):
+        """See `DpsgdFQuantile`."""
+
+        quantile: Annotated[float, Field(gt=0, lt=1)] = 0.5
+        eta: Positive = 0.1
+        min_bound: Annotated[float, Field(gt=0, le=1)] = 0.1
+        max_bound: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 4
+
+    options: Options
+
+    def prepare(self) -> None:
+        """Before the first counts, every group has the base clip norm."""
+        self.clip_norms = (self.training.clip_norm,) * len(self.population.names)
+
+    def query(self) -> CountQuery:
+        """How many gradients of each group exceed its clip norm, and how many do not."""
+        return AboveAndBelow(self.clip_norms)
+
+    def rule(self) -> ClipRule:
+        """The groups' clip norms."""
+        return PerGroup(self.clip_norms)
+
+    def learn(self, counts: Tensor, expected_batch: float) -> None:
+        """New clip norms from noisy counts `[2, K]`."""
+        above, below = counts.double()
+        surplus = ((1 - self.options.quantile) * below - self.options.quantile * above) / (expected_batch / len(above))
+        moved = above.new_tensor(self.clip_norms) * (-self.options.eta * surplus).exp()
+        least, most = (self.training.clip_norm * bound for bound in (self.options.min_bound, self.options.max_bound))
+        self.clip_norms = tuple(moved.clamp(least, most).tolist())

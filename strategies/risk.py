@@ -1,0 +1,155 @@
+"""The server's part of the excessive-risk terms: what it asks the clients, and what it makes of it. Not private.
+
+One measurement costs a pass over all training records for the groups' exact gradients, and Hessian-vector products over
+a sample of each group: two for the step itself, `risk_vectors` over small samples for the trace, and a few for the
+largest eigenvalue, whose vectors are kept from one measurement to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
+from torch import Tensor
+
+from fedfair import messages
+from fedfair.clipping import sensitivity
+from fedfair.fairness import ALL
+from fedfair.layers import Gradients
+from fedfair.messages import unpacked
+from fedfair.noise import Trust
+from fedfair.randomness import generator
+from fedfair.risk import (
+    Along,
+    clip_gap_bound,
+    direction_gap_bound,
+    direction_risk,
+    expected_error,
+    gaussian_scale,
+    largest_eigenvalues,
+    magnitude_risk,
+    noise_risk,
+    rademacher,
+    trace_estimate,
+)
+from fedfair.rounds import Round
+from fedfair.task import Task
+from strategies.exchange import added, answers, requests
+from strategies.population import Population
+from strategies.training import Training
+
+_FIRST_ITERATIONS, _ITERATIONS = 20, 4
+_TRACE_SHARE = 16  # records of each group that one Rademacher vector meets
+
+Measured = tuple[str, str, float]
+"""A group or "all", a metric, a value."""
+
+
+class RiskMeter:
+    """Measures one run's risk terms, every `every` steps.
+
+    Raises `ValueError` if the run takes no plain SGD steps, or the server may not see exact sums.
+    """
+
+    def __init__(self, task: Task, training: Training, population: Population, sync: str, exchange: str) -> None:
+        for name, found, needed in (("sync", sync, "step"), ("optimizer", training.optimizer, "sgd"),
+                                    ("trust", training.trust, Trust.CENTRAL)):
+            if found != needed:
+                raise ValueError(f"risk_every looks at single SGD steps with exact sums at the server, but {name} is "
+                                 f"{str(found)!r}: take {str(needed)!r}, or leave risk_every out")
+        if exchange != messages.GRADIENT_SUM:
+            raise ValueError("risk_every describes steps along sums of clipped gradients, which this strategy does not "
+                             "take: leave it out")
+        assert training.risk_every is not None
+        self.every = training.risk_every
+        self._task, self._training, self._population = task, training, population
+        self._eigenvectors: Tensor | None = None
+
+    def measure(self, grid: Grid, weights: ArrayRecord, round_: Round, divisor: float) -> Iterator[Measured]:
+        """The risk terms of a round's step from `weights`, whose gradient sum is divided by `divisor`."""
+        assert round_.rule is not None
+        lr, sizes = self._training.learning_rate, torch.tensor(self._population.by_group, dtype=torch.float64)
+        sums = self._ask(grid, messages.CLIPPING_EFFECT, "sums", weights=weights, round_=round_)
+        gradients = sums["groups"].double() / sizes[:, None]
+        steps = torch.stack([sums["plain"], sums["clipped"]]).cpu() / divisor
+        plain, clipped = self._along(grid, weights, round_, steps, gradients)
+        bound = sensitivity(round_.rule, len(sizes))
+        deviation = round_.noise_multiplier * bound if round_.noise_multiplier else 0.0
+        traces, errors = self._traces(grid, weights, round_)
+        magnitude, direction = magnitude_risk(lr, plain, clipped), direction_risk(lr, plain, clipped)
+        eigenvalues = self._eigenvalues(grid, weights, round_)
+        yield from self._by_group({
+            "risk_noise": noise_risk(lr, deviation / divisor, traces),
+            "risk_noise_se": noise_risk(lr, deviation / divisor, errors),
+            "risk_magnitude": magnitude, "risk_direction": direction, "risk_clip": magnitude + direction,
+            "hessian_trace": traces, "largest_eigenvalue": eigenvalues, "gradient_norm_exact": gradients.norm(dim=1),
+            "expected_error": expected_error(sums["sizes"], sums["excess"], gaussian_scale(deviation)),
+        })
+        yield ALL, "learning_rate_times_eigenvalue", lr * float(eigenvalues.max())
+        yield from _gap("direction", direction, direction_gap_bound(lr, plain, clipped))
+        yield from _gap("clip", magnitude + direction,
+                        clip_gap_bound(lr, gradients.norm(dim=1), sizes / sizes.sum(), bound))
+
+    def _along(self, grid: Grid, weights: ArrayRecord, round_: Round, steps: Tensor, gradients: Tensor
+               ) -> tuple[Along, Along]:
+        """The groups' losses along the plain and the clipped batch gradient `[2, P]`."""
+        products = self._products(grid, weights, round_, [steps] * len(gradients))
+        slopes = gradients @ steps.double().T
+        curvatures = torch.stack([(image.double() * steps.double()).sum(1) for image in products])
+        plain, clipped = (Along(float(steps[i].norm()), slopes[:, i], curvatures[:, i]) for i in (0, 1))
+        return plain, clipped
+
+    def _traces(self, grid: Grid, weights: ArrayRecord, round_: Round) -> tuple[Tensor, Tensor]:
+        """`Tr(H_k)` and its standard error, `[K]` each."""
+        found = self._ask(grid, messages.TRACES, "traces", weights=weights, rates=self._rates(_TRACE_SHARE),
+                          seed=round_.seed, step=round_.step, draws=self._training.risk_vectors)
+        estimates = []
+        for sums, records in zip(found["sums"], found["records"], strict=True):
+            met = records > 0
+            estimates.append(trace_estimate(sums[met] / records[met]))
+        return tuple(torch.tensor(part, dtype=torch.float64) for part in zip(*estimates, strict=True))  # type: ignore[return-value]
+
+    def _eigenvalues(self, grid: Grid, weights: ArrayRecord, round_: Round) -> Tensor:
+        """The largest eigenvalue of each H_k `[K]`, from the vectors of the last measurement on."""
+        groups, first = len(self._population.names), self._eigenvectors is None
+        starts = self._eigenvectors
+        if starts is None:
+            size = sum(value.numel() for value in unpacked(weights).values())
+            start = rademacher(size, generator(self._task.seed, "eigenvector"), self._task.torch_dtype)
+            starts = start.repeat(groups, 1)
+
+        def products(vectors: Tensor) -> Tensor:
+            return torch.cat(self._products(grid, weights, round_, [row[None] for row in vectors]))
+
+        values, self._eigenvectors = largest_eigenvalues(products, starts, _FIRST_ITERATIONS if first else _ITERATIONS)
+        return values
+
+    def _products(self, grid: Grid, weights: ArrayRecord, round_: Round, vectors: list[Tensor]) -> list[Tensor]:
+        """Each group's mean Hessian times its own vectors `[n, P]`."""
+        asked = {"vectors": {str(group): rows for group, rows in enumerate(vectors)}}
+        found = self._ask(grid, messages.HESSIAN_PRODUCTS, "products", weights=weights, tensors=asked,
+                          rates=self._rates(self._training.risk_records), seed=round_.seed, step=round_.step)
+        return [found[str(group)] / found[f"{group}/records"].clamp(min=1) for group in range(len(vectors))]
+
+    def _rates(self, records: int) -> list[float]:
+        """The sampling rates that take about so many records of each group."""
+        return [min(1.0, records / size) for size in self._population.by_group]
+
+    def _ask(self, grid: Grid, action: str, name: str, **parts: object) -> Gradients:
+        """The nodes' answers to one question, added up."""
+        asked = requests(action, grid, self._task, **parts)
+        return added(answers(grid.send_and_receive(asked), len(asked)), name)
+
+    def _by_group(self, metrics: dict[str, Tensor]) -> Iterator[Measured]:
+        """Values `[K]` as rows."""
+        for metric, values in metrics.items():
+            for name, value in zip(self._population.names, values.tolist(), strict=True):
+                yield name, metric, value
+
+
+def _gap(name: str, risks: Tensor, bounds: Tensor) -> Iterator[Measured]:
+    """The largest difference between two groups' risks, and the lower bound on this difference."""
+    yield ALL, f"risk_{name}_gap", float(risks.max() - risks.min())
+    yield ALL, f"risk_{name}_gap_bound", float(bounds[int(risks.argmax()), int(risks.argmin())])

@@ -1,0 +1,125 @@
+"""The server's search for a threshold after the training: one exchange, then post-processing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
+from torch import Tensor
+
+from fedfair import messages, prefix_sums
+from fedfair.accounting import Ledger, Release, calibrate
+from fedfair.noise import Trust, client_share, server_share
+from fedfair.parity import by_group, confident, counted, toc
+from fedfair.randomness import generator
+from fedfair.registry import unknown
+from fedfair.task import Task
+from fedfair.thresholds import CELLS, RejectOption, below_average, favoured
+from strategies.exchange import added, answers, requests
+from strategies.population import Population
+from strategies.training import Training
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The rule that a run ends with.
+
+    `parity` is the demographic parity that was found with it, or its bound (with noise, if the search was private);
+    `confidence` that with which it is at most theta on unseen data, or None if nothing is promised.
+    """
+
+    rule: RejectOption
+    parity: float | None = None
+    confidence: float | None = None
+
+    def to_dict(self, groups: tuple[str, ...]) -> dict[str, Any]:
+        """All of it, by the names of the groups."""
+        return {"gammas": dict(zip(groups, self.rule.gammas, strict=True)),
+                "deprived": [name for name, up in zip(groups, self.rule.deprived, strict=True) if up],
+                "favourable": self.rule.favourable, "demographic_parity_found": self.parity,
+                "confidence": self.confidence}
+
+
+class ThresholdSearch:
+    """Asks for the score counts of the validation records, with noise if the search is private, and chooses.
+
+    `scores` `[K, 2 G]` holds what was released; any number of choices from it costs nothing more. Raises `ValueError`
+    if the settings do not fit the population.
+    """
+
+    def __init__(self, task: Task, training: Training, population: Population) -> None:
+        _check(training, population)
+        self.task, self.training, self.population = task, training, population
+        self.favourable = 1 if training.favourable is None else training.favourable
+        self.multiplier = 0.0
+        if training.threshold_epsilon is not None:
+            self.multiplier = calibrate(lambda m: {Release(1.0, m): 1}, training.threshold_epsilon, training.delta,
+                                        training.accountant)
+        self.scores: Tensor | None = None
+
+    def ask(self, arrays: ArrayRecord, grid: Grid, ledger: Ledger) -> None:
+        """Get the counts from all clients, with the noise of the trust model, and enter the release into the ledger."""
+        if not self.training.searches:
+            return
+        trust, full = self.training.trust, self.multiplier * prefix_sums.sensitivity(CELLS)
+        share = client_share(trust, len(self.population.sizes))
+        asked = requests(messages.SCORES, grid, self.task, weights=arrays, favourable=self.favourable,
+                         deviation=share * full)
+        sums = added(answers(grid.send_and_receive(asked), len(asked)), "sums")
+        draws = generator(self.task.seed, "scores")
+        self.scores = prefix_sums.add_noise(sums["scores"], server_share(trust) * full, draws)
+        ledger.validation = Release(1.0, self.multiplier)
+
+    def choose(self, theta: float) -> Threshold:
+        """The threshold for one theta, from what was released."""
+        training, names = self.training, self.population.names
+        if training.deprived is not None:
+            deprived = tuple(name in training.deprived for name in names)
+        elif self.scores is not None:
+            deprived = below_average(self.scores)
+        if training.gamma is not None:
+            return Threshold(RejectOption((training.gamma,) * len(names), deprived, self.favourable))
+        assert self.scores is not None
+        one_gamma, confidence = training.threshold != "by-group", training.threshold_confidence
+        rates = (counted(self.scores) if confidence is None
+                 else confident(self.scores, confidence, one_gamma, self._added_multiplier()))
+        if one_gamma:
+            found = toc(rates, deprived, theta)
+        else:
+            found = by_group(rates, favoured(self.scores), theta)
+            deprived = tuple(shift > 0 for shift in found.shifts)
+        rule = RejectOption.shifted(found.shifts, deprived, self.favourable)
+        return Threshold(rule, found.parity, confidence if found.parity <= theta else None)
+
+    def _added_multiplier(self) -> float:
+        """The noise that the counts carry: that of every client, if each adds the full noise."""
+        clients = len(self.population.sizes) if self.training.trust is Trust.LOCAL else 1
+        return self.multiplier * math.sqrt(clients)
+
+
+def _check(training: Training, population: Population) -> None:
+    """Raise `ValueError` if the threshold cannot be found or used."""
+    names, classes = population.names, population.classes
+    if training.favourable is not None and training.favourable >= classes:
+        raise ValueError(f"favourable is {training.favourable}, but there are {classes} classes: it must be one of "
+                         f"0..{classes - 1}")
+    if training.threshold == "none":
+        return
+    if len(names) < 2:
+        raise ValueError(f"threshold is {training.threshold!r}, but there is only the group {names[0]!r}: a threshold "
+                         "compares at least two; leave it out")
+    if classes > 2 and training.favourable is None:
+        raise ValueError(f"threshold is {training.threshold!r}, but there are {classes} classes: say which of "
+                         f"0..{classes - 1} is favourable, for example favourable=1, or leave the threshold out")
+    for name in training.deprived or ():
+        if name not in names:
+            raise unknown("deprived group", name, names)
+    if set(training.deprived or ()) == set(names):
+        raise ValueError("every group is named as deprived: leave at least one out")
+    absent = [name for name, size in zip(names, population.valid, strict=True) if not size]
+    if training.searches and absent:
+        raise ValueError(f"threshold is looked for in the validation part, which has no record of group "
+                         f"{', '.join(map(repr, absent))}: take a larger share for it in split")

@@ -1,0 +1,189 @@
+"""Generated data in Hugging Face's format: saved by `datasets`, as parquet files, as the hub gives it; no network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, Value
+from flwr_datasets.partitioner import NaturalIdPartitioner
+from PIL import Image as Pillow
+
+from fedfair.datasets import DATASETS, hugging_face
+from fedfair.datasets.prepare import split
+from fedfair.task import Task
+
+ROWS = 60
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is sent or asked."""
+    monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "0")
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+
+
+def rows(start: int = 0, size: int = ROWS, **columns: list[Any]) -> Dataset:
+    numbers = range(start, start + size)
+    return Dataset.from_dict({
+        "age": [20 + i % 40 for i in numbers], "town": [f"town {i % 3}" for i in numbers],
+        "sex": ["fm"[i % 2] for i in numbers], "good": [i % 4 == 0 for i in numbers],
+        "person": [f"p{i % 7}" for i in numbers], **columns})
+
+
+def pictures(size: int = ROWS, side: tuple[int, int] = (20, 16), mode: str = "RGB") -> Dataset:
+    """Images whose brightness tells the row, with the columns of CelebA."""
+    shape = (*side, 3) if mode == "RGB" else side
+    images = [Pillow.fromarray(np.full(shape, i, dtype=np.uint8)) for i in range(size)]
+    return Dataset.from_dict(
+        {"image": images, "celeb_id": [i % 9 for i in range(size)], "Male": [i % 2 == 0 for i in range(size)],
+         "Eyeglasses": [i % 5 == 0 for i in range(size)], "Young": [i % 3 == 0 for i in range(size)]},
+        Features({"image": Image(), "celeb_id": Value("int64"), "Male": Value("bool"), "Eyeglasses": Value("bool"),
+                  "Young": Value("bool")}))
+
+
+def saved(folder: Path) -> str:
+    rows().save_to_disk(folder)
+    return str(folder)
+
+
+def parquet(folder: Path) -> str:
+    folder.mkdir()
+    rows().to_parquet(folder / "train.parquet")
+    return str(folder)
+
+
+@pytest.mark.parametrize("put", [saved, parquet])
+def test_a_table(put: Callable[[Path], str], tmp_path: Path) -> None:
+    data = hugging_face.load(put(tmp_path / "own"), "good", "sex", participant="person")
+    assert data.names == ("f", "m")
+    assert (data.y == torch.tensor([int(i % 4 == 0) for i in range(ROWS)])).all()
+    assert data.x[:, 0].tolist() == [20 + i % 40 for i in range(ROWS)]
+    assert data.x.shape == (ROWS, 1 + 3 + 2)
+    assert len(data.published) == 0
+
+
+def test_participants_are_those_of_flowers_natural_partitioner(tmp_path: Path) -> None:
+    """Flower's partitioner is the oracle of partition "natural"."""
+    name = saved(tmp_path / "own")
+    partitioner = NaturalIdPartitioner(partition_by="person")
+    partitioner.dataset = rows().add_column("row", list(range(ROWS)))
+    wanted = [sorted(partitioner.load_partition(i)["row"]) for i in range(partitioner.num_partitions)]
+    data = hugging_face.load(name, "good", "sex", participant="person")
+    assert sorted((data.participant == p).nonzero().flatten().tolist() for p in range(7)) == sorted(wanted)
+    task = Task(dataset=f"hf:{name}", label="good", group="sex", participant="person", partition="natural")
+    held = task.clients_data()
+    assert len(held) == 7
+    assert all(len(set(part.participant.tolist())) <= 1 for parts in held for _, part in parts)
+
+
+@pytest.mark.parametrize(("parts", "sizes"), [
+    (("train", "test"), (35, 5, 20)), (("train", "validation", "test"), (40, 30, 20)),
+    (("train", "unsupervised", "test"), (35, 5, 20)), (("train", "validation"), (49, 7, 14))])
+def test_published_parts_are_kept(parts: tuple[str, ...], sizes: tuple[int, ...], tmp_path: Path) -> None:
+    """Of a data set without a test part, the run makes parts of its own."""
+    lengths, start = {"train": 40, "validation": 30, "test": 20, "unsupervised": 5}, 0
+    source = DatasetDict()
+    for name in parts:
+        source[name] = rows(start, lengths[name], number=list(range(start, start + lengths[name])))
+        start += lengths[name]
+    source.save_to_disk(tmp_path / "own")
+    found = hugging_face.load(str(tmp_path / "own"), "good", "sex")
+    made = split(found, (0.7, 0.1, 0.2), 0)
+    assert tuple(len(part) for _, part in made) == sizes
+    numbers = [sorted(part.x[:, 1].int().tolist()) for _, part in made]
+    if "test" in parts:
+        assert numbers[2] == source["test"]["number"]
+    if sizes[1] == 30:
+        assert numbers[1] == source["validation"]["number"]
+
+
+def test_from_the_hub_through_flower_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def load_dataset(path: str, name: str | None = None) -> DatasetDict:
+        asked.append((path, name))
+        return DatasetDict(train=rows(), test=rows(size=20))
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    assert len(hugging_face.load("somebody/people", "good", "sex")) == ROWS + 20
+    assert len(hugging_face.load("somebody/people@small", "good", "sex")) == ROWS + 20
+    assert asked == [("somebody/people", None), ("somebody/people", "small")]
+
+
+def test_classes_are_called_by_their_names(tmp_path: Path) -> None:
+    named = rows(kind=[i % 3 for i in range(ROWS)]).cast_column("kind", ClassLabel(names=["red", "green", "blue"]))
+    named.save_to_disk(tmp_path / "own")
+    data = hugging_face.load(str(tmp_path / "own"), "kind", "kind")
+    assert data.names == ("blue", "green", "red")
+    assert [data.names[k] for k in data.y[:3]] == ["red", "green", "blue"]
+
+
+@pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("L", 1)])
+def test_images(mode: str, channels: int, tmp_path: Path) -> None:
+    pictures(mode=mode).save_to_disk(tmp_path / "own")
+    data = hugging_face.load(str(tmp_path / "own"), "Male", "Eyeglasses")
+    assert data.x.shape == (ROWS, channels, 20, 16)
+    assert data.x[:, 0, 0, 0].tolist() == list(range(ROWS))
+    task = Task(dataset=f"hf:{tmp_path / 'own'}", label="Male", group="Eyeglasses", model="cnn")
+    train = task.data().train
+    assert torch.equal(train.x[:, 0, 0, 0], train.records.float() / 255)
+    assert task.build_model()(train.x[:2]).shape == (2, 2)
+
+
+def test_celeba_from_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    DatasetDict(train=pictures(), valid=pictures(20), test=pictures(20)).save_to_disk(tmp_path / "celeba")
+    monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
+    data = DATASETS["celeba"].load(None)
+    assert data.x.shape == (100, 3, 64, 64)
+    assert data.x.dtype == torch.uint8
+    assert data.names == ("without Eyeglasses", "with Eyeglasses")
+    assert data.group.tolist()[:6] == [1, 0, 0, 0, 0, 1]
+    assert data.y.tolist()[:3] == [1, 0, 1]
+    assert data.participant.tolist()[:10] == [*range(9), 0]
+    assert data.published.tolist() == [0] * 60 + [1] * 20 + [2] * 20
+    assert DATASETS["celeba"].load("Young").group.tolist()[:4] == [1, 0, 0, 1]
+    with pytest.raises(ValueError, match="'Yung': did you mean 'Young'"):
+        DATASETS["celeba"].load("Yung")
+
+
+def test_rows_without_a_label_are_refused_or_dropped(tmp_path: Path) -> None:
+    some = [None if i % 6 == 0 else i % 2 for i in range(ROWS)]
+    rows(good=some).save_to_disk(tmp_path / "own")
+    with pytest.raises(ValueError, match=r"missing values in good \(10\), in 10 of 60 rows"):
+        hugging_face.load(str(tmp_path / "own"), "good", "sex")
+    assert hugging_face.load(str(tmp_path / "own"), "good", "sex", "drop").x[:2, 0].tolist() == [21, 22]
+
+
+@pytest.mark.parametrize(("columns", "message"), [
+    ({"words": [["a", "b"]] * ROWS}, "column 'words' holds List, not one value for each record: remove it"),
+    ({"sex": ["f"] * ROWS}, "column 'sex' has the single value 'f'"),
+    ({"name": [f"n{i}" for i in range(ROWS)]}, "column 'name' has 60 different texts")])
+def test_what_cannot_be_used_is_refused(columns: dict[str, list[Any]], message: str, tmp_path: Path) -> None:
+    rows(**columns).save_to_disk(tmp_path / "own")
+    with pytest.raises(ValueError, match=message):
+        hugging_face.load(str(tmp_path / "own"), "good", "sex")
+
+
+def test_images_of_several_sizes_are_refused(tmp_path: Path) -> None:
+    images = [Pillow.new("L", (8 + i, 8)) for i in range(2)]
+    Dataset.from_dict({"image": images, "Male": [0, 1], "Eyeglasses": [0, 1]},
+                      Features({"image": Image(), "Male": Value("int64"), "Eyeglasses": Value("int64")})
+                      ).save_to_disk(tmp_path / "own")
+    with pytest.raises(ValueError, match=r"have different sizes, \(8, 8\) and \(8, 9\)"):
+        hugging_face.load(str(tmp_path / "own"), "Male", "Eyeglasses")
+    assert hugging_face.load(str(tmp_path / "own"), "Male", "Eyeglasses", size=8).x.shape == (2, 1, 8, 8)
+
+
+def test_wrong_names_are_one_clear_sentence(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no folder nobody/nothing, and it could not be had") as error:
+        hugging_face.load("nobody/nothing", "good", "sex")
+    assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match=r"unknown column of .* 'sexe': did you mean 'sex'"):
+        hugging_face.load(saved(tmp_path / "own"), "good", "sexe")
+    with pytest.raises(ValueError, match="hf:own needs the columns that hold label and group"):
+        Task(dataset="hf:own")

@@ -1,0 +1,79 @@
+"""Curves: a run's whole theta curve without another run, other settings with a run each, and what is written."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from simulations.cli import app
+from simulations.compare import experiments
+from simulations.curve_plot import Axis
+from simulations.curves import curves, theta_curve
+from simulations.experiment import SettingsError
+from simulations.run import run
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """A small file of two groups, one with fewer records of class 1, and a short training."""
+    rng = np.random.default_rng(0)
+    group, x = rng.integers(0, 2, 600), rng.normal(size=600)
+    y = (x + 1.2 * group - 1 > 0).astype(int)
+    path = tmp_path_factory.mktemp("data") / "own.csv"
+    rows = [f"{a:.3f},{'ab'[k]},{b}" for a, k, b in zip(x, group, y, strict=True)]
+    path.write_text("\n".join(["x,group,label", *rows]))
+    return {"csv": str(path), "label": "label", "group": "group", "model": "logistic", "split": [0.4, 0.3, 0.3],
+            "learning_rate": 0.5, "clip_norm": 1.0, "steps": 10, "batch_size": 32, "noise_multiplier": 0.0}
+
+
+def test_a_theta_curve_has_the_metrics_of_runs_with_each_theta(settings: dict[str, object]) -> None:
+    result = run(experiments(["dpsgd-p"], [0], None, settings)[0])
+    for theta, point in theta_curve(result, (0.02, 0.3)):
+        again = run(experiments(["dpsgd-p"], [0], None, {**settings, "theta": theta})[0]).metrics
+        last = again[(again["split"] == "test") & (again["group"] == "all") & (again["round"] == 10)]
+        assert point == pytest.approx({name: last[last["metric"] == name]["value"].item() for name in point})
+
+
+def test_settings_are_followed_and_single_points_are_there(settings: dict[str, object]) -> None:
+    seen: list[str] = []
+    frame = curves(["dpsgd", "dpsgd-p", "gs-dp-sgd"], [0, 1], None, settings,
+                   {"theta": [0.0, 0.1, 0.5], "gs-dp-sgd.learning_rate": [0.1, 0.2]},
+                   on_run=lambda made: seen.append(f"{made.strategy} {made.learning_rate}"))
+    assert seen == ["dpsgd 0.5"] * 2 + ["dpsgd-p 0.5"] * 2 + ["gs-dp-sgd 0.1", "gs-dp-sgd 0.2"] * 2
+    assert frame.groupby(["strategy", "setting"]).size().to_dict() == {
+        ("dpsgd", ""): 2, ("dpsgd-p", "theta"): 6, ("gs-dp-sgd", "learning_rate"): 4}
+    assert frame[["demographic_parity", "accuracy_parity", "accuracy"]].notna().all(axis=None)
+
+
+def test_what_no_strategy_uses_is_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(SettingsError, match=r"no strategy here is followed over fairdp\.M"):
+        curves(["dpsgd"], [0], None, settings, {"fairdp.M": [1]})
+    with pytest.raises(ValueError, match="did not look for a threshold"):
+        list(theta_curve(run(experiments(["dpsgd"], [0], None, settings)[0]), (0.1,)))
+
+
+def test_the_command_writes_a_table_and_a_picture(settings: dict[str, object], tmp_path: Path) -> None:
+    given = [part for key, value in settings.items() if key not in ("csv", "label", "group")
+             for part in ("--set", f"{key}={value}")]
+    arguments = ["curve", "--csv", str(settings["csv"]), "--label", "label", "--group", "group", "--preset", "digits",
+                 "--set", "hidden=[]", "--set", "imbalance=a:100%", *given, "--strategies", "dpsgd,dpsgd-p",
+                 "--over", "theta=[0.05, 0.2]", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert pd.read_csv(tmp_path / "out" / "curves.csv")["strategy"].tolist() == ["dpsgd", "dpsgd-p", "dpsgd-p"]
+    svg = ElementTree.fromstring((tmp_path / "out" / "curves.svg").read_text())  # noqa: S314 - our own file
+    circles = svg.findall("{http://www.w3.org/2000/svg}circle")
+    assert len(circles) == 2 + 2 * 3
+    assert CliRunner().invoke(app, [*arguments, "--set", "clip_norm=2"]).exit_code == 2
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.1), (0.13, 0.97), (0.8, 0.8)])
+def test_axes_have_a_few_round_ticks_within(low: float, high: float) -> None:
+    axis = Axis.around([low, high], 300, 40)
+    assert 3 <= len(axis.ticks()) <= 8
+    assert all(40 <= axis.at(tick) <= 300 for tick in axis.ticks())

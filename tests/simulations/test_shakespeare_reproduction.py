@@ -1,0 +1,47 @@
+"""The tables and the picture of the federated experiment, from figures that are known."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+
+from simulations.reproductions.bars import Bar, picture
+from simulations.reproductions.shakespeare import by_quarter, correlations
+
+
+def made(costs: list[float]) -> pd.DataFrame:
+    """Eight participants with vocabularies of 1 to 8 words, in two seeds that differ by 0.02."""
+    rows = [{"seed": seed, "participant": str(n), "fedavg": 0.5, "dp-fedavg": 0.5 - cost - 0.02 * seed,
+             "cost": cost + 0.02 * seed, "excessive_risk": 2 * cost, "words": n + 1}
+            for seed in (0, 1) for n, cost in enumerate(costs)]
+    return pd.DataFrame(rows).sample(frac=1, random_state=0)
+
+
+def test_quarters_are_means_over_participants_then_over_seeds() -> None:
+    table = by_quarter(made([0.1, 0.1, 0.2, 0.2, 0.2, 0.4, 0.4, 0.4]), "words")
+    assert table["quarter"].tolist() == ["smallest", "smaller", "larger", "largest"]
+    assert table["words_mean"].tolist() == [1.5, 3.5, 5.5, 7.5]
+    assert table["cost_mean"].tolist() == pytest.approx([0.11, 0.21, 0.31, 0.41])
+    assert table["cost_std"].tolist() == pytest.approx([0.02 / 2**0.5] * 4)
+    assert table["excessive_risk_mean"].tolist() == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    assert table["relative_cost_mean"].tolist() == pytest.approx([0.22, 0.42, 0.62, 0.82])
+
+
+@pytest.mark.parametrize(("costs", "expected"), [(range(8), 1.0), (range(8, 0, -1), -1.0)])
+def test_the_correlation_is_of_ranks_and_by_seed(costs: range, expected: float) -> None:
+    for of in ("cost", "excessive_risk"):
+        found = correlations(made([cost**3 / 1000 for cost in costs]), "words", of)
+        assert found.tolist() == pytest.approx([expected] * 2)
+
+
+def test_the_picture_is_a_drawing_of_every_bar_on_the_scale_of_its_panel() -> None:
+    nothing = float("nan")
+    drawn = picture("A & B", {"one": [Bar("a", -1.0, 0.5), Bar("<b>", 3.0, nothing)], "two": [Bar("c", 300.0, 0.0)]})
+    root = ElementTree.fromstring(drawn)  # noqa: S314 - our own drawing
+    widths = [float(part.attrib["width"]) for part in root if part.tag.endswith("rect")]
+    assert widths[1] == pytest.approx(3 * widths[0], abs=0.2)
+    assert widths[2] == pytest.approx(360)
+    texts = [part.text for part in root if part.tag.endswith("text")]
+    assert texts == ["one", "a", "-1.0000", "<b>", "3.0000", "two", "c", "300"]

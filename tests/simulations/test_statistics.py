@@ -1,0 +1,105 @@
+"""Spreads, tests and verdicts against values worked out by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulations.compare import compare, experiments
+from simulations.result import identified
+from simulations.statistics import (
+    comparisons,
+    equal_cost,
+    findings,
+    holm,
+    measures,
+    spread,
+    wilcoxon_less,
+)
+from simulations.summary import final_test
+
+
+def measured(gaps: dict[str, list[float]]) -> pd.DataFrame:
+    """Runs whose privacy cost gaps are given, and whose other measures are the same everywhere."""
+    index = pd.MultiIndex.from_tuples([("adult", name, seed) for name, values in gaps.items()
+                                       for seed in range(len(values))], names=["dataset", "strategy", "seed"])
+    frame = pd.DataFrame({"accuracy": 0.8, "accuracy_parity": 0.1, "excessive_risk_gap": 0.2}, index=index)
+    frame["privacy_cost_gap"] = list(itertools.chain(*gaps.values()))
+    return frame
+
+
+def test_spread_is_that_of_a_sample() -> None:
+    assert spread([1.0, 2.0, 6.0]) == pytest.approx((3.0, math.sqrt(7), math.sqrt(7 / 3)))
+    assert spread([2.0])[0] == 2
+    assert math.isnan(spread([2.0]).deviation)
+
+
+@given(st.integers(3, 9), st.integers(0, 10_000))
+def test_wilcoxon_counts_sign_patterns(n: int, seed: int) -> None:
+    """The oracle: of all 2^n ways to sign the ranks, the share with a positive sum as small as the one found."""
+    signs = [(seed >> i) & 1 for i in range(n)]
+    differences = [(rank + 1) * (1 if sign else -1) / 100 for rank, sign in enumerate(signs)]
+    found = sum(rank + 1 for rank, sign in enumerate(signs) if sign)
+    ways = sum(sum(rank + 1 for rank, s in enumerate(pattern) if s) <= found
+               for pattern in itertools.product((0, 1), repeat=n))
+    second = [0.5 + 0.1 * i for i in range(n)]
+    first = [b + d for b, d in zip(second, differences, strict=True)]
+    assert wilcoxon_less(first, second) == pytest.approx(ways / 2**n)
+
+
+def test_wilcoxon_leaves_ties_with_zero_out() -> None:
+    assert wilcoxon_less([1, 2, 3], [1, 2, 3]) == 1
+    assert wilcoxon_less([1, 2, 3, 4, 5, 9], [2, 4, 6, 8, 10, 9]) == pytest.approx(1 / 32)
+
+
+def test_holm_steps_down_and_never_up() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.6, 0.9]) == [1.0, 1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_a_clear_difference_is_found_and_its_opposite_is_not() -> None:
+    seeds = 8
+    runs = measured({"dpsgd": [0.1 + 0.001 * s for s in range(seeds)],
+                     "dpsgd-f": [0.02 - 0.002 * s for s in range(seeds)], "sgd": [0.0] * seeds})
+    tested = comparisons(runs).set_index(["metric", "better", "worse"])
+    row = tested.loc["privacy_cost_gap", "dpsgd-f", "dpsgd"]
+    assert (row["p"], row["p_holm"], row["comparisons"]) == (2**-8, 2 * 2**-8, 2)
+    assert row["difference"] < -0.08
+    assert tested.loc["privacy_cost_gap", "dpsgd", "dpsgd-f"]["p_holm"] == 1
+    assert "sgd" not in tested.loc["privacy_cost_gap"].index.get_level_values("better")
+    assert tested.loc["accuracy"]["p"].eq(1).all()
+    assert tested.loc["accuracy", "dpsgd", "sgd"]["comparisons"] == 6
+
+
+def test_the_verdict_is_about_the_mean_gap() -> None:
+    runs = measured({"sgd": [0.0, 0.0], "dpsgd": [0.04, 0.08], "dpsgd-f": [0.01, 0.05]})
+    assert equal_cost(runs) == {"sgd": True, "dpsgd": False, "dpsgd-f": True}
+    assert equal_cost(runs, tau=0.07) == {"sgd": True, "dpsgd": True, "dpsgd-f": True}
+
+
+def test_findings_say_when_seeds_are_too_few_and_when_they_are_enough() -> None:
+    few = measured({"dpsgd": [0.1, 0.2], "dpsgd-f": [0.01, 0.02]})
+    lines = findings(few, comparisons(few))
+    assert lines == ["Equal cost of privacy (mean gap at most 0.05): dpsgd-f.", "Not equal: dpsgd.",
+                     "2 seeds cannot tell methods apart: 2 one-sided Wilcoxon tests, corrected by Holm, need at "
+                     "least 6 for p < 0.05."]
+    many = measured({"dpsgd": [0.1 + s / 100 for s in range(6)], "dpsgd-f": [0.01 - s / 1000 for s in range(6)]})
+    assert findings(many, comparisons(many))[-1].endswith("dpsgd-f below dpsgd.")
+
+
+def test_measures_of_real_runs_are_against_sgd_of_the_same_seed() -> None:
+    results = compare(experiments(["sgd", "dpsgd"], [0, 1], None, {"hidden": [8], "epochs": 1}))
+    final = final_test(identified(results))
+    found = measures(final)
+    for seed in (0, 1):
+        ours, reference = final.loc["digits", "dpsgd", seed], final.loc["digits", "sgd", seed]
+        for metric, gap, sign in (("accuracy", "privacy_cost_gap", -1), ("loss", "excessive_risk_gap", 1)):
+            by_group = [sign * (ours[str(k), metric] - reference[str(k), metric]) for k in range(10)]
+            assert found.loc[("digits", "dpsgd", seed), gap] == pytest.approx(max(by_group) - min(by_group))
+            assert found.loc[("digits", "sgd", seed), gap] == 0
