@@ -22,6 +22,7 @@ from simulations.compare import compare as run_comparison
 from simulations.compare import experiments
 from simulations.curves import curves, save_curves
 from simulations.experiment import Experiment
+from simulations.ledger_table import ledger_table, read_ledgers
 from simulations.presets import preset_names
 from simulations.result import refuse_other, save_comparison
 from simulations.run import ENGINES
@@ -138,6 +139,20 @@ def curve(
     print(frame.drop(columns="dataset").to_string(index=False, float_format="{:.3f}".format))
     if out is not None:
         print(f"saved in {save_curves(frame, described, out)}")
+
+
+@app.command()
+@plain_errors
+def ledger(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run or comparison.")],
+    delta: Annotated[float | None, typer.Option(help="Another delta than the run's.")] = None,
+) -> None:
+    """What a run guarantees and what it spent, by group and observer, computed anew from its events.
+
+    Example: fedfair ledger out/adult --delta 1e-5
+    """
+    for name, found in read_ledgers(folder).items():
+        Console().print(f"\n{name}" if name else "", ledger_table(found, delta), sep="\n")
 
 
 @data.command("list")
