@@ -104,10 +104,13 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
 @app.query("sizes")
 @_answer
 def sizes(message: Message, here: Host) -> RecordDict:
-    """How many training and validation records each client has of each group: public by assumption, and said so."""
-    train, valid = ({str(number): torch.tensor(getattr(parts, split).group_sizes())
+    """How many training and validation records each client has of each group, rounded as the task says: public by
+    assumption.
+    """
+    task = _task(str(message.content["task"]["json"]))
+    train, valid = ({str(number): torch.tensor([task.public_size(size) for size in getattr(parts, split).group_sizes()])
                      for number, parts in here.clients.items()} for split in ("train", "valid"))
-    data = _task(str(message.content["task"]["json"])).data().train
+    data = task.data().train
     return RecordDict({"sizes": pack(train), "valid": pack(valid),
                        "groups": ConfigRecord({"names": list(data.names), "classes": data.classes})})
 

@@ -36,6 +36,20 @@ def sensitivity(rule: ClipRule, groups: int) -> float:
     return max(rule.group_sensitivities(groups))
 
 
+def capped(rule: ClipRule, most: tuple[float, ...]) -> ClipRule:
+    """The rule with sensitivities of at most `most` `[K]`, by group.
+
+    Raises `ValueError` for a rule that cannot treat groups differently.
+    """
+    if isinstance(rule, PerGroup):
+        return PerGroup(tuple(map(min, rule.clip_norms, most)))
+    if isinstance(rule, Reweighted):
+        return Reweighted(rule.clip_norm, tuple(min(w, m / rule.clip_norm)
+                                                for w, m in zip(rule.weights, most, strict=True)))
+    raise ValueError(f"the clip rule {CLIP_RULES.name_of(rule)!r} treats all groups alike: a limit by group needs a "
+                     "rule with bounds or weights by group, as of dpsgd-f or naive")
+
+
 @CLIP_RULES.register("none")
 @dataclass(frozen=True)
 class Unclipped:

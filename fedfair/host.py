@@ -136,14 +136,15 @@ class Host:
                      ) -> tuple[Gradients, Tensor | None]:
         """One client's private steps on its own records: the trained weights, and the average of the noisy counts.
 
-        max(1, int(N_c / b)) steps with rate min(1, b / N_c), each with the full noise, divided by min(b, N_c); the
-        optimiser starts afresh. A client without records returns the weights as they are.
+        max(1, int(N_c / b)) steps with rate min(1, b / N_c), each with the full noise, divided by min(b, N_c), where
+        N_c is the public number of the client's records; the optimiser starts afresh. A client without records returns
+        the weights as they are.
         """
-        data = self.clients[number].train
-        if len(data) == 0:
+        data, size = self.clients[number].train, local.sizes[number]
+        if size == 0:
             return dict(weights), None
-        steps, batch = max(1, len(data) // local.batch_size), min(local.batch_size, len(data))
-        own = replace(round_, rates=(batch / len(data),) * len(round_.rates), trust=Trust.LOCAL,
+        steps, batch = max(1, size // local.batch_size), min(local.batch_size, size)
+        own = replace(round_, rates=(batch / size,) * len(round_.rates), trust=Trust.LOCAL,
                       noise_multiplier=local.noise_multipliers[number])
         trained = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
         optimizer = make_optimizer(local.optimizer, trained, local.learning_rate, local.weight_decay)

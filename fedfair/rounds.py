@@ -17,8 +17,9 @@ OptimizerName = Literal["sgd", "adam"]
 class LocalTraining:
     """How each client trains by itself for one local epoch (sync = "epoch").
 
-    `noise_multipliers` and `weights` have one entry for each client of the run: its own noise multiplier, and its share
-    in the average of the trained weights.
+    `noise_multipliers`, `weights` and `sizes` have one entry for each client of the run: its own noise multiplier, its
+    share in the average of the trained weights, and its public number of records, from which sampling rate and number
+    of steps follow.
     """
 
     batch_size: int
@@ -27,6 +28,7 @@ class LocalTraining:
     weight_decay: float
     noise_multipliers: tuple[float, ...]
     weights: tuple[float, ...]
+    sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True)

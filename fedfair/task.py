@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import nn
 
 from fedfair import models
+from fedfair.accounting.ledger import PUBLIC, Unit
 from fedfair.datasets import DATASETS, GroupedDataset, Parts, hugging_face
 from fedfair.datasets.grouped import crossed
 from fedfair.datasets.prepare import keep, reduce_group, split, standardise
@@ -38,6 +39,8 @@ class Task(BaseModel):
     group; with the partition "natural" there is one for each participant that the data set names. With "site", `alpha`
     is the Dirichlet concentration of the groups over the sites: small for sites with very different mixtures; without
     it they are even.
+    Clients tell the numbers of their records rounded up to multiples of `round_sizes`, and everything is planned with
+    those.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,6 +56,7 @@ class Task(BaseModel):
     imbalance: str | None = None
     partition: Literal["group", "site", "natural"] = "group"
     clients: Annotated[int, Field(ge=1)] | None = None
+    round_sizes: Annotated[int, Field(ge=1)] = 1
     alpha: Annotated[float, Field(ge=1e-3, le=1e9)] | None = None
     model: str = "mlp"
     hidden: tuple[Width, ...] = ()
@@ -131,6 +135,17 @@ class Task(BaseModel):
 
         dealt = [[part.take(held) for held in rows(part)] for _, part in parts]
         return [Parts(*three) for three in zip(*dealt, strict=True)]
+
+    def public_size(self, records: int) -> int:
+        """What a client tells of a number of records. Never less, so that no record is sampled at a higher rate than
+        it is charged for; nothing only if there is none.
+        """
+        return -(-records // self.round_sizes) * self.round_sizes
+
+    def public(self, protects: Unit) -> str:
+        """What everybody is assumed to know of the data, in words, by what is protected."""
+        rounded = "" if self.round_sizes == 1 else f" (numbers rounded up to multiples of {self.round_sizes})"
+        return PUBLIC[protects] + rounded
 
     def build_model(self) -> nn.Module:
         """The model with its initial parameters."""

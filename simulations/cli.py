@@ -26,6 +26,7 @@ from simulations.compare import experiments
 from simulations.curves import curves, save_curves
 from simulations.engines import ENGINES, Engine, make_engine
 from simulations.experiment import Experiment
+from simulations.ledger_table import ledger_table, read_ledgers
 from simulations.presets import preset_names
 from simulations.reproductions.fair_fight import fair_fight
 from simulations.reproductions.markdown import sentence
@@ -258,6 +259,20 @@ def reproduce(
         else:
             said = sentence(reproduce_table(name, out, seeds, quick, device, on_round, jobs))
     print(f"{said} See {out / 'README.md'}.")
+
+
+@app.command()
+@plain_errors
+def ledger(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run or comparison.")],
+    delta: Annotated[float | None, typer.Option(help="Another delta than the run's.")] = None,
+) -> None:
+    """What a run guarantees and what it spent, by group and observer, computed anew from its events.
+
+    Example: fedfair ledger out/adult --delta 1e-5
+    """
+    for name, found in read_ledgers(folder).items():
+        Console().print(f"\n{name}" if name else "", ledger_table(found, delta), sep="\n")
 
 
 @data.command("list")

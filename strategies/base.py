@@ -33,6 +33,7 @@ from fedfair.rounds import LocalSgd, LocalTraining, Round
 from fedfair.task import Task
 from strategies.budget import Schedule, common_noise, count_noise
 from strategies.exchange import added, answers, group_counts, present, requests
+from strategies.group_budget import group_budget
 from strategies.population import Population
 from strategies.risk import RiskMeter
 from strategies.threshold_search import Threshold, ThresholdSearch
@@ -94,8 +95,10 @@ class Strategy(FlowerStrategy):
         self._own = [name for name, value in vars(self).items() if name not in shared
                      and not isinstance(value, BaseModel)]
         self.noise = self.noise_multipliers()
+        self.budget = group_budget(self) if training.group_epsilon is not None else None
         self.ledger = Ledger(population.names, training.delta, training.trust, self.sharers,
-                             training.accountant, self.nominal, self.protects, self.broadcasts)
+                             training.accountant, self.nominal, self.protects, self.broadcasts,
+                             public=task.public(self.protects), budget=self.budget.filter if self.budget else None)
         self.rows: list[Row] = []
         self.search = ThresholdSearch(task, training, population)
         self.threshold: Threshold | None = None
@@ -146,7 +149,7 @@ class Strategy(FlowerStrategy):
             return None
         training = self.training
         return LocalTraining(training.batch_size, training.optimizer, training.learning_rate, training.weight_decay,
-                             self.noise, self.client_weights())
+                             self.noise, self.client_weights(), self.population.by_client)
 
     def local_sgd(self) -> LocalSgd | None:
         """How clients train before their whole updates are clipped, if they are."""
@@ -170,13 +173,15 @@ class Strategy(FlowerStrategy):
         """The noise of one gradient sum in step mode, in units of the rule's sensitivity."""
         return self.noise[0]
 
-    def group_multipliers(self, rule: ClipRule) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """By group: the noise multiplier of one gradient sum, in units of the most that any record can add, and in
-        units of the most that a record of this group can add (methods, "per-group epsilon").
+    def group_multipliers(self, rule: ClipRule, noise: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """By group: the noise multiplier of one gradient sum, in units of the most that any record can add, as fixed in
+        advance, and in units of the most that a record of this group can add (methods, "per-group epsilon").
+
+        `noise` is what the sum carries, in units of the rule's sensitivity: more than planned if a budget lowered it.
         """
         bounds = rule.group_sensitivities(len(self.population.names))
-        noise = self.release_noise(rule)
-        return (noise,) * len(bounds), tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
+        spent = tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
+        return (min(noise, self.noise[0]),) * len(bounds), spent
 
     def schedules(self) -> list[Schedule]:
         """What a record of each group (step mode) or client (epoch mode) goes through."""
@@ -220,7 +225,10 @@ class Strategy(FlowerStrategy):
             self.learn(self._counts(self._answers(grid.send_and_receive(asked)), plan), self.expected_batch())
             plan = replace(plan, query=None)
         rule = self.rule()
-        self._round = replace(plan, rule=rule, noise_multiplier=self.release_noise(rule))
+        noise = self.release_noise(rule)
+        if self.budget is not None:
+            rule, noise = self.budget.within(rule, noise)
+        self._round = replace(plan, rule=rule, noise_multiplier=noise)
         if self._risk is not None and self._round.step % self._risk.every == 0:
             for group, metric, value in self._risk.measure(grid, arrays, self._round, self.divisor()):
                 self.rows.append(Row(round=server_round, split="train", group=group, metric=metric, value=value))
@@ -238,11 +246,11 @@ class Strategy(FlowerStrategy):
         sums = added(answered, "sums", self._parameters)
         if plan.local is None:
             self._update(sums, plan, self._round.rule)
-            self._enter_step(self._round.rule)
+            self._enter_step(self._round.rule, plan)
         else:
             sums = self._averaged(sums, present(answered))
             self._parameters = {name: nn.Parameter(value) for name, value in sums.items()}
-            self._enter_local_epochs(self._round.rule)
+            self._enter_local_epochs(self._round.rule, plan)
         if plan.query is not None:
             self.learn(self._counts(answered, plan), self.expected_batch())
         self.progress(server_round, self.rounds)
@@ -258,6 +266,8 @@ class Strategy(FlowerStrategy):
         if not last and int(server_round / every) == int((server_round - 1) / every):
             return []
         splits = ["train", "valid", "test"] if last else ["valid", "test"]
+        for split in splits:
+            self.ledger.expose(f"metrics on the {split} part", "counts and losses by group, without noise")
         if last and self.training.threshold != "none":
             self.search.ask(arrays, grid, self.ledger)
             self.threshold = self.search.choose(self.training.theta)
@@ -323,12 +333,13 @@ class Strategy(FlowerStrategy):
             parameter.grad = sums[name] / self.divisor()
         self._optimizer.step()
 
-    def _enter_step(self, rule: ClipRule) -> None:
+    def _enter_step(self, rule: ClipRule, plan: Round) -> None:
         """Enter one step over all clients into the ledger."""
         counts = count_noise(self.training, self.noise[0]) if self.query() is not None else None
-        self.ledger.record(Event(self.rates(), *self.group_multipliers(rule), counts))
+        self.ledger.record(Event(plan.rates, *self.group_multipliers(rule, plan.noise_multiplier), counts),
+                           first=plan.step)
 
-    def _enter_local_epochs(self, rule: ClipRule) -> None:
+    def _enter_local_epochs(self, rule: ClipRule, plan: Round) -> None:
         """Enter every client's local epoch into the ledger; clients hold disjoint records."""
         bounds = rule.group_sensitivities(len(self.population.names))
         for client, sizes in enumerate(self.population.sizes):
@@ -339,4 +350,5 @@ class Strategy(FlowerStrategy):
             spent = tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
             counts = count_noise(self.training, noise) if self.query() is not None else None
             event = Event(rates, (noise,) * len(bounds), spent, counts, client)
-            self.ledger.record(event, schedule.steps // max(self.rounds, 1))
+            steps = schedule.steps // max(self.rounds, 1)
+            self.ledger.record(event, steps, first=plan.step * steps)

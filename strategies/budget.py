@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedfair.accounting import Accountant, Release, calibrate, epsilon
-from fedfair.accounting.composition import joint_multiplier
+from fedfair.accounting.release import joint_multiplier
 from strategies.training import Training
 
 

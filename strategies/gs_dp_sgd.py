@@ -59,7 +59,7 @@ class GsDpSgd(Strategy):
         weights = self._group_weights()
         return math.hypot(*(w * noise for w, noise in zip(weights, self.noise, strict=True))) / max(weights)
 
-    def group_multipliers(self, rule: ClipRule) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def group_multipliers(self, rule: ClipRule, noise: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Each group's own noise, although the others' protects it too once the steps are averaged."""
         return self.noise, self.noise
 

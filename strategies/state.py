@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from flwr.app import ArrayRecord
 
-from fedfair.accounting import Event
+from fedfair.accounting.log import EventLog
 from fedfair.messages import pack
 from fedfair.randomness import key
 from strategies.base import Strategy
@@ -21,7 +20,7 @@ def state(strategy: Strategy) -> dict[str, Any]:
         "population": key(repr(strategy.population)), "rows": strategy.rows,
         "weights": {name: parameter.data for name, parameter in strategy._parameters.items()},
         "training": strategy._trained_by.model_dump(mode="json"), "optimizer": strategy._optimizer.state_dict(),
-        "events": [(asdict(event), steps) for event, steps in strategy.ledger.events.items()],
+        "log": strategy.ledger.log.to_dict(), "not_protected": strategy.ledger.unprotected,
         "learned": {part: {name: getattr(owner, name) for name in names} for part, owner, names in _learned(strategy)},
     }
 
@@ -39,8 +38,8 @@ def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
     strategy._start(saved["weights"])
     assert strategy._optimizer is not None
     strategy._optimizer.load_state_dict(saved["optimizer"])
-    for event, steps in saved["events"]:
-        strategy.ledger.record(Event(**event), steps)
+    strategy.ledger.log = EventLog.from_dict(saved["log"])
+    strategy.ledger.unprotected = dict(saved["not_protected"])
     for part, owner, names in _learned(strategy):
         for name in names:
             setattr(owner, name, saved["learned"][part][name])
@@ -52,3 +51,5 @@ def _learned(strategy: Strategy) -> Iterator[tuple[str, object, Sequence[str]]]:
     yield "method", strategy, strategy._own
     if strategy._risk is not None:
         yield "risk", strategy._risk, ("_eigenvectors",)
+    if strategy.budget is not None:
+        yield "budget", strategy.budget, ("spent", "left")

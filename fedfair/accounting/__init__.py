@@ -1,8 +1,12 @@
 """From the events of a run to epsilon: what was released, what it costs, and how much noise a target needs."""
 
 from fedfair.accounting.calibration import calibrate
-from fedfair.accounting.composition import ACCOUNTANTS, Accountant, Release, epsilon
-from fedfair.accounting.events import Event
+from fedfair.accounting.composition import ACCOUNTANTS, Accountant, epsilon
+from fedfair.accounting.events import Event, noise_present
 from fedfair.accounting.ledger import Ledger, Unit
+from fedfair.accounting.observers import OBSERVERS, Observer
+from fedfair.accounting.odometer import RenyiFilter
+from fedfair.accounting.release import Release
 
-__all__ = ["ACCOUNTANTS", "Accountant", "Event", "Ledger", "Release", "Unit", "calibrate", "epsilon"]
+__all__ = ["ACCOUNTANTS", "OBSERVERS", "Accountant", "Event", "Ledger", "Observer", "Release", "RenyiFilter",
+           "Unit", "calibrate", "epsilon", "noise_present"]

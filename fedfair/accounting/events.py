@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from fedfair.accounting.composition import Release, joint_multiplier
+from fedfair.accounting.release import Release, joint_multiplier
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,9 @@ class Event:
     add, fixed in advance; `spent_multipliers`, the same in units of the most that a record of the group can add under
     the bounds of this step, which may depend on earlier outputs. `count_multiplier` is the noise of the counts in units
     of their sensitivity, or None. `client` is the only one whose records are touched, or None for all.
+
+    All multipliers are the planned ones; `noise_present` is the part of their standard deviation that was really in the
+    sums, below 1 if clients dropped out with their shares of it (see `noise_present`).
     """
 
     rates: tuple[float, ...]
@@ -22,17 +26,37 @@ class Event:
     spent_multipliers: tuple[float, ...]
     count_multiplier: float | None = None
     client: int | None = None
+    noise_present: float = 1.0
 
-    def guaranteed(self, group: int) -> Release:
-        """What a record of `group` is charged whatever the bounds: one joint Gaussian on one Poisson sample."""
-        return Release(self.rates[group], joint_multiplier(self.multipliers[group], self.count_multiplier))
+    def guaranteed(self, group: int, noise: float | None = None) -> Release:
+        """What a record of `group` is charged whatever the bounds: one joint Gaussian on one Poisson sample.
 
-    def spent(self, group: int) -> Release:
+        `noise` replaces `noise_present`, for somebody who sees more or less of it.
+        """
+        return self._release(group, self.multipliers, noise)
+
+    def spent(self, group: int, noise: float | None = None) -> Release:
         """What a record of `group` is charged under the bounds of this step."""
-        return Release(self.rates[group], joint_multiplier(self.spent_multipliers[group], self.count_multiplier))
+        return self._release(group, self.spent_multipliers, noise)
 
     def separate(self, group: int) -> tuple[Release, ...]:
         """Gradient and counts as two separately sampled events, as the papers compose them; for comparison."""
-        gradient = Release(self.rates[group], self.multipliers[group])
-        counts = () if self.count_multiplier is None else (Release(self.rates[group], self.count_multiplier),)
-        return (gradient, *counts)
+        gradient = Release(self.rates[group], self.multipliers[group] * self.noise_present)
+        if self.count_multiplier is None:
+            return (gradient,)
+        return gradient, Release(self.rates[group], self.count_multiplier * self.noise_present)
+
+    def _release(self, group: int, multipliers: tuple[float, ...], noise: float | None) -> Release:
+        """Gradient and counts together."""
+        seen = self.noise_present if noise is None else noise
+        joint = joint_multiplier(multipliers[group], self.count_multiplier)
+        return Release(self.rates[group], joint * seen if seen > 0 else 0.0)
+
+
+def noise_present(clients: int, missing: int) -> float:
+    """The part of distributed noise, in standard deviations, that is left when `missing` of n equal shares are not in
+    the sum: sqrt((n - d) / n). Raises `ValueError` for more missing than there are.
+    """
+    if not 0 <= missing <= clients:
+        raise ValueError(f"{missing} of {clients} clients are missing: take a number from 0 to {clients}")
+    return math.sqrt((clients - missing) / clients)

@@ -1,18 +1,23 @@
-"""The ledger: the events that really happened, and what they cost each group and each observer."""
+"""The ledger: the events that really happened, and what they cost each group against each observer."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
-from fedfair.accounting.composition import Accountant, Release, epsilon
+from fedfair.accounting.composition import Accountant, epsilon
 from fedfair.accounting.events import Event
+from fedfair.accounting.log import EventLog
+from fedfair.accounting.observers import OBSERVERS, Observer, noise_seen
+from fedfair.accounting.odometer import RenyiFilter, reading
+from fedfair.accounting.release import Release
 from fedfair.noise import Trust
 
 Guarantee = Literal["proved", "nominal", "none"]
+Charge = Callable[[Event, int], tuple[Release, ...]]
 Unit = Literal["record", "participant"]
 """What neighbouring data sets differ by, and so what an epsilon protects."""
 
@@ -24,25 +29,46 @@ PUBLIC: dict[Unit, str] = {
 
 
 class Ledger:
-    """Counts events, and composes them on demand.
+    """Keeps a log of events, and composes them on demand.
 
-    `groups` are the groups' names, `delta` the default delta. `trust` and `clients` say who added the noise.
-    `nominal` is the reason why an epsilon would not be supported by a proof, or None. `protects` says what is added or
-    removed between neighbouring data sets: one record, or one participant with all its records, for whom "record" below
-    then stands. `broadcasts` says that clients are sent sums without noise. Public by assumption: see `PUBLIC`.
+    `groups` are the groups' names, `delta` the default delta. `trust`, `clients` and `secure_aggregation` say who added
+    the noise and who sees sums, `broadcasts` that clients are sent sums without noise. `nominal` is the reason why an
+    epsilon would not be supported by a proof, or None. `protects` says what is added or removed between neighbouring
+    data sets: one record, or one participant with all its records, for whom "record" below then stands. `public` says
+    what is assumed to be known to everybody, by default `PUBLIC`. `budget` is a filter that keeps every group within
+    it. `unprotected` names what leaves without protection, and why it does.
     """
 
     def __init__(self, groups: Iterable[str], delta: float, trust: Trust = Trust.CENTRAL, clients: int = 1,
                  accountant: Accountant = "pld", nominal: str | None = None, protects: Unit = "record",
-                 broadcasts: bool = False) -> None:
+                 broadcasts: bool = False, *, secure_aggregation: bool = False, public: str | None = None,
+                 budget: RenyiFilter | None = None) -> None:
         self.groups, self.delta, self.trust, self.clients = tuple(groups), delta, trust, clients
         self.accountant, self.nominal, self.protects, self.broadcasts = accountant, nominal, protects, broadcasts
-        self.events: Counter[Event] = Counter()
+        self.secure_aggregation, self.public, self.budget = secure_aggregation, public or PUBLIC[protects], budget
+        self.log = EventLog()
         self.validation: Release | None = None
+        self.unprotected: dict[str, str] = {}
 
-    def record(self, event: Event, steps: int = 1) -> None:
-        """Enter `steps` equal events that have been released."""
-        self.events[event] += steps
+    # What happened.
+
+    def record(self, event: Event, steps: int = 1, first: int | None = None) -> None:
+        """Enter `steps` equal events that have been released, from step `first` on (by default the next one).
+
+        Raises `ValueError` if a step is entered twice or one is missing; see `EventLog.record`.
+        """
+        self.log.record(event, steps, first)
+
+    def expose(self, name: str, why: str) -> None:
+        """Name something that leaves without protection, for example metrics on held-out data."""
+        self.unprotected[name] = why
+
+    @property
+    def events(self) -> Counter[Event]:
+        """How often each event was released."""
+        return self.log.counted()
+
+    # What it costs.
 
     def validation_epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
         """What a threshold search spent of a validation record's privacy: nothing if there was none, infinite if it
@@ -54,20 +80,38 @@ class Ledger:
         return epsilon(releases, self.delta if delta is None else delta, accountant or self.accountant)
 
     def epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
-        """What any record is guaranteed, against whoever gets the final model: the largest over groups and clients."""
-        return max(self._by_group(lambda event, k: (event.guaranteed(k),), delta, accountant).values(), default=0.0)
+        """What any record is guaranteed by the noise of a release: the largest over groups and clients.
+
+        It holds against whoever gets the final model, and under local trust against everybody; see `by_observer`.
+        """
+        return max(self.guaranteed_by_group(delta, accountant).values(), default=0.0)
+
+    def guaranteed_by_group(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[str, float]:
+        """What a record of each group was guaranteed in advance, whatever the bounds: by the noise, or by the budget if
+        that is less and what was really released stayed within it.
+        """
+        fixed = self._by_group(lambda event, k: (event.guaranteed(k),), delta, accountant)
+        if self.budget is None:
+            return fixed
+        limit = self.budget.epsilon(self._delta(delta))
+        return {name: min(fixed[name], limit) if self._within_budget(k) else fixed[name]
+                for k, name in enumerate(self.groups)}
 
     def epsilon_by_group(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[str, float]:
-        """What a record of each group has spent under the bounds that were in force.
+        """What a record of each group has spent: the composition of the bounds that were in force.
 
-        Where bounds depend on earlier noisy outputs this is an odometer reading of adaptively composed releases, not a
-        guarantee fixed in advance (Rogers et al. 2016); see `guaranteed_by_group`.
+        Where bounds depend on earlier noisy outputs this is what composition would give had they been fixed in advance,
+        not a guarantee (Rogers et al. 2016); `odometer_by_group` bounds what was spent with proof, and
+        `guaranteed_by_group` says what was certain from the start.
         """
         return self._by_group(lambda event, k: (event.spent(k),), delta, accountant)
 
-    def guaranteed_by_group(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[str, float]:
-        """What a record of each group was guaranteed in advance, whatever the bounds."""
-        return self._by_group(lambda event, k: (event.guaranteed(k),), delta, accountant)
+    def odometer_by_group(self, delta: float | None = None) -> dict[str, float]:
+        """A proved bound on what a record of each group has spent, although the bounds were chosen on the way: with
+        probability 1 - delta its privacy loss never exceeded this (see `odometer.reading`).
+        """
+        at = self._delta(delta)
+        return self._largest(lambda event, k: (event.spent(k),), lambda releases: reading(releases, at))
 
     def epsilon_separate(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
         """Epsilon if gradients and counts were two separately sampled events, as the papers compose them."""
@@ -76,32 +120,27 @@ class Ledger:
     def approximate_by_group(self, delta: float | None = None, accountant: Accountant | None = None
                              ) -> dict[str, float]:
         """The papers' approximation `(C_k / max C) * epsilon` (Xu et al. 2021), with the mean ratio over the steps."""
-        overall, steps = self.epsilon(delta, accountant), sum(self.events.values())
-        ratios = [sum(count * _ratio(event, k) for event, count in self.events.items()) / max(steps, 1)
+        overall, events = self.epsilon(delta, accountant), self.events
+        ratios = [sum(count * _ratio(event, k) for event, count in events.items()) / max(sum(events.values()), 1)
                   for k in range(len(self.groups))]
         return {name: ratio * overall for name, ratio in zip(self.groups, ratios, strict=True)}
 
-    def by_observer(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[str, float]:
-        """Epsilon against whoever gets the final model, against the server, and against another client.
+    def by_observer(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[Observer, float]:
+        """What any record is guaranteed against each observer; see `observers`."""
+        def against(observer: Observer) -> float:
+            return max(self._by_group(lambda event, k: (event.guaranteed(k, self._seen(observer, event)),), delta,
+                                      accountant).values(), default=0.0)
 
-        The server sees unnoised sums under central trust, and with distributed noise unless the sums are securely
-        aggregated, which this simulation does not do; other clients see every model on the way, and can take their own
-        share of distributed noise away. Local epochs and local noise are protected before they leave the client.
-        """
-        model = self.epsilon(delta, accountant)
-        before_the_server = all(event.client is not None for event in self.events)
-        local = before_the_server or self.trust is Trust.LOCAL
-        client = model
-        if self.trust is Trust.DISTRIBUTED and not local:
-            left = math.sqrt(1 - 1 / self.clients)
+        fixed = {observer: against(observer) for observer in OBSERVERS}
+        return {**fixed, "model": min(fixed["model"], self.epsilon(delta, accountant))}
 
-            def less(event: Event, k: int) -> tuple[Release, ...]:
-                rate, multiplier = event.guaranteed(k)
-                return (Release(rate, left * multiplier),)
+    def by_observer_and_group(self, delta: float | None = None, accountant: Accountant | None = None
+                              ) -> dict[Observer, dict[str, float]]:
+        """What a record of each group has spent against each observer; see `epsilon_by_group`."""
+        return {observer: self._by_group(lambda event, k, o=observer: (  # type: ignore[misc]
+            event.spent(k, self._seen(o, event)),), delta, accountant) for observer in OBSERVERS}
 
-            client = max(self._by_group(less, delta, accountant).values(), default=0.0)
-        client = math.inf if self.broadcasts else client
-        return {"model": model, "server": model if local else math.inf, "client": client}
+    # What the figures are worth.
 
     @property
     def guarantee(self) -> Guarantee:
@@ -110,20 +149,14 @@ class Ledger:
             return "none"
         return "nominal" if self.nominal else "proved"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, with the figures at the default delta, for JSON."""
-        return {
-            "groups": list(self.groups), "delta": self.delta, "trust": self.trust.value, "clients": self.clients,
-            "accountant": self.accountant, "guarantee": self.guarantee, "nominal_because": self.nominal,
-            "protects": self.protects, "broadcasts": self.broadcasts, "public_by_assumption": PUBLIC[self.protects],
-            "epsilon": self.epsilon(), "epsilon_rdp": self.epsilon(accountant="rdp"),
-            "epsilon_counts_sampled_separately_rdp": self.epsilon_separate(accountant="rdp"),
-            "spent_by_group": self.epsilon_by_group(), "spent_by_group_is": self.reading(),
-            "guaranteed_by_group": self.guaranteed_by_group(), "approximate_by_group": self.approximate_by_group(),
-            "by_observer": self.by_observer(), "validation_data": self.validation_data(),
-            "validation_release": None if self.validation is None else list(self.validation),
-            "events": [{**asdict(event), "steps": steps} for event, steps in self.events.items()],
-        }
+    @property
+    def reason(self) -> str:
+        """Why the guarantee is what it is, in words."""
+        if self.guarantee == "none":
+            return "a release carried no noise in proportion to what one record can add"
+        return self.nominal or ("every release is a Poisson-sampled Gaussian with noise in proportion to what one "
+                                f"{self.protects} can add; composed by {self.accountant}; neighbours differ by one "
+                                f"{self.protects}; known to everybody: {self.public}")
 
     def validation_data(self) -> str:
         """What the threshold of a run reveals about validation records, in words."""
@@ -139,34 +172,78 @@ class Ledger:
         adaptive = any(event.spent_multipliers != event.multipliers for event in self.events)
         return "an odometer reading: the bounds depended on earlier outputs" if adaptive else "guaranteed in advance"
 
+    # As text.
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, with the figures at the default delta, for JSON."""
+        return {
+            "groups": list(self.groups), "delta": self.delta, "trust": self.trust.value, "clients": self.clients,
+            "secure_aggregation": self.secure_aggregation, "accountant": self.accountant,
+            "protects": self.protects, "broadcasts": self.broadcasts,
+            "guarantee": self.guarantee, "guarantee_because": self.reason, "nominal_because": self.nominal,
+            "public_by_assumption": self.public, "budget": asdict(self.budget) if self.budget else None,
+            "epsilon": self.epsilon(), "epsilon_rdp": self.epsilon(accountant="rdp"),
+            "epsilon_counts_sampled_separately_rdp": self.epsilon_separate(accountant="rdp"),
+            "spent_by_group": self.epsilon_by_group(), "spent_by_group_is": self.reading(),
+            "odometer_by_group": self.odometer_by_group(),
+            "guaranteed_by_group": self.guaranteed_by_group(), "approximate_by_group": self.approximate_by_group(),
+            "by_observer": self.by_observer(), "spent_by_observer_and_group": self.by_observer_and_group(),
+            "validation_data": self.validation_data(), "not_protected": self.unprotected,
+            "validation_release": None if self.validation is None else list(self.validation),
+            **self.log.to_dict(),
+        }
+
     @staticmethod
-    def from_dict(values: dict[str, Any]) -> Ledger:
-        """The ledger that `to_dict` wrote; figures are computed anew from its events."""
+    def from_dict(values: Mapping[str, Any]) -> Ledger:
+        """The ledger that `to_dict` wrote, ready to go on; figures are computed anew from its events."""
         ledger = Ledger(values["groups"], values["delta"], Trust(values["trust"]), values["clients"],
-                        values["accountant"], values["nominal_because"], values["protects"], values["broadcasts"])
-        for event in values["events"]:
-            fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in event.items()}
-            steps = int(fields.pop("steps"))
-            ledger.record(Event(**fields), steps)
-        if values.get("validation_release"):
+                        values["accountant"], values["nominal_because"], values["protects"], values["broadcasts"],
+                        secure_aggregation=values["secure_aggregation"], public=values["public_by_assumption"],
+                        budget=RenyiFilter(**values["budget"]) if values["budget"] else None)
+        ledger.log = EventLog.from_dict(values)
+        ledger.unprotected = dict(values["not_protected"])
+        if values["validation_release"]:
             ledger.validation = Release(*values["validation_release"])
         return ledger
 
-    def _by_group(self, charged: Callable[[Event, int], tuple[Release, ...]], delta: float | None,
-                  accountant: Accountant | None) -> dict[str, float]:
-        """Epsilon of what each group is charged: the largest over the clients that hold its records."""
-        clients: set[int | None] = {event.client for event in self.events if event.client is not None} or {None}
-        result = dict.fromkeys(self.groups, 0.0)
-        for k, name in enumerate(self.groups):
-            for client in clients:
-                releases: Counter[Release] = Counter()
-                for event, steps in self.events.items():
-                    if event.client in (None, client):
-                        for release in charged(event, k):
-                            releases[release] += steps
-                result[name] = max(result[name], epsilon(releases, self.delta if delta is None else delta,
-                                                             accountant or self.accountant))
-        return result
+    # How.
+
+    def _delta(self, delta: float | None) -> float:
+        """The default delta unless another is given."""
+        return self.delta if delta is None else delta
+
+    def _seen(self, observer: Observer, event: Event) -> float:
+        """The noise between a record and an observer."""
+        if observer == "client" and self.broadcasts:
+            return 0.0
+        return noise_seen(observer, event, self.trust, self.clients, self.secure_aggregation)
+
+    def _within_budget(self, group: int) -> bool:
+        """Whether a group's releases, with the noise that was really there, stayed within the budget."""
+        assert self.budget is not None
+        return all(map(self.budget.holds, self._charged(lambda event, k: (event.spent(k),), group)))
+
+    def _by_group(self, charge: Charge, delta: float | None, accountant: Accountant | None) -> dict[str, float]:
+        """Epsilon of what each group is charged."""
+        return self._largest(charge, lambda releases: epsilon(releases, self._delta(delta),
+                                                              accountant or self.accountant))
+
+    def _largest(self, charge: Charge, cost: Callable[[Mapping[Release, int]], float]) -> dict[str, float]:
+        """By group, the largest cost over the clients that hold its records."""
+        return {name: max(map(cost, self._charged(charge, k)), default=0.0) for k, name in enumerate(self.groups)}
+
+    def _charged(self, charge: Charge, group: int) -> Iterator[Counter[Release]]:
+        """What a record of a group is charged, for each client that trained alone, or once for all."""
+        shared: Counter[Release] = Counter()
+        own: dict[int, Counter[Release]] = {}
+        for event, steps in self.events.items():
+            releases = shared if event.client is None else own.setdefault(event.client, Counter())
+            for release in charge(event, group):
+                releases[release] += steps
+        distinct = {frozenset(releases.items()): releases for releases in own.values()}
+        yield from (shared + releases for releases in distinct.values())
+        if not own:
+            yield shared
 
 
 def _ratio(event: Event, group: int) -> float:

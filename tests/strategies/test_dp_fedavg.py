@@ -13,7 +13,7 @@ from scipy import stats
 
 from fedfair import client_app, participants
 from fedfair.accounting import Release, epsilon
-from fedfair.accounting.composition import joint_multiplier
+from fedfair.accounting.release import joint_multiplier
 from fedfair.clipping import Flat
 from fedfair.counting import AtMost
 from fedfair.datasets import GroupedDataset, Parts

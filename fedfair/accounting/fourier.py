@@ -1,0 +1,188 @@
+"""Composition of discretised privacy losses by their characteristic functions, always from above.
+
+Losses of independent releases add up, so their characteristic functions multiply (Koskela et al. 2020; Gopi et al.
+2021). Each release's is computed once for each knot (see `knots`), all are multiplied where the product is not
+negligible, and one inverse transform gives the composed loss.
+
+Before that, every loss is tilted: weighted by exp(t loss), with t where the tail bound exp(K(t) - t e) = delta is
+smallest, K the composed log moment. The tilted losses gather near epsilon, so that rounding errors are small relative
+to delta, however small delta is. What is cut off is added to delta: losses above the window by Chernoff's bound,
+infinite ones as they are, frequencies and float rounding as the most that they can change a probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.signal import lfilter
+
+from fedfair.accounting.knots import Floats, Mixture
+from fedfair.accounting.privacy_loss import Loss, loss_at, removal_and_addition
+
+_FINENESS = 0.04  # of the grid, in standard deviations of one release's loss
+_CELLS = 100_000  # of one release's loss, at most
+_CUT = 1e-4  # of delta that each truncation may cost
+_NEGLIGIBLE = -45.0  # log of a characteristic function
+_CHUNK = 2_000_000  # numbers held at once
+_MARGIN = 1e4  # of delta: how far above it a tail may be before it is tilted down
+_POSITIVE = np.geomspace(1e-3, 1e4, 48)
+_ORDERS = np.concatenate([-_POSITIVE[::-1], [0.0], _POSITIVE])
+
+
+Spectrum = NDArray[np.complex128]
+
+
+class Knots(NamedTuple):
+    """A mixture with the losses of its knots in one direction."""
+
+    mixture: Mixture
+    losses: list[Loss]
+
+
+class Window(NamedTuple):
+    """A tilt, its log moment K(tilt), and grid points `first`, ..., `first + size - 1` that hold the tilted losses."""
+
+    tilt: float
+    log_moment: float
+    first: int
+    size: int
+
+
+def compose(mixtures: Sequence[Mixture], delta: float) -> float:
+    """Epsilon at `delta` of all releases, the larger of the directions add and remove."""
+    releases = sum(float(m.times.sum()) for m in mixtures)
+    interval = _interval(mixtures, releases)
+    tail = _CUT * delta / releases
+    both = [[removal_and_addition(m.rate, knot, interval, tail) for knot in m.knots] for m in mixtures]
+    return max(_epsilon([Knots(m, [pair[way] for pair in pairs]) for m, pairs in zip(mixtures, both, strict=True)],
+                        interval, delta) for way in (0, 1))
+
+
+def _interval(mixtures: Sequence[Mixture], releases: float) -> float:
+    """The grid's interval: a small part of the standard deviation of a typical release's loss, about q sqrt(exp(1/s^2)
+    - 1). It decides how close from above the result is, never whether it is above.
+    """
+    square = 0.0
+    for m in mixtures:
+        own = np.minimum(m.rate**2 * np.expm1(np.minimum(m.knots**-2.0, 100.0)), m.knots**-2.0)
+        square += float(m.times @ m.mixed(own)) / releases
+    widest = max(float(loss_at(np.array([1 + 8 * m.knots[0]]), m.rate, m.knots[0])[0]) for m in mixtures)
+    return float(max(_FINENESS * square**0.5, widest / _CELLS))
+
+
+def _epsilon(all_knots: Sequence[Knots], interval: float, delta: float) -> float:
+    """Epsilon of the composition in one direction."""
+    window = _window(all_knots, interval, delta)
+    tilted, excess = _tilted(all_knots, interval, window)
+    infinite = sum(float(k.mixture.times @ k.mixture.mixed(np.array([loss.infinite for loss in k.losses])))
+                   for k in all_knots)
+    losses: Floats = interval * (window.first + np.arange(window.size, dtype=float))
+    with np.errstate(over="ignore"):
+        mass = (np.maximum(tilted, 0) + excess) * np.exp(window.log_moment - window.tilt * losses)
+    if not np.isfinite(mass[-1]):
+        return float("inf")
+    return _solve(losses, mass, delta, infinite + _CUT * delta)
+
+
+def _solve(losses: Floats, mass: Floats, delta: float, more: float) -> float:
+    """The epsilon at which the sum over losses above it of mass (1 - exp(epsilon - loss)), and `more`, is delta.
+
+    The losses are evenly spaced. Between neighbours the sum is linear in exp(epsilon).
+    """
+    ratio = np.exp(losses[0] - losses[1])
+    above, weighted = (lfilter([1.0], [1.0, -r], mass[::-1])[::-1] for r in (1.0, ratio))
+    with np.errstate(invalid="ignore"):
+        enough = above - weighted + more <= delta  # at epsilon equal to each loss
+    first = len(losses) - int(np.argmin(enough[::-1])) if not enough.all() else 0
+    if first == len(losses):
+        return float(losses[-1])
+    inside = (above[first] + more - delta) / weighted[first]
+    return float(max(0.0, min(losses[first] + np.log(inside), losses[first]))) if inside > 0 else 0.0
+
+
+def _window(all_knots: Sequence[Knots], interval: float, delta: float) -> Window:
+    """The least tilt that is enough, and the losses that matter under it, by Chernoff's bound over `_ORDERS`.
+
+    P(loss > x) <= exp(K(t) - t x) for positive t; the smallest x for which that is delta bounds epsilon.
+    """
+    moments = np.zeros(len(_ORDERS))
+    for k in all_knots:
+        own = np.array([_moments(loss, interval) for loss in k.losses])
+        with np.errstate(over="ignore", invalid="ignore"):
+            moments += k.mixture.times @ np.log(k.mixture.mixed(own))
+    known = np.isfinite(moments)
+    orders, moments = _ORDERS[known], moments[known]
+    zero = int(np.flatnonzero(orders == 0)[0])
+    up = slice(zero + 1, -1)
+    bound = np.min((moments[up] - np.log(delta)) / orders[up])
+    tails = moments[up] - orders[up] * bound
+    tilt = zero + 1 + int(np.argmax(tails <= max(np.log(delta * _MARGIN), tails.min())))
+
+    def quantiles(by: int, tail: float) -> Floats:
+        """By other order, a loss beyond which the loss tilted by `orders[by]` has probability at most `tail`."""
+        apart = np.delete(orders - orders[by], by)
+        return np.asarray((np.delete(moments, by) - moments[by] - np.log(tail)) / apart)
+
+    most = max(quantiles(zero, _CUT * delta)[zero:].min(), quantiles(tilt, _CUT * delta)[tilt:].min())
+    least = min(quantiles(zero, 0.01)[:zero].max(), quantiles(tilt, 1e-6)[:tilt].max(), most)
+    first = int(np.floor(least / interval))
+    size = int(np.ceil(most / interval)) + 1 - first
+    return Window(float(orders[tilt]), float(moments[tilt]), first, next_fast_len(max(size, 16), real=True))
+
+
+def _moments(loss: Loss, interval: float) -> Floats:
+    """E exp(t loss) for t in `_ORDERS`; infinite where that is too large for a float."""
+    values = interval * (loss.first + np.arange(len(loss.mass)))
+    used = loss.mass > 0
+    exponents = _ORDERS[:, None] * values[used]
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(exponents) @ loss.mass[used])
+
+
+def _tilted(all_knots: Sequence[Knots], interval: float, window: Window) -> tuple[Floats, float]:
+    """The tilted composed loss over the window, and the most that a probability in it may lack.
+
+    The transform is periodic: losses outside the window reappear in it, which only adds to it.
+    """
+    spectra = [np.array([_spectrum(loss, interval, window) for loss in k.losses]) for k in all_knots]
+    bounds = sum(_bound(k.mixture, own) for k, own in zip(all_knots, spectra, strict=True))
+    used = np.flatnonzero(bounds > _NEGLIGIBLE)
+    logs = sum(_log_product(k.mixture, own[:, used]) for k, own in zip(all_knots, spectra, strict=True))
+    composed = np.zeros(window.size // 2 + 1, dtype=complex)
+    composed[used] = np.exp(logs - window.log_moment)
+    releases = sum(float(k.mixture.times.sum()) for k in all_knots)
+    rounding = np.finfo(float).eps * np.log2(window.size) * releases * 2 * len(used) / window.size
+    return np.roll(irfft(composed, window.size), -window.first), rounding + np.exp(_NEGLIGIBLE)
+
+
+def _spectrum(loss: Loss, interval: float, window: Window) -> Spectrum:
+    """The transform of one tilted loss: `[size // 2 + 1]`."""
+    places = loss.first + np.arange(len(loss.mass))
+    weights = loss.mass * np.exp(window.tilt * interval * places)
+    return np.asarray(rfft(np.bincount(places % window.size, weights, window.size)))
+
+
+def _bound(mixture: Mixture, spectra: Spectrum) -> Floats:
+    """The most that the log of the composed characteristic function's size can be, by frequency.
+
+    A mixture's is at most the larger of its two knots', relative to frequency 0.
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.abs(spectra)) - np.log(spectra[:, :1].real)
+    pairs, first, place = np.unique(mixture.lower, return_index=True, return_inverse=True)
+    counts = np.bincount(place, mixture.times)
+    return np.asarray(counts @ np.maximum(logs[pairs], logs[mixture.upper[first]]))
+
+
+def _log_product(mixture: Mixture, spectra: Spectrum) -> Spectrum:
+    """The log of the product of all releases' spectra, in pieces that fit into memory."""
+    total = np.zeros(spectra.shape[1], dtype=complex)
+    rows = max(1, _CHUNK // max(1, spectra.shape[1]))
+    for start in range(0, len(mixture.times), rows):
+        part = mixture.part(slice(start, start + rows))
+        total += part.times @ np.log(part.mixed(spectra))
+    return total

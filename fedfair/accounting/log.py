@@ -1,0 +1,95 @@
+"""The log of released steps: each exactly once, in order, also over a run that is resumed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedfair.accounting.events import Event
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`steps` equal events from step `first` on; `attempt` counts how often the run went back before it."""
+
+    event: Event
+    first: int
+    steps: int
+    attempt: int = 0
+
+
+class EventLog:
+    """Released events by step number, counted by itself for every client that trains alone (`Event.client`).
+
+    A run that is resumed from a checkpoint which holds model and log of the same step simply goes on. If releases were
+    made after the checkpoint and are lost, or are made again with fresh noise, both have been seen by somebody: keep
+    this log, and call `rewind`.
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._next: dict[int | None, int] = {}
+        self._attempt = 0
+
+    def record(self, event: Event, steps: int, first: int | None) -> None:
+        """Enter `steps` events from `first` on, by default after the last of its client.
+
+        Raises `ValueError` if a step is entered a second time, or one before it is missing.
+        """
+        expected = self._next.get(event.client, 0)
+        first = expected if first is None else first
+        if steps < 0:
+            raise ValueError(f"{steps} steps cannot be recorded: take a number from 0 up")
+        if first < expected:
+            raise ValueError(f"step {first} is already in the ledger: each is recorded once; if the run went back and "
+                             f"releases it again with fresh noise, call rewind({first}) first: both are then charged")
+        if first > expected:
+            raise ValueError(f"step {first} follows step {expected - 1} in the ledger: the steps between are missing; "
+                             f"record them, or call skip({expected}, {first - expected}) if they released nothing")
+        self._next[event.client] = first + steps
+        last = self.entries[-1] if self.entries else None
+        if last and (last.event, last.first + last.steps, last.attempt) == (event, first, self._attempt):
+            self.entries[-1] = Entry(event, last.first, last.steps + steps, last.attempt)
+        elif steps:
+            self.entries.append(Entry(event, first, steps, self._attempt))
+
+    def skip(self, first: int, steps: int, client: int | None = None) -> None:
+        """Pass over steps that released nothing to anybody; an empty batch is not one of them, for it gives noise.
+
+        Raises `ValueError` if `first` is not the next step.
+        """
+        expected = self._next.get(client, 0)
+        if first != expected:
+            raise ValueError(f"step {first} cannot be skipped: the next step is {expected}")
+        self._next[client] = first + steps
+
+    def rewind(self, step: int) -> None:
+        """Go back to `step` on every client's count: what was released from there on stays, and may come again."""
+        self._attempt += 1
+        self._next = {client: min(following, step) for client, following in self._next.items()}
+
+    def counted(self) -> Counter[Event]:
+        """How often each event was released."""
+        counts: Counter[Event] = Counter()
+        for entry in self.entries:
+            counts[entry.event] += entry.steps
+        return counts
+
+    def to_dict(self) -> dict[str, Any]:
+        """All entries, and where the log goes on, for JSON."""
+        events = [{"first": e.first, "steps": e.steps, "attempt": e.attempt, **asdict(e.event)} for e in self.entries]
+        return {"attempt": self._attempt, "next_step_by_client": list(self._next.items()), "events": events}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> EventLog:
+        """The log that `to_dict` wrote, ready to go on after its last step."""
+        log = EventLog()
+        for value in values["events"]:
+            fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+            first, steps, attempt = (int(fields.pop(name)) for name in ("first", "steps", "attempt"))
+            log.entries.append(Entry(Event(**fields), first, steps, attempt))
+        log._attempt = int(values["attempt"])
+        log._next = {client: int(step) for client, step in values["next_step_by_client"]}
+        return log

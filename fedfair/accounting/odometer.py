@@ -1,0 +1,98 @@
+"""Adaptively chosen releases: what was spent (an odometer), and how to stay within a budget (a filter).
+
+Let step t be chosen from the outputs before it, and r_t be its Renyi divergence of order a given those. With L_t the
+privacy loss up to t, exp((a - 1)(L_t - r_1 - ... - r_t)) is a non-negative supermartingale of mean at most 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from fedfair.accounting import renyi
+from fedfair.accounting.knots import mixtures
+from fedfair.accounting.release import Release
+
+_ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
+_FILTER_ORDERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 63, 128, 256)
+_STEP = math.log(1.005)  # between neighbouring noise multipliers that a filter chooses from
+_LEAST, _MOST = math.floor(math.log(0.1) / _STEP), math.ceil(math.log(1e4) / _STEP)
+
+
+def reading(spent: Mapping[Release, int], delta: float) -> float:
+    """An odometer's reading (Rogers et al. 2016): with probability 1 - delta the privacy loss never exceeded it, at any
+    step, although each release was chosen after seeing the ones before.
+
+    By Ville's inequality the supermartingale exceeds A / delta at any time with probability at most delta / A, so
+    L_t <= r_1 + ... + r_t + log(A / delta) / (a - 1) for all t; A = 11 orders are tried, and a union bound pays for
+    choosing the best of them in the end. Compare Lecuyer 2021 and Feldman and Zrnic 2021, section 4.
+    """
+    used = {release: count for release, count in spent.items() if release.rate > 0 and release.multiplier < math.inf}
+    if not used:
+        return 0.0
+    if any(release.multiplier == 0 for release in used):
+        return math.inf
+    total = renyi.total(mixtures(used), _ORDERS)
+    return float(np.min(total + math.log(len(_ORDERS) / delta) / (np.array(_ORDERS) - 1)))
+
+
+@dataclass(frozen=True)
+class RenyiFilter:
+    """A budget of Renyi divergence, `divergence` at one `order` that is fixed before the first step.
+
+    Releases chosen adaptively, each allowed only if all divergences so far and its own stay within the budget, are
+    together (order, divergence)-Renyi differentially private, as if they had been fixed in advance (Feldman and Zrnic
+    2021, Theorem 3.1).
+    """
+
+    order: int
+    divergence: float
+
+    def epsilon(self, delta: float) -> float:
+        """What the budget guarantees at `delta`."""
+        return renyi.to_epsilon(np.array([float(self.order)]), np.array([self.divergence]), delta)
+
+    def cost(self, release: Release) -> float:
+        """The divergence of one release."""
+        if release.multiplier == 0 and release.rate > 0:
+            return math.inf
+        if release.rate == 0 or math.isinf(release.multiplier):
+            return 0.0
+        return float(renyi.divergences(release, (float(self.order),))[0])
+
+    def holds(self, spent: Mapping[Release, int]) -> bool:
+        """Whether releases that were really made stayed within the budget."""
+        return sum(count * self.cost(release) for release, count in spent.items()) <= self.divergence * (1 + 1e-9)
+
+    def least_multiplier(self, rate: float, allowed: float) -> float:
+        """The smallest noise multiplier, to 0.5 %, whose release costs at most `allowed`; infinite if there is none."""
+        low, high = _LEAST - 1, _MOST + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._grid_cost(rate, middle) <= allowed else (middle, high)
+        return math.exp(high * _STEP) if high <= _MOST else math.inf
+
+    def _grid_cost(self, rate: float, place: int) -> float:
+        """The cost of a multiplier of the grid."""
+        return self.cost(Release(rate, math.exp(place * _STEP)))
+
+
+@lru_cache(maxsize=64)
+def filter_for(epsilon: float, delta: float, rate: float, steps: int) -> RenyiFilter:
+    """The filter that guarantees `epsilon` at `delta`, of the order that needs least noise for `steps` equal releases.
+
+    Raises `ValueError` if no order up to 256 gives so small an epsilon.
+    """
+    found = []
+    for order in _FILTER_ORDERS:
+        budget = epsilon - math.log1p(-1 / order) + math.log(delta * order) / (order - 1)  # Canonne et al. 2020
+        if budget > 0:
+            candidate = RenyiFilter(order, budget)
+            found.append((candidate.least_multiplier(rate, budget / max(steps, 1)), -order, candidate))
+    if not found:
+        raise ValueError(f"a budget of epsilon {epsilon} at delta {delta} is too small for a Renyi filter: take more")
+    return min(found)[2]

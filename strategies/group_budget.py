@@ -1,0 +1,82 @@
+"""A privacy filter for every group: bounds chosen on the way, and yet an epsilon that is guaranteed in advance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fedfair.accounting import Release, RenyiFilter
+from fedfair.accounting.odometer import filter_for
+from fedfair.accounting.release import joint_multiplier
+from fedfair.clipping import ClipRule, capped, sensitivity
+from strategies.budget import count_noise
+
+if TYPE_CHECKING:
+    from strategies.base import Strategy
+
+
+def group_budget(strategy: Strategy) -> GroupBudget:
+    """The filter that keeps every group of a strategy's run within `group_epsilon`.
+
+    Raises `ValueError` if the method has no bounds by group, does not release single steps, or counts too precisely.
+    """
+    training = strategy.training
+    assert training.group_epsilon is not None
+    if strategy.sync == "epoch":
+        raise ValueError('group_epsilon limits single steps, but sync is "epoch": set sync = "step"')
+    capped(strategy.rule(), (math.inf,) * len(strategy.rates()))
+    counts = count_noise(training, strategy.noise[0]) if strategy.query() is not None else None
+    return GroupBudget(training.group_epsilon, training.delta, strategy.rates(), strategy.rounds, counts)
+
+
+class GroupBudget:
+    """Lowers the bounds of groups whose records would otherwise be charged more than a budget.
+
+    Each step of a group with budget B may cost an equal share of what is left, (B - spent so far) / (steps left) in
+    Renyi divergence at one order fixed in advance. With noise of standard deviation N in the gradient sum and s1 on the
+    counts, that asks for a joint multiplier of at least some m, hence that a record of the group adds at most
+    N (m^-2 - s1^-2)^(1/2). The noise stays as the rule itself wants it, so the cap lowers a bound C_k, and never raises
+    the noise of others.
+
+    Proof that no sequence of bounds exceeds B: the share is at most what is left, so after every step the sum of the
+    divergences that were charged is at most B; the step's bounds and noise are fixed by earlier outputs before it is
+    taken. So the sequence is one that a Renyi filter lets pass (Feldman and Zrnic 2021, Theorem 3.1), and all steps
+    together are as private as the budget says. That counts alone never cost more than a share is checked at the start:
+    shares only grow, because no step costs more than its own.
+
+    `rates` are the groups' sampling rates, `steps` the length of the run, `count_multiplier` the noise of the counts or
+    None. Raises `ValueError` if counts alone would exceed the budget.
+    """
+
+    def __init__(self, epsilon: float, delta: float, rates: Sequence[float], steps: int,
+                 count_multiplier: float | None) -> None:
+        self.filter: RenyiFilter = filter_for(epsilon, delta, max(rates), steps)
+        self.rates, self.left, self.counts = tuple(rates), steps, count_multiplier
+        self.spent = [0.0] * len(self.rates)
+        if count_multiplier is not None:
+            alone = steps * max(self.filter.cost(Release(rate, count_multiplier)) for rate in self.rates)
+            if alone >= self.filter.divergence:
+                raise ValueError(f"group_epsilon {epsilon} is too small: the counts alone, with noise multiplier "
+                                 f"{count_multiplier:g}, cost more in {steps} steps; allow more, take fewer steps, or "
+                                 "a larger count_noise_multiplier")
+
+    def within(self, rule: ClipRule, noise: float) -> tuple[ClipRule, float]:
+        """The rule with bounds that the budget allows at the next step, and the noise in units of its sensitivity.
+
+        `noise` is in units of the given rule's sensitivity. The step is charged.
+        """
+        deviation = noise * sensitivity(rule, len(self.rates))
+        allowed = capped(rule, tuple(self._cap(k, deviation) for k in range(len(self.rates))))
+        for k, bound in enumerate(allowed.group_sensitivities(len(self.rates))):
+            multiplier = joint_multiplier(deviation / bound, self.counts)
+            self.spent[k] += self.filter.cost(Release(self.rates[k], multiplier))
+        self.left -= 1
+        return allowed, deviation / sensitivity(allowed, len(self.rates))
+
+    def _cap(self, group: int, deviation: float) -> float:
+        """The most that a record of the group may add at the next step."""
+        share = (self.filter.divergence - self.spent[group]) / self.left
+        joint = self.filter.least_multiplier(self.rates[group], share)
+        square = joint**-2 - (0.0 if self.counts is None else self.counts**-2)
+        return float(deviation * max(square, 0.0) ** 0.5)

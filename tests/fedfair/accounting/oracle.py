@@ -1,0 +1,55 @@
+"""Slow and obvious: divergences in closed form, and composition by convolution and by dp-accounting itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import dp_accounting as dpa
+import numpy as np
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+from dp_accounting.rdp import RdpAccountant
+from scipy.special import ndtr
+
+from fedfair.accounting import Release
+from fedfair.accounting.privacy_loss import Loss
+
+
+def gaussian(multiplier: float, loss: float) -> float:
+    """The hockey-stick divergence of N(1, s^2) from N(0, s^2) (Balle and Wang 2018)."""
+    mu = 1 / multiplier
+    return float(ndtr(mu / 2 - loss / mu) - math.exp(loss) * ndtr(-mu / 2 - loss / mu))
+
+
+def hockey_stick(rate: float, multiplier: float, loss: float, removal: bool) -> float:
+    """The same on a Poisson sample, when a record is removed or added (Zhu et al. 2022)."""
+    if not removal:
+        return 1 - math.exp(loss) + math.exp(loss) * hockey_stick(rate, multiplier, -loss, True)
+    if rate == 1:
+        return gaussian(multiplier, loss)
+    if math.exp(loss) <= 1 - rate:
+        return 1 - math.exp(loss)
+    return rate * gaussian(multiplier, math.log1p(math.expm1(loss) / rate))
+
+
+def of_losses(loss: Loss, interval: float, at: float) -> float:
+    """The hockey-stick divergence of a discretised loss."""
+    values = interval * (loss.first + np.arange(len(loss.mass)))
+    return float(loss.mass @ np.maximum(-np.expm1(at - values), 0)) + loss.infinite
+
+
+def direct(releases: Mapping[Release, int], accountant: str = "rdp", delta: float = 1e-6, pessimistic: bool = True,
+           interval: float = 1e-4) -> float:
+    """Epsilon by dp-accounting itself, one release after the other, nothing rounded."""
+    if accountant == "rdp":
+        composed = RdpAccountant()
+        for (rate, multiplier), count in releases.items():
+            composed.compose(dpa.PoissonSampledDpEvent(rate, dpa.GaussianDpEvent(multiplier)), count)
+        return float(composed.get_epsilon(delta))
+    total = None
+    for (rate, multiplier), count in releases.items():
+        own = from_gaussian_mechanism(multiplier, sampling_prob=rate, value_discretization_interval=interval,
+                                      pessimistic_estimate=pessimistic).self_compose(count)
+        total = own if total is None else total.compose(own)
+    assert total is not None
+    return float(total.get_epsilon_for_delta(delta))

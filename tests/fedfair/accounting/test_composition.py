@@ -1,0 +1,156 @@
+"""Epsilon against the published figures, other accountants and slow direct compositions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opacus.accountants import PRVAccountant
+from opacus.accountants import RDPAccountant as OpacusAccountant
+
+from fedfair.accounting import Accountant, Event, Release, epsilon
+from tests.fedfair.accounting.oracle import direct
+
+DELTA = 1e-6
+PUBLISHED = [  # N, epochs, sigma, RDP, PLD, RDP of the joint event with s1 = 10 sigma: methods.md, section 0
+    (48336, 20, 1.0, 2.270, 2.039, 2.294), (54600, 60, 0.8, 5.914, 5.432, 5.991),
+    (162770, 30, 0.8, 2.493, 2.033, 2.527), (36177, 20, 1.0, 2.662, 2.413, 2.691)]
+rates = st.floats(1e-3, 0.5)
+multipliers = st.floats(0.6, 8)
+few = settings(deadline=None, max_examples=6)
+
+
+@pytest.mark.parametrize(("records", "epochs", "sigma", "rdp", "pld", "joint"), PUBLISHED)
+def test_the_published_figures(records: int, epochs: int, sigma: float, rdp: float, pld: float, joint: float) -> None:
+    rate, steps = 256 / records, int(epochs * records / 256)
+    assert epsilon({Release(rate, sigma): steps}, DELTA, "rdp") == pytest.approx(rdp, abs=0.001)
+    assert epsilon({Release(rate, sigma): steps}, DELTA, "pld") == pytest.approx(pld, abs=0.001)
+    both = Event((rate,), (sigma,), (sigma,), 10 * sigma)
+    assert epsilon({both.guaranteed(0): steps}, DELTA, "rdp") == pytest.approx(joint, abs=0.001)
+
+
+@pytest.mark.parametrize(("rate", "sigma", "steps"), [(256 / 48336, 1.0, 3776), (0.05, 1.5, 400), (1.0, 20.0, 100)])
+def test_opacus_agrees(rate: float, sigma: float, steps: int) -> None:
+    theirs = OpacusAccountant()
+    theirs.history = [(sigma, rate, steps)]
+    assert epsilon({Release(rate, sigma): steps}, 1e-5, "rdp") == pytest.approx(theirs.get_epsilon(1e-5), rel=3e-3)
+
+
+def test_one_gaussian_release_has_the_epsilon_of_its_closed_form() -> None:
+    """Balle and Wang 2018: the only mechanism here whose epsilon is known exactly."""
+    def delta_of(eps: float, sigma: float) -> float:
+        def cdf(t: float) -> float:
+            return math.erfc(-t / math.sqrt(2)) / 2
+        return cdf(0.5 / sigma - eps * sigma) - math.exp(eps) * cdf(-0.5 / sigma - eps * sigma)
+
+    for sigma in (0.5, 1.0, 5.0):
+        found = epsilon({Release(1.0, sigma): 1}, 1e-5, "pld")
+        assert delta_of(found, sigma) <= 1e-5 * 1.000001
+        assert delta_of(found * 0.995, sigma) > 1e-5
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+@given(rate=rates, multiplier=multipliers, steps=st.integers(1, 100), more=st.floats(1.05, 2))
+@settings(deadline=None, max_examples=4)
+def test_epsilon_falls_with_noise_and_grows_with_steps_and_rate(accountant: Accountant, rate: float, multiplier: float,
+                                                                steps: int, more: float) -> None:
+    base = epsilon({Release(rate, multiplier): steps}, DELTA, accountant)
+    slack = 1e-3 if accountant == "pld" else 1e-9  # the discretisation
+    assert epsilon({Release(rate, multiplier * more): steps}, DELTA, accountant) <= base + slack
+    assert epsilon({Release(rate, multiplier): math.ceil(steps * more)}, DELTA, accountant) >= base - slack
+    assert epsilon({Release(min(1.0, rate * more), multiplier): steps}, DELTA, accountant) >= base - slack
+    assert epsilon({Release(rate, multiplier): steps}, DELTA * 10, accountant) <= base + slack
+
+
+@few
+@given(st.dictionaries(st.builds(Release, rates, multipliers), st.integers(1, 200), min_size=1, max_size=3))
+def test_a_few_distinct_releases_are_composed_exactly(releases: dict[Release, int]) -> None:
+    assert epsilon(releases, DELTA, "rdp") == pytest.approx(direct(releases), rel=1e-9)
+
+
+@settings(deadline=None, max_examples=3)
+@given(rates, multipliers, st.floats(1.1, 3), st.integers(1, 20))
+def test_many_distinct_releases_are_charged_at_most_half_a_percent_more_than_exactly(rate: float, least: float,
+                                                                                  ratio: float, count: int) -> None:
+    releases = {Release(rate, least * ratio ** (i / 39)): count for i in range(40)}
+    exact = direct(releases)
+    assert exact * (1 - 1e-9) <= epsilon(releases, DELTA, "rdp") <= exact * 1.005
+
+
+@pytest.mark.parametrize(("rate", "low", "high", "count"), [(0.005, 0.9, 3.0, 60), (0.1, 2.0, 9.0, 10)])
+def test_many_distinct_releases_cost_by_pld_what_dp_accounting_says(rate: float, low: float, high: float, count: int
+                                                                    ) -> None:
+    releases = {Release(rate, low + (high - low) * i / 39): count for i in range(40)}
+    exact = direct(releases, "pld", interval=2e-4)
+    assert direct(releases, "pld", pessimistic=False, interval=2e-4) <= epsilon(releases, DELTA, "pld") <= exact * 1.005
+
+
+@given(rates, multipliers, st.integers(1, 100))
+@settings(deadline=None, max_examples=6)
+def test_pld_is_never_above_rdp(rate: float, multiplier: float, steps: int) -> None:
+    releases = {Release(rate, multiplier): steps}
+    assert epsilon(releases, DELTA, "pld") <= epsilon(releases, DELTA, "rdp") + 1e-3
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+def test_what_costs_nothing_and_what_costs_everything(accountant: Accountant) -> None:
+    assert epsilon({}, DELTA, accountant) == 0
+    assert epsilon({Release(0.0, 1.0): 10, Release(0.0, 0.0): 1, Release(0.1, 0.0): 0}, DELTA, accountant) == 0
+    assert epsilon({Release(0.1, math.inf): 10}, DELTA, accountant) == 0
+    assert math.isinf(epsilon({Release(0.1, 0.0): 1, Release(0.1, 5.0): 1}, DELTA, accountant))
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+def test_little_noise_is_charged_and_ends(accountant: Accountant) -> None:
+    assert 100 < epsilon({Release(0.5, 0.05): 10}, DELTA, accountant) < math.inf
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-6, 2.0, math.nan])
+def test_a_delta_outside_0_and_1_is_refused(delta: float) -> None:
+    with pytest.raises(ValueError, match=f"delta is {delta}: it must lie strictly between 0 and 1"):
+        epsilon({Release(0.1, 1.0): 1}, delta)
+
+
+GRID = list(itertools.product((0.001, 0.004, 0.01, 0.05, 0.2), (0.7, 1.0, 1.5, 3.0, 6.0), (10, 100, 1000, 4000),
+                              (1e-5, 1e-6)))
+SOME = GRID[::17]  # a few of everything
+
+
+def other_accountants_agree(rate: float, sigma: float, steps: int, delta: float) -> None:
+    """Within 0.5 % of dp-accounting's and Opacus's RDP and of dp-accounting's PLD; below 2e-4, discretisation rules."""
+    releases = {Release(rate, sigma): steps}
+    opacus = OpacusAccountant()
+    opacus.history = [(sigma, rate, steps)]
+    by_rdp, by_pld = epsilon(releases, delta, "rdp"), epsilon(releases, delta, "pld")
+    assert by_rdp == pytest.approx(direct(releases, "rdp", delta), rel=5e-3)
+    assert by_rdp == pytest.approx(opacus.get_epsilon(delta), rel=5e-3)
+    assert by_pld == pytest.approx(direct(releases, "pld", delta), rel=5e-3, abs=2e-4)
+    assert by_pld >= direct(releases, "pld", delta, pessimistic=False) - 1e-9
+
+
+@pytest.mark.parametrize(("rate", "sigma", "steps", "delta"), SOME)
+def test_other_accountants_agree_here_and_there(rate: float, sigma: float, steps: int, delta: float) -> None:
+    other_accountants_agree(rate, sigma, steps, delta)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", sorted({setting[0] for setting in GRID}))
+def test_other_accountants_agree_over_the_whole_grid(rate: float) -> None:
+    assert len(GRID) == 200
+    for setting in GRID:
+        if setting[0] == rate:
+            other_accountants_agree(*setting)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("rate", sorted({setting[0] for setting in GRID}))
+def test_opacus_prv_agrees_within_its_own_error(rate: float) -> None:
+    for _, sigma, steps, delta in (setting for setting in GRID if setting[0] == rate):
+        theirs = PRVAccountant()
+        theirs.history = [(sigma, rate, steps)]
+        found = epsilon({Release(rate, sigma): steps}, delta)
+        assert found == pytest.approx(theirs.get_epsilon(delta, eps_error=0.02), rel=5e-3, abs=0.02), (sigma, steps)

@@ -1,0 +1,83 @@
+"""Composition by characteristic functions: plain convolution gives the same, and no cut makes epsilon smaller."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedfair.accounting import Release, epsilon, fourier
+from fedfair.accounting.knots import mixtures
+from fedfair.accounting.privacy_loss import Loss, removal_and_addition
+from tests.fedfair.accounting.oracle import direct, of_losses
+
+
+def by_convolution(releases: list[Release], interval: float, delta: float, way: int) -> float:
+    """Epsilon of a few releases: their losses convolved one after the other, and a search."""
+    total = Loss(0, np.ones(1), 0.0)
+    for release in releases:
+        own = removal_and_addition(*release, interval, 1e-16)[way]
+        total = Loss(total.first + own.first, np.convolve(total.mass, own.mass), total.infinite + own.infinite)
+    low, high = 0.0, 60.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if of_losses(total, interval, middle) <= delta else (middle, high)
+    return high
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.lists(st.builds(Release, st.floats(0.02, 1), st.floats(0.7, 4)), min_size=1, max_size=4, unique=True),
+       st.sampled_from([1e-2, 1e-5, 1e-9]))
+def test_plain_convolution_gives_the_same(releases: list[Release], delta: float) -> None:
+    mixed = mixtures(dict.fromkeys(releases, 1))
+    interval = fourier._interval(mixed, len(releases))
+    plain = max(by_convolution(releases, interval, delta, way) for way in (0, 1))
+    found = fourier.compose(mixed, delta)
+    assert plain - 1e-9 <= found <= plain * (1 + 1e-4) + 1e-3 * interval
+
+
+@settings(deadline=None, max_examples=8)
+@given(st.floats(0.005, 0.5), st.floats(0.7, 5), st.integers(1, 300), st.sampled_from([1e-3, 1e-6, 1e-9]))
+def test_never_below_the_optimistic_estimate(rate: float, multiplier: float, steps: int, delta: float) -> None:
+    releases = {Release(rate, multiplier): steps}
+    assert epsilon(releases, delta) >= direct(releases, "pld", delta, pessimistic=False) - 1e-9
+
+
+@pytest.mark.parametrize("delta", [0.1, 1e-2, 1e-6, 1e-12, 1e-20, 1e-40, 1e-80])
+@pytest.mark.parametrize("steps", [1, 30, 3000])
+def test_at_any_delta_the_epsilon_of_a_gaussian_is_that_of_its_closed_form(delta: float, steps: int) -> None:
+    """Together n releases of multiplier s are one of s / sqrt(n), whose epsilon is known (Balle and Wang 2018)."""
+    sigma = 1.5 * math.sqrt(steps)
+    found = epsilon({Release(1.0, sigma): steps}, delta)
+    assert delta_of(found, 1.5) <= delta * (1 + 1e-6)
+    assert delta_of(found * 0.997 - 1e-4, 1.5) > delta
+
+
+def delta_of(loss: float, multiplier: float) -> float:
+    """Exact to the last digits in the far tail."""
+    from scipy.special import log_ndtr
+
+    mu = 1 / multiplier
+    first, second = log_ndtr(mu / 2 - loss / mu), loss + log_ndtr(-mu / 2 - loss / mu)
+    return math.exp(first) * -math.expm1(second - first)
+
+
+def test_a_record_added_and_a_record_removed_are_both_looked_at() -> None:
+    """The larger of the two directions counts, and for few steps at a large delta they differ."""
+    mixed = mixtures({Release(0.3, 1.0): 2})
+    ways = [[fourier.Knots(mixed[0], [removal_and_addition(0.3, 1.0, 0.01, 1e-10)[way]])] for way in (0, 1)]
+    found = [fourier._epsilon(way, 0.01, 1e-4) for way in ways]
+    assert found[0] != pytest.approx(found[1], rel=0.05)
+    assert fourier.compose(mixed, 1e-4) == pytest.approx(max(found), rel=1e-3)
+
+
+def test_twenty_thousand_distinct_multipliers_cost_what_their_sum_of_gaussians_costs() -> None:
+    """At rate 1 the composition is known: mu adds up in squares."""
+    multipliers = np.geomspace(80, 400, 20_000)
+    found = epsilon({Release(1.0, float(m)): 1 for m in multipliers}, 1e-6)
+    whole = float(np.sum(multipliers**-2.0)) ** -0.5
+    assert delta_of(found, whole) <= 1e-6
+    assert delta_of(found * 0.998, whole) > 1e-6

@@ -1,0 +1,238 @@
+"""What a ledger says of the events that happened: by group, by observer, fixed in advance and spent."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedfair.accounting import Accountant, Event, Ledger, Release, RenyiFilter, epsilon, noise_present
+from fedfair.noise import Trust
+from tests.fedfair.accounting.oracle import direct
+
+DELTA = 1e-6
+
+
+def ledger_of(*events: tuple[Event, int], **settings: object) -> Ledger:
+    made = Ledger(("a", "b"), DELTA, **{"accountant": "rdp", **settings})  # type: ignore[arg-type]
+    for event, steps in events:
+        made.record(event, steps)
+    return made
+
+
+ADAPTIVE = [(Event((0.01, 0.02), (1.0, 1.0), (1.0, 1.0 + 0.5 * i), 10.0), 40) for i in range(3)]
+LOCAL = [(Event((0.1, 0.0), (1.5, 1.5), (1.5, 1.5), None, 0), 30),
+         (Event((0.0, 0.3), (1.2, 1.2), (1.2, 1.2), None, 1), 20),
+         (Event((0.2, 0.2), (2.0, 2.0), (2.0, 2.0), None, 2), 25)]
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "pld"])
+def test_each_groups_epsilon_is_the_composition_of_its_events(accountant: Accountant) -> None:
+    ledger = ledger_of(*ADAPTIVE, accountant=accountant)
+
+    def slow(group: int, adaptive: bool) -> float:
+        releases: dict[Release, int] = {}
+        for event, steps in ADAPTIVE:
+            gradient = (event.spent_multipliers if adaptive else event.multipliers)[group]
+            release = Release(event.rates[group], 1 / math.sqrt(gradient**-2 + 10.0**-2))
+            releases[release] = releases.get(release, 0) + steps
+        return direct(releases, accountant)
+
+    assert ledger.epsilon_by_group() == pytest.approx({"a": slow(0, True), "b": slow(1, True)}, rel=1e-3)
+    assert ledger.guaranteed_by_group() == pytest.approx({"a": slow(0, False), "b": slow(1, False)}, rel=1e-3)
+    assert ledger.epsilon() == max(ledger.guaranteed_by_group().values())
+    assert ledger.epsilon_by_group()["b"] < ledger.guaranteed_by_group()["b"]
+    assert ledger.reading().startswith("an odometer reading")
+
+
+def test_many_events_are_charged_within_half_a_percent_and_never_too_little() -> None:
+    events = [(Event((0.05, 0.05), (1.0, 1.0), (1.0, 1.0 + 0.05 * i), 10.0), 8) for i in range(40)]
+    exact = direct({event.spent(1): steps for event, steps in events})
+    assert exact * (1 - 1e-9) <= ledger_of(*events).epsilon_by_group()["b"] <= exact * 1.005
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.tuples(st.floats(1, 3), st.floats(1, 3)), min_size=1, max_size=5),
+       st.sampled_from(["rdp", "pld"]))
+def test_the_group_with_the_largest_bound_pays_epsilon_and_the_others_less(ratios: list[tuple[float, float]],
+                                                                         accountant: Accountant) -> None:
+    """Three groups: the first always has the largest bound, the others smaller ones by these ratios."""
+    events = [(Event((0.05,) * 3, (1.2,) * 3, (1.2, 1.2 * b, 1.2 * c), 12.0), 30) for b, c in ratios]
+    ledger = Ledger(("a", "b", "c"), DELTA, accountant=accountant)
+    for event, steps in events:
+        ledger.record(event, steps)
+    spent, overall = ledger.epsilon_by_group(), ledger.epsilon()
+    assert spent["a"] == pytest.approx(overall, rel=1e-9)
+    for place, name in enumerate("bc"):
+        if max(pair[place] for pair in ratios) > 1.01:
+            assert spent[name] < overall
+        assert spent[name] <= overall * (1 + 1e-9)
+
+
+def test_clients_hold_different_records_so_the_largest_of_them_counts() -> None:
+    ledger = ledger_of(*LOCAL)
+    first, second, third = (direct({Release(*pair): steps}) for pair, steps in (
+        ((0.1, 1.5), 30), ((0.3, 1.2), 20), ((0.2, 2.0), 25)))
+    assert ledger.guaranteed_by_group() == pytest.approx({"a": max(first, third), "b": max(second, third)}, rel=1e-9)
+    assert ledger.epsilon() == pytest.approx(max(first, second, third), rel=1e-9)
+    assert ledger.reading() == "guaranteed in advance"
+
+
+def test_an_event_over_all_clients_adds_to_each_clients_own() -> None:
+    common = Event((0.1, 0.1), (2.0, 2.0), (2.0, 2.0))
+    ledger = ledger_of((common, 10), *LOCAL[:2])
+    assert ledger.guaranteed_by_group() == pytest.approx({
+        "a": direct({Release(0.1, 2.0): 10, Release(0.1, 1.5): 30}),
+        "b": direct({Release(0.1, 2.0): 10, Release(0.3, 1.2): 20})}, rel=1e-9)
+
+
+def test_counts_are_charged_and_the_papers_way_is_beside_it() -> None:
+    """Hazard 3."""
+    with_counts, without = (ledger_of((Event((0.01, 0.01), (1.0, 1.0), (1.0, 1.0), counts), 500))
+                            for counts in (3.0, None))
+    assert with_counts.epsilon() > without.epsilon()
+    assert with_counts.epsilon_separate() == pytest.approx(
+        direct({Release(0.01, 1.0): 500, Release(0.01, 3.0): 500}), rel=1e-9)
+    assert without.epsilon_separate() == without.epsilon()
+
+
+def test_the_papers_approximation_is_the_mean_ratio_times_epsilon() -> None:
+    ledger = ledger_of(*ADAPTIVE)
+    mean = (1 + 1 / 1.5 + 1 / 2) / 3
+    assert ledger.approximate_by_group() == pytest.approx({"a": ledger.epsilon(), "b": mean * ledger.epsilon()})
+
+
+def test_delta_and_accountant_can_be_chosen() -> None:
+    ledger = ledger_of(*ADAPTIVE)
+    assert ledger.epsilon(delta=1e-3) < ledger.epsilon() == ledger.epsilon(DELTA, "rdp")
+    assert ledger.epsilon(accountant="pld") < ledger.epsilon()
+    with pytest.raises(ValueError, match="delta is 0"):
+        ledger.epsilon(delta=0.0)
+
+
+def test_without_noise_there_is_no_guarantee() -> None:
+    ledger = ledger_of((Event((0.1, 0.1), (0.0, 0.0), (0.0, 0.0)), 1))
+    assert math.isinf(ledger.epsilon())
+    assert all(map(math.isinf, ledger.epsilon_by_group().values()))
+    assert ledger.guarantee == "none"
+
+
+def test_gradient_noise_without_count_noise_is_no_guarantee() -> None:
+    assert ledger_of((Event((0.1, 0.1), (1.0, 1.0), (1.0, 1.0), 0.0), 1)).guarantee == "none"
+
+
+def test_a_figure_without_proof_is_nominal() -> None:
+    assert ledger_of(*ADAPTIVE).guarantee == "proved"
+    nominal = ledger_of(*ADAPTIVE, nominal="the loss depends on the whole batch")
+    assert nominal.guarantee == "nominal"
+    assert nominal.to_dict()["nominal_because"] == "the loss depends on the whole batch"
+
+
+def test_an_empty_ledger_has_spent_nothing() -> None:
+    ledger = ledger_of()
+    assert ledger.epsilon() == ledger.epsilon_separate() == 0
+    assert ledger.epsilon_by_group() == {"a": 0.0, "b": 0.0}
+
+
+@pytest.mark.parametrize("trust", list(Trust))
+def test_each_observer_is_charged_the_noise_that_it_sees(trust: Trust) -> None:
+    """Of five clients, by hand: variances of what is left between a record and whoever looks."""
+    planned = {Trust.CENTRAL: {"model": 1, "server": 0, "client": 1},
+               Trust.DISTRIBUTED: {"model": 1, "server": 1 / 5, "client": 4 / 5},
+               Trust.LOCAL: {"model": 5, "server": 1, "client": 4}}[trust]
+    ledger = ledger_of(*ADAPTIVE, trust=trust, clients=5)
+    for name, variance in planned.items():
+        factor = math.sqrt(variance)
+        fixed: dict[Release, int] = {}
+        spent: dict[Release, int] = {}
+        for event, steps in ADAPTIVE:
+            for releases, release in ((fixed, event.guaranteed(1)), (spent, event.spent(1))):
+                seen = Release(release.rate, release.multiplier * factor)
+                releases[seen] = releases.get(seen, 0) + steps
+        assert ledger.by_observer()[name] == pytest.approx(epsilon(fixed, DELTA, "rdp"), rel=1e-9)  # type: ignore
+        assert ledger.by_observer_and_group()[name]["b"] == pytest.approx(  # type: ignore[index]
+            epsilon(spent, DELTA, "rdp"), rel=1e-9)
+
+
+@pytest.mark.parametrize("trust", list(Trust))
+def test_local_epochs_are_protected_before_they_leave(trust: Trust) -> None:
+    observed = ledger_of(*LOCAL, trust=trust, clients=3).by_observer()
+    assert observed["server"] == observed["client"] == observed["model"] < math.inf
+
+
+def test_secure_aggregation_hides_the_shares_from_the_server() -> None:
+    bare, secure = (ledger_of(*ADAPTIVE, trust=Trust.DISTRIBUTED, clients=5, secure_aggregation=s).by_observer()
+                    for s in (False, True))
+    assert secure["server"] == secure["model"] == bare["model"] < bare["server"]
+    assert secure["client"] == bare["client"] > secure["model"]
+
+
+def test_shares_of_missing_clients_protect_nobody() -> None:
+    """Hazard 13: with 2 of 8 shares missing, the noise is sigma sqrt(6/8), for another client sqrt(5/8)."""
+    event = Event((0.01, 0.01), (1.0, 1.0), (1.0, 1.0), noise_present=noise_present(8, 2))
+    ledger = ledger_of((event, 100), trust=Trust.DISTRIBUTED, clients=8)
+    for name, variance in (("model", 6 / 8), ("client", 5 / 8)):
+        assert ledger.by_observer()[name] == pytest.approx(  # type: ignore[index]
+            direct({Release(0.01, math.sqrt(variance)): 100}), rel=1e-9)
+    assert ledger.epsilon() == ledger.by_observer()["model"] == ledger.epsilon_by_group()["a"]
+
+
+def test_the_odometer_is_above_what_was_spent_and_does_not_hang_on_the_guarantee() -> None:
+    ledger = ledger_of(*ADAPTIVE)
+    spent, read = ledger.epsilon_by_group(), ledger.odometer_by_group()
+    assert all(spent[name] < read[name] < 2.5 * spent[name] for name in "ab")
+    assert read["b"] == ledger_of(*[(Event(e.rates, e.spent_multipliers, e.spent_multipliers, 10.0), n)
+                                    for e, n in ADAPTIVE]).odometer_by_group()["b"]
+
+
+def test_a_budget_counts_only_as_long_as_it_was_kept() -> None:
+    spent = sum(steps * RenyiFilter(6, 0.0).cost(event.spent(1)) for event, steps in ADAPTIVE)
+    kept, broken = RenyiFilter(6, 1.001 * spent), RenyiFilter(6, 0.999 * spent)
+    for budget, holds in ((kept, True), (broken, False)):
+        ledger = ledger_of(*ADAPTIVE, budget=budget)
+        group = ledger.guaranteed_by_group()["b"]
+        assert (group == pytest.approx(budget.epsilon(DELTA))) is holds
+        assert holds or group == ledger_of(*ADAPTIVE).guaranteed_by_group()["b"]
+    assert Ledger.from_dict(json.loads(json.dumps(ledger.to_dict()))).budget == broken
+
+
+def test_other_data_and_unprotected_releases_are_listed_by_name() -> None:
+    ledger = ledger_of(*ADAPTIVE)
+    ledger.record_elsewhere("validation data", Release(1.0, 3.0), 2)
+    ledger.expose("metrics on the test part", "counts and losses by group, without noise")
+    assert ledger.epsilon_elsewhere() == {"validation data": pytest.approx(direct({Release(1.0, 3.0): 2}), rel=1e-9)}
+    assert ledger.epsilon() == ledger_of(*ADAPTIVE).epsilon()
+    again = Ledger.from_dict(json.loads(json.dumps(ledger.to_dict())))
+    assert (again.elsewhere, again.unprotected) == (ledger.elsewhere, ledger.unprotected)
+    assert list(again.to_dict()["not_protected"]) == ["metrics on the test part"]
+
+
+@pytest.mark.parametrize("events", [ADAPTIVE, LOCAL, [], [(Event((0.1, 0.1), (0.0, 0.0), (0.0, 0.0)), 3)]])
+def test_a_ledger_survives_json(events: list[tuple[Event, int]]) -> None:
+    """Hazard 12: what a resumed run starts from."""
+    ledger = ledger_of(*events, trust=Trust.LOCAL, clients=3, nominal="a reason")
+    again = Ledger.from_dict(json.loads(json.dumps(ledger.to_dict())))
+    assert again.events == ledger.events
+    assert again.to_dict() == ledger.to_dict()
+    again.record(Event((0.2, 0.2), (1.0, 1.0), (1.0, 1.0)), 5)
+    assert again.epsilon() > ledger.epsilon() or math.isinf(ledger.epsilon())
+
+
+@pytest.mark.parametrize(("event", "nominal", "guarantee", "why"), [
+    (ADAPTIVE[0][0], None, "proved", "every release is a Poisson-sampled Gaussian .* composed by rdp"),
+    (ADAPTIVE[0][0], "the loss depends on the batch", "nominal", "the loss depends on the batch"),
+    (Event((0.1, 0.1), (0.0, 0.0), (0.0, 0.0)), None, "none", "a release carried no noise")])
+def test_the_guarantee_gives_its_reason(event: Event, nominal: str | None, guarantee: str, why: str) -> None:
+    ledger = ledger_of((event, 1), nominal=nominal)
+    assert ledger.guarantee == guarantee
+    assert re.match(why, ledger.reason)
+
+
+def test_recording_adds_up() -> None:
+    once, twice = ledger_of((ADAPTIVE[0][0], 80)), ledger_of(ADAPTIVE[0], ADAPTIVE[0])
+    assert once.events == twice.events
+    assert once.epsilon() == twice.epsilon() > ledger_of(ADAPTIVE[0]).epsilon()
