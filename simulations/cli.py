@@ -275,6 +275,24 @@ def ledger(
         Console().print(f"\n{name}" if name else "", ledger_table(found, delta), sep="\n")
 
 
+@app.command()
+@plain_errors
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs, comparisons or sweeps.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file; by default report.html in the first folder.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for the figures as PNG and SVG and the tables as LaTeX; "
+                                                 "needs the extra figures.")] = None,
+) -> None:
+    """Make one HTML file, which needs no network, of what runs, comparisons and sweeps left.
+
+    Example: fedfair report out/adult --figures out/adult-figures
+    """
+    from simulations.report import write_report  # here, because only this command needs a template engine
+
+    written = write_report(folders, out, figures)
+    print(f"saved {written[0]}" + (f" and {len(written) - 1} files in {figures}" if figures else ""))
+
+
 @data.command("list")
 def list_data() -> None:
     """The data sets by name, with their variants."""

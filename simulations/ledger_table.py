@@ -39,10 +39,10 @@ def ledger_table(ledger: Ledger, delta: float | None = None) -> RenderableType:
     by_group = _table("group", *columns)
     for name in ledger.groups:
         by_group.add_row(name, *(_number(values[name]) for values in columns.values()))
-    return Group(title, by_group, Text(), by_observer, Text(), *(Text(line) for line in _notes(ledger)))
+    return Group(title, by_group, Text(), by_observer, Text(), *(Text(line) for line in notes(ledger)))
 
 
-def _notes(ledger: Ledger) -> list[str]:
+def notes(ledger: Ledger) -> list[str]:
     """What the figures rest on."""
     lines = [f"guarantee: {ledger.guarantee}, because {ledger.reason}",
              f"spent: {ledger.reading()}; the odometer bounds it with proof, whatever the bounds hung on",
