@@ -94,11 +94,11 @@ class Figure:
 
     def table(self) -> Table:
         """Every point that is drawn."""
-        rows = [(panel.title, series.name, _told(point.x.mean, panel.x), _told(point.y.mean, panel.y), *ends(point))
+        up = self.panels[0].y.label  # none where every method has a row of its own
+        rows = [(panel.title, series.name, _told(point.x.mean, panel.x), *([point.y.mean] if up else []), *ends(point))
                 for panel in self.panels for series in panel.series for point in series.points]
-        across, up = self.panels[0].x, self.panels[0].y
         return Table(f"{self.name}-data", f"Data of the figure: {self.title}",
-                     ("panel", "method", across.label, up.label, "low", "high"), rows)
+                     ("panel", "method", self.panels[0].x.label, *([up] if up else []), "low", "high"), rows)
 
 
 def ends(point: Point) -> tuple[float, float]:

@@ -59,10 +59,10 @@ def _text(environment: Environment, name: str) -> Markup:
     return Markup(environment.loader.get_source(environment, name)[0])  # noqa: S704 - our own style and script
 
 
-def _panels(figure: Figure) -> list[tuple[str, Markup]]:
+def _panels(figure: Figure, chapter: str) -> list[tuple[str, Markup]]:
     """The panels of a figure with their titles."""
     return [(panel.title, Markup(drawing))  # noqa: S704 - every text in it is escaped
-            for panel, drawing in zip(figure.panels, svg.drawn(figure), strict=True)]
+            for panel, drawing in zip(figure.panels, svg.drawn(figure, chapter), strict=True)]
 
 
 def _legend(figure: Figure) -> list[Swatch]:

@@ -33,14 +33,14 @@ class Frame(NamedTuple):
         return round(bottom - self.y.share(value) * (bottom - _TOP), 1)
 
 
-def drawn(figure: Figure) -> list[str]:
-    """Each panel as an SVG element."""
+def drawn(figure: Figure, chapter: str) -> list[str]:
+    """Each panel as an SVG element; a figure is drawn once in a chapter."""
     shared = ranges(figure.panels)
     pictures = []
     for number, panel in enumerate(figure.panels):
         x, y = ranges([panel])
         x, y = shared[0] if figure.same == "x" else x, shared[1] if figure.same == "y" else y
-        pictures.append(picture(panel, x, y, f"{figure.name}-{number}"))
+        pictures.append(picture(panel, x, y, f"{chapter}-{figure.name}-{number}"))
     return pictures
 
 

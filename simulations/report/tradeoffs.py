@@ -94,7 +94,7 @@ def _series(found: Sequence[Outcome], front: Sequence[Outcome], place: Place) ->
 def _epsilon_axis(found: Sequence[Outcome]) -> tuple[dict[float, str], Callable[[float], float]]:
     """Ticks of an axis of epsilons on which infinity has a place to the right, and the place of an epsilon."""
     finite = [o.epsilon for o in found if math.isfinite(o.epsilon)] or [0.0]
-    room = max(finite) - min(finite) or max(finite) or 1.0
+    room = max(max(finite) - min(finite), 0.3 * max(finite)) or 1.0
     infinity = max(finite) + 0.4 * room
     inside = [tick for tick in round_ticks(min(finite) - 0.2 * room, max(finite) + 0.2 * room) if tick >= 0]
     ticks = {tick: f"{tick:g}" for tick in inside} if max(finite) else {}
