@@ -46,7 +46,7 @@ def _notes(ledger: Ledger) -> list[str]:
     """What the figures rest on."""
     lines = [f"guarantee: {ledger.guarantee}, because {ledger.reason}",
              f"spent: {ledger.reading()}; the odometer bounds it with proof, whatever the bounds hung on",
-             ledger.validation_data()]
+             f"known to everybody: {ledger.public}", ledger.validation_data()]
     if ledger.budget is not None:
         lines.append(f"every group is kept within Renyi divergence {ledger.budget.divergence:.4g} at order "
                      f"{ledger.budget.order}, epsilon {ledger.budget.epsilon(ledger.delta):.4g}")
