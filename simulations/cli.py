@@ -325,9 +325,9 @@ def _settings(set_: list[str], **given: Any) -> dict[str, Any]:
 def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: int | None) -> None:
     """Run, from a checkpoint on if there is one, print the table, and save."""
     checkpoint = None if out is None else Checkpoint(out, experiment.settings(), every)
-    done = checkpoint.read()[0] if checkpoint else 0
-    if done:
-        Console(stderr=True).print(f"{out} holds a checkpoint: going on after round {done}", highlight=False)
+    found = checkpoint.read() if checkpoint else None
+    if found:
+        Console(stderr=True).print(f"{out} holds a checkpoint: going on after round {found[0]}", highlight=False)
     name = f"{experiment.strategy}, seed {experiment.seed}"
     with _progress() as on_round:
         result = run_experiment(experiment, engine, checkpoint=checkpoint,
