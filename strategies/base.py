@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from fedfair import messages
-from fedfair.accounting import Event, Ledger, Unit
+from fedfair.accounting import Ledger, Unit
 from fedfair.clipping import ClipRule, parameters, sensitivity
 from fedfair.counting import CountQuery
 from fedfair.fairness import ALL, metrics
@@ -35,6 +35,7 @@ from strategies.budget import Schedule, common_noise, count_noise
 from strategies.exchange import added, answers, group_counts, present, requests
 from strategies.group_budget import group_budget
 from strategies.population import Population
+from strategies.releases import released
 from strategies.risk import RiskMeter
 from strategies.threshold_search import Threshold, ThresholdSearch
 from strategies.training import Training
@@ -207,17 +208,19 @@ class Strategy(FlowerStrategy):
 
     # The round, as Flower calls it.
 
+    def plan(self, step: int) -> Round:
+        """The round of number `step`, from 0, before its clip rule is known."""
+        training, noise = self.training, self.noise[0]
+        seeded = training.randomness == "seeded"
+        return Round(self.task.seed if seeded else None, step, self.rates(), noise, count_noise(training, noise),
+                     training.trust, self.sharers, query=self.query(), local=self.local_training(),
+                     local_sgd=self.local_sgd(), noise=training.noise, label="" if seeded else token_hex(16))
+
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
         """Ask for counts if the rule depends on them, then for gradient sums or local epochs."""
-        training = self.training
         self._start(unpacked(arrays))
-        noise = self.noise[0]
-        seeded = training.randomness == "seeded"
-        plan = Round(self.task.seed if seeded else None, server_round - 1, self.rates(), noise,
-                     count_noise(training, noise), training.trust, self.sharers, query=self.query(),
-                     local=self.local_training(), local_sgd=self.local_sgd(), noise=training.noise,
-                     label="" if seeded else token_hex(16))
+        plan = self.plan(server_round - 1)
         if plan.local is not None:
             self._round = replace(plan, rule=self.rule())
             return self._requests(messages.LOCAL_EPOCH, grid, weights=arrays, round_=self._round)
@@ -248,11 +251,11 @@ class Strategy(FlowerStrategy):
         sums = added(answered, "sums", self._parameters)
         if plan.local is None:
             self._update(sums, plan, self._round.rule)
-            self._enter_step(self._round.rule, plan)
         else:
             sums = self._averaged(sums, present(answered))
             self._parameters = {name: nn.Parameter(value) for name, value in sums.items()}
-            self._enter_local_epochs(self._round.rule, plan)
+        for event, steps, first in released(self, plan, self._round.rule):
+            self.ledger.record(event, steps, first)
         if plan.query is not None:
             self.learn(self._counts(answered, plan), self.expected_batch())
         self.progress(server_round, self.rounds)
@@ -344,23 +347,3 @@ class Strategy(FlowerStrategy):
         for name, parameter in self._parameters.items():
             parameter.grad = sums[name] / self.divisor()
         self._optimizer.step()
-
-    def _enter_step(self, rule: ClipRule, plan: Round) -> None:
-        """Enter one step over all clients into the ledger."""
-        counts = count_noise(self.training, self.noise[0]) if self.query() is not None else None
-        self.ledger.record(Event(plan.rates, *self.group_multipliers(rule, plan.noise_multiplier), counts),
-                           first=plan.step)
-
-    def _enter_local_epochs(self, rule: ClipRule, plan: Round) -> None:
-        """Enter every client's local epoch into the ledger; clients hold disjoint records."""
-        bounds = rule.group_sensitivities(len(self.population.names))
-        for client, sizes in enumerate(self.population.sizes):
-            schedule, noise = self.schedules()[client], self.noise[client]
-            if schedule.steps == 0:
-                continue
-            rates = tuple(schedule.rate if size else 0.0 for size in sizes)
-            spent = tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
-            counts = count_noise(self.training, noise) if self.query() is not None else None
-            event = Event(rates, (noise,) * len(bounds), spent, counts, client)
-            steps = schedule.steps // max(self.rounds, 1)
-            self.ledger.record(event, steps, first=plan.step * steps)

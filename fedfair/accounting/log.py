@@ -65,10 +65,10 @@ class EventLog:
             raise ValueError(f"step {first} cannot be skipped: the next step is {expected}")
         self._next[client] = first + steps
 
-    def rewind(self, step: int) -> None:
-        """Go back to `step` on every client's count: what was released from there on stays, and may come again."""
+    def rewind(self, step: int, client: int | None = None) -> None:
+        """Go back to `step` on a client's count: what was released from there on stays, and may come again."""
         self._attempt += 1
-        self._next = {client: min(following, step) for client, following in self._next.items()}
+        self._next[client] = min(self._next.get(client, 0), step)
 
     def counted(self) -> Counter[Event]:
         """How often each event was released."""

@@ -26,7 +26,8 @@ class Range(NamedTuple):
         """Round values inside, with their words."""
         if not self.log:
             return {tick: f"{tick:g}" for tick in round_ticks(self.low, self.high)}
-        steps = (1, 2, 5) if self.high - self.low < 2 else (1,)
+        decades_wide = self.high - self.low
+        steps = (1, 1.5, 2, 3, 5, 7) if decades_wide < 0.8 else (1, 2, 5) if decades_wide < 2 else (1,)
         every = max(1, math.ceil((self.high - self.low) / 5))
         decades = range(math.floor(self.low), math.ceil(self.high) + 1)
         values = [step * 10.0**decade for decade in decades if decade % every == 0 for step in steps]

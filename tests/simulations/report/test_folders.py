@@ -17,7 +17,7 @@ def test_a_comparison_has_its_methods_seeds_and_the_summary_that_was_saved(compa
     (source,), (comparison,) = read([comparison_folder])
     assert (source.kind, comparison.title, comparison.methods, comparison.seeds) == (
         "comparison", "digits", ["sgd", "dpsgd", "dpsgd-f"], 3)
-    assert list(comparison.sizes)[0] == "8"
+    assert next(iter(comparison.sizes)) == "8"
     assert comparison.sizes["8"] == 40
     saved = pd.read_csv(comparison_folder / "summary.csv")
     pd.testing.assert_frame_equal(comparison.summary[saved.columns], saved, check_dtype=False)
@@ -46,11 +46,11 @@ def test_a_sweep_is_a_comparison_for_each_choice_and_says_what_is_missing(sweep_
 
 def test_a_folder_without_a_result_is_refused_with_what_is_missing(comparison_folder: Path, sweep_folder: Path,
                                                                    tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no config.toml in"):
+    with pytest.raises(FileNotFoundError, match=r"no config\.toml in"):
         read([tmp_path])
     shutil.copytree(comparison_folder, tmp_path / "half")
     (tmp_path / "half" / "metrics.parquet").unlink()
-    with pytest.raises(FileNotFoundError, match="no metrics.parquet in"):
+    with pytest.raises(FileNotFoundError, match=r"no metrics\.parquet in"):
         read([tmp_path / "half"])
     shutil.copytree(sweep_folder, tmp_path / "swept")
     (tmp_path / "swept" / "trials.csv").unlink()

@@ -30,6 +30,7 @@ class Identifiers(HTMLParser):
         self.meant: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """See `HTMLParser`."""
         for name, value in attrs:
             if name == "id":
                 self.made.append(value or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ def test_ticks_are_few_inside_and_evenly_spaced(low: float, width: float) -> Non
     ticks = round_ticks(low, low + width)
     assert 2 <= len(ticks) <= 7
     assert all(low - 1e-6 * width <= tick <= low + width * (1 + 1e-6) for tick in ticks)
-    steps = [b - a for a, b in zip(ticks, ticks[1:], strict=False)]
+    steps = [b - a for a, b in pairwise(ticks)]
     assert all(math.isclose(step, steps[0], rel_tol=1e-3, abs_tol=1e-9) for step in steps)
 
 
