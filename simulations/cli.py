@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec
@@ -38,6 +38,7 @@ from simulations.result import Result, refuse_other, save_comparison
 from simulations.run import run as run_experiment
 from simulations.sweep import Sweep, prepare_folder, trials
 from simulations.table import columns_table, results_table
+from simulations.tracking import TRACKERS, tracking
 from simulations.values import pairs
 
 _OPENING = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt"
@@ -61,6 +62,8 @@ Nodes = Annotated[int | None, typer.Option(min=1, help="Flower nodes that host t
                                            "Flower, and as many as there is room for on Ray.")]
 Every = Annotated[int | None, typer.Option(min=1, help="Rounds between checkpoints in the folder --out, from which the "
                                            "same command goes on if it was stopped; by default 100 steps, or 1 epoch.")]
+Track = Annotated[str | None, typer.Option(help=f"Follow the run in one of {', '.join(TRACKERS)}: in the "
+                                           "folder OUT-tracking, or tracking without --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of the table.")]
 Csv = Annotated[Path | None, typer.Option(help="A file of your own instead of a data set.")]
 Column = Annotated[str | None, typer.Option(help="Column of the file.")]
@@ -134,6 +137,7 @@ def run(
     group: Column = None,
     out: Out = None,
     checkpoint_every: Every = None,
+    track: Track = None,
     json: Json = False,
 ) -> None:
     """Run one strategy once; with --out, the same command goes on where it was stopped.
@@ -142,7 +146,7 @@ def run(
     """
     settings = _settings(set_, dataset=dataset, csv=csv, label=label, group=group)
     planned = experiments([strategy], [seed], preset, settings)
-    _run_one(planned[0], make_engine(engine, nodes, pairs(engine_set)), out, checkpoint_every, json)
+    _run_one(planned[0], make_engine(engine, nodes, pairs(engine_set)), out, checkpoint_every, json, track)
 
 
 @app.command()
@@ -357,15 +361,18 @@ def _settings(set_: list[str], **given: Any) -> dict[str, Any]:
     return {**settings, **pairs(set_)}
 
 
-def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: int | None, json: bool) -> None:
+def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: int | None, json: bool,
+             track: str | None = None) -> None:
     """Run, from a checkpoint on if there is one, save, and print what came out."""
     checkpoint = None if out is None else Checkpoint(out, experiment.settings(), every)
     found = checkpoint.read() if checkpoint else None
     if found:
         Console(stderr=True).print(f"{out} holds a checkpoint: going on after round {found[0]}", highlight=False)
     name = f"{experiment.strategy}, seed {experiment.seed}"
-    with _progress() as on_round:
-        result = run_experiment(experiment, engine, checkpoint=checkpoint,
+    place = out.with_name(f"{out.name}-tracking") if out is not None else Path("tracking")
+    followed = tracking(track, place, experiment) if track else nullcontext(lambda strategy, now: None)
+    with _progress() as on_round, followed as watch:
+        result = run_experiment(experiment, engine, checkpoint=checkpoint, watch=watch,
                                 progress=lambda rounds, of: on_round(0, 1, name, rounds, of))
     _show([result], result.save(out) if out is not None else None, json)
 
