@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
@@ -40,6 +40,7 @@ from simulations.sweep import Sweep, prepare_folder, trials
 from simulations.table import columns_table, results_table
 from simulations.tracking import TRACKERS, tracking
 from simulations.values import pairs
+from strategies import COMBINATIONS, STRATEGIES
 
 _OPENING = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt"
 
@@ -51,11 +52,28 @@ data = typer.Typer(no_args_is_help=True, help="Data sets: what there is, fetchin
 app.add_typer(data, name="data")
 
 P = ParamSpec("P")
-Preset = Annotated[str | None, typer.Option(help=f"Published settings: {', '.join(preset_names())}.")]
+
+
+def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """The names that begin as what was typed so far, or as its part behind the last comma; for the shell."""
+    def complete(incomplete: str) -> list[str]:
+        before, comma, begun = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names if name.startswith(begun)]
+
+    return complete
+
+
+Preset = Annotated[str | None, typer.Option(help=f"Published settings: {', '.join(preset_names())}.",
+                                            autocompletion=completing(preset_names()))]
 Set = Annotated[list[str], typer.Option("--set", help="A setting, key=value; STRATEGY.key=value for one strategy, "
                                         "options.key=value for a strategy's own options.")]
 Out = Annotated[Path | None, typer.Option(help="Folder to save the results in.")]
-EngineName = Annotated[str, typer.Option(help=f"Where clients run: {', '.join(ENGINES)}.")]
+EngineName = Annotated[str, typer.Option(help=f"Where clients run: {', '.join(ENGINES)}.",
+                                         autocompletion=completing(ENGINES))]
+DatasetName = Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.", autocompletion=completing(DATASETS))]
+StrategyName = Annotated[str, typer.Option(help="Its name.", autocompletion=completing([*STRATEGIES, *COMBINATIONS]))]
+StrategyNames = Annotated[str, typer.Option(help="Names, separated by commas.",
+                                            autocompletion=completing([*STRATEGIES, *COMBINATIONS]))]
 EngineSet = Annotated[list[str], typer.Option("--engine-set", help="A setting of the engine, key=value; for ray: "
                                               "address, cpus, gpus, threads, timeout, restarts.")]
 Nodes = Annotated[int | None, typer.Option(min=1, help="Flower nodes that host the clients; by default one, two under "
@@ -86,8 +104,8 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
 @app.command()
 @plain_errors
 def compare(
-    dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "digits",
-    strategies: Annotated[str, typer.Option(help="Names, separated by commas.")] = _OPENING,
+    dataset: DatasetName = "digits",
+    strategies: StrategyNames = _OPENING,
     preset: Preset = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")] = 3,
     engine: EngineName = "local",
@@ -124,8 +142,8 @@ def compare(
 @app.command()
 @plain_errors
 def run(
-    dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "digits",
-    strategy: Annotated[str, typer.Option(help="Its name.")] = "dpsgd-f",
+    dataset: DatasetName = "digits",
+    strategy: StrategyName = "dpsgd-f",
     preset: Preset = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     engine: EngineName = "local",
@@ -190,8 +208,8 @@ def sweep(
 @app.command()
 @plain_errors
 def curve(
-    dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "adult",
-    strategies: Annotated[str, typer.Option(help="Names, separated by commas.")] = "dpsgd,gs-dp-sgd-to,dpsgd-p",
+    dataset: DatasetName = "adult",
+    strategies: StrategyNames = "dpsgd,gs-dp-sgd-to,dpsgd-p",
     over: Annotated[list[str], typer.Option(help="What is varied: theta=[...], or STRATEGY.key=[...] for one strategy; "
                                             "by default theta, where a threshold is looked for.")] = [],  # noqa: B006
     preset: Preset = "yang2024",
@@ -222,7 +240,7 @@ def curve(
 @app.command()
 @plain_errors
 def audit(
-    strategy: Annotated[str, typer.Option(help="Its name.")] = "dpsgd",
+    strategy: StrategyName = "dpsgd",
     attack: Annotated[str, typer.Option(help="canaries (white box) or membership (black box, any engine).")] =
     "canaries",
     epsilon: Annotated[float, typer.Option(help="The epsilon to claim.")] = 3.0,
@@ -298,7 +316,8 @@ def report(
     """
     from simulations.report import write_report  # here, because only this command needs a template engine
 
-    written = write_report(folders, out, figures)
+    with Console(stderr=True).status("reading, accounting and drawing"):
+        written = write_report(folders, out, figures)
     print(f"saved {written[0]}" + (f" and {len(written) - 1} files in {figures}" if figures else ""))
 
 

@@ -40,8 +40,8 @@ def test_the_sdist_holds_what_is_needed_to_test_and_document_it(built: Path) -> 
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert names >= NEEDED | {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "mkdocs.yml", "docs/index.md",
-                              "tests/test_readme.py", "CITATION.cff"}
+    assert names >= NEEDED | {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "mkdocs.yml",
+                              "docs/index.md", "tests/test_readme.py", "CITATION.cff"}
 
 
 @pytest.mark.slow
