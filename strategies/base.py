@@ -342,8 +342,8 @@ class Strategy(FlowerStrategy):
     def _enter_local_epochs(self, rule: ClipRule, plan: Round) -> None:
         """Enter every client's local epoch into the ledger; clients hold disjoint records."""
         bounds = rule.group_sensitivities(len(self.population.names))
-        for client, sizes in enumerate(self.population.sizes):
-            schedule, noise = self.schedules()[client], self.noise[client]
+        each = zip(self.population.sizes, self.schedules(), self.noise, strict=True)
+        for client, (sizes, schedule, noise) in enumerate(each):
             if schedule.steps == 0:
                 continue
             rates = tuple(schedule.rate if size else 0.0 for size in sizes)

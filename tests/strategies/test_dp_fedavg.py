@@ -50,7 +50,7 @@ def weights(result: Result) -> torch.Tensor:
 @pytest.mark.parametrize("options", [{**QUANTILE, "quantile": None}, QUANTILE, {**QUANTILE, "participation": 1.0}])
 def test_any_number_of_nodes_equals_a_plain_loop_over_participants(options: dict[str, Any]) -> None:
     made = experiment(options=options)
-    data = [(parts.train.x, parts.train.y) for parts in made.task.clients_data()]
+    data = [(parts.train.x, parts.train.y) for parts in made.task.clients_data().values()]
     plain, _ = fedavg(made.task.build_model(), data, seed=0, rounds=4, rate=options["participation"], epochs=2, batch=8,
                       lr=0.3, clip=0.4, server_lr=0.8, quantile=options["quantile"])
     assert float(plain.norm()) > 1
@@ -60,7 +60,7 @@ def test_any_number_of_nodes_equals_a_plain_loop_over_participants(options: dict
 
 def test_fedavg_is_the_same_without_clipping() -> None:
     made = experiment(strategy="fedavg")
-    data = [(parts.train.x, parts.train.y) for parts in made.task.clients_data()]
+    data = [(parts.train.x, parts.train.y) for parts in made.task.clients_data().values()]
     plain, _ = fedavg(made.task.build_model(), data, seed=0, rounds=4, rate=0.5, epochs=2, batch=8, lr=0.3,
                       clip=math.inf, server_lr=0.8)
     result = run(made.model_copy(update={"noise_multiplier": 1.0}))
@@ -156,7 +156,8 @@ def test_every_client_adds_its_share_of_noise_whether_it_is_drawn_or_not(trust: 
     start = {name: p.detach() for name, p in model.named_parameters()}
     empty = GroupedDataset(torch.zeros(0, 20), torch.zeros(0).long(), torch.zeros(0).long(), ("all",), 10)
     here = Host({number: Parts(empty, empty, empty) for number in range(3)}, model, "cpu")
-    round_ = Round(3, 5, (0.5,), 2.0, 0.0, trust, 20, Flat(0.1), None, None, LocalSgd(1, 4, 0.1, 0.0))
+    round_ = Round(3, 5, (0.5,), 2.0, 0.0, trust, 20, Flat(0.1),
+                   local_sgd=LocalSgd(1, 4, 0.1, 0.0))
     sums = participants.update_sum(here, start, round_).sums
     drawn = torch.cat([value.flatten() for value in sums.values()]).numpy()
     if trust is Trust.CENTRAL:
