@@ -88,4 +88,4 @@ def test_natural_clients_are_the_participants(data_dir: Path) -> None:
     for split in ("train", "valid", "test"):
         dealt = torch.cat([getattr(held, split).records for held in clients.values()])
         assert torch.equal(dealt.sort().values, getattr(parts, split).records.sort().values)
-    assert min(len(held.train) for held in clients) > 0
+    assert min(len(held.train) for held in clients.values()) > 0
