@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from fedfair import messages
 from fedfair.accounting import Ledger, Unit
-from fedfair.clipping import ClipRule, sensitivity
+from fedfair.clipping import ClipRule, parameters, sensitivity
 from fedfair.counting import CountQuery
-from fedfair.fairness import metrics
+from fedfair.fairness import ALL, metrics
 from fedfair.host import make_optimizer
 from fedfair.messages import pack, unpacked
 from fedfair.noise import add_noise, server_share
@@ -48,7 +48,7 @@ class NoOptions(BaseModel):
 
 
 class Row(TypedDict):
-    """One measured value; `group` may be "all"."""
+    """One value, measured on a part of the records or, as the split "rule", of the clip rule; `group` may be "all"."""
 
     round: int
     split: str
@@ -101,6 +101,7 @@ class Strategy(FlowerStrategy):
                              training.accountant, self.nominal, self.protects, self.broadcasts,
                              public=task.public(self.protects), budget=self.budget.filter if self.budget else None)
         self.rows: list[Row] = []
+        self._told: dict[str, tuple[float, ...]] = {}
         self.search = ThresholdSearch(task, training, population)
         self.threshold: Threshold | None = None
         self._trained_by = training
@@ -246,6 +247,7 @@ class Strategy(FlowerStrategy):
         assert self._round is not None
         assert self._round.rule is not None
         answered, plan = self._answers(replies), self._round
+        self._tell(self._round.rule, server_round)
         sums = added(answered, "sums", self._parameters)
         if plan.local is None:
             self._update(sums, plan, self._round.rule)
@@ -303,6 +305,16 @@ class Strategy(FlowerStrategy):
         else:
             for name, parameter in self._parameters.items():
                 parameter.data.copy_(weights[name])
+
+    def _tell(self, rule: ClipRule, server_round: int) -> None:
+        """Keep the numbers of a round's clip rule as `rows` of the split "rule", where they differ from the last."""
+        for name, values in parameters(rule).items():
+            if self._told.get(name) == values:
+                continue
+            self._told[name] = values
+            groups = self.population.names if len(values) > 1 else (ALL,)
+            self.rows += [Row(round=server_round, split="rule", group=group, metric=name, value=value)
+                          for group, value in zip(groups, values, strict=True)]
 
     def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
         """A request to every node."""

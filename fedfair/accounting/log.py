@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedfair.accounting.events import Event
@@ -74,6 +74,15 @@ class EventLog:
         for entry in self.entries:
             counts[entry.event] += entry.steps
         return counts
+
+    def prefix(self, share: float) -> EventLog:
+        """The log as it stood when a share (0 to 1) of every client's steps had been released."""
+        log = EventLog()
+        for entry in self.entries:
+            steps = min(entry.steps, round(share * self._next[entry.event.client]) - entry.first)
+            if steps > 0:
+                log.entries.append(replace(entry, steps=steps))
+        return log
 
     def to_dict(self) -> dict[str, Any]:
         """All entries, and where the log goes on, for JSON."""
