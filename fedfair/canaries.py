@@ -54,7 +54,7 @@ def plant(count: int, parameters: int, holders: tuple[int, ...], norm: float, se
 
 
 class AuditedHost(Host):
-    """A host whose clients hold canaries besides their records.
+    """A host of one client, which holds canaries besides its records.
 
     `real` keeps, by step, what the records without the canaries added to the sum, at the canaries' coordinates: an
     attacker may know all records but one.
@@ -65,11 +65,10 @@ class AuditedHost(Host):
         self.canaries, self.real = canaries, dict[int, Tensor]()
 
     def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor) -> Batch:
-        """See `Host`; the canaries of the clients in question come last, and have neither `x` nor `y`."""
+        """See `Host`; the canaries come last, and have neither `x` nor `y`."""
         batch = super()._sample(data, weights, round_, rows)
-        holders = [n for n, parts in self.clients.items() if data is parts.train] or list(self.clients)
         canaries = self.canaries
-        own = torch.nonzero(canaries.included & torch.isin(canaries.clients, torch.tensor(holders))).flatten()
+        own = torch.nonzero(canaries.included & torch.isin(canaries.clients, self.clients.numbers)).flatten()
         rates = torch.tensor(round_.rates, dtype=torch.float64)[canaries.groups[own]]
         joined = own[poisson(round_.seed, round_.step, 2**40 + own, rates)]
         return Batch(_WithCanaries(batch.probe, self, joined, round_.step),

@@ -16,7 +16,6 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedfair import curvature, fairlens, participants
-from fedfair.datasets import Parts
 from fedfair.host import ClientError, Contribution, Host
 from fedfair.layers import Gradients
 from fedfair.messages import BEFORE_THRESHOLD, pack, unpack
@@ -28,12 +27,6 @@ app = ClientApp()
 
 
 @lru_cache(maxsize=2)
-def _clients_data(task: Task, modified: int) -> list[Parts]:
-    """The records of every client of the two latest tasks in this process; see `Task.modified`."""
-    return task.clients_data()
-
-
-@lru_cache(maxsize=2)
 def _hosts(task: Task, modified: int) -> dict[tuple[int, int], Host]:
     """The hosts made so far for the two latest tasks in this process, by (node, number of nodes)."""
     return {}
@@ -41,10 +34,9 @@ def _hosts(task: Task, modified: int) -> dict[tuple[int, int], Host]:
 
 def host(task: Task, node: int, nodes: int) -> Host:
     """What node number `node` of `nodes` holds of a task."""
-    made, modified = _hosts(task, task.modified), task.modified
+    made = _hosts(task, task.modified)
     if (node, nodes) not in made:
-        clients = {number: data for number, data in enumerate(_clients_data(task, modified)) if number % nodes == node}
-        made[node, nodes] = Host(clients, task.build_model().to(task.device), task.device)
+        made[node, nodes] = Host(task.clients_data(node, nodes), task.build_model().to(task.device), task.device)
     return made[node, nodes]
 
 
@@ -93,7 +85,7 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
             here.kept = _kept_batch(context)
             content = handler(message, here)
             _keep_batch(context, here)
-            content["node"] = ConfigRecord({"number": node, "of": nodes, "clients": list(here.clients)})
+            content["node"] = ConfigRecord({"number": node, "of": nodes, "clients": len(here.clients)})
         except (ClientError, ValueError, OSError) as error:
             content = RecordDict({"failure": ConfigRecord({"node": node, "reason": str(error)})})
         return Message(content, reply_to=message)
@@ -104,14 +96,13 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
 @app.query("sizes")
 @_answer
 def sizes(message: Message, here: Host) -> RecordDict:
-    """How many training and validation records each client has of each group, rounded as the task says: public by
-    assumption.
+    """How many training and validation records each client has of each group, `[m, K]`, rounded as the task says:
+    public by assumption.
     """
     task = _task(str(message.content["task"]["json"]))
-    train, valid = ({str(number): torch.tensor([task.public_size(size) for size in getattr(parts, split).group_sizes()])
-                     for number, parts in here.clients.items()} for split in ("train", "valid"))
+    told = {part: task.public_sizes(here.clients.group_sizes(part)) for part in ("train", "valid")}
     data = task.data().train
-    return RecordDict({"sizes": pack(train), "valid": pack(valid),
+    return RecordDict({"sizes": pack(told),
                        "groups": ConfigRecord({"names": list(data.names), "classes": data.classes})})
 
 

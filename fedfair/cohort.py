@@ -8,6 +8,7 @@ rounding.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from fedfair.layers import Gradients
 from fedfair.models import loss
 from fedfair.randomness import generator
 from fedfair.rounds import LocalSgd
+from fedfair.shares import Shares
 
 _NUMBERS = {"cpu": 2**20, "cuda": 2**28}
 """Stacked weights held at once, at most; more participants than fit are trained in turns. A processor's cache is best
@@ -38,28 +40,33 @@ class Updates(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """One participant's training: which of its rows each step takes, `[steps, batch]`, and how they are weighted."""
+    """One participant's training: which of its own records each step takes, `[steps, batch]`, and how they are
+    weighted.
+    """
 
     client: int
-    rows: Tensor
+    order: Tensor
     weights: Tensor
 
 
-def local_updates(model: nn.Module, weights: Mapping[str, Tensor], participants: Mapping[int, GroupedDataset],
+def local_updates(model: nn.Module, weights: Mapping[str, Tensor], shares: Shares, drawn: Sequence[int],
                   local: LocalSgd, seed: int, round_: int, device: str = "cpu") -> Iterator[Updates]:
-    """Train every participant from `weights` on its own records, and yield their updates, some at a time.
+    """Train each participant of `drawn` from `weights` on its own records, and yield their updates, some at a time.
 
     A participant without records has an update of zero. The order of the records is a pure function of (seed,
     participant, round).
     """
-    plans = [_plan(number, len(data), local, seed, round_) for number, data in participants.items()]
-    plans.sort(key=lambda plan: len(plan.rows), reverse=True)  # stable: alike lengths together waste the least
+    rows = [shares.rows(number) for number in drawn]
+    plans = [_plan(number, own.stop - own.start, local, seed, round_) for number, own in zip(drawn, rows, strict=True)]
+    longest = sorted(range(len(plans)), key=lambda place: -len(plans[place].order))  # alike lengths waste the least
     numbers = _NUMBERS[torch.device(device).type]
     at_once = max(1, numbers // sum(value.numel() for value in weights.values()))
     for start in range(0, len(plans), at_once):
-        turn = plans[start : start + at_once]
-        trained = _train(model, weights, turn, [participants[plan.client] for plan in turn], local, device)
-        yield Updates([plan.client for plan in turn], {name: weights[name] - value for name, value in trained.items()})
+        turn = longest[start : start + at_once]
+        trained = _train(model, weights, [plans[place] for place in turn], shares.together.train,
+                         [rows[place] for place in turn], local, device)
+        yield Updates([drawn[place] for place in turn], {name: weights[name] - value
+                                                         for name, value in trained.items()})
 
 
 def _plan(client: int, records: int, local: LocalSgd, seed: int, round_: int) -> _Plan:
@@ -67,29 +74,36 @@ def _plan(client: int, records: int, local: LocalSgd, seed: int, round_: int) ->
     over the records that it has: short rows are filled up with weights of zero.
     """
     draws = generator(seed, "local order", client, round_)
-    steps = -(-records // local.batch_size)
-    rows = torch.zeros(local.epochs, steps * local.batch_size, dtype=torch.long)
-    weights = torch.zeros(local.epochs, steps * local.batch_size, dtype=torch.float64)
+    weights = _weights(records, local.batch_size, local.epochs)
+    order = torch.zeros(local.epochs, weights.numel() // local.epochs, dtype=torch.long)
     for epoch in range(local.epochs):
-        rows[epoch, :records] = torch.randperm(records, generator=draws)
-        weights[epoch, :records] = 1
-    weights = weights.view(-1, local.batch_size)
-    return _Plan(client, rows.view(-1, local.batch_size), weights / weights.sum(1, keepdim=True))
+        torch.randperm(records, generator=draws, out=order[epoch, :records])
+    return _Plan(client, order.view_as(weights), weights)
 
 
-def _train(model: nn.Module, weights: Mapping[str, Tensor], plans: Sequence[_Plan], data: Sequence[GroupedDataset],
-           local: LocalSgd, device: str) -> Gradients:
-    """The weights of every participant after its steps: `[m, *shape]`, in the order of `plans`, the longest first."""
+@lru_cache(maxsize=1024)
+def _weights(records: int, batch: int, epochs: int) -> Tensor:
+    """What each place of a plan's batches counts: `[steps, batch]`, whose rows sum to 1."""
+    steps = -(-records // batch)
+    weights = (torch.arange(steps * batch) < records).double().view(steps, batch)
+    return (weights / weights.sum(1, keepdim=True)).repeat(epochs, 1)
+
+
+def _train(model: nn.Module, weights: Mapping[str, Tensor], plans: Sequence[_Plan], data: GroupedDataset,
+           rows: Sequence[slice], local: LocalSgd, device: str) -> Gradients:
+    """The weights of every participant after its steps: `[m, *shape]`, in the order of `plans`, the longest first;
+    `rows` of `data` are each one's own.
+    """
     stacked = {name: value.expand(len(plans), *value.shape).clone() for name, value in weights.items()}
-    x, y = (torch.cat([getattr(part, name) for part in data]).to(device) for name in ("x", "y"))
-    starts = torch.tensor([0, *(len(part) for part in data)]).cumsum(0)
-    rows = pad_sequence([plan.rows + start for plan, start in zip(plans, starts, strict=False)]).to(device)
+    x, y = (torch.cat([values[own] for own in rows]).to(device) for values in (data.x, data.y))
+    starts = torch.tensor([0, *(own.stop - own.start for own in rows)]).cumsum(0)
+    order = pad_sequence([plan.order + start for plan, start in zip(plans, starts, strict=False)]).to(device)
     shares = pad_sequence([plan.weights for plan in plans]).to(next(iter(weights.values())))
     active = len(plans)
-    for step in range(len(rows)):
-        while len(plans[active - 1].rows) <= step:
+    for step in range(len(order)):
+        while len(plans[active - 1].order) <= step:
             active -= 1
-        now, taken = {name: value[:active] for name, value in stacked.items()}, rows[step, :active]
+        now, taken = {name: value[:active] for name, value in stacked.items()}, order[step, :active]
         for name, gradient in _gradients(model, now, x[taken], y[taken], shares[step, :active]).items():
             decayed = gradient.add(now[name], alpha=local.weight_decay) if local.weight_decay else gradient
             now[name].sub_(decayed, alpha=local.learning_rate)

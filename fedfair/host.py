@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from fedfair.noise import Trust, add_noise, client_share
 from fedfair.randomness import source
 from fedfair.rounds import LocalTraining, Round
 from fedfair.sampling import poisson
+from fedfair.shares import Shares
 from fedfair.thresholds import CELLS, RejectOption, score, score_counts
 
 _EVALUATION_ROWS = 4096
@@ -56,9 +57,8 @@ class Host:
     """
 
     def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str) -> None:
-        self.clients, self.model, self.device = dict(clients), model, device
-        self._together = {split: _joined([getattr(parts, split) for parts in clients.values()])
-                          for split in ("train", "valid", "test")} if clients else {}
+        self.clients = clients if isinstance(clients, Shares) else Shares.joined(clients)
+        self.model, self.device = model, device
         self.kept: tuple[str, Tensor] | None = None
         self._last: tuple[tuple[int | None, int, str], list[Tensor], Batch] | None = None
 
@@ -67,13 +67,13 @@ class Host:
         if not self.clients:
             return Contribution({}, None)
         probe, groups = self.batch(weights, round_)[:2]
-        return Contribution({}, _noisy_counts(_counts(probe, groups, round_), round_, list(self.clients)))
+        return Contribution({}, _noisy_counts(_counts(probe, groups, round_), round_, self.clients))
 
     def gradient_sum(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """`sum_i c_i g_i` over the round's batch, with each client's share of the noise; counts if asked for."""
         if not self.clients:
             return Contribution({}, None)
-        return _release(*self.batch(weights, round_)[:2], round_, list(self.clients))
+        return _release(*self.batch(weights, round_)[:2], round_, self.clients)
 
     def local_epochs(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """Every client's local epoch: the trained weights times the clients' shares in the average, and the sum of
@@ -99,7 +99,7 @@ class Host:
         if not self.clients:
             return Contribution({}, None)
         self._set(weights)
-        part = self._together["valid"]
+        part = self.clients.together.valid
         counts = torch.zeros(len(part.names), CELLS, dtype=torch.float64)
         for rows in torch.split(torch.arange(len(part)), _EVALUATION_ROWS):
             x, _, group = self._batch(part, rows)
@@ -116,7 +116,7 @@ class Host:
         With a `threshold`, what its decisions are.
         """
         self._set(weights)
-        part = self._together[split]
+        part: GroupedDataset = getattr(self.clients.together, split)
         total = GroupCounts.zeros(len(part.names), part.classes)
         for rows in torch.split(torch.arange(len(part)), _EVALUATION_ROWS):
             x, y, group = self._batch(part, rows)
@@ -130,7 +130,7 @@ class Host:
     def training_records(self, weights: Mapping[str, Tensor]) -> GroupedDataset:
         """The training records of all clients here, with the model at `weights`."""
         self._set(weights)
-        return self._together["train"]
+        return self.clients.together.train
 
     def _local_epoch(self, number: int, weights: Mapping[str, Tensor], round_: Round, local: LocalTraining
                      ) -> tuple[Gradients, Tensor | None]:
@@ -140,7 +140,7 @@ class Host:
         N_c is the public number of the client's records; the optimiser starts afresh. A client without records returns
         the weights as they are.
         """
-        data, size = self.clients[number].train, local.sizes[number]
+        data, size = self.clients.training(number), local.sizes[number]
         if size == 0:
             return dict(weights), None
         steps, batch = max(1, size // local.batch_size), min(local.batch_size, size)
@@ -165,7 +165,7 @@ class Host:
         if self._last and self._last[0] == when and all(map(lambda a, b: a is b, self._last[1], values)):
             self._set(weights)
             return self._last[2]
-        together = self._together["train"]
+        together = self.clients.together.train
         if round_.seed is None and (self.kept is None or self.kept[0] != round_.label):
             self.kept = (round_.label, draw(together, round_))
         rows = self.kept[1] if round_.seed is None and self.kept else draw(together, round_)
@@ -182,11 +182,11 @@ class Host:
         probe = per_example(self.model, loss, x, y)
         finite = probe.norms.isfinite()
         if not bool(finite.all()):
-            record = int(data.records[rows[~finite.cpu()][0]])
-            number = next(n for n, parts in self.clients.items() if record in parts.train.records)
+            record = data.records[rows[~finite.cpu()][0]]
+            row = int((self.clients.together.train.records == record).nonzero())
             raise ClientError(
-                f"client {number} has a gradient that is not finite at step {round_.step}: nothing was added to the "
-                "model; look for extreme values among its records, or take a smaller learning rate")
+                f"client {self.clients.holder(row)} has a gradient that is not finite at step {round_.step}: nothing "
+                "was added to the model; look for extreme values among its records, or take a smaller learning rate")
         return Batch(probe, groups, x, y)
 
     def _batch(self, data: GroupedDataset, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -214,14 +214,14 @@ def make_optimizer(name: str, parameters: Mapping[str, nn.Parameter], learning_r
     return torch.optim.SGD(parameters.values(), lr=learning_rate, weight_decay=weight_decay)
 
 
-def _release(probe: Probe, groups: Tensor, round_: Round, clients: list[int]) -> Contribution:
+def _release(probe: Probe, groups: Tensor, round_: Round, clients: Iterable[int]) -> Contribution:
     """The clipped gradient sum and the counts of a batch, with the noise of `clients`."""
     assert round_.rule is not None
     sums = probe.weighted_sum(round_.rule.coefficients(probe.norms, groups))
     return with_noise(sums, _counts(probe, groups, round_) if round_.query is not None else None, round_, clients)
 
 
-def with_noise(sums: Gradients, counts: Tensor | None, round_: Round, clients: list[int]) -> Contribution:
+def with_noise(sums: Gradients, counts: Tensor | None, round_: Round, clients: Iterable[int]) -> Contribution:
     """A sum that the round's rule bounds, and exact counts, with the noise of `clients`."""
     assert round_.rule is not None
     share = client_share(round_.trust, round_.clients)
@@ -239,7 +239,7 @@ def _counts(probe: Probe, groups: Tensor, round_: Round) -> Tensor:
     return round_.query.counts(probe.norms, groups, len(round_.rates))
 
 
-def _noisy_counts(exact: Tensor, round_: Round, clients: list[int]) -> Tensor:
+def _noisy_counts(exact: Tensor, round_: Round, clients: Iterable[int]) -> Tensor:
     """Exact counts with the noise of `clients`."""
     counts = {"counts": exact}
     deviation = client_share(round_.trust, round_.clients) * round_.count_noise_multiplier
@@ -247,10 +247,3 @@ def _noisy_counts(exact: Tensor, round_: Round, clients: list[int]) -> Tensor:
         draws = source(round_.seed, "counts", number + 1, round_.step)
         counts = add_noise(round_.noise, counts, deviation, draws)
     return counts["counts"]
-
-
-def _joined(parts: list[GroupedDataset]) -> GroupedDataset:
-    """The records of several data sets of one kind, in order."""
-    x, y, group, records, participant = (torch.cat([getattr(part, name) for part in parts])
-                                         for name in ("x", "y", "group", "records", "participant"))
-    return replace(parts[0], x=x, y=y, group=group, records=records, participant=participant)

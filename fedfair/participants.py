@@ -29,20 +29,20 @@ def update_sum(here: Host, weights: Mapping[str, Tensor], round_: Round) -> Cont
         raise ValueError("an update needs to know how to train and to clip: the round has no `local_sgd` or no `rule`")
     if not here.clients:
         return Contribution({}, None)
-    numbers = torch.tensor(list(here.clients))
+    numbers = here.clients.numbers
     drawn = numbers[poisson(round_.seed, round_.step, numbers, round_.rates[0])].tolist()
-    taken = {number: here.clients[number].train for number in drawn}
     sums = {name: torch.zeros_like(value) for name, value in weights.items()}
     norms = [next(iter(weights.values())).new_zeros(0)]
     seed = round_.seed or 0  # of the order of local batches, which need not be secret
-    for updates in local_updates(here.model, weights, taken, round_.local_sgd, seed, round_.step, here.device):
+    for updates in local_updates(here.model, weights, here.clients, drawn, round_.local_sgd, seed, round_.step,
+                                 here.device):
         found = Materialised(updates.values)
         norms.append(_finite(found.square_norms().sqrt(), updates.clients, round_))
         part = found.weighted_sum(round_.rule.coefficients(norms[-1], _alike(norms[-1])))
         sums = {name: value + part[name] for name, value in sums.items()}
     all_norms, query = torch.cat(norms), round_.query
     counts = None if query is None else query.counts(all_norms, _alike(all_norms), len(round_.rates))
-    return with_noise(sums, counts, round_, list(here.clients))
+    return with_noise(sums, counts, round_, here.clients)
 
 
 def _alike(norms: Tensor) -> Tensor:

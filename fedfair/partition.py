@@ -1,4 +1,4 @@
-"""Who holds which training records: clients by protected group, sites that mix the groups, or the participants."""
+"""Who holds which records: clients by protected group, or sites that mix the groups."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 from fedfair.randomness import generator
 
 
-def by_group(group: Tensor, groups: int, clients: int) -> list[Tensor]:
-    """Rows of each client when no client holds more groups than it must.
+def by_group(group: Tensor, groups: int, clients: int) -> Tensor:
+    """Each record's client, when no client holds more groups than it must: `[n]`.
 
     With K clients each holds one group; with fewer, client c holds groups c, c + clients, ...; with more, group k is
     dealt to clients k, k + K, ....
@@ -21,23 +21,18 @@ def by_group(group: Tensor, groups: int, clients: int) -> list[Tensor]:
             rows = (group == k).nonzero().flatten()
             sharing = len(range(k, clients, groups))
             holder[rows] = k + groups * (torch.arange(len(rows)) % sharing)
-    return [(holder == c).nonzero().flatten() for c in range(clients)]
+    return holder
 
 
-def by_participant(participant: Tensor, participants: int) -> list[Tensor]:
-    """Rows of each client when every participant is a client of its own, numbered alike."""
-    sizes = torch.bincount(participant, minlength=participants)
-    return list(torch.split(participant.argsort(stable=True), sizes.tolist()))
+def by_site(records: int, clients: int, seed: int) -> Tensor:
+    """Each record's client, when records are dealt at random and as evenly as can be: `[n]`."""
+    holder = torch.empty(records, dtype=torch.long)
+    holder[torch.randperm(records, generator=generator(seed, "partition"))] = torch.arange(records) % clients
+    return holder
 
 
-def by_site(records: int, clients: int, seed: int) -> list[Tensor]:
-    """Rows of each client when records are dealt at random and as evenly as can be."""
-    order = torch.randperm(records, generator=generator(seed, "partition"))
-    return [order[c::clients].sort().values for c in range(clients)]
-
-
-def by_mixture(group: Tensor, groups: int, clients: int, alpha: float, seed: int) -> list[Tensor]:
-    """Rows of each client when the sites mix the groups differently: Dirichlet sites (Hsu et al. 2019).
+def by_mixture(group: Tensor, groups: int, clients: int, alpha: float, seed: int) -> Tensor:
+    """Each record's client, when the sites mix the groups differently, `[n]`: Dirichlet sites (Hsu et al. 2019).
 
     Of every group, the clients get shares drawn from a symmetric Dirichlet distribution of concentration `alpha`, and
     the group's records are dealt at random in these shares. A large `alpha` gives even sites; with a small one, few
@@ -45,13 +40,13 @@ def by_mixture(group: Tensor, groups: int, clients: int, alpha: float, seed: int
     alone: the parts of a data set are dealt alike.
     """
     order = torch.randperm(len(group), generator=generator(seed, "partition"))
-    held: list[list[Tensor]] = [[] for _ in range(clients)]
+    holder = torch.empty(len(group), dtype=torch.long)
     for k in range(groups):
         rows = order[group[order] == k]
         ends = np.cumsum(_shares(alpha, clients, seed, k))[:-1] * len(rows)
         for client, dealt in enumerate(rows.tensor_split(ends.round().astype(int).tolist())):
-            held[client].append(dealt)
-    return [torch.cat(dealt).sort().values for dealt in held]
+            holder[dealt] = client
+    return holder
 
 
 def _shares(alpha: float, clients: int, seed: int, group: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -17,8 +17,9 @@ from fedfair.datasets import DATASETS, GroupedDataset, Parts, hugging_face
 from fedfair.datasets.grouped import crossed
 from fedfair.datasets.prepare import keep, reduce_group, split, standardise
 from fedfair.datasets.table import Missing, from_csv
-from fedfair.partition import by_group, by_mixture, by_participant, by_site
+from fedfair.partition import by_group, by_mixture, by_site
 from fedfair.registry import unknown
+from fedfair.shares import Shares
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1)]
@@ -115,29 +116,34 @@ class Task(BaseModel):
         """When the file of the user's own was last changed, in nanoseconds; 0 if there is none."""
         return Path(self.csv).stat().st_mtime_ns if self.csv and Path(self.csv).is_file() else 0
 
-    def clients_data(self) -> list[Parts]:
-        """The parts that each client holds; validation and test records are dealt like training records."""
+    def clients_data(self, node: int = 0, nodes: int = 1) -> Shares:
+        """What each of the clients node, node + nodes, ... holds, by default each of all; validation and test records
+        are dealt like training records.
+        """
         parts, groups = self.data(), len(self.data().train.names)
-        clients = self.clients or groups
-        participants = max((int(part.participant.max()) + 1 for _, part in parts if len(part.participant)), default=0)
-        if self.partition == "natural" and not participants:
-            raise ValueError(f"{self.dataset} does not say whose its records are, as partition natural needs: take "
-                             "partition site, or group")
+        clients = self._participants() if self.partition == "natural" else self.clients or groups
 
-        def rows(data: GroupedDataset) -> list[torch.Tensor]:
+        def holder(data: GroupedDataset) -> torch.Tensor:
             if self.partition == "natural":
-                return by_participant(data.participant, participants)
+                return data.participant
             if self.partition == "group":
                 return by_group(data.group, groups, clients)
             if self.alpha is not None:
                 return by_mixture(data.group, groups, clients, self.alpha, self.seed)
             return by_site(len(data), clients, self.seed)
 
-        dealt = [[part.take(held) for held in rows(part)] for _, part in parts]
-        return [Parts(*three) for three in zip(*dealt, strict=True)]
+        return Shares.dealt(parts, {part: holder(data) for part, data in parts}, clients, node, nodes)
 
-    def public_size(self, records: int) -> int:
-        """What a client tells of a number of records. Never less, so that no record is sampled at a higher rate than
+    def _participants(self) -> int:
+        """How many participants the data set names; raises `ValueError` if it names none."""
+        found = max((int(part.participant.max()) + 1 for _, part in self.data() if len(part.participant)), default=0)
+        if not found:
+            raise ValueError(f"{self.dataset} does not say whose its records are, as partition natural needs: take "
+                             "partition site, or group")
+        return found
+
+    def public_sizes(self, records: torch.Tensor) -> torch.Tensor:
+        """What clients tell of their numbers of records. Never less, so that no record is sampled at a higher rate than
         it is charged for; nothing only if there is none.
         """
         return -(-records // self.round_sizes) * self.round_sizes
@@ -194,7 +200,7 @@ def _data(task: Task, modified: int) -> Parts:
 
     def cast(part: GroupedDataset) -> GroupedDataset:
         if part.x.dtype == torch.uint8:
-            return replace(part, x=part.x.to(dtype) / 255)
+            return replace(part, x=part.x.to(dtype).div_(255))
         return replace(part, x=part.x.to(dtype)) if part.x.is_floating_point() else part
 
     return Parts(cast(parts.train), cast(parts.valid), cast(parts.test))

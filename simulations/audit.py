@@ -100,7 +100,7 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
     parameters = sum(parameter.numel() for parameter in task.build_model().parameters())
     planted = plant(canaries, parameters, _holders(sizes), _strongest_norm(strategy.rule(), sizes), experiment.seed)
     hosts = [AuditedHost({number: parts}, task.build_model().to(task.device), task.device, planted)
-             for number, parts in enumerate(task.clients_data())]
+             for number, parts in task.clients_data().items()]
     grid = WatchedGrid(client_app.app, len(hosts), planted.coordinates)
     with client_app.hosting(task, hosts), quiet_flower():
         result = conduct(experiment, grid, lambda *_: None)

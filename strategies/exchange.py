@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, cast
 
+import torch
 from flwr.app import Message
 from flwr.serverapp import Grid
 from torch import Tensor
@@ -20,6 +21,7 @@ from fedfair.task import Task
 from strategies.population import Population
 
 _NODES_WITHIN = 300  # seconds
+_NAMED = 10  # clients in a message
 
 
 def requests(action: str, grid: Grid, task: Task, **parts: Any) -> list[Message]:
@@ -39,16 +41,17 @@ def answers(replies: Iterable[Message], clients: int = 0, dropouts: int = 0) -> 
             raise ClientError(f"node {reply.metadata.src_node_id} failed: {reply.error.reason}")
         if "failure" in reply.content:
             raise ClientError(str(reply.content["failure"]["reason"]))
-    missing = sorted(set(range(clients)) - set(present(found)))
-    if len(missing) > dropouts:
-        raise ClientError(f"client {' and '.join(map(str, missing))} did not answer, and dropouts is {dropouts}: "
+    there = present(found)
+    if clients - len(there) > dropouts:
+        missing = sorted(set(range(clients)) - set(there))
+        raise ClientError(f"client {_named(missing, 'and')} did not answer, and dropouts is {dropouts}: "
                           "nothing was added to the model; check the missing nodes, or allow for more dropouts")
     return sorted(found, key=_node)
 
 
 def present(replies: list[Message]) -> list[int]:
     """The clients that the replies answer for."""
-    return [int(client) for reply in replies for client in cast(list[int], reply.content["node"]["clients"])]
+    return [client for reply in replies for client in _hosted(reply)]
 
 
 def added(replies: list[Message], name: str, like: Mapping[str, Tensor] | None = None) -> Gradients:
@@ -88,11 +91,13 @@ def population(grid: Grid, task: Task) -> Population:
         replies = answers(grid.send_and_receive(asked)) if asked else []
         if not replies:
             time.sleep(0.1)
-    train, valid = ({int(client): tuple(counts.tolist()) for reply in replies
-                     for client, counts in unpack(reply.content, name).items()} for name in ("sizes", "valid"))
+    told = [unpack(reply.content, "sizes") for reply in replies]
+    order = torch.tensor(present(replies)).argsort()
+    train = torch.cat([sizes["train"] for sizes in told])[order]
+    valid = torch.cat([sizes["valid"] for sizes in told]).sum(0)
     groups: Any = replies[0].content["groups"]
-    return Population(tuple(groups["names"]), tuple(train[client] for client in sorted(train)),
-                      tuple(map(sum, zip(*valid.values(), strict=True))), groups["classes"])
+    return Population(tuple(groups["names"]), tuple(map(tuple, train.tolist())), tuple(valid.tolist()),
+                      groups["classes"])
 
 
 def group_counts(replies: list[Message], split: str) -> GroupCounts:
@@ -116,8 +121,19 @@ def _node(reply: Message) -> int:
     return int(reply.content["node"]["number"])  # type: ignore[arg-type]
 
 
+def _hosted(reply: Message) -> range:
+    """The clients that a node hosts: node p of n has p, p + n, ...."""
+    number, of, clients = (int(cast(int, reply.content["node"][key])) for key in ("number", "of", "clients"))
+    return range(number, number + of * clients, of)
+
+
 def _clients(reply: Message) -> str:
     """The clients that a node answered for, in words."""
-    return " or ".join(map(str, reply.content["node"]["clients"]))  # type: ignore[arg-type]
+    return _named(_hosted(reply), "or")
 
 
+def _named(clients: Sequence[int], joined_by: str) -> str:
+    """Clients in words, the first few by number."""
+    named = [str(client) for client in clients[:_NAMED]]
+    named += [f"{len(clients) - _NAMED:,} others"] if len(clients) > _NAMED else []
+    return f" {joined_by} ".join(named)

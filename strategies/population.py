@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+from fedfair.randomness import key
 
 
 @dataclass(frozen=True)
@@ -16,17 +19,22 @@ class Population:
     valid: tuple[int, ...]
     classes: int
 
-    @property
+    @cached_property
     def records(self) -> int:
         """N, the number of training records."""
         return sum(map(sum, self.sizes))
 
-    @property
+    @cached_property
     def by_group(self) -> tuple[int, ...]:
         """N_k, the number of training records of each group."""
         return tuple(map(sum, zip(*self.sizes, strict=True)))
 
-    @property
+    @cached_property
     def by_client(self) -> tuple[int, ...]:
         """N_c, the number of training records of each client."""
         return tuple(map(sum, self.sizes))
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """A number that tells this population from others."""
+        return key(repr(self))

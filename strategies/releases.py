@@ -32,9 +32,8 @@ def released(strategy: Strategy, plan: Round, rule: ClipRule) -> Iterator[Releas
         yield Released(Event(plan.rates, *multipliers, counts), 1, plan.step)
         return
     bounds = rule.group_sensitivities(len(strategy.population.names))
-    schedules = strategy.schedules()
-    for client, sizes in enumerate(strategy.population.sizes):
-        schedule, noise = schedules[client], strategy.noise[client]
+    each = zip(strategy.population.sizes, strategy.schedules(), strategy.noise, strict=True)
+    for client, (sizes, schedule, noise) in enumerate(each):
         if schedule.steps == 0:
             continue
         rates = tuple(schedule.rate if size else 0.0 for size in sizes)

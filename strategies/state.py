@@ -9,7 +9,6 @@ from flwr.app import ArrayRecord
 
 from fedfair.accounting.log import EventLog
 from fedfair.messages import pack
-from fedfair.randomness import key
 from strategies.base import Strategy
 
 
@@ -17,7 +16,7 @@ def state(strategy: Strategy) -> dict[str, Any]:
     """All that changes from round to round, as plain values and tensors; the next round may change them."""
     assert strategy._optimizer is not None
     return {
-        "population": key(repr(strategy.population)), "rows": strategy.rows,
+        "population": strategy.population.fingerprint, "rows": strategy.rows,
         "weights": {name: parameter.data for name, parameter in strategy._parameters.items()},
         "training": strategy._trained_by.model_dump(mode="json"), "optimizer": strategy._optimizer.state_dict(),
         "log": strategy.ledger.log.to_dict(), "not_protected": strategy.ledger.unprotected,
@@ -30,7 +29,7 @@ def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
 
     Raises `ValueError` if the state belongs to other data.
     """
-    if saved["population"] != key(repr(strategy.population)):
+    if saved["population"] != strategy.population.fingerprint:
         raise ValueError("the checkpoint was written for other data: there are other groups, or other numbers of "
                          "records; restore the data, or take another folder")
     strategy.rows = list(saved["rows"])

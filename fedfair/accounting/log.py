@@ -31,6 +31,7 @@ class EventLog:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self._next: dict[int | None, int] = {}
+        self._latest: dict[int | None, int] = {}  # the place of each client's latest entry
         self._attempt = 0
 
     def record(self, event: Event, steps: int, first: int | None) -> None:
@@ -49,11 +50,8 @@ class EventLog:
             raise ValueError(f"step {first} follows step {expected - 1} in the ledger: the steps between are missing; "
                              f"record them, or call skip({expected}, {first - expected}) if they released nothing")
         self._next[event.client] = first + steps
-        last = self.entries[-1] if self.entries else None
-        if last and (last.event, last.first + last.steps, last.attempt) == (event, first, self._attempt):
-            self.entries[-1] = Entry(event, last.first, last.steps + steps, last.attempt)
-        elif steps:
-            self.entries.append(Entry(event, first, steps, self._attempt))
+        if steps:
+            self._enter(Entry(event, first, steps, self._attempt))
 
     def skip(self, first: int, steps: int, client: int | None = None) -> None:
         """Pass over steps that released nothing to anybody; an empty batch is not one of them, for it gives noise.
@@ -98,7 +96,19 @@ class EventLog:
         for value in values["events"]:
             fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
             first, steps, attempt = (int(fields.pop(name)) for name in ("first", "steps", "attempt"))
-            log.entries.append(Entry(Event(**fields), first, steps, attempt))
+            log._enter(Entry(Event(**fields), first, steps, attempt))
         log._attempt = int(values["attempt"])
         log._next = {client: int(step) for client, step in values["next_step_by_client"]}
         return log
+
+    def _enter(self, entry: Entry) -> None:
+        """Keep an entry, as part of its client's latest one if it goes on where that ends."""
+        client = entry.event.client
+        place = self._latest.get(client)
+        if place is not None:
+            last = self.entries[place]
+            if (last.event, last.first + last.steps, last.attempt) == (entry.event, entry.first, entry.attempt):
+                self.entries[place] = Entry(last.event, last.first, last.steps + entry.steps, last.attempt)
+                return
+        self._latest[client] = len(self.entries)
+        self.entries.append(entry)

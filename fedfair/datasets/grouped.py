@@ -53,8 +53,8 @@ class GroupedDataset:
     def __len__(self) -> int:
         return len(self.x)
 
-    def take(self, rows: Tensor) -> GroupedDataset:
-        """The records at `rows` `[m]`, with their numbers."""
+    def take(self, rows: Tensor | slice) -> GroupedDataset:
+        """The records at `rows` `[m]`, with their numbers: a copy, or of a slice a view."""
         held = {name: getattr(self, name) for name in ("x", "y", "group", "records", "participant", "published")}
         return replace(self, **{name: values[rows] for name, values in held.items() if len(values)})
 

@@ -109,7 +109,7 @@ def our_client() -> ClientApp:
                             asked.query.counts(norms, alike, len(asked.rates)), asked, [client])
         assert answer.counts is not None
         content = RecordDict({"sums": pack(answer.sums), "counts": pack({"counts": answer.counts}),
-                              "node": ConfigRecord({"number": client, "of": CLIENTS, "clients": [client]})})
+                              "node": ConfigRecord({"number": client, "of": CLIENTS, "clients": 1})})
         return Message(content, reply_to=message)
 
     return app

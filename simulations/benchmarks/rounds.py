@@ -1,75 +1,91 @@
-"""What a round costs on every engine: the same model, data and clients in this process, on Ray, and on Flower's own
-simulation.
+"""A round of DP-FedAvg with many participants: this program, Flower's simulation and pfl-research side by side.
 
-python -m simulations.benchmarks.rounds [--out FILE.json] [--repeats N]
+python -m simulations.benchmarks.rounds [--pfl PYTHON] [--out FILE.json]
 
-Two cases: two clients and one private step, where a round is almost nothing but messages; and a thousand clients that
-each train an epoch, where it is almost nothing but work.
+The same model, data, cohort, clipping and noise everywhere; each alternative is a command of its own, one thread a
+process, and all take turns. PYTHON is that of an environment with pfl-research, for example
+
+    python -m venv pflvenv && pflvenv/bin/pip install 'pfl==0.4.0' 'dp-accounting<0.6' 'numpy<2' torch
+
+(it cannot be installed beside this program, which needs a newer dp-accounting). Flower's simulation gets a node for
+each participant, as one writes it there. To start many nodes takes it minutes, so by default it gets fewer
+participants, with the same cohort.
 """
 
 from __future__ import annotations
 
-from functools import partial
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
-import torch
+import numpy as np
 import typer
 
-from simulations.benchmarks.round import WARM_UP, federated
-from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Timings, report, take_turns
+from simulations.benchmarks import peers
+from simulations.benchmarks.people import RECORDS, people
+from simulations.benchmarks.plot import bars, save_plot
+from simulations.benchmarks.processes import Measured, measure
+from simulations.benchmarks.timing import Figures, Out, Repeats, Target, report
 from simulations.cli import plain_errors
-from simulations.engines import Engine, Flower, Local, Ray
-from simulations.experiment import Experiment
 
-LOCAL, ONE, TWO, FLOWER = "local", "ray, 1 worker", "ray, 2 workers", "Flower's simulation, 2 nodes"
-ENGINES: dict[str, Engine] = {LOCAL: Local(), ONE: Ray(nodes=1), TWO: Ray(nodes=2)}
-MESSAGES, WORK = "2 clients, 1 step", "1,000 clients, 1 epoch"
+LOCAL, RAY, PFL, FLOWER = "fedfair, local", "fedfair, ray, 2 workers", "pfl-research", "Flower's run_simulation"
 
-Steps = Annotated[int, typer.Option(min=1, help="Rounds of one step that are measured in each turn.")]
-Epochs = Annotated[int, typer.Option(min=1, help="Rounds of local epochs that are measured in each turn.")]
-FlowerRounds = Annotated[int, typer.Option(min=0, help="Rounds of Flower's simulation in its one turn; 0 leaves it "
-                                           "out.")]
+Rounds = Annotated[int, typer.Option(min=6, help="Rounds of this program and of pfl in each turn.")]
+FlowerRounds = Annotated[int, typer.Option(min=0, help="Rounds of Flower's simulation in its one turn; 0: not run.")]
+Nodes = Annotated[int, typer.Option(min=2, help="Participants of Flower's simulation, a node each.")]
+Pfl = Annotated[str, typer.Option(help="Python with pfl-research; none: it is not run.")]
 
 
 @plain_errors
-def main(repeats: Repeats = 3, steps: Steps = 30, epochs: Epochs = 2, flower_rounds: FlowerRounds = 5,
-         dataset: str = "adult", clients: int = 1000, out: Out = None) -> None:
-    """Time rounds in both cases, one thread a process; Flower's own simulation has a single turn."""
-    torch.set_num_threads(1)
-    cases = {MESSAGES: partial(_steps, dataset, steps), WORK: partial(_epochs, dataset, clients, epochs)}
-    rows: list[Figures] = []
-    targets: list[Target] = []
-    for case, experiment in cases.items():
-        turns = {name: partial(federated, experiment(), engine) for name, engine in ENGINES.items()}
-        found = take_turns(turns, repeats)
-        rows += [_row(case, name, found) for name in ENGINES]
+def main(pfl: Pfl = "", repeats: Repeats = 3, rounds: Rounds = 50, participants: int = 80_000, cohort: int = 800,
+         flower_rounds: FlowerRounds = 3, flower_participants: Nodes = 1_000, out: Out = None) -> None:
+    """Time rounds, and take the memory of all processes together at its peak."""
+    asked = ["--participants", str(participants), "--cohort", str(cohort), "--rounds", str(rounds)]
+    ours = [sys.executable, "-m", f"{peers.__name__}.ours", *asked]
+    with TemporaryDirectory() as folder:
+        _write(participants, Path(folder))
+        commands = {LOCAL: ours, RAY: [*ours, "--workers", "2"]}
+        if pfl:
+            commands[PFL] = [pfl, f"{Path(peers.__file__).parent}/pfl_research.py", folder, str(cohort), str(rounds)]
+        found = {name: [] for name in commands}  # type: dict[str, list[Measured]]
+        for _ in range(repeats):
+            for name, command in commands.items():
+                found[name].append(measure(command, {"OMP_NUM_THREADS": "1"}))
         if flower_rounds:
-            took = federated(_steps(dataset, flower_rounds) if case == MESSAGES else
-                             _epochs(dataset, clients, flower_rounds), Flower(nodes=2))
-            rows.append({"round": case, "engine": FLOWER, "ms": took, "spread": None,
-                         "times local": took / found.milliseconds(LOCAL)})
-        targets += [Target(f"{case}: {TWO}, ms more than local", found.excess(TWO, LOCAL), 10)
-                    if case == MESSAGES else
-                    Target(f"{case}: {ONE}, times {TWO}", found.ratio(ONE, TWO), 1.7, at_least=True)]
-    report(f"One round on {dataset}, one thread a process", rows, targets, out)
+            found[FLOWER] = [_flower(Path(folder), min(flower_participants, participants), cohort, flower_rounds)]
+    times = {name: median(turn.said["ms"] for turn in turns) for name, turns in found.items()}
+    rows = [_row(name, turns, times, cohort) for name, turns in found.items()]
+    memory = median(turn.mebibytes for turn in found[LOCAL])
+    targets = [Target(f"{LOCAL}: MiB in all", memory, 2048)]
+    targets += [Target(f"{LOCAL}: rounds a second, times {name}", times[name] / times[LOCAL], bound, at_least=True)
+                for name, bound in ((PFL, 2), (FLOWER, 20)) if name in times]
+    title = f"{participants:,} participants, {cohort} a round: milliseconds a round"
+    report(title, rows, targets, out)
+    save_plot(bars(title, times), out)
 
 
-def _steps(dataset: str, measured: int) -> Experiment:
-    """Two clients that hold the groups, the published MLP (91,000 parameters on Adult), no evaluation on the way."""
-    return Experiment(dataset=dataset, strategy="dpsgd", clients=2, sync="step", steps=WARM_UP + measured, model="mlp",
-                      hidden=(256, 256), eval_every=1e9)
+def _write(participants: int, folder: Path) -> None:
+    """The records as the peers read them: `x.npy` `[n, 64]` in [0, 1], `y.npy` `[n]`."""
+    data, training = people(participants), participants * RECORDS
+    np.save(folder / "x.npy", data.x[:training].float().div_(255).numpy())
+    np.save(folder / "y.npy", data.y[:training].numpy())
 
 
-def _epochs(dataset: str, clients: int, measured: int) -> Experiment:
-    """Many sites that each train an epoch by themselves."""
-    return Experiment(dataset=dataset, strategy="dpsgd", partition="site", clients=clients, sync="epoch", batch_size=8,
-                      steps=WARM_UP + measured, model="mlp", hidden=(16,), eval_every=1e9)
+def _flower(folder: Path, participants: int, cohort: int, rounds: int) -> Measured:
+    """Flower's simulation, on the records of the first participants."""
+    for name in ("x", "y"):
+        np.save(folder / f"{name}.npy", np.load(folder / f"{name}.npy")[: participants * RECORDS])
+    command = [sys.executable, "-m", f"{peers.__name__}.flower_simulation", str(folder), str(cohort), str(rounds)]
+    return measure(command, {"OMP_NUM_THREADS": "1"}, timeout=1800)
 
 
-def _row(case: str, name: str, found: Timings) -> Figures:
+def _row(name: str, turns: Sequence[Measured], times: dict[str, float], cohort: int) -> Figures:
     """One line of the table."""
-    return {"round": case, "engine": name, "ms": found.milliseconds(name), "spread": found.spread(name),
-            "times local": found.ratio(name, LOCAL)}
+    return {"program": name, "ms a round": times[name], "ms a client": times[name] / cohort,
+            "times local": times[name] / times[LOCAL], "MiB": median(turn.mebibytes for turn in turns)}
 
 
 if __name__ == "__main__":

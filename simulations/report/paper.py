@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,21 @@ _MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "down
 _ACROSS = 3
 
 
+def needs_matplotlib() -> None:
+    """Raise `ValueError` if matplotlib is not installed: better before the runs than after them."""
+    if find_spec("matplotlib") is None:
+        raise ValueError("figures for papers are drawn by matplotlib, which is not installed: pip install "
+                         "'fedfair[figures]'")
+
+
 def save_figure(figure: Figure, folder: Path) -> list[Path]:
     """Write NAME.png (300 dots an inch) and NAME.svg; returns the files.
 
     Raises `ValueError` if matplotlib is not installed.
     """
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure as Canvas
-    except ImportError:
-        raise ValueError("figures for papers are drawn by matplotlib, which is not installed: pip install "
-                         "'fedfair[figures]'") from None
+    needs_matplotlib()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Canvas
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": figure.name, "font.size": 8}):
         down, across = math.ceil(len(figure.panels) / _ACROSS), min(_ACROSS, len(figure.panels))

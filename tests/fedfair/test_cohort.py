@@ -10,10 +10,11 @@ from torch import nn
 
 from fedfair import cohort
 from fedfair.cohort import local_updates
-from fedfair.datasets import GroupedDataset
+from fedfair.datasets import GroupedDataset, Parts
 from fedfair.models import build
 from fedfair.randomness import generator
 from fedfair.rounds import LocalSgd
+from fedfair.shares import Shares
 
 SHAPES = {"mlp": (4,), "logistic": (4,), "next_word": (3,), "lenet": (1, 16, 16)}
 HIDDEN = {"mlp": (3,), "logistic": (), "next_word": (2, 3), "lenet": (2, 3, 4)}
@@ -49,8 +50,9 @@ def together(name: str, clients: dict[int, GroupedDataset], local: LocalSgd, rou
              ) -> dict[int, dict[str, torch.Tensor]]:
     model = build(name, HIDDEN[name], SHAPES[name], CLASSES, 0, torch.float64)
     start = {key: p.detach().clone() for key, p in model.named_parameters()}
+    shares = Shares.joined({client: Parts(own, own, own) for client, own in clients.items()})
     return {client: {key: value[place] for key, value in updates.values.items()}
-            for updates in local_updates(model, start, clients, local, 9, round_)
+            for updates in local_updates(model, start, shares, list(clients), local, 9, round_)
             for place, client in enumerate(updates.clients)}
 
 

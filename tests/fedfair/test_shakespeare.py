@@ -83,9 +83,9 @@ def test_natural_clients_are_the_participants(data_dir: Path) -> None:
     task = Task(dataset="shakespeare", model="next_word", partition="natural")
     clients, parts = task.clients_data(), task.data()
     assert len(clients) == 171
-    for number, held in enumerate(clients):
+    for number, held in clients.items():
         assert all(bool((part.participant == number).all()) for _, part in held)
     for split in ("train", "valid", "test"):
-        dealt = torch.cat([getattr(held, split).records for held in clients])
+        dealt = torch.cat([getattr(held, split).records for held in clients.values()])
         assert torch.equal(dealt.sort().values, getattr(parts, split).records.sort().values)
-    assert min(len(held.train) for held in clients) > 0
+    assert min(len(held.train) for held in clients.values()) > 0

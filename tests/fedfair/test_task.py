@@ -70,7 +70,7 @@ def test_a_task_is_frozen_and_travels_as_json() -> None:
 
 
 def test_one_client_for_each_group_unless_told_otherwise() -> None:
-    for parts, name in zip(Task().clients_data(), "0123456789", strict=True):
+    for parts, name in zip(Task().clients_data().values(), "0123456789", strict=True):
         assert all(set(part.group.tolist()) <= {int(name)} for _, part in parts)
         assert len(parts.train) > 0
 
@@ -79,7 +79,7 @@ def test_one_client_for_each_group_unless_told_otherwise() -> None:
 @given(st.integers(1, 25), st.sampled_from(["group", "site"]))
 def test_the_clients_hold_every_record_once_with_its_features(clients: int, partition: Any) -> None:
     task = Task(clients=clients, partition=partition, dtype="float64")
-    held, whole = task.clients_data(), task.data()
+    held, whole = list(task.clients_data().values()), task.data()
     assert len(held) == clients
     for split, part in whole:
         own = [getattr(parts, split) for parts in held]
@@ -96,7 +96,7 @@ def test_the_clients_hold_every_record_once_with_its_features(clients: int, part
 
 def test_records_keep_their_numbers_whoever_holds_them() -> None:
     """Sampling hangs on the numbers: they may not depend on the partition."""
-    numbered = [{int(r): x for parts in Task(clients=clients, partition=partition).clients_data()
+    numbered = [{int(r): x for parts in Task(clients=clients, partition=partition).clients_data().values()
                  for r, x in zip(parts.train.records, parts.train.x.flatten(1).sum(1).tolist(), strict=True)}
                 for clients, partition in ((1, "group"), (10, "group"), (7, "site"))]
     assert numbered[0] == numbered[1] == numbered[2]

@@ -195,5 +195,5 @@ def test_with_other_noise_a_round_that_may_be_lost_is_charged_twice(strategy: st
     resumed, whole = run(made, checkpoint=checkpoint), run(made)
     assert sum(resumed.ledger.events.values()) == pytest.approx(sum(whole.ledger.events.values()) * 6 / 4)
     assert resumed.ledger.epsilon() > whole.ledger.epsilon()
-    for group, value in resumed.ledger.epsilon_by_group().items():
-        assert value > whole.ledger.epsilon_by_group()[group]
+    for group, value in resumed.ledger.guaranteed_by_group().items():
+        assert value > whole.ledger.guaranteed_by_group()[group]

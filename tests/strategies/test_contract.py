@@ -76,7 +76,7 @@ def test_every_step_that_ran_is_in_the_ledger(strategy: str, sync: str) -> None:
     ledger = run(made).ledger
     data = made.task.clients_data()
     one_release_a_round = sync == "step" or ledger.protects == "participant"
-    expected = 4 if one_release_a_round else sum(4 * max(1, len(parts.train) // 32) for parts in data)
+    expected = 4 if one_release_a_round else sum(4 * max(1, len(parts.train) // 32) for parts in data.values())
     assert sum(ledger.events.values()) == expected
     assert (ledger.guarantee, math.isinf(ledger.epsilon())) == (
         ("none", True) if strategy in WITHOUT_PRIVACY

@@ -50,7 +50,7 @@ def weights(result: Result) -> torch.Tensor:
 @pytest.mark.parametrize("options", [{**QUANTILE, "quantile": None}, QUANTILE, {**QUANTILE, "participation": 1.0}])
 def test_any_number_of_nodes_equals_a_plain_loop_over_participants(options: dict[str, Any]) -> None:
     made = experiment(options=options)
-    data = [(parts.train.x, parts.train.y) for parts in made.task.clients_data()]
+    data = [(parts.train.x, parts.train.y) for parts in made.task.clients_data().values()]
     plain, _ = fedavg(made.task.build_model(), data, seed=0, rounds=4, rate=options["participation"], epochs=2, batch=8,
                       lr=0.3, clip=0.4, server_lr=0.8, quantile=options["quantile"])
     assert float(plain.norm()) > 1
@@ -60,7 +60,7 @@ def test_any_number_of_nodes_equals_a_plain_loop_over_participants(options: dict
 
 def test_fedavg_is_the_same_without_clipping() -> None:
     made = experiment(strategy="fedavg")
-    data = [(parts.train.x, parts.train.y) for parts in made.task.clients_data()]
+    data = [(parts.train.x, parts.train.y) for parts in made.task.clients_data().values()]
     plain, _ = fedavg(made.task.build_model(), data, seed=0, rounds=4, rate=0.5, epochs=2, batch=8, lr=0.3,
                       clip=math.inf, server_lr=0.8)
     result = run(made.model_copy(update={"noise_multiplier": 1.0}))

@@ -78,7 +78,7 @@ def test_participants_are_those_of_flowers_natural_partitioner(tmp_path: Path) -
     task = Task(dataset=f"hf:{name}", label="good", group="sex", participant="person", partition="natural")
     held = task.clients_data()
     assert len(held) == 7
-    assert all(len(set(part.participant.tolist())) <= 1 for parts in held for _, part in parts)
+    assert all(len(set(part.participant.tolist())) <= 1 for parts in held.values() for _, part in parts)
 
 
 @pytest.mark.parametrize(("parts", "sizes"), [

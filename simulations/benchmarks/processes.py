@@ -1,0 +1,67 @@
+"""What a command takes, with all processes that it starts: what it says of its time, and the memory at its peak."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, NamedTuple
+
+_EVERY = 0.25  # seconds between two looks at the memory
+
+
+class Measured(NamedTuple):
+    """The last line that a command printed, which is JSON, and the most memory it took, in MiB."""
+
+    said: dict[str, Any]
+    mebibytes: float
+
+
+def measure(command: Sequence[str], environment: Mapping[str, str] | None = None, timeout: float = 600) -> Measured:
+    """Run a command of this program's own; raises `RuntimeError` with its last words if it fails or takes too long.
+
+    Memory that processes share (code, Ray's object store) is counted once: the proportional set sizes of the command
+    and its descendants, added up.
+    """
+    start, peak = time.monotonic(), 0.0
+    with TemporaryFile("w+") as output, subprocess.Popen(  # noqa: S603
+            command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}) as process:
+        while process.poll() is None:
+            peak = max(peak, sum(map(_proportional, descendants(process.pid))))
+            if time.monotonic() - start > timeout:
+                process.kill()
+            time.sleep(_EVERY)
+        output.seek(0)
+        lines = output.read().strip().splitlines()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {' | '.join(lines[-5:])}")
+    return Measured(json.loads(lines[-1]), peak)
+
+
+def descendants(root: int) -> Iterator[int]:
+    """The process `root` and all that it started, directly or not."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            continue  # it has ended since
+        children[int(parent)].append(int(folder.name))
+    waiting = [root]
+    while waiting:
+        yield (now := waiting.pop())
+        waiting += children[now]
+
+
+def _proportional(process: int) -> float:
+    """A process's proportional set size in MiB; 0 of one that has ended."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024

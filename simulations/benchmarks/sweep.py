@@ -1,0 +1,99 @@
+"""Trials an hour against the number of workers, and what Ray takes of every trial.
+
+python -m simulations.benchmarks.sweep [--datasets compas,law] [--seeds N] [--config FILE.toml] [--out FILE.json]
+
+By default a part of Yang's Table 1 (simulations/configs/sweeps/yang2024-table1.toml). The same trials in a plain loop
+in one process are what they are compared with.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, NamedTuple
+
+import ray
+import torch
+import typer
+
+from simulations.benchmarks.plot import lines, save_plot
+from simulations.benchmarks.timing import Figures, Out, Target, report
+from simulations.cli import plain_errors
+from simulations.experiment import Experiment
+from simulations.run import run
+from simulations.sweep import Sweep, trials
+from simulations.trials import Resources, run_trials
+
+TABLE = Path(__file__).parents[1] / "configs" / "sweeps" / "yang2024-table1.toml"
+
+Config = Annotated[Path, typer.Option(help="A sweep's description, in TOML.")]
+Datasets = Annotated[str, typer.Option(help="Which of its data sets, separated by commas.")]
+Seeds = Annotated[int, typer.Option(min=1, help="How many of its seeds.")]
+Workers = Annotated[str, typer.Option(help="Numbers of workers, separated by commas.")]
+
+
+class Pace(NamedTuple):
+    """Seconds until the first trial ended, and trials an hour from then on."""
+
+    first: float
+    hourly: float
+
+
+@plain_errors
+def main(config: Config = TABLE, datasets: Datasets = "compas", seeds: Seeds = 1, workers: Workers = "1,2",
+         out: Out = None) -> None:
+    """Run the trials in a loop, then on Ray with each number of workers; one thread a trial."""
+    torch.set_num_threads(1)
+    described = Sweep.read(config)
+    part = described.model_copy(update={"datasets": tuple(datasets.split(",")), "seeds": described.seeds[:seeds]})
+    planned = trials(part)
+    paces = {"one process, a loop": _loop(planned)}
+    numbers = [int(number) for number in workers.split(",")]
+    paces |= {f"ray, {number} workers": _on_ray(planned, number) for number in numbers}
+    loop = paces["one process, a loop"].hourly
+    rows: list[Figures] = [{"trials": name, "first after, s": pace.first, "trials an hour": pace.hourly,
+                            "s a trial": 3600 / pace.hourly, "times the loop": pace.hourly / loop}
+                           for name, pace in paces.items()]
+    fastest = max(pace.hourly for pace in paces.values())
+    targets = [Target("all 540 runs of Table 1 at the best pace, minutes", 540 / fastest * 60, 30)]
+    title = f"{len(planned)} trials of {config.stem}: {datasets}, {len(part.seeds)} seeds"
+    report(title, rows, targets, out)
+    save_plot(lines("Trials an hour", "workers", {
+        "ray": [(number, paces[f"ray, {number} workers"].hourly) for number in numbers],
+        "one process, a loop": [(1, loop), (max(numbers), loop)]}), out)
+
+
+def _loop(planned: Mapping[str, Experiment]) -> Pace:
+    """Every trial in this process, one after the other."""
+    with TemporaryDirectory() as folder:
+        start = time.time()
+        for name, made in planned.items():
+            run(made).save(Path(folder) / name)
+        return _pace(Path(folder), start, 1)
+
+
+def _on_ray(planned: Mapping[str, Experiment], workers: int) -> Pace:
+    """Every trial, on so many cores."""
+    with TemporaryDirectory() as folder:
+        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        try:
+            start = time.time()
+            failed = run_trials(planned, 0, Path(folder) / "trials", Resources())
+        finally:
+            ray.shutdown()
+        if failed:
+            raise RuntimeError(f"trials failed: {failed}")
+        return _pace(Path(folder) / "trials", start, workers)
+
+
+def _pace(folder: Path, start: float, workers: int) -> Pace:
+    """The pace from the moments at which the results were written; the first of each worker loads the data."""
+    ends = sorted(file.stat().st_mtime for file in folder.glob("*/summary.csv"))
+    return Pace(ends[0] - start, 3600 * (len(ends) - workers) / (ends[-1] - ends[workers - 1]))
+
+
+if __name__ == "__main__":
+    typer.run(main)
