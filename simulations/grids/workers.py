@@ -68,7 +68,7 @@ def connect(address: str | None) -> None:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's own advice; silences a warning
         own = address is None and "RAY_ADDRESS" not in os.environ
         try:
-            ray.init(address, include_dashboard=False if own else None, log_to_driver=False,
+            ray.init("local" if own else address, include_dashboard=False if own else None, log_to_driver=False,
                      logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, TimeoutError) as error:
             raise ConnectionError(f"no Ray cluster answers at {address or os.environ.get('RAY_ADDRESS')!r}: start one "
