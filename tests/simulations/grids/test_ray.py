@@ -95,6 +95,9 @@ def test_arrays_that_messages_share_travel_once_and_are_mapped(monkeypatch: pyte
     where = [[reply.content["where"]["address"] for reply in replies] for replies in found]
     assert where[0] == where[1]  # the same tensor, so that a probe of the first exchange serves in the second
     assert [reply.metadata.src_node_id for reply in found[0]] == list(here.get_node_ids())
+    small = list(here.send_and_receive(doubling(here, pack({"w": tensor[:100]}))))
+    assert len(puts) == 2  # what is small travels within the messages
+    assert all(torch.equal(unpack(reply.content, "sums")["w"], 2 * tensor[:100]) for reply in small)
 
 
 def test_workers_outlive_a_grid_and_have_the_threads_that_they_were_given() -> None:
