@@ -36,6 +36,11 @@ def sensitivity(rule: ClipRule, groups: int) -> float:
     return max(rule.group_sensitivities(groups))
 
 
+def parameters(rule: ClipRule) -> dict[str, tuple[float, ...]]:
+    """The numbers of a rule by name: one for all groups, or one for each."""
+    return {name: value if isinstance(value, tuple) else (value,) for name, value in vars(rule).items()}
+
+
 def capped(rule: ClipRule, most: tuple[float, ...]) -> ClipRule:
     """The rule with sensitivities of at most `most` `[K]`, by group.
 

@@ -3,6 +3,9 @@
 Every draw is a function of (seed, purpose, client, step), so the rounds after the checkpoint that are run again release
 the same values again: that is one release, and the ledger, which is part of the checkpoint, counts it once. (On another
 machine the last bits of these values may differ.)
+
+With randomness from the operating system they are made again with other noise, and somebody may have seen both. So such
+a run is saved before its first round and after every one, and when it goes on, the round that may be lost is charged.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
 from simulations.result import refuse_other, replaced
 from strategies import Strategy
+from strategies.releases import charge_lost_round
 from strategies.state import restore, state
 
 _STEPS, _EPOCHS = 100, 1  # rounds between checkpoints by default: a write takes about as long as a step
@@ -43,14 +47,14 @@ class Checkpoint:
         """The file of the latest checkpoint; it goes when the result comes."""
         return self.folder / "checkpoint.pt"
 
-    def read(self) -> tuple[int, dict[str, Any]]:
-        """The rounds done and the strategy's state after them; 0 and nothing if there is no checkpoint.
+    def read(self) -> tuple[int, dict[str, Any]] | None:
+        """The rounds done and the strategy's state after them, if there is a checkpoint.
 
         Raises `FileExistsError` if the folder holds something else, and `ValueError` if the file is damaged.
         """
         refuse_other(self.folder, self.settings)
         if not self.file.exists():
-            return 0, {}
+            return None
         try:
             saved = torch.load(self.file, weights_only=True)
             return saved["round"], saved["state"]
@@ -90,10 +94,16 @@ Watch = Callable[[Strategy, int], None]
 def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Checkpoint | None = None,
           watch: Watch = lambda strategy, now: None) -> ArrayRecord:
     """The weights after all rounds: from `arrays`, or from the latest checkpoint on; raises what `Checkpoint` does."""
-    done, saved = checkpoint.read() if checkpoint else (0, {})
+    again = strategy.training.randomness == "system"
+    every = 1 if again else (checkpoint and checkpoint.every) or (_STEPS if strategy.sync == "step" else _EPOCHS)
+    found = checkpoint.read() if checkpoint else None
+    done, saved = found or (0, {})
     if done:
         arrays = restore(strategy, saved)
-    every = (checkpoint and checkpoint.every) or (_STEPS if strategy.sync == "step" else _EPOCHS)
+    if again and found:
+        charge_lost_round(strategy, done)
+    elif again and checkpoint:
+        checkpoint.write(0, {})
 
     def ended(now: int) -> None:
         if checkpoint and now % every == 0 and now < strategy.rounds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -18,6 +18,7 @@ from fedfair.datasets.columns import tidied, understand
 from fedfair.datasets.table import read_csv
 from fedfair.host import ClientError
 from fedfair.task import Task
+from simulations.as_json import as_json
 from simulations.audit_report import audit_table, audits
 from simulations.benchmarks.timing import write_json
 from simulations.checkpoint import Checkpoint
@@ -33,7 +34,7 @@ from simulations.reproductions.markdown import sentence
 from simulations.reproductions.published import names as published_names
 from simulations.reproductions.tables import reproduce as reproduce_table
 from simulations.reproductions.tuning import NAME as FAIR_FIGHT
-from simulations.result import refuse_other, save_comparison
+from simulations.result import Result, refuse_other, save_comparison
 from simulations.run import run as run_experiment
 from simulations.sweep import Sweep, prepare_folder, trials
 from simulations.table import columns_table, results_table
@@ -42,7 +43,9 @@ from simulations.values import pairs
 _OPENING = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt"
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False,
-                  help="What does each group pay for privacy, and which method closes the gap?")
+                  help="What does each group pay for privacy, and which method closes the gap?",
+                  epilog="Exit codes: 0 done; 1 an epsilon was refuted, or a trial failed; 2 something given was "
+                         "wrong: one sentence says what. FEDFAIR_LOG=INFO shows the log of Flower.")
 data = typer.Typer(no_args_is_help=True, help="Data sets: what there is, fetching, describing, checking a file.")
 app.add_typer(data, name="data")
 
@@ -58,6 +61,7 @@ Nodes = Annotated[int | None, typer.Option(min=1, help="Flower nodes that host t
                                            "Flower, and as many as there is room for on Ray.")]
 Every = Annotated[int | None, typer.Option(min=1, help="Rounds between checkpoints in the folder --out, from which the "
                                            "same command goes on if it was stopped; by default 100 steps, or 1 epoch.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of the table.")]
 Csv = Annotated[Path | None, typer.Option(help="A file of your own instead of a data set.")]
 Column = Annotated[str | None, typer.Option(help="Column of the file.")]
 
@@ -91,6 +95,7 @@ def compare(
     label: Column = None,
     group: Column = None,
     out: Out = None,
+    json: Json = False,
 ) -> None:
     """Compare strategies on one data set; without arguments, on the embedded digits.
 
@@ -101,7 +106,7 @@ def compare(
     planned = experiments(names, list(range(seeds)), preset, settings)
     chosen = make_engine(engine, nodes, pairs(engine_set))
     if len(planned) == 1:
-        _run_one(planned[0], chosen, out, None)
+        _run_one(planned[0], chosen, out, None, json)
         return
     described = {"strategies": names, "seeds": list(range(seeds)), **({"preset": preset} if preset else {}),
                  "settings": settings}
@@ -109,9 +114,8 @@ def compare(
         refuse_other(out, described)
     with _progress() as on_round:
         results = run_comparison(planned, chosen, on_round=on_round)
-    Console().print(results_table(results))
-    if out is not None:
-        print(f"saved in {save_comparison(results, described, out)}")
+    saved = save_comparison(results, described, out) if out is not None else None
+    _show(results, saved, json)
 
 
 @app.command()
@@ -130,6 +134,7 @@ def run(
     group: Column = None,
     out: Out = None,
     checkpoint_every: Every = None,
+    json: Json = False,
 ) -> None:
     """Run one strategy once; with --out, the same command goes on where it was stopped.
 
@@ -137,7 +142,7 @@ def run(
     """
     settings = _settings(set_, dataset=dataset, csv=csv, label=label, group=group)
     planned = experiments([strategy], [seed], preset, settings)
-    _run_one(planned[0], make_engine(engine, nodes, pairs(engine_set)), out, checkpoint_every)
+    _run_one(planned[0], make_engine(engine, nodes, pairs(engine_set)), out, checkpoint_every, json)
 
 
 @app.command()
@@ -275,9 +280,30 @@ def ledger(
         Console().print(f"\n{name}" if name else "", ledger_table(found, delta), sep="\n")
 
 
+@app.command()
+@plain_errors
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs, comparisons or sweeps.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file; by default report.html in the first folder.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for the figures as PNG and SVG and the tables as LaTeX; "
+                                                 "needs the extra figures.")] = None,
+) -> None:
+    """Make one HTML file, which needs no network, of what runs, comparisons and sweeps left.
+
+    Example: fedfair report out/adult --figures out/adult-figures
+    """
+    from simulations.report import write_report  # here, because only this command needs a template engine
+
+    written = write_report(folders, out, figures)
+    print(f"saved {written[0]}" + (f" and {len(written) - 1} files in {figures}" if figures else ""))
+
+
 @data.command("list")
 def list_data() -> None:
-    """The data sets by name, with their variants."""
+    """The data sets by name, with their variants.
+
+    Example: fedfair data list
+    """
     for name in DATASETS:
         print(name, *(f"(balance = {variant})" for variant in DATASETS[name].variants))
 
@@ -285,7 +311,10 @@ def list_data() -> None:
 @data.command()
 @plain_errors
 def fetch(name: str, label: Column = None, group: Column = None) -> None:
-    """Download a data set into the cache, or check the copy that is there; hf:NAME needs label and group."""
+    """Download a data set into the cache, or check the copy that is there; hf:NAME needs label and group.
+
+    Example: fedfair data fetch adult
+    """
     parts = Task(dataset=name, label=label, group=group).data()
     print(f"{name}: {sum(len(part) for _, part in parts):,} records, verified")
 
@@ -293,7 +322,10 @@ def fetch(name: str, label: Column = None, group: Column = None) -> None:
 @data.command()
 @plain_errors
 def describe(name: str, label: Column = None, group: Column = None) -> None:
-    """Records, features and groups of a data set; hf:NAME needs label and group."""
+    """Records, features and groups of a data set; hf:NAME needs label and group.
+
+    Example: fedfair data describe digits
+    """
     _describe(name, Task(dataset=name, label=label, group=group))
 
 
@@ -301,7 +333,10 @@ def describe(name: str, label: Column = None, group: Column = None) -> None:
 @plain_errors
 def check(file: Path, label: Annotated[str, typer.Option()], group: Annotated[str, typer.Option()],
           missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")] = "refuse") -> None:
-    """What is in a file of your own, what each column is taken as, and whether it can be used."""
+    """What is in a file of your own, what each column is taken as, and whether it can be used.
+
+    Example: fedfair data check people.csv --label hired --group sex
+    """
     Console().print(columns_table(str(file), understand(tidied(read_csv(file)), label, group)))
     _describe(str(file), Experiment(csv=str(file), label=label, group=group, missing=missing).task)
 
@@ -322,19 +357,27 @@ def _settings(set_: list[str], **given: Any) -> dict[str, Any]:
     return {**settings, **pairs(set_)}
 
 
-def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: int | None) -> None:
-    """Run, from a checkpoint on if there is one, print the table, and save."""
+def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: int | None, json: bool) -> None:
+    """Run, from a checkpoint on if there is one, save, and print what came out."""
     checkpoint = None if out is None else Checkpoint(out, experiment.settings(), every)
-    done = checkpoint.read()[0] if checkpoint else 0
-    if done:
-        Console(stderr=True).print(f"{out} holds a checkpoint: going on after round {done}", highlight=False)
+    found = checkpoint.read() if checkpoint else None
+    if found:
+        Console(stderr=True).print(f"{out} holds a checkpoint: going on after round {found[0]}", highlight=False)
     name = f"{experiment.strategy}, seed {experiment.seed}"
     with _progress() as on_round:
         result = run_experiment(experiment, engine, checkpoint=checkpoint,
                                 progress=lambda rounds, of: on_round(0, 1, name, rounds, of))
-    Console().print(results_table([result]))
-    if out is not None:
-        print(f"saved in {result.save(out)}")
+    _show([result], result.save(out) if out is not None else None, json)
+
+
+def _show(results: Sequence[Result], saved: Path | None, json: bool) -> None:
+    """Print the results, and where they are."""
+    if json:
+        print(as_json(results, saved))
+        return
+    Console().print(results_table(results))
+    if saved is not None:
+        print(f"saved in {saved}")
 
 
 @contextmanager

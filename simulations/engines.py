@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -113,18 +115,19 @@ class Flower(Engine):
         def main(grid: Grid, context: Context) -> None:
             results.append(serve(grid))
 
-        with quiet_flower():
-            run_simulation(server_app, client_app.app, self.nodes or 2,
-                           backend_config={"client_resources": {"num_cpus": 1}})
+        with quiet_flower(logging.ERROR), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            run_simulation(server_app, client_app.app, self.nodes or 2, backend_config={
+                "client_resources": {"num_cpus": 1}, "init_args": {"log_to_driver": False}})
         return results[0]
 
 
 @contextmanager
-def quiet_flower() -> Iterator[None]:
-    """Keep Flower's log to warnings for a while."""
+def quiet_flower(least: int = logging.WARNING) -> Iterator[None]:
+    """Keep Flower's log to what is as serious as `least` for a while; FEDFAIR_LOG names another level."""
     logger = logging.getLogger("flwr")
     level = logger.level
-    logger.setLevel(logging.WARNING)
+    logger.setLevel(os.environ.get("FEDFAIR_LOG", "").upper() or least)
     try:
         yield
     finally:

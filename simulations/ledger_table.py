@@ -31,22 +31,23 @@ def ledger_table(ledger: Ledger, delta: float | None = None) -> RenderableType:
     at = ledger.delta if delta is None else delta
     title = Text(f"epsilon at delta {at:g}, for one {ledger.protects}, by {ledger.accountant}", "italic")
     seen, spent = ledger.by_observer(at), ledger.by_observer_and_group(at)
-    by_observer = _table("against", "guaranteed", *(f"spent: {name}" for name in ledger.groups))
-    for observer, value in seen.items():
-        by_observer.add_row(observer, _number(value), *(_number(spent[observer][name]) for name in ledger.groups))
+    by_observer = _table("", *(f"against {observer}" for observer in seen))
+    by_observer.add_row("guaranteed to all", *map(_number, seen.values()))
+    for name in ledger.groups:
+        by_observer.add_row(f"spent by {name}", *(_number(spent[observer][name]) for observer in seen))
     columns = {"guaranteed": ledger.guaranteed_by_group(at), "by RDP": ledger.guaranteed_by_group(at, "rdp"),
                "spent": ledger.epsilon_by_group(at), "odometer": ledger.odometer_by_group(at)}
     by_group = _table("group", *columns)
     for name in ledger.groups:
         by_group.add_row(name, *(_number(values[name]) for values in columns.values()))
-    return Group(title, by_group, Text(), by_observer, Text(), *(Text(line) for line in _notes(ledger)))
+    return Group(title, by_group, Text(), by_observer, Text(), *(Text(line) for line in notes(ledger)))
 
 
-def _notes(ledger: Ledger) -> list[str]:
+def notes(ledger: Ledger) -> list[str]:
     """What the figures rest on."""
     lines = [f"guarantee: {ledger.guarantee}, because {ledger.reason}",
              f"spent: {ledger.reading()}; the odometer bounds it with proof, whatever the bounds hung on",
-             ledger.validation_data()]
+             f"known to everybody: {ledger.public}", ledger.validation_data()]
     if ledger.budget is not None:
         lines.append(f"every group is kept within Renyi divergence {ledger.budget.divergence:.4g} at order "
                      f"{ledger.budget.order}, epsilon {ledger.budget.epsilon(ledger.delta):.4g}")
@@ -56,7 +57,7 @@ def _notes(ledger: Ledger) -> list[str]:
 def _table(first: str, *columns: str) -> Table:
     """A plain table with numbers after its first column."""
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    table.add_column(first, no_wrap=True)
+    table.add_column(first, no_wrap=True, max_width=24)
     for column in columns:
         table.add_column(column, justify="right")
     return table

@@ -21,10 +21,10 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from fedfair import messages
-from fedfair.accounting import Event, Ledger, Unit
-from fedfair.clipping import ClipRule, sensitivity
+from fedfair.accounting import Ledger, Unit
+from fedfair.clipping import ClipRule, parameters, sensitivity
 from fedfair.counting import CountQuery
-from fedfair.fairness import metrics
+from fedfair.fairness import ALL, metrics
 from fedfair.host import make_optimizer
 from fedfair.messages import pack, unpacked
 from fedfair.noise import add_noise, server_share
@@ -35,6 +35,7 @@ from strategies.budget import Schedule, common_noise, count_noise
 from strategies.exchange import added, answers, group_counts, present, requests
 from strategies.group_budget import group_budget
 from strategies.population import Population
+from strategies.releases import released
 from strategies.risk import RiskMeter
 from strategies.threshold_search import Threshold, ThresholdSearch
 from strategies.training import Training
@@ -47,7 +48,7 @@ class NoOptions(BaseModel):
 
 
 class Row(TypedDict):
-    """One measured value; `group` may be "all"."""
+    """One value, measured on a part of the records or, as the split "rule", of the clip rule; `group` may be "all"."""
 
     round: int
     split: str
@@ -100,6 +101,7 @@ class Strategy(FlowerStrategy):
                              training.accountant, self.nominal, self.protects, self.broadcasts,
                              public=task.public(self.protects), budget=self.budget.filter if self.budget else None)
         self.rows: list[Row] = []
+        self._told: dict[str, tuple[float, ...]] = {}
         self.search = ThresholdSearch(task, training, population)
         self.threshold: Threshold | None = None
         self._trained_by = training
@@ -206,17 +208,19 @@ class Strategy(FlowerStrategy):
 
     # The round, as Flower calls it.
 
+    def plan(self, step: int) -> Round:
+        """The round of number `step`, from 0, before its clip rule is known."""
+        training, noise = self.training, self.noise[0]
+        seeded = training.randomness == "seeded"
+        return Round(self.task.seed if seeded else None, step, self.rates(), noise, count_noise(training, noise),
+                     training.trust, self.sharers, query=self.query(), local=self.local_training(),
+                     local_sgd=self.local_sgd(), noise=training.noise, label="" if seeded else token_hex(16))
+
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
         """Ask for counts if the rule depends on them, then for gradient sums or local epochs."""
-        training = self.training
         self._start(unpacked(arrays))
-        noise = self.noise[0]
-        seeded = training.randomness == "seeded"
-        plan = Round(self.task.seed if seeded else None, server_round - 1, self.rates(), noise,
-                     count_noise(training, noise), training.trust, self.sharers, query=self.query(),
-                     local=self.local_training(), local_sgd=self.local_sgd(), noise=training.noise,
-                     label="" if seeded else token_hex(16))
+        plan = self.plan(server_round - 1)
         if plan.local is not None:
             self._round = replace(plan, rule=self.rule())
             return self._requests(messages.LOCAL_EPOCH, grid, weights=arrays, round_=self._round)
@@ -243,14 +247,15 @@ class Strategy(FlowerStrategy):
         assert self._round is not None
         assert self._round.rule is not None
         answered, plan = self._answers(replies), self._round
+        self._tell(self._round.rule, server_round)
         sums = added(answered, "sums", self._parameters)
         if plan.local is None:
             self._update(sums, plan, self._round.rule)
-            self._enter_step(self._round.rule, plan)
         else:
             sums = self._averaged(sums, present(answered))
             self._parameters = {name: nn.Parameter(value) for name, value in sums.items()}
-            self._enter_local_epochs(self._round.rule, plan)
+        for event, steps, first in released(self, plan, self._round.rule):
+            self.ledger.record(event, steps, first)
         if plan.query is not None:
             self.learn(self._counts(answered, plan), self.expected_batch())
         self.progress(server_round, self.rounds)
@@ -303,6 +308,16 @@ class Strategy(FlowerStrategy):
             for name, parameter in self._parameters.items():
                 parameter.data.copy_(weights[name])
 
+    def _tell(self, rule: ClipRule, server_round: int) -> None:
+        """Keep the numbers of a round's clip rule as `rows` of the split "rule", where they differ from the last."""
+        for name, values in parameters(rule).items():
+            if self._told.get(name) == values:
+                continue
+            self._told[name] = values
+            groups = self.population.names if len(values) > 1 else (ALL,)
+            self.rows += [Row(round=server_round, split="rule", group=group, metric=name, value=value)
+                          for group, value in zip(groups, values, strict=True)]
+
     def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
         """A request to every node."""
         return requests(action, grid, self.task, **parts)
@@ -334,23 +349,3 @@ class Strategy(FlowerStrategy):
         for name, parameter in self._parameters.items():
             parameter.grad = sums[name] / self.divisor()
         self._optimizer.step()
-
-    def _enter_step(self, rule: ClipRule, plan: Round) -> None:
-        """Enter one step over all clients into the ledger."""
-        counts = count_noise(self.training, self.noise[0]) if self.query() is not None else None
-        self.ledger.record(Event(plan.rates, *self.group_multipliers(rule, plan.noise_multiplier), counts),
-                           first=plan.step)
-
-    def _enter_local_epochs(self, rule: ClipRule, plan: Round) -> None:
-        """Enter every client's local epoch into the ledger; clients hold disjoint records."""
-        bounds = rule.group_sensitivities(len(self.population.names))
-        each = zip(self.population.sizes, self.schedules(), self.noise, strict=True)
-        for client, (sizes, schedule, noise) in enumerate(each):
-            if schedule.steps == 0:
-                continue
-            rates = tuple(schedule.rate if size else 0.0 for size in sizes)
-            spent = tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
-            counts = count_noise(self.training, noise) if self.query() is not None else None
-            event = Event(rates, (noise,) * len(bounds), spent, counts, client)
-            steps = schedule.steps // max(self.rounds, 1)
-            self.ledger.record(event, steps, first=plan.step * steps)

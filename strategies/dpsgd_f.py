@@ -47,6 +47,9 @@ class DpsgdF(Strategy):
 
         Raises `ValueError` for a target epsilon with noise at the base, which buys less than it was calibrated for.
         """
+        if self.options.noise_at == "base" and self.training.randomness == "system":
+            raise ValueError('noise_at is "base", which is there to be compared with in simulation, but randomness is '
+                             '"system": take noise_at "largest"')
         if self.options.noise_at == "base" and self.training.target_epsilon is not None:
             raise ValueError('noise_at is "base", which no target_epsilon can be met with, since what the noise '
                              'protects depends on the clip norms to come: give noise_multiplier, or take "largest"')

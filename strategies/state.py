@@ -48,6 +48,7 @@ def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
 def _learned(strategy: Strategy) -> Iterator[tuple[str, object, Sequence[str]]]:
     """Whatever else a round changes: a name for it, its owner, and the owner's attributes."""
     yield "method", strategy, strategy._own
+    yield "rule", strategy, ("_told",)
     if strategy._risk is not None:
         yield "risk", strategy._risk, ("_eigenvectors",)
     if strategy.budget is not None:

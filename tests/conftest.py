@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+hypothesis.settings.register_profile("fedfair", deadline=None)  # a busy machine is no error
+hypothesis.settings.load_profile("fedfair")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -41,7 +41,7 @@ def _epsilon(releases: frozenset[tuple[Release, int]], delta: float, accountant:
     """See `epsilon`."""
     if not releases:
         return 0.0
-    mixed = mixtures(dict(releases))
-    if accountant == "rdp" or min(float(mixture.knots[0]) for mixture in mixed) < _LEAST:
-        return renyi.compose(mixed, delta)
-    return fourier.compose(mixed, delta)
+    little = min(release.multiplier for release, _ in releases) < _LEAST
+    if accountant == "rdp" or little:
+        return renyi.compose(mixtures(dict(releases), renyi.KNOT_RATIO), delta)
+    return fourier.compose(mixtures(dict(releases), fourier.KNOT_RATIO), delta)

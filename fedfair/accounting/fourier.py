@@ -23,6 +23,9 @@ from scipy.signal import lfilter
 from fedfair.accounting.knots import Floats, Mixture
 from fedfair.accounting.privacy_loss import Loss, loss_at, removal_and_addition
 
+KNOT_RATIO = 1.02
+"""Of neighbouring noise multipliers in `knots.mixtures`."""
+
 _FINENESS = 0.04  # of the grid, in standard deviations of one release's loss
 _CELLS = 100_000  # of one release's loss, at most
 _CUT = 1e-4  # of delta that each truncation may cost

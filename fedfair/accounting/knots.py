@@ -35,7 +35,6 @@ Integers = NDArray[np.int64]
 Numbers = TypeVar("Numbers", Floats, NDArray[np.complex128])
 
 _FEW = 32  # distinct multipliers that are their own knots
-_RATIO = np.log(1.02)  # of neighbouring knots otherwise
 
 
 class Mixture(NamedTuple):
@@ -60,23 +59,26 @@ class Mixture(NamedTuple):
         return Mixture(self.rate, self.knots, self.lower[rows], self.upper[rows], self.weight[rows], self.times[rows])
 
 
-def mixtures(releases: Mapping[Release, int]) -> list[Mixture]:
-    """A mixture for every sampling rate among the releases, all with positive and finite multipliers."""
+def mixtures(releases: Mapping[Release, int], ratio: float) -> list[Mixture]:
+    """A mixture for every sampling rate among the releases, all with positive and finite multipliers.
+
+    `ratio` is that of neighbouring knots, where there are too many multipliers for each to be its own.
+    """
     table = np.array([(*release, count) for release, count in releases.items()])
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
     parts = np.split(table, np.flatnonzero(np.diff(table[:, 0])) + 1)
-    return [_mixture(float(part[0, 0]), part[:, 1], part[:, 2]) for part in parts]
+    return [_mixture(float(part[0, 0]), part[:, 1], part[:, 2], np.log(ratio)) for part in parts]
 
 
-def _mixture(rate: float, multipliers: Floats, counts: Floats) -> Mixture:
-    """See `mixtures`; the multipliers ascend."""
+def _mixture(rate: float, multipliers: Floats, counts: Floats, apart: float) -> Mixture:
+    """See `mixtures`; the multipliers ascend, the logs of knots are `apart`."""
     own = np.arange(len(multipliers))
     if len(multipliers) <= _FEW:
         return Mixture(rate, multipliers, own, own, np.ones(len(own)), counts)
-    cell = np.floor(np.log(multipliers) / _RATIO).astype(int)
+    cell = np.floor(np.log(multipliers) / apart).astype(int)
     used, place = np.unique(np.concatenate([cell, cell + 1]), return_inverse=True)
     lower, upper = place[own], place[len(own) + own]
-    knots = np.exp(used * _RATIO)
+    knots = np.exp(used * apart)
     span = _variation_between(knots[lower], knots[upper])
     weight = np.clip(_variation_between(multipliers, knots[upper]) / span, 0, 1)
     return Mixture(rate, knots, lower, upper, weight, counts)

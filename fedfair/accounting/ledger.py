@@ -156,7 +156,7 @@ class Ledger:
             return "a release carried no noise in proportion to what one record can add"
         return self.nominal or ("every release is a Poisson-sampled Gaussian with noise in proportion to what one "
                                 f"{self.protects} can add; composed by {self.accountant}; neighbours differ by one "
-                                f"{self.protects}; known to everybody: {self.public}")
+                                f"{self.protects}")
 
     def validation_data(self) -> str:
         """What the threshold of a run reveals about validation records, in words."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedfair.accounting.events import Event
@@ -63,10 +63,10 @@ class EventLog:
             raise ValueError(f"step {first} cannot be skipped: the next step is {expected}")
         self._next[client] = first + steps
 
-    def rewind(self, step: int) -> None:
-        """Go back to `step` on every client's count: what was released from there on stays, and may come again."""
+    def rewind(self, step: int, client: int | None = None) -> None:
+        """Go back to `step` on a client's count: what was released from there on stays, and may come again."""
         self._attempt += 1
-        self._next = {client: min(following, step) for client, following in self._next.items()}
+        self._next[client] = min(self._next.get(client, 0), step)
 
     def counted(self) -> Counter[Event]:
         """How often each event was released."""
@@ -74,6 +74,15 @@ class EventLog:
         for entry in self.entries:
             counts[entry.event] += entry.steps
         return counts
+
+    def prefix(self, share: float) -> EventLog:
+        """The log as it stood when a share (0 to 1) of every client's steps had been released."""
+        log = EventLog()
+        for entry in self.entries:
+            steps = min(entry.steps, round(share * self._next[entry.event.client]) - entry.first)
+            if steps > 0:
+                log.entries.append(replace(entry, steps=steps))
+        return log
 
     def to_dict(self) -> dict[str, Any]:
         """All entries, and where the log goes on, for JSON."""

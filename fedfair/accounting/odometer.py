@@ -36,7 +36,7 @@ def reading(spent: Mapping[Release, int], delta: float) -> float:
         return 0.0
     if any(release.multiplier == 0 for release in used):
         return math.inf
-    total = renyi.total(mixtures(used), _ORDERS)
+    total = renyi.total(mixtures(used, renyi.KNOT_RATIO), _ORDERS)
     return float(np.min(total + math.log(len(_ORDERS) / delta) / (np.array(_ORDERS) - 1)))
 
 

@@ -40,7 +40,8 @@ def compared(published: Published, cells: pd.DataFrame, found: Values) -> pd.Dat
     our standard deviations where none was published; what printing rounds away is granted, of the value and of the
     spread. With neither spread nor second seed there is no tolerance beyond that. Ours are in the published units.
     """
-    return pd.DataFrame([{**cell, **_compared(published, cell, found)} for cell in cells.to_dict("records")])
+    rows = [{**cell, **_compared(published, cell, found)} for cell in cells.to_dict("records")]
+    return pd.DataFrame(rows) if rows else cells
 
 
 def strategy_name(published: Published, method: str) -> str:

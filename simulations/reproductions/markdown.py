@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
+from simulations.report.figure import Figure
 from simulations.reproductions.cells import digits
 from simulations.reproductions.orders import Order, orders
 from simulations.reproductions.published import Published
 
 
-def report(name: str, published: Published, cells: pd.DataFrame, seeds: int, quick: bool, device: str) -> str:
+def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequence[Figure], seeds: int, quick: bool,
+           device: str) -> str:
     """The page; `cells` as `cells.compared` gives them."""
     command = f"fedfair reproduce {name} --seeds {seeds}{' --quick' if quick else ''} --device {device} --out DIR"
-    lines = [f"# {published.title}", "", f"`{command}`", "", f"{sentence(cells)} {_rule(published, seeds)}", ""]
+    lines = [f"# {published.title}", "", f"`{command}`", ""]
+    if len(cells):
+        lines += [f"{sentence(cells)} {_rule(published, seeds)}", ""]
     if quick:
         lines += [f"This is the quick version. {published.quick.text}", ""]
-    lines += [*_disagreements(cells), *_orders(orders(cells, published.orders))]
+    if len(cells):
+        lines += [*_disagreements(cells), *_orders(orders(cells, published.orders))]
     for dataset in cells["dataset"].unique():
         lines += [f"## {dataset}", "", *_table(cells[cells["dataset"] == dataset]), ""]
+    for figure in figures:
+        lines += [f"## {figure.title}", "", f"![{figure.title}]({figure.name}.svg)", "", figure.caption,
+                  f"Data: [{figure.name}.csv]({figure.name}.csv).", ""]
     return "\n".join(lines)
 
 
 def sentence(cells: pd.DataFrame) -> str:
     """How many cells agree."""
+    if cells.empty:
+        return "Figures alone, without published numbers to compare with."
     ran = cells[cells["agrees"] != "not run"]
     left = f" {len(cells) - len(ran)} were not run." if len(ran) < len(cells) else ""
     return f"{int((ran['agrees'] == 'yes').sum())} of {len(ran)} cells agree.{left}"

@@ -1,4 +1,6 @@
-"""Published tables as data: a CSV of cells as the paper prints them, and a TOML that says which runs they come from."""
+"""Published tables and figures as data: a CSV of cells as the paper prints them, and a TOML that says which runs they
+come from and what is drawn.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,42 @@ class _Part(BaseModel):
 
 
 class Quick(_Part):
-    """The smaller version: what `text` says of it, how many seeds, which of the data sets, changed settings."""
+    """The smaller version: what `text` says of it, how many seeds, which of the data sets and methods (all if none is
+    named), changed settings.
+    """
 
     text: str
     seeds: Annotated[int, Field(ge=1)]
     datasets: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
     settings: Mapping[str, Any] = {}
+
+
+class Drawing(_Part):
+    """A figure: `metric` of the part `split` ("rule" for the numbers of clip rules), for some or all `methods` and
+    `groups`.
+
+    "by-group" shows every group at the end of training; "course" the rounds; "against" the end of training along
+    `across`, a setting or "epsilon", less that of the method `minus` if one is named. `log` is about the axis upwards.
+    """
+
+    name: str
+    title: str
+    kind: Literal["by-group", "course", "against"]
+    metric: str
+    split: str = "test"
+    methods: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    across: str = ""
+    minus: str = ""
+    log: bool = False
+    text: str = ""
+
+    @property
+    def label(self) -> str:
+        """What stands along the axis upwards."""
+        name = self.metric.replace("_", " ")
+        return f"{name}, less that of {self.minus}" if self.minus else name
 
 
 class Note(_Part):
@@ -54,7 +86,7 @@ class Published(_Part):
     `datasets` and `methods` map the paper's names to settings over `preset`, `missing` those that cannot be run here to
     the reason. `groups` translates the paper's group names by data set, `pair` are the two groups of a gap, by default
     all. `spread` says what the CSV's spreads are over `published_seeds` runs. `percent` are the metrics printed in
-    percent, `orders` those by which methods are ranked.
+    percent, `orders` those by which methods are ranked. `figures` are drawn from the same runs.
     """
 
     title: str
@@ -71,6 +103,7 @@ class Published(_Part):
     missing: Mapping[str, str] = {}
     quick: Quick
     notes: tuple[Note, ...] = ()
+    figures: tuple[Drawing, ...] = ()
 
 
 class Planned(NamedTuple):
@@ -87,11 +120,17 @@ def names(folder: Path = PUBLISHED) -> list[str]:
 
 
 def load(name: str, folder: Path = PUBLISHED) -> tuple[Published, pd.DataFrame]:
-    """A table's description, and its cells with numbers as printed, as text; raises `ValueError` for a wrong name."""
+    """A description, and the published cells with numbers as printed, as text: none where only figures are published.
+
+    Raises `ValueError` for a wrong name.
+    """
     if name not in names(folder):
         raise unknown("published table", name, names(folder))
     published = Published(**tomllib.loads((folder / f"{name}.toml").read_text()))
-    return published, pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False)[COLUMNS]
+    cells = folder / f"{name}.csv"
+    if not cells.is_file():
+        return published, pd.DataFrame(columns=COLUMNS)
+    return published, pd.read_csv(cells, dtype=str, keep_default_na=False)[COLUMNS]
 
 
 def plan(published: Published, seeds: Sequence[int], quick: bool, device: str) -> list[Planned]:
@@ -104,6 +143,8 @@ def plan(published: Published, seeds: Sequence[int], quick: bool, device: str) -
             if "missing" in published.datasets[dataset]:
                 continue
             for method, own in published.methods.items():
+                if quick and published.quick.methods and method not in published.quick.methods:
+                    continue
                 settings = {**published.datasets[dataset], **own, **changed}
                 strategy = settings.pop("strategy")
                 planned += [Planned(dataset, method, e)

@@ -1,4 +1,4 @@
-"""A published table, run again and set beside the paper cell by cell: `fedfair reproduce NAME`."""
+"""Published tables and figures, run again and set beside the paper cell by cell: `fedfair reproduce NAME`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import pandas as pd
 import tomli_w
 
 from fedfair.fairness import ALL
+from simulations.report.figure import Figure
+from simulations.report.paper import needs_matplotlib, save_figure
 from simulations.reproductions import markdown
-from simulations.reproductions.cells import compared, strategy_name, values
+from simulations.reproductions.cells import Values, compared, strategy_name, values
+from simulations.reproductions.drawings import drawn
 from simulations.reproductions.published import PUBLISHED, Planned, Published, load, plan
 from simulations.reproductions.store import Kept, OnRound, kept_runs
 from simulations.result import environment, refuse_other
@@ -23,27 +26,37 @@ def reproduce(name: str, out: Path, seeds: int | None = None, quick: bool = Fals
               on_round: OnRound = lambda *_: None, jobs: int = 1, folder: Path = PUBLISHED) -> pd.DataFrame:
     """Run a published table, `jobs` runs at a time, and write it to `out`; returns the cells (see `cells.compared`).
 
-    `out` gets cells.csv, README.md, statistics.csv and environment.json, and keeps the runs, so that a reproduction
-    that was broken off, or gets more seeds, goes on where it was. Raises `ValueError` for a wrong name,
-    `FileExistsError` if the folder holds something else, and what `simulations.run.run` raises.
+    `out` gets cells.csv, README.md, statistics.csv, environment.json and the figures, and keeps the runs, so that a
+    reproduction that was broken off, or gets more seeds, goes on where it was. Raises `ValueError` for a wrong name or
+    where figures cannot be drawn, `FileExistsError` if the folder holds something else, and what `simulations.run.run`
+    raises.
     """
     published, cells = load(name, folder)
     described = {"reproduction": name}
     refuse_other(out, described)
+    if published.figures:
+        needs_matplotlib()
     number = seeds or (published.quick.seeds if quick else published.seeds)
     planned = plan(published, range(number), quick, device)
     out.mkdir(parents=True, exist_ok=True)
     (out / "config.toml").write_text(tomli_w.dumps(described))
+    figures: list[Figure] = []
+    found: Values = {}
     if planned:
         runs = kept_runs([run.experiment for run in planned], out / "runs", on_round, jobs)
         metrics = _metrics(published, planned, runs)
-        cells = compared(published, cells, values(metrics, published.pair))
+        found = values(metrics, published.pair)
         comparisons(measures(final_test(metrics))).to_csv(out / "statistics.csv", index=False)
-    else:
-        cells = compared(published, cells, {})
+        figures = list(drawn(published, planned, runs))
+    for figure in figures:
+        save_figure(figure, out)
+        table = figure.table()
+        pd.DataFrame(table.rows, columns=list(table.columns)).to_csv(out / f"{figure.name}.csv", index=False)
+    cells = compared(published, cells, found)
     cells.to_csv(out / "cells.csv", index=False)
     (out / "environment.json").write_text(json.dumps(environment([run.experiment for run in planned]), indent=1))
-    (out / "README.md").write_text(markdown.report(name, published, cells, number, quick, device))
+    (out / "README.md").write_text(markdown.report(name, published, cells, figures, number, quick,
+                                                         device))
     return cells
 
 

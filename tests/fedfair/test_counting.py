@@ -56,6 +56,13 @@ def test_one_record_changes_the_counts_by_at_most_one_in_euclidean_norm(query: C
     assert float((counted(query, batch) - counted(query, batch[1:])).norm()) <= 1
 
 
+@few
+@given(queries)
+def test_some_record_changes_the_counts_by_one(query: CountQuery) -> None:
+    changes = [float(counted(query, [(norm, 0)]).norm()) for norm in (0.0, 1e6)]
+    assert max(changes) == 1
+
+
 def test_a_norm_at_the_threshold_is_not_above_it() -> None:
     batch = [(1.0, 0), (1.0, 2), (1.5, 2)]
     assert counted(AboveAndBelow((1.0, 1.0, 1.0)), batch).tolist() == [[0, 0, 1], [1, 0, 1]]

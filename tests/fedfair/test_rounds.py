@@ -18,7 +18,8 @@ LOCAL = LocalTraining(32, "adam", 0.01, 0.0, (1.0, 2.0), (0.25, 0.75), (20, 60))
 @pytest.mark.parametrize("query", [None, Above(3.5), AboveAndBelow((0.5, 1.5)), AtMost(2.5), GroupSizes()])
 @pytest.mark.parametrize("local", [(None, None), (LOCAL, None), (None, LocalSgd(2, 16, 0.1, 0.0))])
 def test_a_round_survives_json(rule: object, query: object, local: tuple[object, object]) -> None:
-    made = Round(7, 3, (0.1, 0.2), 1.5, 15.0, Trust.LOCAL, 5, rule, query, *local)  # type: ignore[arg-type]
+    made = Round(7, 3, (0.1, 0.2), 1.5, 15.0, Trust.LOCAL, 5, rule, query,  # type: ignore[arg-type]
+                 local=local[0], local_sgd=local[1])  # type: ignore[arg-type]
     assert Round.from_json(made.to_json()) == made
 
 

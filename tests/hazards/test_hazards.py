@@ -19,7 +19,7 @@ from fedfair import clipping, gradients, host, layers, noise, rounds
 from fedfair.accounting import Event, Ledger
 from fedfair.noise import Trust
 from fedfair.randomness import generator
-from strategies import base, budget, threshold_search
+from strategies import base, budget, releases, threshold_search
 from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
 from strategies.fairlens import FairLens
@@ -58,7 +58,7 @@ def counts_left_out_of_the_ledger(patch: Patch) -> None:
     def forgetful(*args: Any, **named: Any) -> Event:
         return replace(Event(*args, **named), count_multiplier=None)
 
-    patch.setattr(base, "Event", forgetful)
+    patch.setattr(releases, "Event", forgetful)
 
 
 def counts_left_out_of_the_calibration(patch: Patch) -> None:

@@ -14,12 +14,18 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from fedfair import host, noise
+from fedfair.accounting import Release, epsilon
+from fedfair.auditing import lower_bound
+from fedfair.clipping import sensitivity
 from fedfair.noise import Trust
 from simulations import Experiment, run
 from simulations.audit import DEFAULTS, Audit, audit, membership
 from simulations.cli import app
 from strategies import STRATEGIES, base
-from tests.strategies.test_contract import OPTIONS, WITHOUT_PRIVACY
+from tests.strategies.test_contract import OPTIONS, WITHOUT_PRIVACY, server
+from tests.strategies.test_fairlens import CLIP, released
+from tests.strategies.test_fairlens import model as fairlens_model
+from tests.strategies.test_fairlens import records as fairlens_records
 
 AUDITED = [name for name in STRATEGIES if STRATEGIES[name].nominal is None and STRATEGIES[name].protects == "record"
            and name not in WITHOUT_PRIVACY]
@@ -121,14 +127,14 @@ def strongly(strategy: str, epsilon: float, seed: int, **settings: Any) -> Audit
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("epsilon", [1.0, 3.0, 8.0])
 @pytest.mark.parametrize("strategy", AUDITED)
-def test_bounds_hold_and_dpsgd_gets_35_percent_of_its_claim(strategy: str, epsilon: float, seed: int) -> None:
-    found = strongly(strategy, epsilon, seed)
-    assert not found.refuted
-    if strategy == "dpsgd":
-        assert found.overall.bound.epsilon >= 0.35 * found.overall.claimed
+def test_bounds_hold_at_full_strength_and_dpsgd_reaches_35_percent_of_its_claim(strategy: str) -> None:
+    """One seed; `python -m simulations.benchmarks.audits` has five."""
+    for claim in (1.0, 3.0, 8.0) if strategy == "dpsgd" else (3.0,):
+        found = strongly(strategy, claim, 0)
+        assert not found.refuted
+        if strategy == "dpsgd":
+            assert found.overall.bound.epsilon >= 0.35 * found.overall.claimed
 
 
 @pytest.mark.slow
@@ -136,3 +142,31 @@ def test_bounds_hold_and_dpsgd_gets_35_percent_of_its_claim(strategy: str, epsil
 def test_a_third_of_the_noise_is_noticed_at_every_claim(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
     less_noise(monkeypatch, 1 / 3)
     assert strongly("dpsgd", epsilon, 0).overall.refuted
+
+
+def seen(shift: float, deviation: float) -> float:
+    """What an attacker who knows all others makes of 4,000 noisy sums, in half of which one record adds `shift`."""
+    draws = np.random.default_rng(0)
+    present = draws.random(4000) < 0.5
+    noisy = shift * present + deviation * draws.normal(size=4000)
+    return lower_bound((noisy * shift - shift**2 / 2) / deviation**2, present, 1e-5).epsilon
+
+
+def test_noise_at_the_base_leaks_more_than_its_multiplier_says_and_no_more_than_the_ledger_says() -> None:
+    """Esipova et al.'s listing of DPSGD-F: noise at C0, clip norms above it. Only one group exceeds C0."""
+    strategy = server("dpsgd-f", options={"noise_at": "base"}, noise_multiplier=2.0)
+    strategy.learn(torch.tensor([[1.0] + [0.0] * 9, [0.0] + [3.0] * 9]), 32)
+    rule = strategy.rule()
+    largest, noise = sensitivity(rule, 10), strategy.release_noise(rule)
+    found = seen(largest, noise * largest)
+    assert found > epsilon({Release(1.0, 2.0): 1}, 1e-5)
+    (charged, *_), _ = strategy.group_multipliers(rule, noise)
+    assert found < epsilon({Release(1.0, charged): 1}, 1e-5)
+
+
+@pytest.mark.parametrize("noise_multiplier", [2.0, 4.0])
+def test_fairlens_leaks_more_than_its_nominal_epsilon(noise_multiplier: float) -> None:
+    """In half of many batches of 31 records the only one of its group is missing."""
+    data, net = fairlens_records(4, [0] * 30 + [1], scale=3.0), fairlens_model()
+    change = released(data, net) - released(data.take(torch.arange(30)), net)
+    assert seen(float(change.norm()), noise_multiplier * CLIP) > epsilon({Release(1.0, noise_multiplier): 1}, 1e-5)

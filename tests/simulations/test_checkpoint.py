@@ -181,3 +181,19 @@ def test_sigkill_at_random_moments(engine: list[str], tmp_path: Path) -> None:
     weights = [load_file(tmp_path / out / "model.safetensors") for out in ("whole", "killed")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["killed", "whole"]
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+@pytest.mark.parametrize("strategy", ["dpsgd", "dpsgd-f", "gs-dp-sgd"])
+def test_with_other_noise_a_round_that_may_be_lost_is_charged_twice(strategy: str, sync: str, tmp_path: Path) -> None:
+    """Hazard 12: stopped in the first round and in the third, whose updates may have been seen."""
+    made = experiment(strategy, sync=sync, randomness="system", steps=4)
+    checkpoint = place(made, tmp_path / "run", every=4)
+    for stop in (1, 3):
+        with pytest.raises(Stopped):
+            run(made, progress=stopping_at(stop), checkpoint=checkpoint)
+    resumed, whole = run(made, checkpoint=checkpoint), run(made)
+    assert sum(resumed.ledger.events.values()) == pytest.approx(sum(whole.ledger.events.values()) * 6 / 4)
+    assert resumed.ledger.epsilon() > whole.ledger.epsilon()
+    for group, value in resumed.ledger.guaranteed_by_group().items():
+        assert value > whole.ledger.guaranteed_by_group()[group]

@@ -245,7 +245,7 @@ def test_a_wrong_name_and_another_folder_are_refused(tmp_path: Path) -> None:
 
 def test_the_page_of_a_table_that_cannot_be_run_claims_nothing() -> None:
     table, cells = load("esipova2023-table3")
-    page = report("esipova2023-table3", table, compared(table, cells, {}), 5, False, "cpu")
+    page = report("esipova2023-table3", table, compared(table, cells, {}), [], 5, False, "cpu")
     assert "0 of 0 cells agree. 48 were not run." in page
     assert not set(itertools.chain(*(line.split("|")[-2].split() for line in page.splitlines() if line.startswith("| ")
                                      and "method" not in line))) - {"not", "run"}

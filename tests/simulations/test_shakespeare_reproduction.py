@@ -6,15 +6,18 @@ from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
+import torch
 
+from fedfair.datasets import GroupedDataset, Parts
 from simulations.reproductions.bars import Bar, picture
+from simulations.reproductions.continuations import accuracies, learned, predicted
 from simulations.reproductions.shakespeare import by_quarter, correlations, observations
 
 
 def made(costs: list[float]) -> pd.DataFrame:
     """Eight participants with vocabularies of 1 to 8 words, in two seeds that differ by 0.02."""
     rows = [{"seed": seed, "participant": str(n), "fedavg": 0.5, "dp-fedavg": 0.5 - cost - 0.02 * seed,
-             "cost": cost + 0.02 * seed, "excessive_risk": 2 * cost, "words": n + 1}
+             "cost": cost + 0.02 * seed, "best_cost": -cost, "excessive_risk": 2 * cost, "words": n + 1}
             for seed in (0, 1) for n, cost in enumerate(costs)]
     return pd.DataFrame(rows).sample(frac=1, random_state=0)
 
@@ -41,7 +44,17 @@ def test_an_observation_is_made_only_if_every_seed_makes_it() -> None:
     participants["rarefied"] = -participants["words"]
     for words, seen in (([20.0, 21.0], True), ([20.0, 50.0], False)):
         active = pd.DataFrame({"fedavg": [40.0, 41.0], "dp-fedavg": words}, index=[0, 1])
-        assert observations(participants, active)["seen"].tolist() == [seen, True, False]
+        assert observations(participants, active)["seen"].tolist() == [seen, True, False, False, True]
+
+
+def test_the_most_frequent_continuation_of_two_words_or_of_fewer_where_it_was_seen_once() -> None:
+    x = torch.tensor([[0, 1, 2], [0, 1, 2], [0, 3, 2], [0, 3, 2], [9, 9, 2], [9, 8, 4]])
+    y = torch.tensor([5, 5, 6, 6, 6, 7])
+    data = GroupedDataset(x, y, torch.tensor([0, 0, 1, 1, 1, 1]), ("a", "b"), 10)
+    known = learned(data)
+    assert [predicted(known, before) for before in x.tolist()] == [5, 5, 6, 6, 6, 6]
+    found, active = accuracies(Parts(data, data, data))
+    assert (found.to_dict(), active) == ({"a": 1.0, "b": 0.75}, 2)
 
 
 def test_the_picture_is_a_drawing_of_every_bar_on_the_scale_of_its_panel() -> None:

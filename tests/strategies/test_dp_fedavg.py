@@ -156,8 +156,7 @@ def test_every_client_adds_its_share_of_noise_whether_it_is_drawn_or_not(trust: 
     start = {name: p.detach() for name, p in model.named_parameters()}
     empty = GroupedDataset(torch.zeros(0, 20), torch.zeros(0).long(), torch.zeros(0).long(), ("all",), 10)
     here = Host({number: Parts(empty, empty, empty) for number in range(3)}, model, "cpu")
-    round_ = Round(3, 5, (0.5,), 2.0, 0.0, trust, 20, Flat(0.1),
-                   local_sgd=LocalSgd(1, 4, 0.1, 0.0))
+    round_ = Round(3, 5, (0.5,), 2.0, 0.0, trust, 20, Flat(0.1), local_sgd=LocalSgd(1, 4, 0.1, 0.0))
     sums = participants.update_sum(here, start, round_).sums
     drawn = torch.cat([value.flatten() for value in sums.values()]).numpy()
     if trust is Trust.CENTRAL:

@@ -12,7 +12,9 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.special import ndtr
 
 from fedfair.accounting import Release
+from fedfair.accounting.knots import Floats
 from fedfair.accounting.privacy_loss import Loss
+from fedfair.accounting.renyi import ORDERS, divergences, to_epsilon
 
 
 def gaussian(multiplier: float, loss: float) -> float:
@@ -38,14 +40,21 @@ def of_losses(loss: Loss, interval: float, at: float) -> float:
     return float(loss.mass @ np.maximum(-np.expm1(at - values), 0)) + loss.infinite
 
 
+def google_divergences(rate: float, multiplier: float) -> Floats:
+    """dp-accounting's Renyi divergences of one release at `ORDERS`; infinite where it could not find one."""
+    event = dpa.GaussianDpEvent(multiplier)
+    return np.array(RdpAccountant(list(ORDERS)).compose(
+        dpa.PoissonSampledDpEvent(rate, event) if rate < 1 else event).rdp)
+
+
 def direct(releases: Mapping[Release, int], accountant: str = "rdp", delta: float = 1e-6, pessimistic: bool = True,
            interval: float = 1e-4) -> float:
-    """Epsilon by dp-accounting itself, one release after the other, nothing rounded."""
+    """Epsilon of one release after the other, nothing rounded: by divergences, or by dp-accounting's loss
+    distributions.
+    """
     if accountant == "rdp":
-        composed = RdpAccountant()
-        for (rate, multiplier), count in releases.items():
-            composed.compose(dpa.PoissonSampledDpEvent(rate, dpa.GaussianDpEvent(multiplier)), count)
-        return float(composed.get_epsilon(delta))
+        total_divergences = sum(count * divergences(release) for release, count in releases.items())
+        return to_epsilon(ORDERS, np.asarray(total_divergences), delta)
     total = None
     for (rate, multiplier), count in releases.items():
         own = from_gaussian_mechanism(multiplier, sampling_prob=rate, value_discretization_interval=interval,

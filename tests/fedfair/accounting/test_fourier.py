@@ -32,7 +32,7 @@ def by_convolution(releases: list[Release], interval: float, delta: float, way: 
 @given(st.lists(st.builds(Release, st.floats(0.02, 1), st.floats(0.7, 4)), min_size=1, max_size=4, unique=True),
        st.sampled_from([1e-2, 1e-5, 1e-9]))
 def test_plain_convolution_gives_the_same(releases: list[Release], delta: float) -> None:
-    mixed = mixtures(dict.fromkeys(releases, 1))
+    mixed = mixtures(dict.fromkeys(releases, 1), fourier.KNOT_RATIO)
     interval = fourier._interval(mixed, len(releases))
     plain = max(by_convolution(releases, interval, delta, way) for way in (0, 1))
     found = fourier.compose(mixed, delta)
@@ -67,7 +67,7 @@ def delta_of(loss: float, multiplier: float) -> float:
 
 def test_a_record_added_and_a_record_removed_are_both_looked_at() -> None:
     """The larger of the two directions counts, and for few steps at a large delta they differ."""
-    mixed = mixtures({Release(0.3, 1.0): 2})
+    mixed = mixtures({Release(0.3, 1.0): 2}, fourier.KNOT_RATIO)
     ways = [[fourier.Knots(mixed[0], [removal_and_addition(0.3, 1.0, 0.01, 1e-10)[way]])] for way in (0, 1)]
     found = [fourier._epsilon(way, 0.01, 1e-4) for way in ways]
     assert found[0] != pytest.approx(found[1], rel=0.05)

@@ -33,7 +33,7 @@ def test_the_mixture_dominates_at_every_privacy_loss(rate: float, less: float, r
 @given(st.floats(0.1, 30), st.floats(1.1, 10))
 def test_weights_and_knots_enclose_every_release(least: float, ratio: float) -> None:
     multipliers = np.geomspace(least, least * ratio, 60)
-    (mixture,) = mixtures({Release(0.1, float(m)): 1 for m in multipliers})
+    (mixture,) = mixtures({Release(0.1, float(m)): 1 for m in multipliers}, 1.02)
     assert np.all(mixture.knots[mixture.lower] <= multipliers * (1 + 1e-12))
     assert np.all(mixture.knots[mixture.upper] >= multipliers * (1 - 1e-12))
     assert np.allclose(mixture.knots[mixture.upper] / mixture.knots[mixture.lower], 1.02)
@@ -42,7 +42,7 @@ def test_weights_and_knots_enclose_every_release(least: float, ratio: float) -> 
 
 def test_every_rate_has_its_own_mixture_and_no_release_is_lost() -> None:
     releases = {Release(rate, 1 + i / 50): 1 + i % 3 for rate in (0.01, 0.2, 1.0) for i in range(50)}
-    found = mixtures(releases)
+    found = mixtures(releases, 1.02)
     assert [mixture.rate for mixture in found] == [0.01, 0.2, 1.0]
     assert sum(mixture.times.sum() for mixture in found) == sum(releases.values())
 
@@ -55,9 +55,9 @@ def test_few_knots_cost_no_less_and_at_most_half_a_percent_more_than_all(
 ) -> None:
     """All error that many distinct multipliers bring: the same accountants with a knot for every release."""
     releases = {Release(rate, float(m)): times for m in np.geomspace(low, high, 60)}
-    few = mixtures(releases)
+    few = mixtures(releases, accountant.KNOT_RATIO)
     monkeypatch.setattr(knots, "_FEW", 100)
-    every = mixtures(releases)
-    assert len(every[0].knots) == 60 > len(few[0].knots)
+    every = mixtures(releases, accountant.KNOT_RATIO)
+    assert len(every[0].knots) == 60 != len(few[0].knots)
     exact = accountant.compose(every, 1e-6)
     assert exact * (1 - 1e-4) <= accountant.compose(few, 1e-6) <= exact * 1.003

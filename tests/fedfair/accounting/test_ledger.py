@@ -190,8 +190,8 @@ def test_the_odometer_is_above_what_was_spent_and_does_not_hang_on_the_guarantee
 
 
 def test_a_budget_counts_only_as_long_as_it_was_kept() -> None:
-    spent = sum(steps * RenyiFilter(6, 0.0).cost(event.spent(1)) for event, steps in ADAPTIVE)
-    kept, broken = RenyiFilter(6, 1.001 * spent), RenyiFilter(6, 0.999 * spent)
+    spent = sum(steps * RenyiFilter(8, 0.0).cost(event.spent(1)) for event, steps in ADAPTIVE)
+    kept, broken = RenyiFilter(8, 1.001 * spent), RenyiFilter(8, 0.999 * spent)
     for budget, holds in ((kept, True), (broken, False)):
         ledger = ledger_of(*ADAPTIVE, budget=budget)
         group = ledger.guaranteed_by_group()["b"]
@@ -200,14 +200,14 @@ def test_a_budget_counts_only_as_long_as_it_was_kept() -> None:
     assert Ledger.from_dict(json.loads(json.dumps(ledger.to_dict()))).budget == broken
 
 
-def test_other_data_and_unprotected_releases_are_listed_by_name() -> None:
+def test_validation_data_and_unprotected_releases_are_named_apart() -> None:
     ledger = ledger_of(*ADAPTIVE)
-    ledger.record_elsewhere("validation data", Release(1.0, 3.0), 2)
+    ledger.validation = Release(1.0, 3.0)
     ledger.expose("metrics on the test part", "counts and losses by group, without noise")
-    assert ledger.epsilon_elsewhere() == {"validation data": pytest.approx(direct({Release(1.0, 3.0): 2}), rel=1e-9)}
+    assert ledger.validation_epsilon() == pytest.approx(epsilon({Release(1.0, 3.0): 1}, DELTA, ledger.accountant))
     assert ledger.epsilon() == ledger_of(*ADAPTIVE).epsilon()
     again = Ledger.from_dict(json.loads(json.dumps(ledger.to_dict())))
-    assert (again.elsewhere, again.unprotected) == (ledger.elsewhere, ledger.unprotected)
+    assert (again.validation, again.unprotected) == (ledger.validation, ledger.unprotected)
     assert list(again.to_dict()["not_protected"]) == ["metrics on the test part"]
 
 

@@ -1,0 +1,31 @@
+"""Results for scripts: what the terminal's table says, as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from simulations.result import Result, identified, summary
+from simulations.statistics import comparisons, findings, measures
+from simulations.summary import final_test
+
+
+def as_json(results: Sequence[Result], folder: Path | None = None) -> str:
+    """An object with `summary` (a row for each strategy, see `simulations.summary`), `findings` (sentences) and
+    `folder` (where the results are, or null).
+
+    JSON has no infinity: an epsilon that does not exist is null, and its guarantee "none".
+    """
+    measured = measures(final_test(identified(results)))
+    return json.dumps({"summary": [_finite(row) for row in summary(results).to_dict("records")],
+                       "findings": findings(measured, comparisons(measured)),
+                       "folder": None if folder is None else str(folder)}, indent=1, allow_nan=False)
+
+
+def _finite(row: dict[Any, Any]) -> dict[str, Any]:
+    """A row with null for every number that is none."""
+    return {str(name): None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in row.items()}

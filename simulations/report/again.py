@@ -1,0 +1,79 @@
+"""The command that runs a folder's experiment again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import tomli_w
+
+from simulations.experiment import Experiment, SettingsError
+from simulations.presets import merged, preset, preset_names
+from simulations.report.folders import Source
+from simulations.values import parsed
+
+
+def command(source: Source) -> str:
+    """What to type; it saves into a folder called "again"."""
+    settings = source.settings
+    if source.kind == "sweep":
+        return "fedfair sweep config.toml --out again"
+    words = _run(settings) if source.kind == "run" else _compare(settings)
+    return " ".join([*map(shlex.quote, words), "--out", "again"])
+
+
+def _compare(settings: Mapping[str, Any]) -> list[str]:
+    """A comparison, as it was asked for."""
+    words = ["fedfair", "compare", "--strategies", ",".join(settings["strategies"]),
+             "--seeds", str(len(settings["seeds"]))]
+    if "preset" in settings:
+        words += ["--preset", settings["preset"]]
+    return words + _given(settings["settings"])
+
+
+def _run(settings: Mapping[str, Any]) -> list[str]:
+    """A run, by the preset that leaves least to set; no preset may set what the run leaves open."""
+    strategy, seed = settings["strategy"], settings["seed"]
+    own = {key: value for key, value in settings.items() if key not in ("strategy", "seed")}
+    choices = {name: given for name in (None, *preset_names()) if (given := _beyond(name, strategy, own)) is not None}
+    name, given = min(choices.items(), key=lambda choice: len(choice[1]), default=(None, own))
+    return ["fedfair", "run", "--strategy", strategy, "--seed", str(seed), *(["--preset", name] if name else []),
+            *_given({**_data(own), **given})]
+
+
+def _beyond(name: str | None, strategy: str, own: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The settings that a run has beyond a preset and the defaults; None if the preset sets what the run does not."""
+    layer = preset(name, own["dataset"], strategy)
+    try:
+        base = Experiment(**merged(_data(own), layer, {"strategy": strategy})).settings()
+    except SettingsError:
+        return None
+    if not (set(layer) <= set(own) and set(layer.get("options", {})) <= set(own["options"])):
+        return None
+    return {key: value for key, value in own.items() if base.get(key) != value}
+
+
+def _data(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that name the data."""
+    return {key: settings[key] for key in ("dataset", "csv", "label", "group") if key in settings}
+
+
+def _given(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as options of the command; those of a strategy's own one by one."""
+    words = []
+    for key, value in settings.items():
+        if key in ("csv", "label", "group", "dataset"):
+            words += [f"--{key}", str(value)] if key != "dataset" or "csv" not in settings else []
+        elif key == "options":
+            words += [word for name, own in value.items() for word in ("--set", f"options.{name}={_toml(own)}")]
+        else:
+            words += ["--set", f"{key}={_toml(value)}"]
+    return words
+
+
+def _toml(value: Any) -> str:
+    """A value as `--set` reads it."""
+    if isinstance(value, str) and parsed(value) == value:
+        return value
+    return " ".join(tomli_w.dumps({"value": value}).removeprefix("value = ").split()).replace(",]", "]")

@@ -1,0 +1,113 @@
+"""What a report holds, in order: chapters of words, figures and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from simulations.report.figure import Figure
+from simulations.report.figures import accuracy_figure, bounds_figure, constants, training_figure
+from simulations.report.folders import Comparison, Source
+from simulations.report.ledgers import foundations, ledger_figure, promises
+from simulations.report.tables import (
+    Table,
+    choices_table,
+    groups_table,
+    ledger_by_group,
+    ledger_by_observer,
+    methods_table,
+    tests_table,
+)
+from simulations.report.tradeoffs import pareto_figure
+from simulations.statistics import findings, measures
+from simulations.table import unprotected, verdict
+
+MOST = 12
+"""Comparisons of a sweep that are shown in full."""
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One comparison in full: what was found in words, figures with notes below them, and tables.
+
+    `promises` holds the methods by what they guarantee, `foundations` by method what that rests on. `name` tells the
+    chapter from others in identifiers and files.
+    """
+
+    name: str
+    title: str
+    found: Sequence[str]
+    results: Sequence[Figure | Table]
+    training: Sequence[Figure]
+    bounds: Figure | None
+    still: Sequence[str]
+    ledger: Sequence[Figure | Table]
+    promises: dict[str, list[str]]
+    foundations: dict[str, list[str]]
+
+    def figures(self) -> list[Figure]:
+        """All figures."""
+        parts = [*self.results, *self.training, self.bounds, *self.ledger]
+        return [part for part in parts if isinstance(part, Figure)]
+
+    def tables(self) -> list[Table]:
+        """All tables, those of figures left out."""
+        return [part for part in [*self.results, *self.ledger] if isinstance(part, Table)]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What the choices of a sweep trade on one data set; `left_out` is the number of those without a chapter."""
+
+    name: str
+    title: str
+    figure: Figure
+    table: Table
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything, with where it comes from."""
+
+    title: str
+    sources: Sequence[Source]
+    overviews: Sequence[Overview]
+    chapters: Sequence[Chapter]
+
+
+def report(sources: Sequence[Source], comparisons: Sequence[Comparison]) -> Report:
+    """An overview for each data set with several comparisons, and a chapter for each comparison, up to `MOST`."""
+    datasets = list(dict.fromkeys(comparison.dataset for comparison in comparisons))
+    shown = comparisons[:MOST]
+    overviews = []
+    for number, dataset in enumerate(datasets, 1):
+        own = [comparison for comparison in comparisons if comparison.dataset == dataset]
+        if len(own) > 1:
+            left_out = len([each for each in own if not any(each is other for other in shown)])
+            overviews.append(Overview(f"overview-{number}", f"{dataset}: all choices", pareto_figure(own),
+                                      choices_table(own), left_out))
+    return Report(f"What each group pays for privacy: {', '.join(datasets)}", sources, overviews,
+                  [chapter(comparison, f"part-{number}") for number, comparison in enumerate(shown, 1)])
+
+
+def chapter(comparison: Comparison, name: str) -> Chapter:
+    """One comparison in full."""
+    several = len(comparison.methods) > 1
+    ledger = ledger_figure(comparison)
+    return Chapter(
+        name, comparison.title, found(comparison),
+        [accuracy_figure(comparison), methods_table(comparison), groups_table(comparison),
+         pareto_figure([comparison]), *([tests_table(comparison)] if several and comparison.seeds > 1 else [])],
+        [training_figure(comparison), training_figure(comparison, "loss")], bounds_figure(comparison),
+        constants(comparison),
+        [*([ledger] if ledger else []), ledger_by_group(comparison), ledger_by_observer(comparison)],
+        promises(comparison), foundations(comparison))
+
+
+def found(comparison: Comparison) -> list[str]:
+    """What the terminal says below its table."""
+    texts: Sequence[Text] = [*verdict(comparison.summary, comparison.sizes), *unprotected(comparison.summary)]
+    return [text.plain for text in texts] + findings(measures(comparison.final), comparison.tests)

@@ -1,0 +1,50 @@
+"""Means with intervals: what figures and tables say of a few seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+
+
+class Estimate(NamedTuple):
+    """A mean and the ends of its interval; the ends are not numbers where nothing can be said."""
+
+    mean: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+def over_seeds(values: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Estimate:
+    """The mean of independent runs with Student's 95 % interval; without ends for fewer than two runs.
+
+    `least` and `most` are what the mean can be, so that an interval of few runs does not reach beyond.
+    """
+    numbers = np.array([value for value in values if not math.isnan(value)], dtype=float)
+    if len(numbers) == 0:
+        return Estimate(math.nan)
+    mean = float(numbers.mean())
+    if len(numbers) == 1:
+        return Estimate(mean)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(numbers) - 1) * numbers.std(ddof=1) / math.sqrt(len(numbers)))
+    return Estimate(mean, max(mean - half, least), min(mean + half, most))
+
+
+def share_over_seeds(values: Sequence[float]) -> Estimate:
+    """`over_seeds` of shares, which lie between 0 and 1."""
+    return over_seeds(values, 0.0, 1.0)
+
+
+def of_records(share: float, records: float) -> Estimate:
+    """A share of test records with Wilson's 95 % score interval (Wilson 1927): what one run can say of new records."""
+    if not records or math.isnan(share):
+        return Estimate(share)
+    z = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+    middle = (share + z**2 / (2 * records)) / (1 + z**2 / records)
+    half = z * math.sqrt(share * (1 - share) / records + z**2 / (4 * records**2)) / (1 + z**2 / records)
+    return Estimate(share, middle - half, middle + half)

@@ -1,0 +1,120 @@
+"""Figures as data: what is drawn, apart from how. `svg` draws them for the page, `paper` for papers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from simulations.report.estimates import Estimate
+from simulations.report.tables import Table
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#767676")
+"""Okabe and Ito 2008, told apart by colour-blind people; grey for their black, yellow left out as too pale."""
+MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "star")
+DASHES = ((), (6, 3), (2, 2), (8, 3, 2, 3), (12, 3))
+
+
+class Style(NamedTuple):
+    """How a series is told from the others, thrice: by a colour, a marker and a dash pattern."""
+
+    colour: int
+    marker: str
+    dash: tuple[int, ...]
+
+    @staticmethod
+    def of(place: int) -> Style:
+        """The style of series number `place`."""
+        return Style(place % len(COLOURS), MARKERS[place % len(MARKERS)], DASHES[place % len(DASHES)])
+
+
+class Point(NamedTuple):
+    """A place in a panel, with intervals along both axes, and words beside it."""
+
+    x: Estimate
+    y: Estimate
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one name, joined by a line with a band, or each by itself with its intervals.
+
+    `hollow` marks are those of points that others beat.
+    """
+
+    name: str
+    place: int
+    points: tuple[Point, ...]
+    joined: bool = True
+    hollow: bool = False
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis: its label, whether it is logarithmic, and ticks with words of their own if there are any."""
+
+    label: str
+    log: bool = False
+    ticks: Mapping[float, str] | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    x: Scale
+    y: Scale
+    series: tuple[Series, ...]
+
+    def words(self) -> str:
+        """What the panel shows at the end of each series, for those who cannot see it."""
+        return "; ".join(f"{series.name} {_last(series, self)}" for series in self.series if series.points)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels of one kind under a title, a series for each method; `name` is that of its files.
+
+    The panels share the range of an axis if `same` names it.
+    """
+
+    name: str
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+    same: Literal["x", "y", "neither"] = "neither"
+
+    def legend(self) -> dict[str, int]:
+        """The places of all series by name, in order."""
+        return dict(sorted({s.name: s.place for panel in self.panels for s in panel.series}.items(),
+                           key=lambda pair: pair[1]))
+
+    def table(self) -> Table:
+        """Every point that is drawn."""
+        up = self.panels[0].y.label  # none where every method has a row of its own
+        rows = [(panel.title, series.name, _told(point.x.mean, panel.x), *([point.y.mean] if up else []), *ends(point))
+                for panel in self.panels for series in panel.series for point in series.points]
+        return Table(f"{self.name}-data", f"Data of the figure: {self.title}",
+                     ("panel", "method", self.panels[0].x.label, *([up] if up else []), "low", "high"), rows)
+
+
+def ends(point: Point) -> tuple[float, float]:
+    """The ends of a point's interval, of the axis that has one."""
+    estimate = point.x if math.isnan(point.y.low) else point.y
+    return estimate.low, estimate.high
+
+
+def _told(value: float, scale: Scale) -> float | str:
+    """A value, or the words at its tick."""
+    return scale.ticks[value] if scale.ticks is not None and value in scale.ticks else value
+
+
+def _last(series: Series, panel: Panel) -> str:
+    """The last point in words."""
+    point = series.points[-1]
+    measured = point.x if panel.y.ticks is not None else point.y
+    text = f"{measured.mean:.3g}"
+    return text if math.isnan(measured.low) else f"{text} ({measured.low:.3g} to {measured.high:.3g})"

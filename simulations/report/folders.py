@@ -1,0 +1,187 @@
+"""Reading what runs, comparisons and sweeps left in their folders."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from fedfair.accounting import Ledger
+from fedfair.fairness import ALL
+from simulations.ledger_table import read_ledgers
+from simulations.statistics import comparisons, measures
+from simulations.summary import final_test, summarise
+
+Kind = Literal["run", "comparison", "sweep"]
+Run = tuple[str, str, int]
+"""Data set, method and seed."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A folder that was read: its configuration, the environment it was made in, and what must be said about it."""
+
+    folder: Path
+    kind: Kind
+    config: str
+    environment: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The configuration's values."""
+        return tomllib.loads(self.config)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods that were run on one data set with one choice of the varied settings (`chosen`).
+
+    `metrics` is long (dataset, strategy, seed, round, split, group, metric, value); `ledgers` are by run.
+    """
+
+    dataset: str
+    chosen: Mapping[str, Any]
+    metrics: pd.DataFrame
+    ledgers: Mapping[Run, Ledger]
+
+    @property
+    def title(self) -> str:
+        """What tells it from the others."""
+        settings = ", ".join(f"{name} = {value}" for name, value in self.chosen.items())
+        return f"{self.dataset}, {settings}" if settings else self.dataset
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods, in the order in which they were named."""
+        return list(dict.fromkeys(method for _, method, _ in self.ledgers))
+
+    @property
+    def seeds(self) -> int:
+        """The largest number of seeds of a method."""
+        return int(self.summary["seeds"].max())
+
+    @cached_property
+    def first_ledgers(self) -> dict[str, Ledger]:
+        """Each method's ledger of its first seed."""
+        return {method: next(ledger for (_, m, _), ledger in self.ledgers.items() if m == method)
+                for method in self.methods}
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Training records by group, the smallest group first."""
+        rows = self.metrics.query("split == 'train' and metric == 'records' and group != @ALL",
+                                  local_dict={"ALL": ALL})
+        sizes = rows.groupby("group")["value"].first().astype(int).sort_values()
+        return {str(group): int(size) for group, size in sizes.items()}
+
+    @cached_property
+    def final(self) -> pd.DataFrame:
+        """See `simulations.summary.final_test`."""
+        return final_test(self.metrics)
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """See `simulations.summary.summarise`."""
+        return summarise(self.metrics, self.ledgers)
+
+    @cached_property
+    def tests(self) -> pd.DataFrame:
+        """See `simulations.statistics.comparisons`."""
+        return comparisons(measures(self.final))
+
+
+def read(folders: Sequence[Path]) -> tuple[list[Source], list[Comparison]]:
+    """What the folders hold; runs and comparisons on one data set are put together.
+
+    A method that an earlier folder has with the same seed is called after its own folder too. Raises
+    `FileNotFoundError` or `ValueError` for a folder that holds no finished result.
+    """
+    sources, found = [], []
+    for folder in folders:
+        source, parts = read_folder(folder)
+        sources.append(source)
+        found += [(source, part) for part in parts]
+    return sources, _together(found)
+
+
+def read_folder(folder: Path) -> tuple[Source, list[Comparison]]:
+    """What one folder holds; raises what `read` does."""
+    config = folder / "config.toml"
+    if not config.is_file():
+        raise FileNotFoundError(f"there is no config.toml in {folder}: give the folder of a finished run, comparison "
+                                "or sweep, as --out named it")
+    environment = folder / "environment.json"
+    source = Source(folder, _kind(folder), config.read_text(),
+                    json.loads(environment.read_text()) if environment.is_file() else {})
+    if source.kind == "sweep":
+        notes, parts = _sweep(folder)
+        return replace(source, notes=notes), parts
+    return source, [_comparison({}, [folder])]
+
+
+def _kind(folder: Path) -> Kind:
+    """What the folder's files say that it is."""
+    if (folder / "trials").is_dir():
+        if not (folder / "trials.csv").is_file():
+            raise FileNotFoundError(f"{folder} holds a sweep that is not finished: let fedfair sweep go on first")
+        return "sweep"
+    if not (folder / "metrics.parquet").is_file():
+        raise FileNotFoundError(f"there is no metrics.parquet in {folder}: the run that it belongs to is not finished, "
+                                "or it is no run, comparison or sweep")
+    values = json.loads((folder / "ledger.json").read_text())
+    return "run" if "groups" in values else "comparison"
+
+
+def _comparison(chosen: Mapping[str, Any], folders: Sequence[Path]) -> Comparison:
+    """The runs of several folders on one data set."""
+    frames, ledgers = [], {}
+    for folder in folders:
+        frame = pd.read_parquet(folder / "metrics.parquet")
+        frames.append(frame)
+        saved = read_ledgers(folder)
+        for dataset, strategy, seed in frame[["dataset", "strategy", "seed"]].drop_duplicates().itertuples(index=False):
+            ledgers[str(dataset), str(strategy), int(seed)] = saved.get("") or saved[f"{strategy}/seed-{seed}"]
+    metrics = pd.concat(frames, ignore_index=True)
+    return Comparison(str(metrics["dataset"].iloc[0]), chosen, metrics, ledgers)
+
+
+def _sweep(folder: Path) -> tuple[tuple[str, ...], list[Comparison]]:
+    """A sweep's comparisons, and which of its trials are missing."""
+    trials = pd.read_csv(folder / "trials.csv")
+    columns = list(trials.columns)
+    varied = columns[columns.index("seed") + 1 : columns.index("ended")]
+    finished = trials[trials["ended"] == "finished"]
+    if finished.empty:
+        raise ValueError(f"no trial of the sweep in {folder} has finished: run fedfair sweep again")
+    parts = []
+    for key, rows in finished.groupby(["dataset", *varied], sort=False, dropna=False):
+        chosen = dict(zip(varied, key[1:], strict=True))
+        parts.append(_comparison(chosen, [folder / "trials" / name for name in rows["trial"]]))
+    others = trials[trials["ended"] != "finished"]
+    return tuple(f"not shown: {row['trial']} ({row['ended']})" for row in others.to_dict("records")), parts
+
+
+def _together(found: Sequence[tuple[Source, Comparison]]) -> list[Comparison]:
+    """One comparison for each data set and choice of settings."""
+    merged: dict[tuple[str, str], Comparison] = {}
+    for source, part in found:
+        key = (part.dataset, repr(part.chosen))
+        merged[key] = _joined(merged[key], part, source.folder.resolve().name) if key in merged else part
+    return list(merged.values())
+
+
+def _joined(first: Comparison, second: Comparison, name: str) -> Comparison:
+    """Both comparisons' runs; methods of the second that the first has too are called "method (name)"."""
+    clash = {method for _, method, _ in set(first.ledgers) & set(second.ledgers)}
+    called = {method: f"{method} ({name})" if method in clash else method for method in second.methods}
+    metrics = pd.concat([first.metrics, second.metrics.replace({"strategy": called})], ignore_index=True)
+    renamed: Iterator[tuple[Run, Ledger]] = (((dataset, called[method], seed), ledger)
+                                             for (dataset, method, seed), ledger in second.ledgers.items())
+    return Comparison(first.dataset, first.chosen, metrics, {**first.ledgers, **dict(renamed)})

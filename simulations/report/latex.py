@@ -1,0 +1,43 @@
+"""Tables for papers, in LaTeX with the package booktabs."""
+
+from __future__ import annotations
+
+import math
+
+from simulations.report.estimates import Estimate
+from simulations.report.tables import Cell, Table, said
+
+_ESCAPES = str.maketrans({"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+                          "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
+                          "∞": r"$\infty$", "±": r"$\pm$"})
+
+
+def latex(table: Table) -> str:
+    """A table environment; intervals are written as half their width behind the mean."""
+    numbers = [any(not isinstance(row[place], str) for row in table.rows) for place in range(len(table.columns))]
+    lines = [r"% needs \usepackage{booktabs}", r"\begin{table}", r"  \centering",
+             rf"  \caption{{{_escaped(table.title)}. {_escaped(table.caption)}}}",
+             rf"  \label{{tab:{table.name}}}",
+             rf"  \begin{{tabular}}{{{''.join('r' if number else 'l' for number in numbers)}}}", r"    \toprule",
+             _line([_escaped(column) for column in table.columns]), r"    \midrule",
+             *(_line([_cell(cell) for cell in row]) for row in table.rows),
+             r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(cell: Cell) -> str:
+    """A cell; an interval as its half width."""
+    if isinstance(cell, Estimate):
+        half = (cell.high - cell.low) / 2
+        return _escaped(said(cell.mean)) if math.isnan(half) else rf"${cell.mean:.3f} \pm {half:.3f}$"
+    return _escaped(said(cell))
+
+
+def _line(cells: list[str]) -> str:
+    """One row."""
+    return f"    {' & '.join(cells)} \\\\"
+
+
+def _escaped(text: str) -> str:
+    """Text as LaTeX wants it."""
+    return text.translate(_ESCAPES)

@@ -1,0 +1,80 @@
+"""The report as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from simulations.report import svg
+from simulations.report.again import command
+from simulations.report.contents import Report
+from simulations.report.estimates import Estimate
+from simulations.report.figure import COLOURS, Figure
+from simulations.report.folders import Source
+from simulations.report.tables import Table, plain, said
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A folder's configuration, as the page shows it."""
+
+    source: Source
+
+    @property
+    def name(self) -> str:
+        """The folder's own name, without where it lies."""
+        return self.source.folder.resolve().name
+
+    @property
+    def command(self) -> str:
+        """See `again.command`."""
+        return command(self.source)
+
+
+class Swatch(NamedTuple):
+    """An entry of a legend."""
+
+    name: str
+    picture: Markup
+
+
+def page(report: Report) -> str:
+    """The whole file."""
+    environment = Environment(loader=PackageLoader("simulations.report", "page"), autoescape=True,
+                              undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters.update(said=said, plain=plain, panels=_panels, legend=_legend, numeric=_numeric,
+                               estimated=_estimated)
+    return environment.get_template("page.html.j2").render(
+        report=report, folders=[Shown(source) for source in report.sources], colours=COLOURS,
+        version=version("fedfair"), style=_text(environment, "page.css"), script=_text(environment, "page.js"))
+
+
+def _text(environment: Environment, name: str) -> Markup:
+    """A file of this package, put into the page as it is."""
+    assert environment.loader is not None
+    return Markup(environment.loader.get_source(environment, name)[0])  # noqa: S704 - our own style and script
+
+
+def _panels(figure: Figure, chapter: str) -> list[tuple[str, Markup]]:
+    """The panels of a figure with their titles."""
+    return [(panel.title, Markup(drawing))  # noqa: S704 - every text in it is escaped
+            for panel, drawing in zip(figure.panels, svg.drawn(figure, chapter), strict=True)]
+
+
+def _legend(figure: Figure) -> list[Swatch]:
+    """The legend of a figure."""
+    return [Swatch(name, Markup(svg.swatch(place))) for name, place in figure.legend().items()]  # noqa: S704
+
+
+def _numeric(table: Table, column: int) -> bool:
+    """Whether a column holds numbers."""
+    return any(not isinstance(plain(row[column]), str) for row in table.rows)
+
+
+def _estimated(table: Table, column: int) -> bool:
+    """Whether a column holds means with intervals."""
+    return any(isinstance(row[column], Estimate) for row in table.rows)

@@ -1,0 +1,108 @@
+"""The Pareto plot: accuracy against fairness against epsilon, over all methods and choices of settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from fedfair.fairness import ALL
+from simulations.report.estimates import Estimate, share_over_seeds
+from simulations.report.figure import Figure, Panel, Point, Scale, Series
+from simulations.report.folders import Comparison
+from simulations.report.scale import round_ticks
+
+_FAIRNESS = {"accuracy_parity": "accuracy parity", "demographic_parity": "demographic parity"}
+
+
+class Outcome(NamedTuple):
+    """What one method came to under one choice of settings; epsilon to three digits, since equal targets are met only
+    about equally.
+    """
+
+    method: str
+    epsilon: float
+    accuracy: Estimate
+    parity: Mapping[str, Estimate]
+
+    def beats(self, other: Outcome, parity: str) -> bool:
+        """At least as good in accuracy, fairness and epsilon, and better in one of them."""
+        mine, others = ((-o.accuracy.mean, o.parity[parity].mean, o.epsilon) for o in (self, other))
+        return all(a <= b for a, b in zip(mine, others, strict=True)) and mine != others
+
+
+Place = Callable[[Outcome], Point]
+
+
+def outcomes(comparisons: Sequence[Comparison]) -> list[Outcome]:
+    """Every method under every choice of settings, on one data set."""
+    found = []
+    for comparison in comparisons:
+        for row in comparison.summary.to_dict("records"):
+            runs = comparison.final.xs(row["strategy"], level="strategy")
+            parity = {metric: share_over_seeds(list(runs[ALL, metric])) for metric in _FAIRNESS}
+            epsilon = float(f"{row['epsilon']:.3g}")
+            found.append(Outcome(row["strategy"], epsilon, share_over_seeds(list(runs[ALL, "accuracy"])), parity))
+    return found
+
+
+def pareto_figure(comparisons: Sequence[Comparison]) -> Figure:
+    """Accuracy against each measure of fairness, and both against epsilon; what is beaten in all three is hollow."""
+    found = outcomes(comparisons)
+    differ = _differ([outcome.epsilon for outcome in found if math.isfinite(outcome.epsilon)])
+    ticks, at = _epsilon_axis(found)
+
+    def by_epsilon(outcome: Outcome) -> Point:
+        return Point(Estimate(at(outcome.epsilon)), outcome.accuracy)
+
+    fair, private = [], [Panel("accuracy against epsilon", Scale("epsilon", ticks=ticks), Scale("accuracy"),
+                               _series(found, found, by_epsilon))]
+    for metric, label in _FAIRNESS.items():
+        known = [outcome for outcome in found if not math.isnan(outcome.parity[metric].mean)]
+        front = [o for o in known if not any(other.beats(o, metric) for other in known)]
+
+        def by_parity(outcome: Outcome, metric: str = metric) -> Point:
+            return Point(outcome.parity[metric], outcome.accuracy, _epsilon(outcome.epsilon) if differ else "")
+
+        def parity_by_epsilon(outcome: Outcome, metric: str = metric) -> Point:
+            return Point(Estimate(at(outcome.epsilon)), outcome.parity[metric])
+
+        if known:
+            fair.append(Panel(f"accuracy against {label}", Scale(label), Scale("accuracy"),
+                              _series(known, front, by_parity)))
+            private.append(Panel(f"{label} against epsilon", Scale("epsilon", ticks=ticks), Scale(label),
+                                 _series(known, front, parity_by_epsilon)))
+    return Figure("pareto", "Accuracy, fairness and epsilon", "Filled marks are the Pareto front: no other is at least "
+                  "as accurate, as fair and as private, and better in one of these. Parities are differences between "
+                  "groups: 0 is fair." + " Numbers beside marks are epsilons." * differ, (*fair, *private))
+
+
+def _differ(epsilons: Sequence[float]) -> bool:
+    """Whether epsilons differ by more than a tenth."""
+    return max(epsilons, default=0.0) > 1.1 * min(epsilons, default=0.0)
+
+
+def _series(found: Sequence[Outcome], front: Sequence[Outcome], place: Place) -> tuple[Series, ...]:
+    """The marks of each method: filled for outcomes on the front, hollow for the others."""
+    methods = list(dict.fromkeys(outcome.method for outcome in found))
+    return tuple(
+        Series(method, number, points, joined=False, hollow=hollow)
+        for number, method in enumerate(methods) for hollow in (True, False)
+        if (points := tuple(place(o) for o in found if o.method == method and (o in front) is not hollow)))
+
+
+def _epsilon_axis(found: Sequence[Outcome]) -> tuple[dict[float, str], Callable[[float], float]]:
+    """Ticks of an axis of epsilons on which infinity has a place to the right, and the place of an epsilon."""
+    finite = [o.epsilon for o in found if math.isfinite(o.epsilon)] or [0.0]
+    room = max(max(finite) - min(finite), 0.3 * max(finite)) or 1.0
+    infinity = max(finite) + 0.4 * room
+    inside = [tick for tick in round_ticks(min(finite) - 0.2 * room, max(finite) + 0.2 * room) if tick >= 0]
+    ticks = {tick: f"{tick:g}" for tick in inside} if max(finite) else {}
+    if len(finite) < len(found):
+        ticks[infinity] = "∞"
+    return ticks, lambda epsilon: epsilon if math.isfinite(epsilon) else infinity
+
+
+def _epsilon(value: float) -> str:
+    """An epsilon as a label."""
+    return "∞" if math.isinf(value) else f"{value:.3g}"

@@ -1,0 +1,94 @@
+"""The figures of a reproduction, from the runs that its tables come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from fedfair.fairness import ALL
+from simulations.report.estimates import Estimate, over_seeds
+from simulations.report.figure import Figure, Panel, Point, Scale, Series
+from simulations.reproductions.published import Drawing, Planned, Published
+from simulations.reproductions.store import Kept
+
+_POINTS = 60  # of a line, at most
+_SAID = "Means over seeds, with 95 % confidence intervals (Student) where there are several."
+
+
+def drawn(published: Published, planned: Sequence[Planned], runs: Sequence[Kept]) -> Iterator[Figure]:
+    """Every figure that the description asks for; raises `ValueError` for a metric that no run has."""
+    frames = [run.metrics.assign(dataset=plan.dataset, method=plan.method, strategy=plan.experiment.strategy,
+                                 seed=plan.experiment.seed, epsilon=run.ledger.epsilon(), **_settings(published, plan))
+              for plan, run in zip(planned, runs, strict=True)]
+    every = pd.concat(frames, ignore_index=True)
+    for drawing in published.figures:
+        rows = every[(every["metric"] == drawing.metric) & (every["split"] == drawing.split)]
+        rows = rows[rows["method"].isin(drawing.methods)] if drawing.methods else rows
+        rows = rows[rows["group"].isin(drawing.groups)] if drawing.groups else rows
+        if rows.empty:
+            raise ValueError(f"figure {drawing.name!r} shows {drawing.metric!r} of the part {drawing.split!r}, which "
+                             "no run has measured: correct the figure's description")
+        panels = {"by-group": _by_group, "course": _course, "against": _against}[drawing.kind](drawing, rows)
+        yield Figure(drawing.name, drawing.title, f"{drawing.text} {_SAID}".strip(), tuple(panels),
+                     same="y" if drawing.kind == "course" and not drawing.log else "neither")
+
+
+def _settings(published: Published, plan: Planned) -> dict[str, float]:
+    """The settings that some figure has along its axis."""
+    wanted = {drawing.across for drawing in published.figures} - {"", "epsilon"}
+    return {name: float(getattr(plan.experiment, name)) for name in wanted}
+
+
+def _by_group(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
+    """A panel for each data set: at the end of training, a mark for each group and method."""
+    for dataset, own in _last(rows[rows["group"] != ALL]).groupby("dataset", sort=False):
+        ticks = dict(enumerate(own["group"].unique()))
+        yield Panel(str(dataset), Scale("group", ticks={float(place): name for place, name in ticks.items()}),
+                    Scale(drawing.label, drawing.log),
+                    tuple(Series(str(method), number, tuple(
+                        Point(Estimate(float(place)), over_seeds(list(of[of["group"] == group]["value"])))
+                        for place, group in ticks.items()))
+                        for number, (method, of) in enumerate(own.groupby("method", sort=False))))
+
+
+def _course(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
+    """A panel for each data set and group, a line over the rounds for each method."""
+    numbers = {method: number for number, method in enumerate(rows["method"].unique())}
+    for (dataset, group), own in rows.groupby(["dataset", "group"], sort=False):
+        lines = tuple(Series(str(method), numbers[method], tuple(_line(of)))
+                      for method, of in own.groupby("method", sort=False))
+        yield Panel(f"{dataset}, {group}", Scale("round"), Scale(drawing.label, drawing.log), lines)
+
+
+def _line(rows: pd.DataFrame) -> Iterator[Point]:
+    """Values over the rounds; one that is not told anew is still the last that was."""
+    wide = rows.pivot_table(index="round", columns="seed", values="value").ffill()
+    places = np.unique(np.linspace(0, len(wide) - 1, _POINTS).round().astype(int))
+    for place in places:
+        yield Point(Estimate(float(wide.index[place])), over_seeds(list(wide.iloc[place])))
+
+
+def _against(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
+    """A panel for each data set and group: at the end of training, against a setting or epsilon, a line a strategy."""
+    ends = _last(rows)
+    if drawing.minus:
+        keys = ["dataset", "group", "seed"]
+        reference = ends[ends["method"] == drawing.minus].set_index(keys)["value"]
+        ends = ends[ends["method"] != drawing.minus]
+        ends = ends.assign(value=ends["value"].to_numpy() - reference.reindex(
+            pd.MultiIndex.from_frame(ends[keys])).to_numpy())
+    for (dataset, group), own in ends.groupby(["dataset", "group"], sort=False):
+        lines = []
+        for number, (strategy, of) in enumerate(own.groupby("strategy", sort=False)):
+            points = [Point(Estimate(float(at[drawing.across].mean())), over_seeds(list(at["value"])), str(method))
+                      for method, at in of.groupby("method", sort=False)]
+            lines.append(Series(str(strategy), number, tuple(sorted(points, key=lambda point: point.x.mean))))
+        yield Panel(f"{dataset}, {group}", Scale(drawing.across.replace("_", " ")), Scale(drawing.label, drawing.log),
+                    tuple(lines))
+
+
+def _last(rows: pd.DataFrame) -> pd.DataFrame:
+    """The last row of every run and group."""
+    return rows.sort_values("round", kind="stable").groupby(["dataset", "method", "seed", "group"], sort=False).tail(1)

@@ -1,0 +1,53 @@
+"""What a round releases about the records of each group: the entries of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from fedfair.accounting import Event
+from fedfair.clipping import ClipRule
+from fedfair.rounds import Round
+from strategies.budget import count_noise
+
+if TYPE_CHECKING:
+    from strategies.base import Strategy
+
+
+class Released(NamedTuple):
+    """`steps` equal events, from step `first` on."""
+
+    event: Event
+    steps: int
+    first: int
+
+
+def released(strategy: Strategy, plan: Round, rule: ClipRule) -> Iterator[Released]:
+    """The events of one round: one step over all clients, or a local epoch of each; clients hold disjoint records."""
+    counting = strategy.query() is not None
+    if plan.local is None:
+        counts = count_noise(strategy.training, strategy.noise[0]) if counting else None
+        multipliers = strategy.group_multipliers(rule, plan.noise_multiplier)
+        yield Released(Event(plan.rates, *multipliers, counts), 1, plan.step)
+        return
+    bounds = rule.group_sensitivities(len(strategy.population.names))
+    each = zip(strategy.population.sizes, strategy.schedules(), strategy.noise, strict=True)
+    for client, (sizes, schedule, noise) in enumerate(each):
+        if schedule.steps == 0:
+            continue
+        rates = tuple(schedule.rate if size else 0.0 for size in sizes)
+        spent = tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
+        counts = count_noise(strategy.training, noise) if counting else None
+        steps = schedule.steps // max(strategy.rounds, 1)
+        yield Released(Event(rates, (noise,) * len(bounds), spent, counts, client), steps, plan.step * steps)
+
+
+def charge_lost_round(strategy: Strategy, step: int) -> None:
+    """Enter round `step`, which a run that was killed may have released, at the most that it can have cost.
+
+    The run makes the round again, from other random numbers, and enters it again: somebody may have seen both.
+    """
+    for event, steps, first in released(strategy, strategy.plan(step), strategy.rule()):
+        strategy.ledger.record(replace(event, spent_multipliers=event.multipliers), steps, first)
+        strategy.ledger.log.rewind(first, event.client)

@@ -1,0 +1,67 @@
+"""Renyi divergences against closed forms, direct integration, and the accountants of Google and Opacus."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opacus.accountants.analysis.rdp import compute_rdp
+from scipy.integrate import quad
+
+from fedfair.accounting import Release
+from fedfair.accounting.privacy_loss import loss_at
+from fedfair.accounting.renyi import ORDERS, divergences
+from tests.fedfair.accounting.oracle import google_divergences
+
+WHOLE = np.floor(ORDERS) == ORDERS
+
+
+def integrated(rate: float, multiplier: float, order: float) -> float:
+    """E(r^a - 1 - a (r - 1)) / (a - 1) before the logarithm, by adaptive quadrature."""
+    def integrand(x: float) -> float:
+        loss = float(loss_at(np.array(x), rate, multiplier))
+        density = math.exp(-((x / multiplier) ** 2) / 2) / math.sqrt(2 * math.pi) / multiplier
+        return density * (math.expm1(order * loss) - order * math.expm1(loss))
+    ends = (-12 * multiplier, order + 12 * multiplier)
+    points = np.linspace(*ends, 40)
+    parts = [quad(integrand, *pair, epsabs=0, epsrel=1e-11)[0] for pair in itertools.pairwise(points)]
+    return math.log1p(math.fsum(parts)) / (order - 1)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.floats(1e-5, 0.999), st.floats(0.5, 20), st.sampled_from([1.1, 1.5, 1.7, 2.0, 2.3, 3.0, 7.9]))
+def test_they_are_the_integral_that_defines_them(rate: float, multiplier: float, order: float) -> None:
+    assert divergences(Release(rate, multiplier), (order,))[0] == pytest.approx(
+        integrated(rate, multiplier, order), rel=1e-8)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.floats(1e-4, 1), st.floats(0.06, 30))
+def test_at_whole_orders_others_agree_and_between_them_they_are_not_below(rate: float, multiplier: float) -> None:
+    """Google's fractional orders are upper bounds, some of them loose, and some are left out as infinite."""
+    ours, theirs = divergences(Release(rate, multiplier)), google_divergences(rate, multiplier)
+    precise = WHOLE & (theirs > 1e-8)
+    assert ours[precise] == pytest.approx(theirs[precise], rel=1e-5)
+    assert np.all(ours <= theirs * (1 + 1e-5) + 1e-13)
+
+
+@pytest.mark.parametrize(("rate", "multiplier"), [(0.01, 1.0), (0.05, 2.0), (0.2, 1.0), (1.0, 3.0)])
+def test_opacus_agrees_at_every_order(rate: float, multiplier: float) -> None:
+    theirs = compute_rdp(q=rate, noise_multiplier=multiplier, steps=1, orders=list(ORDERS[10:]))
+    assert divergences(Release(rate, multiplier), tuple(ORDERS[10:])) == pytest.approx(theirs, rel=2e-3)
+
+
+def test_a_full_batch_is_a_gaussian() -> None:
+    assert divergences(Release(1.0, 2.0)) == pytest.approx(ORDERS / 8)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.floats(1e-6, 1), st.floats(0.06, 1e4))
+def test_they_are_positive_finite_and_grow_with_the_order(rate: float, multiplier: float) -> None:
+    found = divergences(Release(rate, multiplier))
+    assert np.all(np.isfinite(found) & (found > 0))
+    assert np.all(np.diff(found) >= -1e-9 * found[1:])

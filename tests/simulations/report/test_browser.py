@@ -1,0 +1,167 @@
+"""The report of six methods and five seeds, in a real browser: Debian's Chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simulations.report import write_report
+from tests.simulations.report.conftest import saved_comparison
+
+pytestmark = pytest.mark.slow
+
+METHODS = ["sgd", "dpsgd", "dpsgd-f", "dpsgd-global", "dpsgd-global-adapt", "gs-dp-sgd"]
+MISSING = ("the report is tested in Chromium: install it (on Debian: apt-get install chromium) and the extra dev "
+           "(pip install -c constraints.txt '.[dev]')")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.fail(f"there is no browser: {MISSING}", pytrace=False)
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        pytest.fail(f"playwright is not installed: {MISSING}", pytrace=False)
+    quiet = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync"]
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=quiet)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = saved_comparison(tmp_path_factory.mktemp("browser") / "six", METHODS, 5, imbalance="8:40", epochs=4)
+    return write_report([folder])[0]
+
+
+class Opened:
+    """The page in a new window, and everything that it complained about or asked a network for."""
+
+    def __init__(self, browser, file: Path, width: int = 1280, scheme: str = "light") -> None:
+        self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        start = time.perf_counter()
+        self.page.goto(file.as_uri(), wait_until="load")
+        self.seconds = time.perf_counter() - start
+
+
+@pytest.fixture
+def page(browser, file: Path) -> Iterator[object]:
+    opened = Opened(browser, file)
+    yield opened.page
+    opened.page.close()
+    assert opened.complaints == []
+
+
+def test_it_is_small_opens_fast_and_asks_for_nothing(browser, file: Path) -> None:
+    assert file.stat().st_size < 5e6
+    opened = Opened(browser, file)
+    opened.page.wait_for_timeout(300)
+    opened.page.close()
+    assert opened.seconds < 2
+    assert [url for url in opened.requests if url != file.as_uri() and not url.startswith("data:")] == []
+    assert opened.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280, 794])
+def test_it_fits_every_width_and_is_drawn_in_light_and_dark(browser, file: Path, width: int, scheme: str,
+                                                            tmp_path: Path) -> None:
+    """794 pixels are the width of A4, printed: always dark on light."""
+    opened = Opened(browser, file, width, scheme)
+    if width == 794:
+        opened.page.emulate_media(media="print")
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+    background = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") == (scheme == "light" or width == 794)
+    sizes = opened.page.evaluate("[...document.querySelectorAll('.panels svg')].filter(s => s.checkVisibility())"
+                                 ".map(s => s.getBoundingClientRect()).map(b => [b.width, b.height])")
+    assert len(sizes) > 20
+    assert all(w >= 250 and h >= 100 for w, h in sizes)
+    opened.page.screenshot(path=tmp_path / "page.png", full_page=True)
+    assert (tmp_path / "page.png").stat().st_size > 50_000
+    opened.page.close()
+    assert opened.complaints == []
+
+
+def column(page, table: str, place: int) -> list[str]:
+    return page.eval_on_selector_all(f"#{table} tbody tr", f"rows => rows.map(row => row.cells[{place}].dataset.value)")
+
+
+def test_a_click_or_a_key_sorts_a_table_either_way(page) -> None:
+    heading = page.locator("#part-1-methods thead th", has_text="accuracy").first
+    heading.locator("button").click()
+    numbers = [float(text) for text in column(page, "part-1-methods", 4)]
+    assert numbers == sorted(numbers)
+    assert len(set(numbers)) > 1
+    assert heading.get_attribute("aria-sort") == "ascending"
+    heading.locator("button").press("Enter")
+    assert [float(text) for text in column(page, "part-1-methods", 4)] == sorted(numbers, reverse=True)
+    assert "sorted by accuracy" in page.inner_text("#status")
+    page.locator("#part-1-methods thead th", has_text="epsilon").locator("button").click()
+    assert column(page, "part-1-methods", 2)[-1] == "inf"
+    page.locator("#part-1-methods thead th", has_text="method").locator("button").click()
+    assert column(page, "part-1-methods", 0) == sorted(METHODS)
+
+
+def test_a_legend_hides_a_method_in_every_figure_and_shows_it_again(page) -> None:
+    def shown(method: str = "dpsgd") -> int:
+        return page.eval_on_selector_all(f"g[data-series={method}]",
+                                         "all => all.filter(g => getComputedStyle(g).display !== 'none').length")
+
+    before = shown()
+    button = page.locator("button[data-toggle=dpsgd]").first
+    button.focus()
+    page.keyboard.press("Space")
+    assert shown() == 0 < before
+    assert set(page.eval_on_selector_all("button[data-toggle=dpsgd]", "all => all.map(b => b.ariaPressed)")) == {
+        "false"}
+    assert shown("sgd") > 0
+    button.click()
+    assert shown() == before
+
+
+def test_a_table_is_downloaded_as_csv_with_every_digit_and_interval(page, tmp_path: Path) -> None:
+    with page.expect_download() as started:
+        page.locator("button[data-table=part-1-methods]").click()
+    assert started.value.suggested_filename == "part-1-methods.csv"
+    started.value.save_as(tmp_path / "methods.csv")
+    with (tmp_path / "methods.csv").open() as opened:
+        rows = list(csv.DictReader(opened))
+    assert [row["method"] for row in rows] == METHODS
+    assert rows[0]["epsilon"] == "inf"
+    assert float(rows[1]["accuracy, low"]) < float(rows[1]["accuracy"]) < float(rows[1]["accuracy, high"])
+    assert len(rows[1]["accuracy"]) > 6
+
+
+def test_pointing_at_a_mark_says_what_it_is(page) -> None:
+    page.locator("g[data-series=dpsgd] .hit").first.hover()
+    assert page.inner_text("#tip").startswith("dpsgd: accuracy 0.")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
+def test_a_checker_finds_no_serious_violation(browser, file: Path, width: int, scheme: str) -> None:
+    """axe-core, by Deque, on the page with everything unfolded."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page.goto(file.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    found = Axe().run(page).response["violations"]
+    page.close()
+    assert [(each["id"], each["impact"], each["nodes"][0]["html"]) for each in found
+            if each["impact"] in ("serious", "critical")] == []
+    assert [each["id"] for each in found] == []

@@ -1,0 +1,97 @@
+"""The files that `fedfair report` writes."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from simulations.cli import app
+from simulations.report.estimates import Estimate
+from simulations.report.latex import latex
+from simulations.report.tables import Table
+
+
+def report(*words: str | Path) -> str:
+    result = CliRunner().invoke(app, ["report", *map(str, words)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+class Identifiers(HTMLParser):
+    """All identifiers, and those that are referred to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[str] = []
+        self.meant: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """See `HTMLParser`."""
+        for name, value in attrs:
+            if name == "id":
+                self.made.append(value or "")
+            elif name in ("aria-labelledby", "data-table", "data-copy"):
+                self.meant.update((value or "").split())
+            elif name == "href" and (value or "").startswith("#"):
+                self.meant.add((value or "")[1:])
+
+
+@pytest.mark.parametrize("kind", ["comparison_folder", "sweep_folder"])
+def test_the_page_needs_nothing_else_and_all_its_references_lead_somewhere(
+        kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    assert "saved" in report(request.getfixturevalue(kind), "--out", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert len(page) < 5e6
+    assert not re.search(r"""(src|href)=["'](?!#|data:)""", page)
+    assert not re.search(r"https?://(?!www\.w3\.org)", page)
+    found = Identifiers()
+    found.feed(page)
+    assert len(found.made) == len(set(found.made))
+    assert found.meant <= set(found.made)
+
+
+def test_a_sweeps_report_has_an_overview_and_names_the_trial_that_failed(sweep_folder: Path, tmp_path: Path) -> None:
+    report(sweep_folder, "--out", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert "digits: all choices" in page
+    assert "out of memory" in page
+    assert "fedfair sweep config.toml --out again" in page
+
+
+def test_names_from_the_data_cannot_become_part_of_the_page(people_folder: Path, tmp_path: Path) -> None:
+    report(people_folder, "--out", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert "<b>a" not in page
+    assert "<script>alert" not in page
+    assert "&lt;b&gt;a &amp; b&lt;/b&gt;" in page
+
+
+def test_figures_for_papers_are_png_and_svg_and_tables_are_latex(people_folder: Path, tmp_path: Path) -> None:
+    report(people_folder, "--out", tmp_path / "r.html", "--figures", tmp_path / "figures")
+    files = {file.name for file in (tmp_path / "figures").iterdir()}
+    assert {"accuracy.png", "accuracy.svg", "pareto.png", "training-accuracy.svg", "bounds.png", "ledger.svg",
+            "methods.tex", "groups.tex", "ledger-groups.tex"} <= files
+    assert (tmp_path / "figures" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+    assert "dpsgd-f" in (tmp_path / "figures" / "accuracy.svg").read_text()
+
+
+def test_a_latex_table_escapes_and_writes_intervals_as_half_widths() -> None:
+    text = latex(Table("t", "A & B", ("name_1", "value"), [("50 %", Estimate(0.5, 0.4, 0.6)), ("x", float("inf"))]))
+    assert r"name\_1 & value \\" in text
+    assert r"50 \% & $0.500 \pm 0.100$ \\" in text
+    assert r"x & $\infty$ \\" in text
+    assert r"A \& B" in text
+
+
+def test_without_matplotlib_it_says_what_to_install(comparison_folder: Path, tmp_path: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    result = CliRunner().invoke(app, ["report", str(comparison_folder), "--figures", str(tmp_path / "f")])
+    assert result.exit_code == 2
+    assert "fedfair[figures]" in result.output
+    missing = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert (missing.exit_code, "no config.toml" in missing.output) == (2, True)

@@ -1,0 +1,121 @@
+"""Figures of reproductions: every description names what runs measure, and every point is what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from fedfair.accounting import Event, Ledger
+from simulations.reproductions.drawings import drawn
+from simulations.reproductions.published import Drawing, Published, load, names, plan
+from simulations.reproductions.store import Kept
+from simulations.reproductions.tables import reproduce
+
+METHODS = {"SGD": {"strategy": "sgd"}, "A": {"strategy": "dpsgd"}, "B": {"strategy": "dpsgd", "epochs": 2}}
+
+
+def described(**figure: Any) -> Published:
+    figure = {"name": "f", "title": "F", "metric": "accuracy", **figure}
+    return Published(title="t", preset="digits", seeds=2, published_seeds=1, datasets={"D": {"dataset": "digits"}},
+                     methods=METHODS, quick={"text": "q", "seeds": 1}, figures=[figure])  # type: ignore[arg-type]
+
+
+def kept(offset: float, steps: int) -> Kept:
+    """Two evaluations of two groups, and a clip norm that is told twice."""
+    rows = [(round_, "test", group, "accuracy", offset + 0.1 * round_ + (group == "8") * 0.5)
+            for round_ in (1, 3) for group in ("2", "8", "all")]
+    rows += [(1, "rule", "2", "clip_norms", 1.0), (3, "rule", "2", "clip_norms", 2.0)]
+    ledger = Ledger(("2", "8"), 1e-5)
+    ledger.record(Event((0.1, 0.1), (1.0, 1.0), (1.0, 1.0)), steps)
+    return Kept(pd.DataFrame(rows, columns=["round", "split", "group", "metric", "value"]), ledger)
+
+
+def made(published: Published) -> Any:
+    planned = plan(published, range(2), False, "cpu")
+    runs = [kept({"SGD": 0.3, "A": 0.1, "B": 0.2}[p.method] + 0.01 * p.experiment.seed,
+                 {"SGD": 1, "A": 10, "B": 20}[p.method]) for p in planned]
+    return next(iter(drawn(published, planned, runs))), runs
+
+
+def test_groups_at_the_end_of_training() -> None:
+    figure, _ = made(described(kind="by-group", methods=("SGD", "A")))
+    (panel,) = figure.panels
+    assert [series.name for series in panel.series] == ["SGD", "A"]
+    assert panel.x.ticks == {0.0: "2", 1.0: "8"}
+    assert [point.y.mean for point in panel.series[1].points] == pytest.approx([0.405, 0.905])
+    assert panel.series[1].points[0].y.low < 0.405 < panel.series[1].points[0].y.high
+
+
+def test_the_course_of_training_and_of_a_rule() -> None:
+    figure, _ = made(described(kind="course", groups=("8",)))
+    (panel,) = figure.panels
+    assert [(point.x.mean, point.y.mean) for point in panel.series[1].points] == [
+        (1.0, pytest.approx(0.705)), (3.0, pytest.approx(0.905))]
+    figure, _ = made(described(kind="course", split="rule", metric="clip_norms", methods=("A",)))
+    assert [point.y.mean for point in figure.panels[0].series[0].points] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("across", ["epsilon", "epochs"])
+def test_what_is_lost_along_a_setting_or_epsilon(across: str) -> None:
+    figure, runs = made(described(kind="against", across=across, minus="SGD", groups=("2",)))
+    (series,) = figure.panels[0].series
+    assert [point.y.mean for point in series.points] == [pytest.approx(-0.1), pytest.approx(-0.2)] if (
+        across == "epochs") else [pytest.approx(-0.2), pytest.approx(-0.1)]
+    expected = {"epsilon": [runs[1].ledger.epsilon(), runs[2].ledger.epsilon()], "epochs": [2.0, 60.0]}[across]
+    assert [point.x.mean for point in series.points] == pytest.approx(expected)
+    assert [point.label for point in series.points] == (["A", "B"] if across == "epsilon" else ["B", "A"])
+
+
+def test_a_metric_that_no_run_has_is_refused() -> None:
+    with pytest.raises(ValueError, match="figure 'f' shows 'acuracy' of the part 'test', which no run has measured"):
+        made(described(kind="course", metric="acuracy"))
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_described_figure_names_methods_and_settings_that_there_are(name: str) -> None:
+    published, _ = load(name)
+    for figure in published.figures:
+        assert set(figure.methods) | ({figure.minus} - {""}) <= set(published.methods)
+        assert (figure.kind == "against") == bool(figure.across)
+        if figure.across not in ("", "epsilon"):
+            values = {float(getattr(run.experiment, figure.across)) for run in plan(published, [0], False, "cpu")
+                      if run.method in figure.methods}
+            assert len(values) > 2
+    assert len({figure.name for figure in published.figures}) == len(published.figures)
+
+
+def test_figures_alone_from_beginning_to_end(tmp_path: Path) -> None:
+    (tmp_path / "nobody.toml").write_text('''
+title = "Nobody 2026, Figure 1"
+preset = "digits"
+seeds = 1
+published_seeds = 1
+[datasets]
+Digits = { dataset = "digits", hidden = [6], epochs = 1, imbalance = "", eval_every = 0.5 }
+[methods]
+SGD = { strategy = "sgd" }
+Fair = { strategy = "dpsgd-f" }
+[quick]
+text = "The same."
+seeds = 1
+[[figures]]
+name = "norms"
+title = "Clip norms"
+kind = "course"
+split = "rule"
+metric = "clip_norms"
+''')
+    cells = reproduce("nobody", tmp_path / "out", folder=tmp_path)
+    assert cells.empty
+    page = (tmp_path / "out" / "README.md").read_text()
+    assert "![Clip norms](norms.svg)" in page
+    assert {"norms.svg", "norms.png", "norms.csv"} <= {file.name for file in (tmp_path / "out").iterdir()}
+    assert len(pd.read_csv(tmp_path / "out" / "norms.csv")) > 10
+
+
+def test_a_label_says_what_is_taken_away() -> None:
+    figure = Drawing(name="f", title="F", kind="against", metric="demographic_parity", minus="SGD")
+    assert figure.label == "demographic parity, less that of SGD"

@@ -1,0 +1,58 @@
+"""What a person or a script sees on the terminal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from fedfair.accounting import Event, Ledger
+from simulations.cli import app
+from simulations.ledger_table import ledger_table
+
+QUICK = ["--set", "epochs=1", "--set", "hidden=[8]"]
+
+
+def test_json_is_all_that_a_script_reads_and_is_valid_where_epsilon_is_infinite(tmp_path) -> None:
+    result = CliRunner().invoke(app, ["compare", "--strategies", "sgd,dpsgd", "--seeds", "1", "--json", *QUICK,
+                                      "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    values = json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert [row["strategy"] for row in values["summary"]] == ["sgd", "dpsgd"]
+    assert (values["summary"][0]["epsilon"], values["summary"][0]["guarantee"]) == (None, "none")
+    assert values["summary"][1]["epsilon"] > 0
+    assert values["folder"] == str(tmp_path / "out")
+    one = CliRunner().invoke(app, ["run", "--strategy", "dpsgd", "--json", *QUICK])
+    assert json.loads(one.stdout)["folder"] is None
+
+
+def commands(group: typer.Typer, *path: str) -> list[tuple[str, ...]]:
+    """The paths of all commands."""
+    own = [(*path, (command.name or command.callback.__name__).replace("_", "-")) for command in
+           group.registered_commands]
+    return own + [found for sub in group.registered_groups for found in commands(sub.typer_instance, *path, sub.name)]
+
+
+@pytest.mark.parametrize("path", commands(app), ids=" ".join)
+def test_every_command_teaches_by_an_example(path: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(app, [*path, "--help"]).stdout
+    assert f"Example: fedfair {' '.join(path)}" in " ".join(shown.split())
+
+
+def test_the_exit_codes_are_told() -> None:
+    assert "Exit codes" in CliRunner().invoke(app, ["--help"]).stdout
+
+
+def test_a_ledger_of_many_groups_fits_80_columns() -> None:
+    names = [f"a group with a long name {number}" for number in range(12)]
+    ledger = Ledger(names, 1e-5)
+    ledger.record(Event((0.1,) * 12, (1.0,) * 12, (2.0,) * 12), 10)
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(ledger_table(ledger))
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not any("…" in line.split("name")[-1] for line in lines if "against" in line)
+    assert f"{ledger.epsilon():.3f}" in "\n".join(lines)
