@@ -280,9 +280,11 @@ class Strategy(FlowerStrategy):
             "gradient-norms": last, "threshold": self.threshold.rule.to_json() if self.threshold else ""})
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Keep the metrics of every part and group as `rows`; returns the test accuracies for Flower's log."""
-        answered = answers(replies)
-        record = MetricRecord()
+        """Keep the metrics of every part and group, of the clients that are there, as `rows`; returns the test
+        accuracies for Flower's log.
+        """
+        asked = list(replies)
+        answered, record = self._answers(asked) if asked else [], MetricRecord()
         for split in answered[0].content.array_records if answered else ():
             total = group_counts(answered, split)
             found = metrics(total, self.population.names, self.training.favourable)
