@@ -34,6 +34,8 @@ from simulations.reproductions.markdown import sentence
 from simulations.reproductions.published import names as published_names
 from simulations.reproductions.tables import reproduce as reproduce_table
 from simulations.reproductions.tuning import NAME as FAIR_FIGHT
+from simulations.reproductions.yang_curves import NAME as YANG_CURVES
+from simulations.reproductions.yang_curves import yang_curves
 from simulations.result import Result, refuse_other, save_comparison
 from simulations.run import run as run_experiment
 from simulations.sweep import Sweep, prepare_folder, trials
@@ -268,7 +270,7 @@ def audit(
 @app.command()
 @plain_errors
 def reproduce(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join((FAIR_FIGHT, *published_names()))}.")],
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join((FAIR_FIGHT, YANG_CURVES, *published_names()))}.")],
     out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs that are there are not repeated.")],
     quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in minutes; the page says what differs.")
                      ] = False,
@@ -276,13 +278,15 @@ def reproduce(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process.")] = 1,
 ) -> None:
-    """A published table, run again and set beside the paper cell by cell; or fair-fight, every method tuned alike.
+    """A published table or figure, run again and set beside the paper; or fair-fight, every method tuned alike.
 
     Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
     """
     with _progress() as on_round:
         if name == FAIR_FIGHT:
             said = fair_fight(out, seeds, quick, device, on_round, jobs)
+        elif name == YANG_CURVES:
+            said = yang_curves(out, seeds, quick, device, on_round)
         else:
             said = sentence(reproduce_table(name, out, seeds, quick, device, on_round, jobs))
     print(f"{said} See {out / 'README.md'}.")

@@ -42,7 +42,7 @@ def tracking(name: str, folder: Path, experiment: Experiment) -> Iterator[Watch]
 
     def watch(strategy: Strategy, now: int) -> None:
         nonlocal sent
-        rows, sent = strategy.rows[sent:], len(strategy.rows)
+        rows, sent = strategy.rows.all[sent:], len(strategy.rows.all)
         values = {f"{row['split']}/{row['metric']}/{row['group']}": row["value"] for row in rows}
         if any(row["split"] == "test" for row in rows):
             values["ledger/epsilon/all"] = strategy.ledger.epsilon()

@@ -39,7 +39,7 @@ def main(kills: Kills = 20, seed: Seed = 0, out: Out = None) -> None:
     with TemporaryDirectory() as folder:
         config = Path(folder) / "sweep.toml"
         config.write_text(Sweep(
-            strategies=["dpsgd", "dpsgd-f"], seeds=2, vary={"learning_rate": [0.1, 0.5]},
+            strategies=["dpsgd", "dpsgd-f"], seeds=1, vary={"learning_rate": [0.1, 0.5]},
             settings={"steps": 200, "hidden": [8], "accountant": "rdp", "eval_every": 100.0}).to_toml())
         commands = {
             "run": [*FEDFAIR, "run", "--dataset", "digits", "--set", "steps=2000", "--set", "hidden=[8]", "--set",

@@ -18,18 +18,19 @@ from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
+from fedfair.messages import unpacked
 from simulations.grids.numbered import NumberedGrid
-from simulations.grids.workers import Shape, workers
+from simulations.grids.workers import Shape, within_messages, workers
 
 _NUMBERS = count(1)  # of everything that this process puts: workers outlive grids
 
 
 class _Put(NamedTuple):
-    """Arrays, their number, and their reference in the object store."""
+    """Arrays, their number, and what is sent for them: themselves, or their reference in the object store."""
 
     arrays: dict[str, ArrayRecord]
     number: int
-    reference: Any
+    sent: Any
 
 
 class _Asked(NamedTuple):
@@ -43,7 +44,7 @@ class _Asked(NamedTuple):
 class RayGrid(NumberedGrid):
     """`nodes` nodes that run `client_app`, each in a Ray actor of this `shape`; needs a connection to a cluster.
 
-    Arrays that several messages share travel once, through the object store. A worker that does not answer within
+    Large arrays that several messages share travel once, through the object store. A worker that does not answer within
     `timeout` seconds is restarted and asked again, as is one that died, `shape.restarts` times; then, or when a handler
     raises, the reply is a Flower error that says what happened.
     """
@@ -61,7 +62,7 @@ class RayGrid(NumberedGrid):
         light = RecordDict({name: record for name, record in records.items() if not isinstance(record, ArrayRecord)})
         put = self._put({name: record for name, record in records.items() if isinstance(record, ArrayRecord)})
         worker = self._workers[int(context.node_config["partition-id"])]
-        reply = worker.answer.remote(light, message.metadata.message_type, context, put.number, put.reference)
+        reply = worker.answer.remote(light, message.metadata.message_type, context, put.number, put.sent)
         self._asked[number] = _Asked(message, worker, reply)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
@@ -84,10 +85,12 @@ class RayGrid(NumberedGrid):
         return [self._reply(self._asked.pop(number)) for number in numbers]
 
     def _put(self, arrays: dict[str, ArrayRecord]) -> _Put:
-        """Where the object store holds `arrays`; those of the latest message are there already."""
+        """What to send for `arrays`; those of the latest message are in the object store already, if they are large."""
         latest = self._latest.arrays
         if latest.keys() != arrays.keys() or any(latest[name] is not arrays[name] for name in arrays):
-            self._latest = _Put(arrays, next(_NUMBERS), ray.put(arrays))
+            size = sum(tensor.nbytes for record in arrays.values() for tensor in unpacked(record).values())
+            sent = arrays if size <= within_messages() else ray.put(arrays)
+            self._latest = _Put(arrays, next(_NUMBERS), sent)
         return self._latest
 
     def _reply(self, asked: _Asked) -> Message:

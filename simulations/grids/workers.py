@@ -56,23 +56,35 @@ class _Pool(NamedTuple):
 
 
 _pool: _Pool | None = None
+_within_messages = 100 * 2**10  # bytes; Ray's own default
 
 
 def connect(address: str | None) -> None:
     """Connect to the Ray cluster at `address` ("auto", "HOST:6379", "ray://HOST:10001"), unless this process is in one.
 
-    Without an address, to the one that the environment's RAY_ADDRESS names, or else to a new one on this machine.
-    Raises `ConnectionError` if there is none at the address.
+    Without an address, to the one that the environment's RAY_ADDRESS names, or else to a new one on this machine, whose
+    messages carry up to 1 MiB themselves: for a model of that size the object store takes longer than a step. Raises
+    `ConnectionError` if there is none at the address.
     """
+    global _within_messages
     if not ray.is_initialized():
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's own advice; silences a warning
         own = address is None and "RAY_ADDRESS" not in os.environ
         try:
-            ray.init(address, include_dashboard=False if own else None, log_to_driver=False,
-                     logging_level=logging.ERROR)
+            if own:
+                _within_messages = 2**20
+                ray.init("local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+                         _system_config={"max_direct_call_object_size": _within_messages})
+            else:
+                ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, TimeoutError) as error:
             raise ConnectionError(f"no Ray cluster answers at {address or os.environ.get('RAY_ADDRESS')!r}: start one "
                                   f"with `ray start --head`, or leave the address out ({error})") from None
+
+
+def within_messages() -> int:
+    """How many bytes Ray sends within a message to a worker; a larger value goes through the object store."""
+    return _within_messages
 
 
 def room(shape: Shape) -> int:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
+import tomllib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from simulations import run
 from simulations.server_app import from_run_config
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_run_config_knows_every_field_of_an_experiment() -> None:
-    import tomllib
-
     from simulations import Experiment
 
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
@@ -44,6 +50,62 @@ def flower(tmp_path: Path) -> Iterator[dict[str, str]]:
             continue
         if ours:
             os.kill(int(process.name), signal.SIGTERM)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def supernode(number: int, superlink: int, port: int, environment: dict[str, str], log: Path) -> subprocess.Popen[str]:
+    """One SuperNode of three, in a process group of its own."""
+    with log.open("a") as output:
+        return subprocess.Popen(
+            ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{superlink}", "--port", str(port),
+             "--node-config", f"partition-id={number} num-partitions=3"],
+            env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, text=True)
+
+
+@pytest.mark.slow
+def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(flower: dict[str, str], tmp_path: Path
+                                                                                ) -> None:
+    """The run ends with a sentence that says so, and the same command goes on after the last checkpoint."""
+    link, *ports = free_ports(5)
+    home, out = Path(flower["FLWR_HOME"]), tmp_path / "out"
+    home.mkdir()
+    (home / "config.toml").write_text(f'[superlink.own]\naddress = "127.0.0.1:{link}"\ninsecure = true\n')
+    with (tmp_path / "link.log").open("w") as output:
+        superlink = subprocess.Popen(["flower-superlink", "--insecure", "--port", str(link)], env=flower, stdout=output,
+                                     stderr=subprocess.STDOUT, cwd=tmp_path)
+    nodes = [supernode(p, link, ports[p], flower, tmp_path / f"node{p}.log") for p in range(3)]
+    settings = {"strategy": "dpsgd-f", "sync": "epoch", "steps": 2, "clients": 3, "partition": "site", "hidden": "[8]",
+                "dtype": "float64", "eval-every": 1000.0, "target-epsilon": "", "checkpoint-every": 1, "out": str(out)}
+    config = " ".join(f"{key}={json.dumps(value)}" for key, value in settings.items())
+    command = ["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config]
+    with subprocess.Popen(command, env=flower, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True) as first:
+        end = time.monotonic() + 200
+        while not (out / "checkpoint.pt").exists() and time.monotonic() < end:
+            time.sleep(0.1)
+        os.killpg(nodes[1].pid, signal.SIGKILL)
+        nodes.append(supernode(1, link, ports[3], flower, tmp_path / "node1.log"))
+        assert "Node Unavailable" in first.communicate(timeout=240)[0]
+    assert (out / "checkpoint.pt").exists()
+    done = subprocess.run(command, env=flower, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=True)
+    assert f"Results are in {out}" in done.stdout + done.stderr, (done.stdout + done.stderr)[-3000:]
+    assert "Number of rounds: 1" in done.stdout + done.stderr
+    made = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    local = run(from_run_config({**made, **settings})).save(tmp_path / "local")
+    weights = [load_file(folder / "model.safetensors") for folder in (local, out)]
+    assert all(torch.allclose(value, weights[1][name], rtol=0, atol=1e-12) for name, value in weights[0].items())
+    assert (local / "ledger.json").read_text() == (out / "ledger.json").read_text()
+    for process in (*nodes, superlink):
+        process.terminate()
+        process.wait(60)
 
 
 @pytest.mark.slow

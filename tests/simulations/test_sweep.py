@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfair.randomness import generator
+from simulations.benchmarks.kills import killed
 from simulations.compare import compare
 from simulations.experiment import SettingsError
 from simulations.result import summary
@@ -111,26 +110,15 @@ def test_a_search_costs_the_sum_of_its_trials() -> None:
 
 @pytest.mark.slow
 def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(tmp_path: Path) -> None:
-    config, kills, chance = write(tmp_path / "sweep.toml", **SMALL), 0, random.Random(1)  # noqa: S311
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    while True:
-        with subprocess.Popen(command(config, tmp_path / "out"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env=environment, start_new_session=True, text=True) as process:
-            try:
-                output, _ = process.communicate(timeout=chance.uniform(10, 25) if kills < 4 else 900)
-                break
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                kills += 1
-    assert process.returncode == 0, output
+    config, chance = write(tmp_path / "sweep.toml", **SMALL), random.Random(1)  # noqa: S311
+    assert killed(command(config, tmp_path / "out"), 3, lambda: chance.uniform(4, 12)) > 0
     tables = [summary(compare(cell.experiments)).assign(learning_rate=cell.chosen["learning_rate"])
               for cell in Sweep(**SMALL).cells()]
     found = pd.read_csv(tmp_path / "out" / "summary.csv")
     pd.testing.assert_frame_equal(found, pd.concat(tables, ignore_index=True)[list(found.columns)], check_dtype=False)
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "trials").glob("*/summary.csv")}
     assert len(times) == 8
-    again = subprocess.run(command(config, tmp_path / "out"), check=True, capture_output=True, text=True, timeout=300,
-                           env=environment)
+    again = subprocess.run(command(config, tmp_path / "out"), check=True, capture_output=True, text=True, timeout=300)
     assert "8 trials, of which 8 are finished" in again.stderr
     assert all(path.stat().st_mtime_ns == when for path, when in times.items())
 

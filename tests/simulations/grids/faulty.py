@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
 
 import torch
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
 
+from fedfair import client_app
 from fedfair.messages import pack, unpack
 
 app = ClientApp()
@@ -35,6 +38,30 @@ def fail(message: Message, context: Context) -> Message:
         raise KeyError("something was not there")
     return Message(RecordDict({"answer": ConfigRecord({"node": context.node_config["partition-id"]})}),
                    reply_to=message)
+
+
+@app.train("spoil")
+def spoil(message: Message, context: Context) -> Message:
+    """A sum that node 1 spoils in the way that the message asks for."""
+    asked, node = message.content.config_records["asked"], int(context.node_config["partition-id"])
+    ways = {"nan": torch.tensor([1.0, math.nan]), "shape": torch.ones(3), "fine": torch.ones(2)}
+    content = RecordDict({"sums": pack({"w": ways[str(asked["way"])] if node == 1 else torch.ones(2)}),
+                          "node": ConfigRecord({"number": node, "of": 2, "clients": 1})})
+    return Message(content, reply_to=message)
+
+
+def leaving(message: Message, context: Context) -> Message:
+    """The program's client app, of which node 1 is lost as soon as it has told its sizes."""
+    if message.metadata.message_type != "query.sizes" and context.node_config["partition-id"] == 1:
+        os._exit(1)
+    return client_app.app(message, context)
+
+
+def left(message: Message, context: Context) -> Message:
+    """The same without a death: Flower's error in the place of an answer."""
+    if message.metadata.message_type != "query.sizes" and context.node_config["partition-id"] == 1:
+        return Message(Error(ErrorCode.NODE_UNAVAILABLE, "gone"), reply_to=message)
+    return client_app.app(message, context)
 
 
 @app.train("double")

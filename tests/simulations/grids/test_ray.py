@@ -20,11 +20,13 @@ from fedfair.messages import pack, unpack
 from simulations import Experiment, run
 from simulations.engines import Flower, Ray
 from simulations.grids import workers
+from simulations.grids.local import LocalGrid
 from simulations.grids.ray import RayGrid
 from simulations.grids.workers import Shape
 from simulations.result import Result
-from strategies.exchange import answers
-from tests.simulations.grids.faulty import app, calls
+from simulations.run import conduct
+from strategies.exchange import added, answers
+from tests.simulations.grids.faulty import app, calls, leaving, left
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -93,6 +95,9 @@ def test_arrays_that_messages_share_travel_once_and_are_mapped(monkeypatch: pyte
     where = [[reply.content["where"]["address"] for reply in replies] for replies in found]
     assert where[0] == where[1]  # the same tensor, so that a probe of the first exchange serves in the second
     assert [reply.metadata.src_node_id for reply in found[0]] == list(here.get_node_ids())
+    small = list(here.send_and_receive(doubling(here, pack({"w": tensor[:100]}))))
+    assert len(puts) == 2  # what is small travels within the messages
+    assert all(torch.equal(unpack(reply.content, "sums")["w"], 2 * tensor[:100]) for reply in small)
 
 
 def test_workers_outlive_a_grid_and_have_the_threads_that_they_were_given() -> None:
@@ -146,6 +151,37 @@ def test_a_worker_that_never_answers_is_an_error_and_free_for_the_next_message(
     with pytest.raises(ClientError, match=f"node 2 failed: {reason}"):
         answers(here.send_and_receive(failing(here, tmp_path / "calls", way, 99)), 2)
     assert all(reply.has_content() for reply in grid().send_and_receive(doubling(here, pack({"w": torch.ones(3)}))))
+
+
+@pytest.mark.parametrize(("way", "message"), [
+    ("nan", "client 1 sent values that are not finite: nothing was added to the model"),
+    ("shape", r"client 1 sent sums of shapes \{'w': \(3,\)\}, but \{'w': \(2,\)\} are expected: nothing was added")])
+def test_a_client_that_sends_nonsense_is_named_and_nothing_is_added(way: str, message: str) -> None:
+    def total(way: str) -> dict[str, torch.Tensor]:
+        here = grid()
+        asked = [Message(RecordDict({"asked": ConfigRecord({"way": way})}), node, "train.spoil")
+                 for node in here.get_node_ids()]
+        return added(answers(here.send_and_receive(asked), 2), "sums", {"w": torch.zeros(2)})
+
+    assert total("fine")["w"].tolist() == [2.0, 2.0]
+    with pytest.raises(ClientError, match=message):
+        total(way)
+
+
+@pytest.mark.slow
+def test_a_client_lost_for_good_ends_the_run_or_is_left_out_as_configured() -> None:
+    made = experiment("dpsgd", clients=2, steps=1, trust="distributed")
+    forgiving = made.model_copy(update={"dropouts": 1})
+
+    def conducted(made: Experiment) -> Result:
+        return conduct(made, RayGrid(leaving, 2, Shape(0.5, 0, 1, 1), 60), lambda done, rounds: None)
+
+    with pytest.raises(ClientError, match="node 3 failed: its worker died, 2 times over"):
+        conducted(made)
+    found, expected = conducted(forgiving), conduct(forgiving, LocalGrid(left, 2), lambda done, rounds: None)
+    assert torch.allclose(weights(found), weights(expected), rtol=0, atol=1e-12)
+    assert found.ledger.to_dict() == expected.ledger.to_dict()
+    assert found.ledger.epsilon() == run(forgiving).ledger.epsilon()  # the noise of those who are left is enough
 
 
 def test_a_cluster_that_is_too_small_is_refused() -> None:
