@@ -58,6 +58,9 @@ def test_mlflow_finds_the_run_its_settings_and_its_metrics(tmp_path: Path, monke
 def test_wandb_writes_a_run_that_can_be_sent_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WANDB_MODE", raising=False)
     result = followed("wandb", tmp_path)
+    import wandb
+
+    wandb.teardown()  # its service writes in the background until it ends
     (log,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     from wandb.proto import wandb_internal_pb2
     from wandb.sdk.internal.datastore import DataStore
