@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec
@@ -34,11 +34,15 @@ from simulations.reproductions.markdown import sentence
 from simulations.reproductions.published import names as published_names
 from simulations.reproductions.tables import reproduce as reproduce_table
 from simulations.reproductions.tuning import NAME as FAIR_FIGHT
+from simulations.reproductions.yang_curves import NAME as YANG_CURVES
+from simulations.reproductions.yang_curves import yang_curves
 from simulations.result import Result, refuse_other, save_comparison
 from simulations.run import run as run_experiment
 from simulations.sweep import Sweep, prepare_folder, trials
 from simulations.table import columns_table, results_table
+from simulations.tracking import TRACKERS, tracking
 from simulations.values import pairs
+from strategies import COMBINATIONS, STRATEGIES
 
 _OPENING = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt"
 
@@ -50,17 +54,36 @@ data = typer.Typer(no_args_is_help=True, help="Data sets: what there is, fetchin
 app.add_typer(data, name="data")
 
 P = ParamSpec("P")
-Preset = Annotated[str | None, typer.Option(help=f"Published settings: {', '.join(preset_names())}.")]
+
+
+def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """The names that begin as what was typed so far, or as its part behind the last comma; for the shell."""
+    def complete(incomplete: str) -> list[str]:
+        before, comma, begun = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names if name.startswith(begun)]
+
+    return complete
+
+
+Preset = Annotated[str | None, typer.Option(help=f"Published settings: {', '.join(preset_names())}.",
+                                            autocompletion=completing(preset_names()))]
 Set = Annotated[list[str], typer.Option("--set", help="A setting, key=value; STRATEGY.key=value for one strategy, "
                                         "options.key=value for a strategy's own options.")]
 Out = Annotated[Path | None, typer.Option(help="Folder to save the results in.")]
-EngineName = Annotated[str, typer.Option(help=f"Where clients run: {', '.join(ENGINES)}.")]
+EngineName = Annotated[str, typer.Option(help=f"Where clients run: {', '.join(ENGINES)}.",
+                                         autocompletion=completing(ENGINES))]
+DatasetName = Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.", autocompletion=completing(DATASETS))]
+StrategyName = Annotated[str, typer.Option(help="Its name.", autocompletion=completing([*STRATEGIES, *COMBINATIONS]))]
+StrategyNames = Annotated[str, typer.Option(help="Names, separated by commas.",
+                                            autocompletion=completing([*STRATEGIES, *COMBINATIONS]))]
 EngineSet = Annotated[list[str], typer.Option("--engine-set", help="A setting of the engine, key=value; for ray: "
                                               "address, cpus, gpus, threads, timeout, restarts.")]
 Nodes = Annotated[int | None, typer.Option(min=1, help="Flower nodes that host the clients; by default one, two under "
                                            "Flower, and as many as there is room for on Ray.")]
 Every = Annotated[int | None, typer.Option(min=1, help="Rounds between checkpoints in the folder --out, from which the "
                                            "same command goes on if it was stopped; by default 100 steps, or 1 epoch.")]
+Track = Annotated[str | None, typer.Option(help=f"Follow the run in one of {', '.join(TRACKERS)}: in the "
+                                           "folder OUT-tracking, or tracking without --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of the table.")]
 Csv = Annotated[Path | None, typer.Option(help="A file of your own instead of a data set.")]
 Column = Annotated[str | None, typer.Option(help="Column of the file.")]
@@ -83,8 +106,8 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
 @app.command()
 @plain_errors
 def compare(
-    dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "digits",
-    strategies: Annotated[str, typer.Option(help="Names, separated by commas.")] = _OPENING,
+    dataset: DatasetName = "digits",
+    strategies: StrategyNames = _OPENING,
     preset: Preset = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")] = 3,
     engine: EngineName = "local",
@@ -121,8 +144,8 @@ def compare(
 @app.command()
 @plain_errors
 def run(
-    dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "digits",
-    strategy: Annotated[str, typer.Option(help="Its name.")] = "dpsgd-f",
+    dataset: DatasetName = "digits",
+    strategy: StrategyName = "dpsgd-f",
     preset: Preset = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     engine: EngineName = "local",
@@ -134,6 +157,7 @@ def run(
     group: Column = None,
     out: Out = None,
     checkpoint_every: Every = None,
+    track: Track = None,
     json: Json = False,
 ) -> None:
     """Run one strategy once; with --out, the same command goes on where it was stopped.
@@ -142,7 +166,7 @@ def run(
     """
     settings = _settings(set_, dataset=dataset, csv=csv, label=label, group=group)
     planned = experiments([strategy], [seed], preset, settings)
-    _run_one(planned[0], make_engine(engine, nodes, pairs(engine_set)), out, checkpoint_every, json)
+    _run_one(planned[0], make_engine(engine, nodes, pairs(engine_set)), out, checkpoint_every, json, track)
 
 
 @app.command()
@@ -186,8 +210,8 @@ def sweep(
 @app.command()
 @plain_errors
 def curve(
-    dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "adult",
-    strategies: Annotated[str, typer.Option(help="Names, separated by commas.")] = "dpsgd,gs-dp-sgd-to,dpsgd-p",
+    dataset: DatasetName = "adult",
+    strategies: StrategyNames = "dpsgd,gs-dp-sgd-to,dpsgd-p",
     over: Annotated[list[str], typer.Option(help="What is varied: theta=[...], or STRATEGY.key=[...] for one strategy; "
                                             "by default theta, where a threshold is looked for.")] = [],  # noqa: B006
     preset: Preset = "yang2024",
@@ -218,7 +242,7 @@ def curve(
 @app.command()
 @plain_errors
 def audit(
-    strategy: Annotated[str, typer.Option(help="Its name.")] = "dpsgd",
+    strategy: StrategyName = "dpsgd",
     attack: Annotated[str, typer.Option(help="canaries (white box) or membership (black box, any engine).")] =
     "canaries",
     epsilon: Annotated[float, typer.Option(help="The epsilon to claim.")] = 3.0,
@@ -246,7 +270,7 @@ def audit(
 @app.command()
 @plain_errors
 def reproduce(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join((FAIR_FIGHT, *published_names()))}.")],
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join((FAIR_FIGHT, YANG_CURVES, *published_names()))}.")],
     out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs that are there are not repeated.")],
     quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in minutes; the page says what differs.")
                      ] = False,
@@ -254,13 +278,15 @@ def reproduce(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process.")] = 1,
 ) -> None:
-    """A published table, run again and set beside the paper cell by cell; or fair-fight, every method tuned alike.
+    """A published table or figure, run again and set beside the paper; or fair-fight, every method tuned alike.
 
     Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
     """
     with _progress() as on_round:
         if name == FAIR_FIGHT:
             said = fair_fight(out, seeds, quick, device, on_round, jobs)
+        elif name == YANG_CURVES:
+            said = yang_curves(out, seeds, quick, device, on_round)
         else:
             said = sentence(reproduce_table(name, out, seeds, quick, device, on_round, jobs))
     print(f"{said} See {out / 'README.md'}.")
@@ -294,7 +320,8 @@ def report(
     """
     from simulations.report import write_report  # here, because only this command needs a template engine
 
-    written = write_report(folders, out, figures)
+    with Console(stderr=True).status("reading, accounting and drawing"):
+        written = write_report(folders, out, figures)
     print(f"saved {written[0]}" + (f" and {len(written) - 1} files in {figures}" if figures else ""))
 
 
@@ -357,15 +384,18 @@ def _settings(set_: list[str], **given: Any) -> dict[str, Any]:
     return {**settings, **pairs(set_)}
 
 
-def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: int | None, json: bool) -> None:
+def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: int | None, json: bool,
+             track: str | None = None) -> None:
     """Run, from a checkpoint on if there is one, save, and print what came out."""
     checkpoint = None if out is None else Checkpoint(out, experiment.settings(), every)
     found = checkpoint.read() if checkpoint else None
     if found:
         Console(stderr=True).print(f"{out} holds a checkpoint: going on after round {found[0]}", highlight=False)
     name = f"{experiment.strategy}, seed {experiment.seed}"
-    with _progress() as on_round:
-        result = run_experiment(experiment, engine, checkpoint=checkpoint,
+    place = out.with_name(f"{out.name}-tracking") if out is not None else Path("tracking")
+    followed = tracking(track, place, experiment) if track else nullcontext(lambda strategy, now: None)
+    with _progress() as on_round, followed as watch:
+        result = run_experiment(experiment, engine, checkpoint=checkpoint, watch=watch,
                                 progress=lambda rounds, of: on_round(0, 1, name, rounds, of))
     _show([result], result.save(out) if out is not None else None, json)
 

@@ -46,8 +46,10 @@ class Result:
 
     def save(self, folder: str | Path) -> Path:
         """Write the folder; raises `FileExistsError` if it holds another experiment."""
-        model = dict(self.model.named_parameters())
-        return write_folder(Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(), model)
+        model, train = dict(self.model.named_parameters()), self.data.train
+        described = {"shape": list(train.x.shape[1:]), "groups": train.names, "classes": train.classes}
+        return write_folder(Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(), model,
+                            {"fedfair": json.dumps(described)})
 
     def threshold_to_dict(self) -> dict[str, Any]:
         """The threshold by the names of the groups, and how the records that it was looked for on are protected."""
@@ -104,10 +106,11 @@ def refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
 
 
 def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Result], ledger: Mapping[str, Any],
-                 model: Mapping[str, Tensor]) -> Path:
+                 model: Mapping[str, Tensor], described: dict[str, str] | None = None) -> Path:
     """Write everything beside the folder, then put it in place at once. Raises `FileExistsError`.
 
-    Thresholds, if there are any, go into thresholds.json by "strategy/seed".
+    Thresholds, if there are any, go into thresholds.json by "strategy/seed". `described` goes with the model, so that
+    it can be used without the data.
     """
     refuse_other(folder, settings)
     with replaced(folder) as new:
@@ -118,7 +121,7 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
             tests(results).to_csv(new / "statistics.csv", index=False)
         (new / "ledger.json").write_text(json.dumps(ledger, indent=1))
         save_file({name: value.detach().contiguous().cpu() for name, value in model.items()},
-                  new / "model.safetensors")
+                  new / "model.safetensors", described)
         thresholds = {name: r.threshold_to_dict() for name, r in by_run(results).items() if r.threshold}
         if thresholds:
             (new / "thresholds.json").write_text(json.dumps(thresholds, indent=1))

@@ -53,5 +53,5 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(unpacked(arrays)[name])
-    return Result(experiment, task.data(), pd.DataFrame(strategy.rows), strategy.ledger, model, strategy.search,
+    return Result(experiment, task.data(), pd.DataFrame(strategy.rows.all), strategy.ledger, model, strategy.search,
                   strategy.threshold)

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from secrets import token_hex
-from typing import ClassVar, Literal, TypedDict
+from typing import ClassVar, Literal
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -22,9 +22,8 @@ from torch import Tensor, nn
 
 from fedfair import messages
 from fedfair.accounting import Ledger, Unit
-from fedfair.clipping import ClipRule, parameters, sensitivity
+from fedfair.clipping import ClipRule, sensitivity
 from fedfair.counting import CountQuery
-from fedfair.fairness import ALL, metrics
 from fedfair.host import make_optimizer
 from fedfair.messages import pack, unpacked
 from fedfair.noise import add_noise, server_share
@@ -37,6 +36,7 @@ from strategies.group_budget import group_budget
 from strategies.population import Population
 from strategies.releases import released
 from strategies.risk import RiskMeter
+from strategies.rows import Rows
 from strategies.threshold_search import Threshold, ThresholdSearch
 from strategies.training import Training
 
@@ -45,16 +45,6 @@ class NoOptions(BaseModel):
     """A strategy's own parameters: none, unless it defines some."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Row(TypedDict):
-    """One value, measured on a part of the records or, as the split "rule", of the clip rule; `group` may be "all"."""
-
-    round: int
-    split: str
-    group: str
-    metric: str
-    value: float
 
 
 class Strategy(FlowerStrategy):
@@ -100,8 +90,7 @@ class Strategy(FlowerStrategy):
         self.ledger = Ledger(population.names, training.delta, training.trust, self.sharers,
                              training.accountant, self.nominal, self.protects, self.broadcasts,
                              public=task.public(self.protects), budget=self.budget.filter if self.budget else None)
-        self.rows: list[Row] = []
-        self._told: dict[str, tuple[float, ...]] = {}
+        self.rows = Rows(population.names, training.favourable)
         self.search = ThresholdSearch(task, training, population)
         self.threshold: Threshold | None = None
         self._trained_by = training
@@ -234,8 +223,7 @@ class Strategy(FlowerStrategy):
             rule, noise = self.budget.within(rule, noise)
         self._round = replace(plan, rule=rule, noise_multiplier=noise)
         if self._risk is not None and self._round.step % self._risk.every == 0:
-            for group, metric, value in self._risk.measure(grid, arrays, self._round, self.divisor()):
-                self.rows.append(Row(round=server_round, split="train", group=group, metric=metric, value=value))
+            self.rows.add(server_round, "train", self._risk.measure(grid, arrays, self._round, self.divisor()))
         return self._requests(self.exchange, grid, weights=arrays, round_=self._round)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]
@@ -247,7 +235,7 @@ class Strategy(FlowerStrategy):
         assert self._round is not None
         assert self._round.rule is not None
         answered, plan = self._answers(replies), self._round
-        self._tell(self._round.rule, server_round)
+        self.rows.add_rule(server_round, self._round.rule)
         sums = added(answered, "sums", self._parameters)
         if plan.local is None:
             self._update(sums, plan, self._round.rule)
@@ -286,12 +274,9 @@ class Strategy(FlowerStrategy):
         asked = list(replies)
         answered, record = self._answers(asked) if asked else [], MetricRecord()
         for split in answered[0].content.array_records if answered else ():
-            total = group_counts(answered, split)
-            found = metrics(total, self.population.names, self.training.favourable)
-            for group, metric, value in found if total.labels.any() else ():
-                self.rows.append(Row(round=server_round, split=split, group=group, metric=metric, value=value))
-                if (split, metric) == ("test", "accuracy"):
-                    record[f"accuracy of {group}"] = value
+            accuracies = self.rows.add_counts(server_round, split, group_counts(answered, split))
+            if split == "test":
+                record.update({f"accuracy of {group}": value for group, value in accuracies.items()})
         return record or None
 
     def summary(self) -> None:
@@ -307,16 +292,6 @@ class Strategy(FlowerStrategy):
         else:
             for name, parameter in self._parameters.items():
                 parameter.data.copy_(weights[name])
-
-    def _tell(self, rule: ClipRule, server_round: int) -> None:
-        """Keep the numbers of a round's clip rule as `rows` of the split "rule", where they differ from the last."""
-        for name, values in parameters(rule).items():
-            if self._told.get(name) == values:
-                continue
-            self._told[name] = values
-            groups = self.population.names if len(values) > 1 else (ALL,)
-            self.rows += [Row(round=server_round, split="rule", group=group, metric=name, value=value)
-                          for group, value in zip(groups, values, strict=True)]
 
     def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
         """A request to every node."""

@@ -16,7 +16,7 @@ def state(strategy: Strategy) -> dict[str, Any]:
     """All that changes from round to round, as plain values and tensors; the next round may change them."""
     assert strategy._optimizer is not None
     return {
-        "population": strategy.population.fingerprint, "rows": strategy.rows,
+        "population": strategy.population.fingerprint, "rows": strategy.rows.all,
         "weights": {name: parameter.data for name, parameter in strategy._parameters.items()},
         "training": strategy._trained_by.model_dump(mode="json"), "optimizer": strategy._optimizer.state_dict(),
         "log": strategy.ledger.log.to_dict(), "not_protected": strategy.ledger.unprotected,
@@ -32,7 +32,7 @@ def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
     if saved["population"] != strategy.population.fingerprint:
         raise ValueError("the checkpoint was written for other data: there are other groups, or other numbers of "
                          "records; restore the data, or take another folder")
-    strategy.rows = list(saved["rows"])
+    strategy.rows.all = list(saved["rows"])
     strategy.training = type(strategy.training)(**saved["training"])
     strategy._start(saved["weights"])
     assert strategy._optimizer is not None
@@ -48,7 +48,7 @@ def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
 def _learned(strategy: Strategy) -> Iterator[tuple[str, object, Sequence[str]]]:
     """Whatever else a round changes: a name for it, its owner, and the owner's attributes."""
     yield "method", strategy, strategy._own
-    yield "rule", strategy, ("_told",)
+    yield "rule", strategy.rows, ("told",)
     if strategy._risk is not None:
         yield "risk", strategy._risk, ("_eigenvectors",)
     if strategy.budget is not None:

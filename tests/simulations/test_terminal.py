@@ -42,6 +42,17 @@ def test_every_command_teaches_by_an_example(path: tuple[str, ...]) -> None:
     assert f"Example: fedfair {' '.join(path)}" in " ".join(shown.split())
 
 
+@pytest.mark.parametrize(("typed", "expected"), [
+    ("run --strategy dpsgd-g", ["dpsgd-global", "dpsgd-global-adapt"]), ("run --dataset co", ["compas"]),
+    ("compare --strategies sgd,fairl", ["sgd,fairlens"]), ("compare --preset ya", ["yang2024"]),
+    ("compare --engine l", ["local"])])
+def test_the_shell_completes_names(typed: str, expected: list[str]) -> None:
+    words = f"fedfair {typed}"
+    result = CliRunner().invoke(app, [], prog_name="fedfair", env={
+        "_FEDFAIR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)})
+    assert result.stdout.split() == expected
+
+
 def test_the_exit_codes_are_told() -> None:
     assert "Exit codes" in CliRunner().invoke(app, ["--help"]).stdout
 

@@ -1,0 +1,42 @@
+"""Private training inside somebody's own Flower client: one local epoch as a round's plan describes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedfair.datasets import GroupedDataset, Parts
+from fedfair.host import Host
+from fedfair.rounds import Round
+
+
+def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan: str) -> dict[str, Any]:
+    """Train a classifier for one local epoch on all of a client's records, in place; returns what the server must know.
+
+    `x` `[n, ...]`, labels `y` `[n]`, groups `group` `[n]` by number; the model gives logits `[n, classes]`, and the
+    loss is cross entropy. `plan` is what `strategies.private.PrivateTraining` put into the message: clip rule, noise,
+    batch size.
+
+    Batches and noise come from the operating system. The weights and what is returned may then leave the client: the
+    number of its records, which is taken as public, and noisy counts. Nothing else is protected, a loss least of all.
+    Raises `ValueError` for a plan without local training, and `fedfair.host.ClientError` for a model that mixes
+    examples or a gradient that is not finite.
+    """
+    round_ = Round.from_json(plan)
+    if round_.local is None or round_.seed is not None:
+        raise ValueError("this plan is not one for local training with randomness of the operating system: take "
+                         "strategies.private.PrivateTraining at the server")
+    names = tuple(map(str, range(len(round_.rates))))
+    data = GroupedDataset(x, y, group, names, int(y.max()) + 1 if len(y) else 1)
+    empty = data.take(torch.empty(0, dtype=torch.long))
+    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    host = Host({0: Parts(data, empty, empty)}, model, str(next(model.parameters()).device))
+    trained = host.local_epochs(weights, replace(round_, local=replace(round_.local, sizes=(len(x),))))
+    for name, parameter in model.named_parameters():
+        parameter.data = trained.sums[name].detach()
+    counts = {} if trained.counts is None else {"counts": trained.counts.flatten().tolist(),
+                                                "shape": list(trained.counts.shape)}
+    return {"size": len(x), **counts}

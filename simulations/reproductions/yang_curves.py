@@ -1,0 +1,121 @@
+"""Yang et al. 2024, Figures 2 and 3: what demographic parity costs three methods. `fedfair reproduce NAME`.
+
+The paper prints pictures and no numbers, so what is compared are its statements about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import tomli_w
+
+from simulations.curves import curves, save_curves
+from simulations.reproductions.store import OnRound
+from simulations.result import refuse_other
+
+NAME = "yang2024-figures2-3"
+DATASETS = ("adult", "bank", "compas", "credit", "dutch", "law")
+OURS, OTHERS, PLAIN = "gs-dp-sgd-to", ("dpsgd-p", "fair-dp"), "dpsgd"
+FAIR = 0.1  # a demographic parity below which the paper calls outcomes fair
+_NORMS = tuple(place / 10 for place in range(1, 11))  # of fair-dp's last layer, as in the paper
+_OUT_OF_REACH = ("compas", "dutch")  # where the paper's fair-dp does not get below FAIR
+
+
+class Statement(NamedTuple):
+    """Something the paper says of its figures, about one data set; `seen` is None if nothing here can tell."""
+
+    dataset: str
+    text: str
+    found: str
+    seen: bool | None
+
+
+def yang_curves(out: Path, seeds: int | None = None, quick: bool = False, device: str = "cpu",
+                on_round: OnRound = lambda *_: None) -> str:
+    """Run all curves, a folder for each data set, and write statements.csv and README.md; returns what is seen.
+
+    The quick version is Adult alone with three norms of fair-dp. Data sets that are there are not run again. Raises
+    `FileExistsError` if the folder holds something else, and what `simulations.run.run` raises.
+    """
+    described = {"reproduction": NAME}
+    refuse_other(out, described)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "config.toml").write_text(tomli_w.dumps(described))
+    datasets, norms, number = (DATASETS[:1], _NORMS[::4], 1) if quick else (DATASETS, _NORMS, 5)
+    number = seeds or number
+    statements: list[Statement] = []
+    for place, dataset in enumerate(datasets):
+        on_round(place, len(datasets), f"{dataset}, {number} seeds", 0, 1)
+        settings = {"dataset": dataset, "seeds": number, "max_norm": list(norms), "device": device}
+        file = out / dataset / "curves.csv"
+        if not file.is_file():
+            frame = curves([OURS, *OTHERS, PLAIN], range(number), "yang2024", {"dataset": dataset, "device": device},
+                           {"fair-dp.options.max_norm": norms})
+            save_curves(frame, settings, out / dataset)
+        refuse_other(out / dataset, settings)
+        statements += _statements(dataset, pd.read_csv(file))
+    frame = pd.DataFrame(statements)
+    frame.to_csv(out / "statements.csv", index=False)
+    told = frame[frame["seen"].notna()]
+    said = f"{int(told['seen'].astype(bool).sum())} of {len(told)} statements are seen."
+    (out / "README.md").write_text(_page(frame, said, number, quick))
+    return said
+
+
+def _statements(dataset: str, frame: pd.DataFrame) -> Iterator[Statement]:
+    """What the paper says, of the curves of one data set: means over seeds."""
+    means = frame.groupby(["strategy", "value"], dropna=False)[["demographic_parity", "accuracy_parity", "accuracy"]]
+    points = means.mean().reset_index()
+    by_method = {str(name): own.sort_values("demographic_parity") for name, own in points.groupby("strategy")}
+    least = {name: float(own["demographic_parity"].min()) for name, own in by_method.items()}
+    for name in (OURS, OTHERS[0]):
+        yield Statement(dataset, f"{name} gets below a demographic parity of {FAIR}", f"{least[name]:.3f}",
+                        least[name] < FAIR)
+    out_of_reach = dataset in _OUT_OF_REACH
+    yield Statement(dataset, f"fair-dp gets {'no lower than' if out_of_reach else 'below'} {FAIR}",
+                    f"{least['fair-dp']:.3f}", (least["fair-dp"] >= FAIR) == out_of_reach)
+    plain = float(by_method[PLAIN]["accuracy_parity"].iloc[0])
+    at = {name: _at(own, FAIR) for name, own in by_method.items() if name != PLAIN}
+    parity = {name: value["accuracy_parity"] for name, value in at.items() if value}
+    accuracy = {name: value["accuracy"] for name, value in at.items() if value}
+    yield Statement(dataset, f"at {FAIR}, {OURS} has the lowest accuracy parity", _told(parity), _least(parity))
+    yield Statement(dataset, f"at {FAIR}, {OURS} has a lower accuracy parity than dpsgd",
+                    f"{_told(parity)}; {PLAIN} {plain:.3f}", parity[OURS] < plain if OURS in parity else None)
+    yield Statement(dataset, f"at {FAIR}, {OURS} has the highest accuracy", _told(accuracy),
+                    _least({name: -value for name, value in accuracy.items()}))
+
+
+def _at(curve: pd.DataFrame, demographic_parity: float) -> Mapping[str, float]:
+    """A curve's values where it crosses a demographic parity; nothing if it does not."""
+    across = curve["demographic_parity"].to_numpy()
+    if not across.min() <= demographic_parity <= across.max():
+        return {}
+    return {name: float(np.interp(demographic_parity, across, curve[name])) for name in ("accuracy_parity", "accuracy")}
+
+
+def _least(values: Mapping[str, float]) -> bool | None:
+    """Whether ours is the least of at least two that got there."""
+    return values[OURS] == min(values.values()) if OURS in values and len(values) > 1 else None
+
+
+def _told(values: Mapping[str, float]) -> str:
+    """The values in words."""
+    return ", ".join(f"{name} {value:.3f}" for name, value in values.items()) or "no curve gets there"
+
+
+def _page(statements: pd.DataFrame, said: str, seeds: int, quick: bool) -> str:
+    """The page."""
+    lines = ["# Yang et al. 2024, Figures 2 and 3", "",
+             f"`fedfair reproduce {NAME} --seeds {seeds}{' --quick' if quick else ''} --out DIR`", "",
+             f"{said} Means over {seeds} seeds; values between two points of a curve lie on the line between them.", ""]
+    for dataset, own in statements.groupby("dataset", sort=False):
+        lines += [f"## {dataset}", "", f"![Curves of {dataset}]({dataset}/curves.svg)", "",
+                  "| statement | found | seen |", "|---|---|---|"]
+        lines += [f"| {row.text} | {row.found} | {'-' if row.seen is None else 'yes' if row.seen else 'no'} |"
+                  for row in own.itertuples()]
+        lines.append("")
+    return "\n".join(lines)

@@ -1,0 +1,137 @@
+"""Privacy by group for a Flower app that is there already: a clip rule and a ledger around its own strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from secrets import token_hex
+from typing import Any, cast
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy as FlowerStrategy
+from torch import Tensor
+
+from fedfair.accounting import Event, Ledger
+from fedfair.host import ClientError
+from fedfair.rounds import LocalTraining, Round
+from fedfair.task import Task
+from strategies import find_strategy
+from strategies.budget import count_noise
+from strategies.population import Population
+from strategies.training import Training
+
+RECORD = "fedfair"
+"""The name of the record that is added to the app's own messages."""
+
+
+class PrivateTraining(FlowerStrategy):
+    """Wraps the strategy of an app, whose clients call `fedfair.private_training.train_privately`.
+
+    Every round each client trains by itself, under the clip rule of a `method` and with noise of its own (sync =
+    "epoch"), so what it sends is protected from everybody. The app's strategy samples clients and averages, which is
+    post-processing. The method learns from the noisy counts; `ledger` has every client's local epochs. A record must
+    lie with one client only. `settings` are those of `Training`, with `options` for the method's own. Raises
+    `ValueError` for settings or methods that do not fit.
+    """
+
+    def __init__(self, strategy: FlowerStrategy, groups: Sequence[str], method: str = "dpsgd-f", **settings: Any
+                 ) -> None:
+        training = Training(sync="epoch", randomness="system", **settings)
+        kind = find_strategy(method)
+        for field in ("target_epsilon", "group_epsilon"):
+            if getattr(training, field) is not None:
+                raise ValueError(f"{field} is {getattr(training, field)}, but the sizes of an app's clients are not "
+                                 "known in advance: give noise_multiplier, and read the ledger")
+        if "epoch" not in kind.modes or kind.protects != "record":
+            raise ValueError(f"{method} does not train in local epochs that protect records: take dpsgd, dpsgd-f, "
+                             "dpsgd-f-quantile, dpsgd-global or dpsgd-global-adapt")
+        population = Population(tuple(groups), ((training.batch_size,) * len(groups),), (0,) * len(groups), 2)
+        self.strategy, self.training = strategy, training
+        self.method = kind(Task(), training, population)
+        self.ledger = Ledger(groups, training.delta, accountant=training.accountant, nominal=self.method.nominal,
+                             public="numbers of records by client, batch size; each record lies with one client")
+        self.ledger.expose("metrics that the app's clients send", "as the app computes them")
+        self._plan: Round | None = None
+        self._asked: list[int] = []
+        self._clients: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+                        ) -> Iterable[Message]:
+        """The app's own messages, each with the round's plan."""
+        training, groups = self.training, len(self.ledger.groups)
+        noise = self.method.noise[0]
+        local = LocalTraining(training.batch_size, training.optimizer, training.learning_rate, training.weight_decay,
+                              (noise,), (1.0,), (0,))
+        self._plan = Round(None, server_round - 1, (1.0,) * groups, noise, count_noise(training, noise), training.trust,
+                           1, self.method.rule(), self.method.query(), local, training.noise, token_hex(16))
+        asked = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        for message in asked:
+            message.content[RECORD] = ConfigRecord({"plan": self._plan.to_json()})
+        self._asked = [message.metadata.dst_node_id for message in asked]
+        return asked
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]
+                        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Enter what was released, learn from the counts, and let the app's strategy average.
+
+        A client that was asked and whose answer did not come is charged too, if its size is known. Raises `ClientError`
+        naming the node for one that did not train privately, or sent a value that is not finite.
+        """
+        came = list(replies)
+        told = {reply.metadata.src_node_id: _told(reply) for reply in came if not reply.has_error()}
+        self._sizes.update({node: cast(int, record["size"]) for node, record in told.items()})
+        for node in self._asked:
+            if self._sizes.get(node):
+                self._enter(node)
+        counts = [_counts(record) for record in told.values() if "counts" in record]
+        if counts:
+            expected = sum(min(self.training.batch_size, self._sizes[node]) for node in told)
+            self.method.learn(torch.stack(counts).sum(0), float(expected))
+        return self.strategy.aggregate_train(server_round, came)
+
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+                           ) -> Iterable[Message]:
+        """The app's own."""
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The app's own."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """The app's own."""
+        self.strategy.summary()
+
+    def _enter(self, node: int) -> None:
+        """Enter a client's local epoch; it may hold records of any group."""
+        assert self._plan is not None
+        assert self._plan.rule is not None
+        size, batch, groups = self._sizes[node], self.training.batch_size, len(self.ledger.groups)
+        noise, bounds = self._plan.noise_multiplier, self._plan.rule.group_sensitivities(groups)
+        spent = tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
+        counts = self._plan.count_noise_multiplier if self._plan.query is not None else None
+        client = self._clients.setdefault(node, len(self._clients))
+        self.ledger.record(Event((min(1.0, batch / size),) * groups, (noise,) * groups, spent, counts, client),
+                           max(1, size // batch))
+
+
+def _told(reply: Message) -> ConfigRecord:
+    """What a client says of its private training, taken out of its reply."""
+    node = reply.metadata.src_node_id
+    if RECORD not in reply.content.config_records:
+        raise ClientError(f"node {node} did not train privately: let its client call train_privately, and put what "
+                          f"that returns into the reply, as ConfigRecord under {RECORD!r}")
+    record = cast(ConfigRecord, reply.content.pop(RECORD))
+    for arrays in reply.content.array_records.values():
+        for name, value in arrays.to_torch_state_dict().items():
+            if not bool(value.isfinite().all()):
+                raise ClientError(f"node {node} sent weights {name} that are not finite: nothing was added to the "
+                                  "model")
+    return record
+
+
+def _counts(record: ConfigRecord) -> Tensor:
+    """A client's noisy counts in their shape."""
+    return torch.tensor(record["counts"], dtype=torch.float64).view(cast(list[int], record["shape"]))

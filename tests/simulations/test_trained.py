@@ -1,0 +1,96 @@
+"""A saved model predicts what the run predicted, as scikit-learn and fairlearn use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, recall_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from simulations import Experiment, Result, run
+from simulations.compare import compare, experiments
+from simulations.fairlearn_frame import metric_frame, predictions_of_test
+from simulations.result import save_comparison
+from simulations.trained import TrainedClassifier
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """A run with a threshold on a small file of two groups."""
+    draws = np.random.default_rng(0)
+    sex, years = draws.choice(["f", "m"], 600), draws.integers(0, 30, 600)
+    hired = years + 6 * (sex == "m") + draws.normal(0, 4, 600) > 17
+    file = tmp_path_factory.mktemp("data") / "people.csv"
+    pd.DataFrame({"years": years, "sex": sex, "hired": hired.astype(int)}).to_csv(file, index=False)
+    return run(Experiment(csv=str(file), label="hired", group="sex", model="logistic", epochs=4, batch_size=64,
+                          learning_rate=0.5, strategy="sgd", threshold="toc"))
+
+
+def final(result: Result, metric: str, group: str) -> float:
+    rows = result.metrics.query("split == 'test' and round == round.max()").set_index(["group", "metric"])["value"]
+    return float(rows[group, metric])
+
+
+def test_a_loaded_model_decides_as_the_run_did_threshold_included(result: Result, tmp_path: Path) -> None:
+    result.save(tmp_path / "run")
+    loaded, test = TrainedClassifier.load(tmp_path / "run"), result.data.test
+    names = [test.names[k] for k in test.group]
+    predicted = loaded.predict(test.x.numpy(), names)
+    assert accuracy_score(test.y, predicted) == pytest.approx(final(result, "accuracy", "all"))
+    assert (predicted != loaded.predict_proba(test.x.numpy()).argmax(1)).any()  # the threshold has a part in it
+    assert np.array_equal(predicted, TrainedClassifier.of(result).predict(test.x.numpy(), names))
+    with pytest.raises(ValueError, match="give sensitive_features"):
+        loaded.predict(test.x.numpy())
+    with pytest.raises(ValueError, match="unknown group 'x'"):
+        loaded.predict(test.x.numpy()[:1], ["x"])
+
+
+def test_scikit_learn_takes_it_as_a_classifier(result: Result) -> None:
+    plain = TrainedClassifier.of(result)
+    plain.threshold = None
+    x, y = result.data.test.x.numpy(), result.data.test.y.numpy()
+    pipeline = make_pipeline(FunctionTransformer(), plain).fit(x, y)
+    assert pipeline.score(x, y) == pytest.approx(accuracy_score(y, plain.predict(x)))
+    assert list(plain.classes_) == [0, 1]
+    assert np.allclose(plain.predict_proba(x).sum(1), 1)
+    assert np.array_equal(clone(plain).predict(x), plain.predict(x))
+
+
+def test_a_folder_without_a_single_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no model\.safetensors"):
+        TrainedClassifier.load(tmp_path)
+    results = compare(experiments(["dpsgd"], [0, 1], None, {"hidden": [4], "steps": 1}))
+    save_comparison(results, {"strategies": ["dpsgd"]}, tmp_path / "two")
+    with pytest.raises(ValueError, match="does not hold a single run"):
+        TrainedClassifier.load(tmp_path / "two")
+
+
+def test_bytes_of_words_stay_whole_numbers() -> None:
+    classifier = TrainedClassifier(torch.nn.Sequential(torch.nn.Embedding(5, 2), torch.nn.Flatten()), ("a",), 4)
+    assert classifier.predict(np.array([[1, 2]])).shape == (1,)
+
+
+@pytest.mark.slow
+def test_fairlearns_metrics_are_ours(result: Result) -> None:
+    from fairlearn.metrics import (
+        demographic_parity_difference,
+        equal_opportunity_difference,
+        equalized_odds_difference,
+    )
+
+    frame = metric_frame(result, {"accuracy": accuracy_score, "recall": recall_score})
+    for group in ("f", "m"):
+        assert frame.by_group.loc[group, "accuracy"] == pytest.approx(final(result, "accuracy", group))
+        assert frame.by_group.loc[group, "recall"] == pytest.approx(final(result, "true_positive_rate", group))
+    assert frame.difference()["accuracy"] == pytest.approx(final(result, "accuracy_parity", "all"))
+    predictions = predictions_of_test(result)
+    for metric, theirs in (("demographic_parity", demographic_parity_difference),
+                           ("equalised_odds", equalized_odds_difference),
+                           ("equal_opportunity", equal_opportunity_difference)):
+        assert theirs(**predictions) == pytest.approx(final(result, metric, "all"))

@@ -1,0 +1,141 @@
+"""A Flower app of somebody's own, in the form of Flower's PyTorch quickstart, with privacy by group around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+from torch import Tensor, nn
+
+from fedfair.host import ClientError
+from fedfair.private_training import train_privately
+from simulations import Experiment, run
+from simulations.grids.local import LocalGrid
+from strategies.private import PrivateTraining
+from tests.strategies.two_groups import two_groups
+
+Train = Callable[[nn.Module, Tensor, Tensor, Tensor, Message], dict[str, Any] | None]
+EXPERIMENT = Experiment(**two_groups(), strategy="dpsgd-f", model="logistic", partition="site", clients=2,
+                        sync="epoch", epochs=3, batch_size=32, noise_multiplier=0.8, clip_norm=0.3, delta=1e-3)
+
+
+def privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, message: Message) -> dict[str, Any]:
+    return train_privately(model, x, y, group, str(message.content["fedfair"]["plan"]))
+
+
+def application(train: Train) -> ClientApp:
+    """The quickstart's client, on the records of `EXPERIMENT`'s clients."""
+    app = ClientApp()
+
+    @app.train()
+    def handler(message: Message, context: Context) -> Message:
+        model = EXPERIMENT.task.build_model()
+        model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+        data = EXPERIMENT.task.clients_data()[int(context.node_config["partition-id"])].train
+        told = train(model, data.x, data.y, data.group, message)
+        content = RecordDict({"arrays": ArrayRecord(model.state_dict()),
+                              "metrics": MetricRecord({"num-examples": len(data)})})
+        if told is not None:
+            content["fedfair"] = ConfigRecord(told)
+        return Message(content, reply_to=message)
+
+    return app
+
+
+def started(strategy: PrivateTraining, train: Train = privately, rounds: int = 3) -> dict[str, Tensor]:
+    """The weights after some rounds."""
+    arrays = ArrayRecord(EXPERIMENT.task.build_model().state_dict())
+    grid = LocalGrid(application(train), 2)
+    return strategy.start(grid, arrays, num_rounds=rounds).arrays.to_torch_state_dict()
+
+
+def around_fedavg(**settings: Any) -> PrivateTraining:
+    settings = {"batch_size": 32, "noise_multiplier": 0.8, "clip_norm": 0.3, "delta": 1e-3, **settings}
+    return PrivateTraining(FedAvg(fraction_evaluate=0.0), ("a", "b"), **settings)
+
+
+def test_the_ledger_is_that_of_fedfairs_own_local_epochs() -> None:
+    strategy, own = around_fedavg(), run(EXPERIMENT).ledger
+    started(strategy)
+    assert strategy.ledger.guaranteed_by_group() == pytest.approx(own.guaranteed_by_group())
+    assert strategy.ledger.guarantee == "proved"
+    assert sum(strategy.ledger.events.values()) == sum(own.events.values())
+    assert strategy.method.rule() != around_fedavg().method.rule()  # it learnt from the noisy counts
+
+
+def test_without_noise_and_with_whole_batches_it_is_clipped_descent_averaged() -> None:
+    strategy = around_fedavg(method="dpsgd", noise_multiplier=0, batch_size=1000, learning_rate=0.5)
+    found = started(strategy, rounds=1)
+    model, total = EXPERIMENT.task.build_model(), 0
+    expected = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    for parts in EXPERIMENT.task.clients_data():
+        data, sums = parts.train, {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+        for x, y in zip(data.x, data.y, strict=True):
+            model.zero_grad()
+            nn.functional.cross_entropy(model(x[None]), y[None]).backward()
+            norm = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
+            for name, parameter in model.named_parameters():
+                sums[name] += parameter.grad * min(1.0, 0.3 / float(norm))
+        for name, parameter in model.named_parameters():
+            expected[name] += len(data) * (parameter.detach() - 0.5 * sums[name] / len(data))
+        total += len(data)
+    for name, value in expected.items():
+        assert torch.allclose(found[name], value / total, atol=1e-6)
+    assert strategy.ledger.guarantee == "none"
+
+
+def test_no_two_clients_or_rounds_share_their_noise() -> None:
+    """With a learning rate that drowns the data, what is left is noise."""
+    sent: list[Tensor] = []
+
+    def kept(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, message: Message) -> dict[str, Any]:
+        before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
+        told = privately(model, x, y, group, message)
+        sent.append(torch.cat([p.detach().flatten() for p in model.parameters()]) - before)
+        return told
+
+    started(around_fedavg(method="dpsgd", noise_multiplier=50, batch_size=1000), kept, rounds=2)
+    assert len(sent) == 4
+    correlation = torch.corrcoef(torch.stack(sent)).fill_diagonal_(0)
+    assert float(correlation.abs().max()) < 0.95
+    assert len({round(float(one[0]), 9) for one in sent}) == 4
+
+
+def test_a_client_that_is_lost_later_is_charged_as_if_it_had_sent() -> None:
+    strategy = around_fedavg(method="dpsgd")
+    arrays, grid = ArrayRecord(EXPERIMENT.task.build_model().state_dict()), LocalGrid(application(privately), 2)
+    for round_, lost in ((1, 0), (2, 1)):
+        replies = list(grid.send_and_receive(strategy.configure_train(round_, arrays, ConfigRecord(), grid)))
+        strategy.aggregate_train(round_, replies[lost:])
+    steps = [entry.steps for entry in strategy.ledger.log.entries]
+    both = around_fedavg(method="dpsgd")
+    started(both, rounds=2)
+    assert sum(steps) == sum(entry.steps for entry in both.ledger.log.entries)
+
+
+@pytest.mark.parametrize(("train", "message"), [
+    (lambda model, x, y, group, message: None, "did not train privately"),
+    (lambda model, x, y, group, message: [p.data.fill_(float("nan")) for p in model.parameters()] and {"size": 3},
+     "not finite")])
+def test_a_client_without_privacy_or_sense_is_refused(train: Train, message: str) -> None:
+    with pytest.raises(ClientError, match=message):
+        started(around_fedavg(), train, rounds=1)
+
+
+def test_what_cannot_be_planned_is_refused_before_work_starts() -> None:
+    with pytest.raises(ValueError, match="give noise_multiplier"):
+        around_fedavg(target_epsilon=2.0)
+    with pytest.raises(ValueError, match="does not train in local epochs"):
+        around_fedavg(method="dp-fedavg")
+    with pytest.raises(ValueError, match="unknown strategy"):
+        around_fedavg(method="dpsgdf")
+    with pytest.raises(ValueError, match="not one for local training"):
+        train_privately(EXPERIMENT.task.build_model(), torch.zeros(1, 5), torch.zeros(1).long(), torch.zeros(1).long(),
+                        '{"seed": 1, "step": 0, "rates": [1.0], "noise_multiplier": 1, "count_noise_multiplier": 1, '
+                        '"trust": "central", "clients": 1, "rule": null, "query": null, "local": null, '
+                        '"local_sgd": null}')

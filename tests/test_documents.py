@@ -1,0 +1,84 @@
+"""Every code block of the README and the tutorials runs, in the order in which a reader meets it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+IN_REPOSITORY = "run in the repository"
+
+ELSEWHERE = {
+    "pip install": "by .ci/run, in a fresh environment",
+    "python3 -m venv": "by .ci/run",
+    "flwr run .": "by tests/simulations/test_flower.py, and on SuperNodes below",
+    "--preset yang2024": "by tests/simulations/test_results.py, shorter",
+}
+"""What is not run here, by what such a block holds, and where it is run instead."""
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, its title if it has one, and its text."""
+
+    language: str
+    title: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """The blocks of a page; those of `sh` are for reading."""
+    found = re.findall(r'^```(\w+)(?: title="(.*?)")?\n(.*?)^```$', page.read_text(), re.MULTILINE | re.DOTALL)
+    return [Block(*block) for block in found]
+
+
+def runs_elsewhere(block: Block) -> bool:
+    """Whether another test runs the block."""
+    return any(words in block.text for words in ELSEWHERE) and block.title != IN_REPOSITORY
+
+
+def names(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    session: dict[str, object] = {"__name__": "session"}
+    for block in blocks(page):
+        if block.language == "bash" and not runs_elsewhere(block):
+            shell(block.text, ROOT if block.title == IN_REPOSITORY else tmp_path)
+        elif block.title and block.language != "bash":
+            (tmp_path / block.title).write_text(block.text)
+        elif block.language == "python" and "class QuantileClip" not in block.text:  # that is tests/test_readme.py's
+            exec(compile(block.text, f"{page.name}, a block", "exec"), session)  # noqa: S102 - our own documents
+
+
+def shell(text: str, folder: Path) -> None:
+    """Run a block as bash would; what it said is in the failure."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "80",
+                   "PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0"}
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=folder, env=environment, capture_output=True,
+                          text=True, timeout=600)
+    assert done.returncode == 0, f"{text}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+def test_the_pages_have_blocks_and_none_is_in_an_unknown_language() -> None:
+    for page in PAGES:
+        found = blocks(page)
+        assert found, page
+        assert {block.language for block in found} <= {"python", "bash", "toml", "sh", "text"}
+        assert len(found) == page.read_text().count("\n```") // 2 + page.read_text().startswith("```")
+
+
+def test_the_tutorials_are_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert str(page.relative_to(ROOT / "docs")) in navigation

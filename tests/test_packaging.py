@@ -1,0 +1,63 @@
+"""The wheel and the sdist carry everything that a person needs, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+NEEDED = {"fedfair/host.py", "strategies/base.py", "simulations/cli.py", "simulations/configs/yang2024.toml",
+          "simulations/configs/published/yang2024-table1.csv", "simulations/report/page/page.html.j2",
+          "simulations/report/page/page.css", "simulations/report/page/page.js"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both, built by hatchling."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=ROOT, check=True,
+                   capture_output=True)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_packages_and_their_files_and_no_tests(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert names >= NEEDED
+    assert {name.split("/")[0] for name in names} <= {"fedfair", "strategies", "simulations", "fedfair-0.1.0.dist-info"}
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+@pytest.mark.slow
+def test_the_sdist_holds_what_is_needed_to_test_and_document_it(built: Path) -> None:
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert names >= NEEDED | {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "mkdocs.yml",
+                              "docs/index.md", "tests/test_readme.py", "CITATION.cff"}
+
+
+@pytest.mark.slow
+def test_what_is_installed_from_the_wheel_compares_and_reports_far_from_the_repository(built: Path, tmp_path: Path
+                                                                                       ) -> None:
+    (wheel,) = built.glob("*.whl")
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path / "site"),
+                    str(wheel)], check=True)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+
+    def fedfair(*words: str) -> str:
+        program = "import simulations.cli as cli, sys; assert 'site' in cli.__file__, cli.__file__; cli.app()"
+        return subprocess.run([sys.executable, "-c", program, *words], cwd=tmp_path, env=environment, check=True,
+                              capture_output=True, text=True, timeout=200).stdout
+
+    assert "yang2024" in fedfair("compare", "--help")
+    fedfair("compare", "--strategies", "sgd,dpsgd", "--seeds", "1", "--set", "epochs=1", "--out", "out")
+    assert "saved" in fedfair("report", "out")
+    assert "What each group pays" in (tmp_path / "out" / "report.html").read_text()
