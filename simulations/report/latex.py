@@ -9,11 +9,11 @@ from simulations.report.tables import Cell, Table, said
 
 _ESCAPES = str.maketrans({"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
                           "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
-                          "∞": r"$\infty$", "±": r"$\pm$"})
+                          "∞": r"$\infty$"})
 
 
 def latex(table: Table) -> str:
-    """A table environment; intervals are written as half their width behind the mean."""
+    """A table environment; an interval stands behind its mean."""
     numbers = [any(not isinstance(row[place], str) for row in table.rows) for place in range(len(table.columns))]
     lines = [r"% needs \usepackage{booktabs}", r"\begin{table}", r"  \centering",
              rf"  \caption{{{_escaped(table.title)}. {_escaped(table.caption)}}}",
@@ -26,10 +26,9 @@ def latex(table: Table) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    """A cell; an interval as its half width."""
-    if isinstance(cell, Estimate):
-        half = (cell.high - cell.low) / 2
-        return _escaped(said(cell.mean)) if math.isnan(half) else rf"${cell.mean:.3f} \pm {half:.3f}$"
+    """A cell; an interval, which need not lie evenly around its mean, by its ends."""
+    if isinstance(cell, Estimate) and not math.isnan(cell.low):
+        return f"{_escaped(said(cell.mean))} [{said(cell.low)}, {said(cell.high)}]"
     return _escaped(said(cell))
 
 

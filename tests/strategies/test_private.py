@@ -73,7 +73,7 @@ def test_without_noise_and_with_whole_batches_it_is_clipped_descent_averaged() -
     found = started(strategy, rounds=1)
     model, total = EXPERIMENT.task.build_model(), 0
     expected = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
-    for parts in EXPERIMENT.task.clients_data():
+    for parts in EXPERIMENT.task.clients_data().values():
         data, sums = parts.train, {name: torch.zeros_like(p) for name, p in model.named_parameters()}
         for x, y in zip(data.x, data.y, strict=True):
             model.zero_grad()

@@ -79,10 +79,10 @@ def test_figures_for_papers_are_png_and_svg_and_tables_are_latex(people_folder: 
     assert "dpsgd-f" in (tmp_path / "figures" / "accuracy.svg").read_text()
 
 
-def test_a_latex_table_escapes_and_writes_intervals_as_half_widths() -> None:
+def test_a_latex_table_escapes_and_gives_the_ends_of_intervals() -> None:
     text = latex(Table("t", "A & B", ("name_1", "value"), [("50 %", Estimate(0.5, 0.4, 0.6)), ("x", float("inf"))]))
     assert r"name\_1 & value \\" in text
-    assert r"50 \% & $0.500 \pm 0.100$ \\" in text
+    assert r"50 \% & 0.500 [0.400, 0.600] \\" in text
     assert r"x & $\infty$ \\" in text
     assert r"A \& B" in text
 
