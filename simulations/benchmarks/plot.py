@@ -25,7 +25,7 @@ def bars(title: str, values: Mapping[str, float]) -> str:
         y, length = _TOP + place * _BAR, scale * math.log10(value / low)
         drawn.append(f'<text x="8" y="{y + 14}">{escape(name)}</text><rect x="{_NAMES}" y="{y + 2}" '
                      f'width="{length:.0f}" height="{_BAR - 5}" fill="{COLOURS[0]}"/>'
-                     f'<text x="{_NAMES + length + 6:.0f}" y="{y + 14}">{value:,.3g}</text>')
+                     f'<text x="{_NAMES + length + 6:.0f}" y="{y + 14}">{_short(value)}</text>')
     return _picture(title, drawn, _NAMES + _WIDTH + 80, _TOP + len(values) * _BAR + 10)
 
 
@@ -59,6 +59,11 @@ def save_plot(picture: str, out: Path | None) -> None:
     """Write the picture beside the JSON file `out` of a benchmark, if there is one."""
     if out is not None:
         out.with_suffix(".svg").write_text(picture)
+
+
+def _short(value: float) -> str:
+    """A value as a person reads it: three digits, and no exponent."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _powers(values: Sequence[float]) -> tuple[int, int]:
