@@ -25,10 +25,10 @@ def gaussian(multiplier: float, loss: float) -> float:
 
 def hockey_stick(rate: float, multiplier: float, loss: float, removal: bool) -> float:
     """The same on a Poisson sample, when a record is removed or added (Zhu et al. 2022)."""
+    if rate == 1:  # either way alike; exchanging the neighbours would cancel digits
+        return gaussian(multiplier, loss)
     if not removal:
         return 1 - math.exp(loss) + math.exp(loss) * hockey_stick(rate, multiplier, -loss, True)
-    if rate == 1:
-        return gaussian(multiplier, loss)
     if math.exp(loss) <= 1 - rate:
         return 1 - math.exp(loss)
     return rate * gaussian(multiplier, math.log1p(math.expm1(loss) / rate))
