@@ -85,7 +85,12 @@ class Sweep(BaseModel):
         choices = [dict(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
         for dataset, chosen in product(self.datasets, choices if self.search is None else self.search.draws()):
             settings = {**self.settings, **chosen, **({} if "csv" in self.settings else {"dataset": dataset})}
-            yield Cell(dataset, chosen, experiments(self.strategies, self.seeds, self.preset, settings))
+            made = experiments(self.strategies, self.seeds, self.preset, settings)
+            if self.search is not None and made[0].split[1] == 0:
+                raise SettingsError("a search chooses by the validation part, but split is "
+                                    f"{list(made[0].split)}: give that part a share, for example "
+                                    "split = [0.6, 0.2, 0.2] under [settings]")
+            yield Cell(dataset, chosen, made)
 
 
 def trial_name(experiment: Experiment) -> str:

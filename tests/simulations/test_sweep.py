@@ -26,7 +26,8 @@ SMALL: dict[str, Any] = {
     "strategies": ["sgd", "dpsgd-f"], "seeds": 2, "settings": {"steps": 4, "hidden": [8], "accountant": "rdp"},
     "vary": {"learning_rate": [0.1, 0.5]}}
 SEARCH: dict[str, Any] = {
-    "strategies": ["dpsgd"], "settings": {"steps": 40, "hidden": [8], "accountant": "rdp", "eval_every": 0.5},
+    "strategies": ["dpsgd"], "settings": {"steps": 40, "hidden": [8], "accountant": "rdp", "eval_every": 0.5,
+                                            "split": [0.6, 0.2, 0.2]},
     "search": {"space": {"learning_rate": {"low": 1e-4, "high": 1.0, "log": True}}, "trials": 6}}
 
 
@@ -57,6 +58,7 @@ def test_a_description_survives_toml(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"strategies": ["dpsgdf"]}, "unknown strategy 'dpsgdf'"),
+    ({**SEARCH, "settings": {}, "vary": {}, "seeds": 1}, r"chooses by the validation part, but split is \[0.8, 0.0, 0"),
     ({"strategies": []}, "strategies is"),
     ({"seed": 3}, "unknown setting 'seed': did you mean 'seeds'"),
     ({"vary": {"learning_rat": [1]}}, "unknown setting 'learning_rat'"),
