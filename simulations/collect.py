@@ -11,9 +11,10 @@ import pandas as pd
 
 from fedfair.accounting import Ledger
 from simulations.experiment import Experiment
+from simulations.files import write_text
 from simulations.search import Search, Spent, cost
 from simulations.summary import summarise
-from simulations.sweep import Cell, Sweep, trial_name, write_text
+from simulations.sweep import Cell, Sweep, trial_name
 from simulations.trials import stopped
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from fedfair.randomness import key
 from simulations.compare import experiments
 from simulations.experiment import Experiment, SettingsError, in_words
+from simulations.files import write_text
 from simulations.search import Search
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -119,13 +120,6 @@ def prepare_folder(folder: Path, sweep: Sweep) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     write_text(config, text)
     return 0
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file under another name and put it in place at once."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text)
-    new.replace(path)
 
 
 def _extended(folder: Path, there: Sweep, sweep: Sweep) -> int:

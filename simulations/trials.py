@@ -17,9 +17,9 @@ from ray.tune.schedulers import ASHAScheduler, MedianStoppingRule, TrialSchedule
 from fedfair.host import ClientError
 from simulations.checkpoint import Checkpoint
 from simulations.experiment import Experiment
+from simulations.files import write_text
 from simulations.run import run
 from simulations.search import Search
-from simulations.sweep import write_text
 from strategies import Strategy
 
 _FAILURES = 5  # how often a trial is started again after its process or its machine died

@@ -36,9 +36,10 @@ from fedfair.messages import pack, unpacked
 from fedfair.randomness import generator
 from fedfair.rounds import Round
 from fedfair.task import Task
-from simulations.benchmarks.timing import Out, environment, write_json
-from simulations.cli import plain_errors
+from simulations.benchmarks.timing import Out, environment
+from simulations.commands.terminal import plain_errors
 from simulations.engines import quiet_flower
+from simulations.files import write_json
 from simulations.grids.local import LocalGrid
 from strategies.dp_fedavg import DpFedavg
 from strategies.population import Population

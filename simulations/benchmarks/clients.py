@@ -18,7 +18,7 @@ from simulations.benchmarks.people import FEATURES, POPULATIONS, RECORDS
 from simulations.benchmarks.plot import lines, save_plot
 from simulations.benchmarks.processes import Measured, measure
 from simulations.benchmarks.timing import Figures, Out, Target, report
-from simulations.cli import plain_errors
+from simulations.commands.terminal import plain_errors
 
 SIZES = (10, 100, 1_000, 10_000, 100_000)
 assert set(SIZES) <= set(POPULATIONS)

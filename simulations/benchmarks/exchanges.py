@@ -17,7 +17,7 @@ import typer
 
 from simulations.benchmarks.round import WARM_UP, federated
 from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Timings, report, take_turns
-from simulations.cli import plain_errors
+from simulations.commands.terminal import plain_errors
 from simulations.engines import Engine, Flower, Local, Ray
 from simulations.experiment import Experiment
 

@@ -23,7 +23,7 @@ import typer
 from safetensors.torch import load_file
 
 from simulations.benchmarks.timing import Figures, Out, Target, report
-from simulations.cli import plain_errors
+from simulations.commands.terminal import plain_errors
 from simulations.sweep import Sweep
 
 FEDFAIR = [sys.executable, "-c", "from simulations.cli import app; app()"]

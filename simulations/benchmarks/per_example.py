@@ -14,7 +14,7 @@ from torch import Tensor
 from fedfair.models import build
 from simulations.benchmarks.steps import StepMaker, opacus_ghost, opacus_hooks, plain, private, probe
 from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Threads, Timings, calls_of, report, take_turns
-from simulations.cli import plain_errors
+from simulations.commands.terminal import plain_errors
 
 MODELS: dict[str, tuple[str, tuple[int, ...], int]] = {
     "Adult MLP": ("mlp", (100,), 2), "MNIST CNN": ("cnn", (1, 28, 28), 10), "MNIST LeNet": ("lenet", (1, 28, 28), 10)}

@@ -19,7 +19,7 @@ from fedfair.noise import add_gaussian
 from fedfair.randomness import generator
 from fedfair.sampling import poisson
 from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Threads, Timings, report, take_turns
-from simulations.cli import plain_errors
+from simulations.commands.terminal import plain_errors
 from simulations.engines import Engine
 from simulations.experiment import Experiment
 from simulations.run import run

@@ -29,7 +29,7 @@ from simulations.benchmarks.people import RECORDS, people
 from simulations.benchmarks.plot import bars, save_plot
 from simulations.benchmarks.processes import Measured, measure
 from simulations.benchmarks.timing import Figures, Out, Repeats, Target, report
-from simulations.cli import plain_errors
+from simulations.commands.terminal import plain_errors
 
 LOCAL, RAY, PFL, FLOWER = "fedfair, local", "fedfair, ray, 2 workers", "pfl-research", "Flower's run_simulation"
 

@@ -23,7 +23,7 @@ import typer
 
 from simulations.benchmarks.plot import lines, save_plot
 from simulations.benchmarks.timing import Figures, Out, Target, report
-from simulations.cli import plain_errors
+from simulations.commands.terminal import plain_errors
 from simulations.experiment import Experiment
 from simulations.run import run
 from simulations.sweep import Sweep, trials

@@ -6,7 +6,6 @@ of the machine hit all of them alike, and compare turn by turn; of the turns the
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +18,8 @@ import torch
 import typer
 from rich.console import Console
 from rich.table import Table
+
+from simulations.files import write_json
 
 _LOAD = os.getloadavg()[0]  # before this process adds its own
 
@@ -126,14 +127,6 @@ def environment() -> dict[str, Any]:
     """What the figures depend on: package versions (null if absent), threads, load before; nothing personal."""
     packages = {name: _version(name) for name in ("torch", "opacus", "flwr")}
     return {"packages": packages, "threads": torch.get_num_threads(), "load_before": _LOAD}
-
-
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write a file under another name and put it in place at once: it is there as a whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(json.dumps(values, indent=1) + "\n")
-    new.replace(path)
 
 
 def _version(package: str) -> str | None:

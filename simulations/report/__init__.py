@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from simulations.files import write_text
 from simulations.report import contents
 from simulations.report.folders import read
 from simulations.report.latex import latex
 from simulations.report.page import page
 from simulations.report.paper import save_figure
-from simulations.sweep import write_text
 
 __all__ = ["write_report"]
 

@@ -28,7 +28,7 @@ from scipy.stats import spearmanr
 
 from fedfair.datasets import shakespeare
 from fedfair.fairness import ALL
-from simulations.cli import plain_errors
+from simulations.commands.terminal import plain_errors
 from simulations.compare import compare, experiments
 from simulations.reproductions.bars import Bar, picture
 from simulations.reproductions.continuations import accuracies

@@ -1,0 +1,1 @@
+"""The commands of `fedfair`, a file for each kind."""

@@ -1,0 +1,62 @@
+"""`fedfair data`: what there is, fetching, describing, checking a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedfair.datasets import DATASETS
+from fedfair.datasets.columns import tidied, understand
+from fedfair.datasets.table import read_csv
+from fedfair.task import Task
+from simulations.commands.options import Column
+from simulations.experiment import Experiment
+from simulations.table import columns_table
+
+
+def list_data() -> None:
+    """The data sets by name, with their variants.
+
+    Example: fedfair data list
+    """
+    for name in DATASETS:
+        print(name, *(f"(balance = {variant})" for variant in DATASETS[name].variants))
+
+
+def fetch(name: str, label: Column = None, group: Column = None) -> None:
+    """Download a data set into the cache, or check the copy that is there; hf:NAME needs label and group.
+
+    Example: fedfair data fetch adult
+    """
+    parts = Task(dataset=name, label=label, group=group).data()
+    print(f"{name}: {sum(len(part) for _, part in parts):,} records, verified")
+
+
+def describe(name: str, label: Column = None, group: Column = None) -> None:
+    """Records, features and groups of a data set; hf:NAME needs label and group.
+
+    Example: fedfair data describe digits
+    """
+    _describe(name, Task(dataset=name, label=label, group=group))
+
+
+def check(file: Path, label: Annotated[str, typer.Option()], group: Annotated[str, typer.Option()],
+          missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")] = "refuse") -> None:
+    """What is in a file of your own, what each column is taken as, and whether it can be used.
+
+    Example: fedfair data check people.csv --label hired --group sex
+    """
+    Console().print(columns_table(str(file), understand(tidied(read_csv(file)), label, group)))
+    _describe(str(file), Experiment(csv=str(file), label=label, group=group, missing=missing).task)
+
+
+def _describe(name: str, task: Task) -> None:
+    """Print what a task's data holds."""
+    parts = task.data()
+    print(f"{name}: {sum(len(part) for _, part in parts):,} records, {tuple(parts.train.x.shape[1:])} features, "
+          f"{parts.train.classes} classes")
+    for split, part in parts:
+        print(f"  {split}: " + ", ".join(f"{n} {s:,}" for n, s in zip(part.names, part.group_sizes(), strict=True)))

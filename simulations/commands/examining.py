@@ -1,0 +1,70 @@
+"""`fedfair audit`, `ledger` and `report`: what runs are worth, and what they left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from simulations.audit_report import audit_table, audits
+from simulations.commands.options import EngineName, Set, StrategyName
+from simulations.files import write_json
+from simulations.ledger_table import ledger_table, read_ledgers
+from simulations.values import pairs
+
+
+def audit(
+    strategy: StrategyName = "dpsgd",
+    attack: Annotated[str, typer.Option(help="canaries (white box) or membership (black box, any engine).")] =
+    "canaries",
+    epsilon: Annotated[float, typer.Option(help="The epsilon to claim.")] = 3.0,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with seeds 0, 1, ....")] = 1,
+    canaries: Annotated[int, typer.Option(min=100, help="In the white box.")] = 20_000,
+    confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="Of each bound.")] = 0.95,
+    engine: EngineName = "local",
+    set_: Set = [],  # noqa: B006 - Typer copies it
+    out: Annotated[Path | None, typer.Option(help="JSON file to write the findings to.")] = None,
+) -> None:
+    """Attack a run, and compare what is found with the epsilon that the ledger claims; exit code 1 if it is refuted.
+
+    Example: fedfair audit --strategy dpsgd-f --epsilon 1 --seeds 5 --set trust=local
+    """
+    settings = {"target_epsilon": epsilon, **pairs(set_)}
+    found = audits(strategy, attack, range(seeds), settings, canaries, confidence, engine)
+    Console().print(audit_table(found))
+    if out is not None:
+        write_json(out, {"audits": [each.to_dict() for each in found]})
+        print(f"saved in {out}")
+    if any(each.refuted for each in found):
+        raise typer.Exit(1)
+
+
+def ledger(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run or comparison.")],
+    delta: Annotated[float | None, typer.Option(help="Another delta than the run's.")] = None,
+) -> None:
+    """What a run guarantees and what it spent, by group and observer, computed anew from its events.
+
+    Example: fedfair ledger out/adult --delta 1e-5
+    """
+    for name, found in read_ledgers(folder).items():
+        Console().print(f"\n{name}" if name else "", ledger_table(found, delta), sep="\n")
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs, comparisons or sweeps.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file; by default report.html in the first folder.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for the figures as PNG and SVG and the tables as LaTeX; "
+                                                 "needs the extra figures.")] = None,
+) -> None:
+    """Make one HTML file, which needs no network, of what runs, comparisons and sweeps left.
+
+    Example: fedfair report out/adult --figures out/adult-figures
+    """
+    from simulations.report import write_report  # here, because only this command needs a template engine
+
+    with Console(stderr=True).status("reading, accounting and drawing"):
+        written = write_report(folders, out, figures)
+    print(f"saved {written[0]}" + (f" and {len(written) - 1} files in {figures}" if figures else ""))

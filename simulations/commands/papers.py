@@ -1,0 +1,85 @@
+"""`fedfair curve` and `fedfair reproduce`: the papers' figures and tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simulations.commands.options import (
+    Column,
+    Csv,
+    DatasetName,
+    EngineName,
+    Out,
+    Preset,
+    Set,
+    StrategyNames,
+    names_of,
+    settings_of,
+)
+from simulations.commands.terminal import progress_bar
+from simulations.curves import curves, save_curves
+from simulations.reproductions.fair_fight import fair_fight
+from simulations.reproductions.markdown import sentence
+from simulations.reproductions.published import names as published_names
+from simulations.reproductions.tables import reproduce as reproduce_table
+from simulations.reproductions.tuning import NAME as FAIR_FIGHT
+from simulations.reproductions.yang_curves import NAME as YANG_CURVES
+from simulations.reproductions.yang_curves import yang_curves
+from simulations.result import refuse_other
+from simulations.values import pairs
+
+
+def curve(
+    dataset: DatasetName = "adult",
+    strategies: StrategyNames = "dpsgd,gs-dp-sgd-to,dpsgd-p",
+    over: Annotated[list[str], typer.Option(help="What is varied: theta=[...], or STRATEGY.key=[...] for one strategy; "
+                                            "by default theta, where a threshold is looked for.")] = [],  # noqa: B006
+    preset: Preset = "yang2024",
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")] = 1,
+    engine: EngineName = "local",
+    set_: Set = [],  # noqa: B006 - Typer copies it
+    csv: Csv = None,
+    label: Column = None,
+    group: Column = None,
+    out: Out = None,
+) -> None:
+    """Follow what a setting trades: demographic parity against accuracy parity and accuracy.
+
+    Example: fedfair curve --strategies dpsgd,gs-dp-sgd-to,dpsgd-p --over theta=[0.02,0.05,0.1] --out out/curve
+    """
+    names = names_of(strategies)
+    settings, values = settings_of(set_, dataset=dataset, csv=csv, label=label, group=group), pairs(over)
+    described = {"strategies": names, "seeds": seeds, "over": values, "settings": settings,
+                 **({"preset": preset} if preset else {})}
+    if out is not None:
+        refuse_other(out, described)
+    frame = curves(names, list(range(seeds)), preset, settings, values, engine)
+    print(frame.drop(columns="dataset").to_string(index=False, float_format="{:.3f}".format))
+    if out is not None:
+        print(f"saved in {save_curves(frame, described, out)}")
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join((FAIR_FIGHT, YANG_CURVES, *published_names()))}.")],
+    out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs that are there are not repeated.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in minutes; the page says what differs.")
+                     ] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default the paper's.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process.")] = 1,
+) -> None:
+    """A published table or figure, run again and set beside the paper; or fair-fight, every method tuned alike.
+
+    Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
+    """
+    with progress_bar() as on_round:
+        if name == FAIR_FIGHT:
+            said = fair_fight(out, seeds, quick, device, on_round, jobs)
+        elif name == YANG_CURVES:
+            said = yang_curves(out, seeds, quick, device, on_round)
+        else:
+            said = sentence(reproduce_table(name, out, seeds, quick, device, on_round, jobs))
+    print(f"{said} See {out / 'README.md'}.")

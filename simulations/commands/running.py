@@ -1,0 +1,119 @@
+"""`fedfair compare` and `fedfair run`."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from simulations.checkpoint import Checkpoint
+from simulations.commands.options import (
+    Column,
+    Csv,
+    DatasetName,
+    EngineName,
+    EngineSet,
+    Every,
+    Json,
+    Nodes,
+    Out,
+    Preset,
+    Set,
+    StrategyName,
+    StrategyNames,
+    Track,
+    names_of,
+    settings_of,
+)
+from simulations.commands.terminal import progress_bar, show
+from simulations.compare import compare as run_comparison
+from simulations.compare import experiments
+from simulations.engines import Engine, make_engine
+from simulations.experiment import Experiment
+from simulations.result import refuse_other, save_comparison
+from simulations.run import run as run_experiment
+from simulations.tracking import tracking
+from simulations.values import pairs
+
+_OPENING = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt"
+
+
+def compare(
+    dataset: DatasetName = "digits",
+    strategies: StrategyNames = _OPENING,
+    preset: Preset = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")] = 3,
+    engine: EngineName = "local",
+    nodes: Nodes = None,
+    engine_set: EngineSet = [],  # noqa: B006 - Typer copies it
+    set_: Set = [],  # noqa: B006 - Typer copies it
+    csv: Csv = None,
+    label: Column = None,
+    group: Column = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Compare strategies on one data set; without arguments, on the embedded digits.
+
+    Example: fedfair compare --dataset adult --strategies sgd,dpsgd,dpsgd-f --preset yang2024 --out out/adult
+    """
+    names = names_of(strategies)
+    settings = settings_of(set_, dataset=dataset, csv=csv, label=label, group=group)
+    planned = experiments(names, list(range(seeds)), preset, settings)
+    chosen = make_engine(engine, nodes, pairs(engine_set))
+    if len(planned) == 1:
+        _run_one(planned[0], chosen, out, None, json)
+        return
+    described = {"strategies": names, "seeds": list(range(seeds)), **({"preset": preset} if preset else {}),
+                 "settings": settings}
+    if out is not None:
+        refuse_other(out, described)
+    with progress_bar() as on_round:
+        results = run_comparison(planned, chosen, on_round=on_round)
+    saved = save_comparison(results, described, out) if out is not None else None
+    show(results, saved, json)
+
+
+def run(
+    dataset: DatasetName = "digits",
+    strategy: StrategyName = "dpsgd-f",
+    preset: Preset = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    engine: EngineName = "local",
+    nodes: Nodes = None,
+    engine_set: EngineSet = [],  # noqa: B006 - Typer copies it
+    set_: Set = [],  # noqa: B006 - Typer copies it
+    csv: Csv = None,
+    label: Column = None,
+    group: Column = None,
+    out: Out = None,
+    checkpoint_every: Every = None,
+    track: Track = None,
+    json: Json = False,
+) -> None:
+    """Run one strategy once; with --out, the same command goes on where it was stopped.
+
+    Example: fedfair run --dataset adult --strategy dpsgd-f --set epochs=5 --set options.max_bound=4
+    """
+    settings = settings_of(set_, dataset=dataset, csv=csv, label=label, group=group)
+    planned = experiments([strategy], [seed], preset, settings)
+    _run_one(planned[0], make_engine(engine, nodes, pairs(engine_set)), out, checkpoint_every, json, track)
+
+
+def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: int | None, json: bool,
+             track: str | None = None) -> None:
+    """Run, from a checkpoint on if there is one, save, and print what came out."""
+    checkpoint = None if out is None else Checkpoint(out, experiment.settings(), every)
+    found = checkpoint.read() if checkpoint else None
+    if found:
+        Console(stderr=True).print(f"{out} holds a checkpoint: going on after round {found[0]}", highlight=False)
+    name = f"{experiment.strategy}, seed {experiment.seed}"
+    place = out.with_name(f"{out.name}-tracking") if out is not None else Path("tracking")
+    followed = tracking(track, place, experiment) if track else nullcontext(lambda strategy, now: None)
+    with progress_bar() as on_round, followed as watch:
+        result = run_experiment(experiment, engine, checkpoint=checkpoint, watch=watch,
+                                progress=lambda rounds, of: on_round(0, 1, name, rounds, of))
+    show([result], result.save(out) if out is not None else None, json)

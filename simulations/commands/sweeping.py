@@ -1,0 +1,48 @@
+"""`fedfair sweep`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from simulations.sweep import Sweep, prepare_folder, trials
+
+
+def sweep(
+    config: Annotated[Path, typer.Argument(help="The sweep's description, in TOML.")],
+    out: Annotated[Path, typer.Option(help="Folder of the results; what is finished there is not run again.")],
+    ray_address: Annotated[str | None, typer.Option(help="A Ray cluster: auto for the one on this machine; by default "
+                                                    "RAY_ADDRESS, or else a cluster for this sweep alone.")] = None,
+    cpus: Annotated[int, typer.Option(min=1, help="Cores, and threads, for each trial.")] = 1,
+    gpus: Annotated[float, typer.Option(min=0, help="GPUs for each trial; shares are allowed.")] = 0,
+) -> None:
+    """Run data sets x strategies x seeds x settings on a Ray cluster; the same command goes on where it was stopped.
+
+    Example: fedfair sweep yang.toml --out out/yang, with datasets, strategies, seeds, preset, and tables settings and
+    vary in yang.toml; a table search instead of vary looks for the best settings.
+    """
+    described = Sweep.read(config)
+    planned = trials(described)
+    kept = prepare_folder(out, described)
+    from simulations.collect import collect  # here, because importing Ray takes a second
+    from simulations.grids.workers import connect
+    from simulations.trials import Resources, is_finished, run_trials
+
+    left = {name: made for name, made in planned.items() if not is_finished(out / "trials" / name)}
+    console = Console(stderr=True)
+    console.print(f"{len(planned)} trials, of which {len(planned) - len(left)} are finished"
+                  + (f"; the sweep that was here had {kept}" if kept else ""), highlight=False)
+    failed: dict[str, str] = {}
+    if left:
+        connect(ray_address)
+        failed = run_trials(left, len(planned) - len(left), out / "trials", Resources(cpus, gpus), described.search)
+    collect(described, out, failed)
+    print(f"saved in {out}: summary.csv and trials.csv")
+    for name, reason in failed.items():
+        console.print(f"[red]failed:[/red] {escape(name)}: {escape(reason)}", highlight=False, soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)

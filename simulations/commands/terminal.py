@@ -1,0 +1,59 @@
+"""What a person sees of a command: errors in a sentence, progress, results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import ParamSpec
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fedfair.host import ClientError
+from simulations.as_json import as_json
+from simulations.result import Result
+from simulations.table import results_table
+
+P = ParamSpec("P")
+
+
+def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """A command whose expected errors are one sentence and exit code 2, without a traceback."""
+
+    @wraps(command)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except (ValueError, OSError, ClientError) as error:
+            Console(stderr=True).print(f"[red]Error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+            raise typer.Exit(2) from None
+
+    return guarded
+
+
+def show(results: Sequence[Result], saved: Path | None, json: bool) -> None:
+    """Print the results, and where they are."""
+    if json:
+        print(as_json(results, saved))
+        return
+    Console().print(results_table(results))
+    if saved is not None:
+        print(f"saved in {saved}")
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[int, int, str, int, int], None]]:
+    """A progress bar over all runs, with the time left, on a terminal."""
+    percentage = TextColumn("{task.percentage:.0f}%")
+    columns = (TextColumn("{task.description}"), BarColumn(), percentage, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("preparing", total=1.0)
+
+        def on_round(done: int, runs: int, name: str, rounds: int, of: int) -> None:
+            progress.update(bar, description=f"{name} ({done + 1} of {runs})", completed=(done + rounds / of) / runs)
+
+        yield on_round
