@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from fedfair import messages
-from fedfair.accounting import Ledger, Unit
+from fedfair.accounting import Ledger, Unit, spent_multipliers
 from fedfair.clipping import ClipRule, sensitivity
 from fedfair.counting import CountQuery
 from fedfair.host import make_optimizer
@@ -171,8 +171,7 @@ class Strategy(FlowerStrategy):
         `noise` is what the sum carries, in units of the rule's sensitivity: more than planned if a budget lowered it.
         """
         bounds = rule.group_sensitivities(len(self.population.names))
-        spent = tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
-        return (min(noise, self.noise[0]),) * len(bounds), spent
+        return (min(noise, self.noise[0]),) * len(bounds), spent_multipliers(noise, bounds)
 
     def schedules(self) -> list[Schedule]:
         """What a record of each group (step mode) or client (epoch mode) goes through."""

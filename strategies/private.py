@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from torch import Tensor
 
-from fedfair.accounting import Event, Ledger
+from fedfair.accounting import Event, Ledger, spent_multipliers
 from fedfair.host import ClientError
 from fedfair.rounds import LocalTraining, Round
 from fedfair.task import Task
@@ -110,7 +110,7 @@ class PrivateTraining(FlowerStrategy):
         assert self._plan.rule is not None
         size, batch, groups = self._sizes[node], self.training.batch_size, len(self.ledger.groups)
         noise, bounds = self._plan.noise_multiplier, self._plan.rule.group_sensitivities(groups)
-        spent = tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
+        spent = spent_multipliers(noise, bounds)
         counts = self._plan.count_noise_multiplier if self._plan.query is not None else None
         client = self._clients.setdefault(node, len(self._clients))
         self.ledger.record(Event((min(1.0, batch / size),) * groups, (noise,) * groups, spent, counts, client),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from fedfair.accounting import Event
+from fedfair.accounting import Event, spent_multipliers
 from fedfair.clipping import ClipRule
 from fedfair.rounds import Round
 from strategies.budget import count_noise
@@ -37,7 +37,7 @@ def released(strategy: Strategy, plan: Round, rule: ClipRule) -> Iterator[Releas
         if schedule.steps == 0:
             continue
         rates = tuple(schedule.rate if size else 0.0 for size in sizes)
-        spent = tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
+        spent = spent_multipliers(noise, bounds)
         counts = count_noise(strategy.training, noise) if counting else None
         steps = schedule.steps // max(strategy.rounds, 1)
         yield Released(Event(rates, (noise,) * len(bounds), spent, counts, client), steps, plan.step * steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedfair.accounting.release import Release, joint_multiplier
@@ -51,6 +52,14 @@ class Event:
         seen = self.noise_present if noise is None else noise
         joint = joint_multiplier(multipliers[group], self.count_multiplier)
         return Release(self.rates[group], joint * seen if seen > 0 else 0.0)
+
+
+def spent_multipliers(noise: float, bounds: Sequence[float]) -> tuple[float, ...]:
+    """By group: noise in units of the largest of `bounds`, what a record of each group can add, in units of its own.
+
+    A noise of 0 stays 0, whatever the bounds, infinite ones included.
+    """
+    return tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
 
 
 def noise_present(clients: int, missing: int) -> float:

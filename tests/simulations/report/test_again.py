@@ -10,6 +10,7 @@ import tomli_w
 from typer.testing import CliRunner
 
 from simulations import Experiment, cli
+from simulations.commands import running
 from simulations.compare import experiments
 from simulations.report.again import command
 from simulations.report.folders import Source
@@ -30,7 +31,7 @@ def test_a_runs_command_makes_the_same_experiment(strategy: str, preset: str | N
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = experiments([strategy], [3], preset, settings)[0]
     made: list[Experiment] = []
-    monkeypatch.setattr(cli, "_run_one", lambda given, *_: made.append(given))
+    monkeypatch.setattr(running, "_run_one", lambda given, *_: made.append(given))
     words = shlex.split(command(Source(Path("x"), "run", tomli_w.dumps(experiment.settings()), {})))
     result = CliRunner().invoke(cli.app, words[1:])
     assert result.exit_code == 0, result.output
@@ -46,7 +47,7 @@ def test_a_comparisons_command_makes_the_same_experiments(monkeypatch: pytest.Mo
         planned.append(experiments)
         raise ValueError("planned")
 
-    monkeypatch.setattr(cli, "run_comparison", stop)
+    monkeypatch.setattr(running, "run_comparison", stop)
     words = shlex.split(command(Source(Path("x"), "comparison", tomli_w.dumps(described), {})))
     CliRunner().invoke(cli.app, [word for word in words[1:] if word not in ("--out", "again")])
     assert planned == [experiments(["sgd", "dpsgd-f"], [0, 1], "yang2024", settings)]
