@@ -59,6 +59,7 @@ class Host:
     def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str) -> None:
         self.clients = clients if isinstance(clients, Shares) else Shares.joined(clients)
         self.model, self.device = model, device
+        self._parameters = dict(model.named_parameters())
         self.kept: tuple[str, Tensor] | None = None
         self._last: tuple[tuple[int | None, int, str], list[Tensor], Batch] | None = None
 
@@ -191,11 +192,12 @@ class Host:
 
     def _batch(self, data: GroupedDataset, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`x`, `y` and `group` of some rows, on the device."""
-        return data.x[rows].to(self.device), data.y[rows].to(self.device), data.group[rows].to(self.device)
+        x, y, groups = (part.index_select(0, rows).to(self.device) for part in (data.x, data.y, data.group))
+        return x, y, groups
 
     def _set(self, weights: Mapping[str, Tensor]) -> None:
         """Point the model's parameters at `weights`, without a copy."""
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in self._parameters.items():
             parameter.data = weights[name].to(self.device)
 
 

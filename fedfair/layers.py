@@ -21,6 +21,10 @@ Gradients = dict[str, Tensor]
 """A tensor for each parameter name; `[*shape]` for a sum, `[B, *shape]` for every example."""
 
 
+Names = Mapping[str, str]
+"""From a layer's own parameter names ("weight") to the model's ("2.weight"); frozen parameters are left out."""
+
+
 class LayerGradients(Protocol):
     """The gradients of B examples with respect to one layer's parameters."""
 
@@ -57,28 +61,34 @@ class Materialised:
 class OuterProducts:
     """Weight gradients `sum_t d_it a_it'`, kept as inputs `a` `[B, T, p]` and output gradients `d` `[B, T, q]`.
 
-    `|g_i|^2 = sum_ts <a_it, a_is> <d_it, d_is>`; for one position, `|a_i|^2 |d_i|^2`.
+    `|g_i|^2 = sum_ts <a_it, a_is> <d_it, d_is>`; for one position, `|a_i|^2 |d_i|^2`. A bias is the weight of one more
+    input that is always 1.
     """
 
-    def __init__(self, name: str, shape: torch.Size, inputs: Tensor, output_gradients: Tensor) -> None:
-        self.name, self.shape, self.inputs, self.deltas = name, shape, inputs, output_gradients
+    def __init__(self, names: Names, shape: torch.Size, inputs: Tensor, output_gradients: Tensor) -> None:
+        self.weight, self.bias = names["weight"], names.get("bias")
+        self.shape, self.inputs, self.deltas = shape, inputs, output_gradients
 
     def square_norms(self) -> Tensor:
         """See `LayerGradients`."""
         if self.inputs.shape[1] == 1:
-            lengths = [torch.linalg.vector_norm(rows, dim=(1, 2)) for rows in (self.inputs, self.deltas)]
-            return torch.mul(*lengths).square()
-        grams = [torch.bmm(rows, rows.transpose(1, 2)) for rows in (self.inputs, self.deltas)]
-        return torch.mul(*grams).sum((1, 2)).clamp(min=0)
+            inputs, deltas = (torch.linalg.vector_norm(rows, dim=(1, 2)) for rows in (self.inputs, self.deltas))
+            inputs = inputs if self.bias is None else torch.hypot(inputs, torch.ones_like(inputs))
+            return torch.mul(inputs, deltas).square()
+        inputs, deltas = (torch.bmm(rows, rows.transpose(1, 2)) for rows in (self.inputs, self.deltas))
+        inputs = inputs if self.bias is None else inputs + 1
+        return torch.mul(inputs, deltas).sum((1, 2)).clamp(min=0)
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `LayerGradients`."""
-        return (F.linear(self.inputs, direction[self.name].flatten(1)) * self.deltas).sum((1, 2))
+        bias = None if self.bias is None else direction[self.bias]
+        return (F.linear(self.inputs, direction[self.weight].flatten(1), bias) * self.deltas).sum((1, 2))
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `LayerGradients`."""
         scaled = (coefficients[:, None, None] * self.deltas).flatten(0, 1)
-        return {self.name: (scaled.t() @ self.inputs.flatten(0, 1)).view(self.shape)}
+        weight = (scaled.t() @ self.inputs.flatten(0, 1)).view(self.shape)
+        return {self.weight: weight} | ({} if self.bias is None else {self.bias: scaled.sum(0)})
 
 
 class Lookups:
@@ -102,21 +112,14 @@ class Lookups:
         return {self.name: scaled.new_zeros(self.shape).index_add_(0, self.tokens.flatten(), scaled)}
 
 
-Names = Mapping[str, str]
-"""From a layer's own parameter names ("weight") to the model's ("2.weight"); frozen parameters are left out."""
-
-
 def linear(layer: nn.Linear, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
     """Inputs `[B, ..., p]`, output gradients `[B, ..., q]`; positions are compared pairwise while that is cheaper."""
     inputs, deltas = _positions(inputs), _positions(deltas)
-    parts = _bias(names, deltas.sum(1) if deltas.shape[1] > 1 else deltas[:, 0])
-    if "weight" in names:
-        positions, weight = inputs.shape[1], layer.weight
-        if positions == 1 or positions * sum(weight.shape) <= weight.numel():
-            parts.append(OuterProducts(names["weight"], weight.shape, inputs, deltas))
-        else:
-            parts.append(Materialised({names["weight"]: torch.bmm(deltas.transpose(1, 2), inputs)}))
-    return parts
+    positions, weight = inputs.shape[1], layer.weight
+    if "weight" in names and (positions == 1 or positions * sum(weight.shape) <= weight.numel()):
+        return [OuterProducts(names, weight.shape, inputs, deltas)]
+    full = {"weight": lambda: torch.bmm(deltas.transpose(1, 2), inputs), "bias": lambda: deltas.sum(1)}
+    return [Materialised({name: full[own]() for own, name in names.items()})]
 
 
 def conv2d(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
@@ -125,21 +128,19 @@ def conv2d(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) -> li
     Materialised by one convolution with the batch as channel groups, unless the kernel is so large, and the map so
     small, that comparing patches is cheaper.
     """
-    parts = _bias(names, deltas.sum((2, 3)))
     if "weight" not in names:
-        return parts
+        return [Materialised({names["bias"]: deltas.sum((2, 3))})]
     padding = layer._reversed_padding_repeated_twice
     inputs = F.pad(inputs, padding, mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)
     batch, shape, pixels = len(inputs), layer.weight.shape, deltas.shape[2] * deltas.shape[3]
     if layer.groups == 1 and pixels * (shape[0] + shape[1:].numel()) <= layer.weight.numel():
         patches = F.unfold(inputs, layer.kernel_size, layer.dilation, 0, layer.stride).transpose(1, 2)
-        parts.append(OuterProducts(names["weight"], shape, patches, deltas.flatten(2).transpose(1, 2)))
-    else:
-        gradients: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]
-            inputs.reshape(1, -1, *inputs.shape[2:]), (batch * shape[0], *shape[1:]),
-            deltas.reshape(1, -1, *deltas.shape[2:]), layer.stride, 0, layer.dilation, batch * layer.groups)
-        parts.append(Materialised({names["weight"]: gradients.view(batch, *shape)}))
-    return parts
+        return [OuterProducts(names, shape, patches, deltas.flatten(2).transpose(1, 2))]
+    gradients: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]
+        inputs.reshape(1, -1, *inputs.shape[2:]), (batch * shape[0], *shape[1:]),
+        deltas.reshape(1, -1, *deltas.shape[2:]), layer.stride, 0, layer.dilation, batch * layer.groups)
+    full = {"weight": lambda: gradients.view(batch, *shape), "bias": lambda: deltas.sum((2, 3))}
+    return [Materialised({name: full[own]() for own, name in names.items()})]
 
 
 def embedding(layer: nn.Embedding, names: Names, tokens: Tensor, deltas: Tensor) -> list[LayerGradients]:
@@ -172,11 +173,6 @@ LAYERS: dict[type[nn.Module], Callable[..., list[LayerGradients]]] = {
 def _positions(values: Tensor) -> Tensor:
     """`[B, ..., p]` as `[B, T, p]`."""
     return values.reshape(len(values), -1, values.shape[-1])
-
-
-def _bias(names: Names, gradients: Tensor) -> list[LayerGradients]:
-    """The gradients `[B, q]` of a bias, if the layer trains one."""
-    return [Materialised({names["bias"]: gradients})] if "bias" in names else []
 
 
 def _scale_and_shift(names: Names, normalised: Tensor, deltas: Tensor, summed: tuple[int, ...]) -> list[LayerGradients]:

@@ -5,11 +5,11 @@ serialised on the wire.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -81,15 +81,15 @@ def unpacked(record: ArrayRecord) -> Gradients:
             for name, array in record.items()}
 
 
-def request(action: str, node: int, task: Task, *, weights: ArrayRecord | None = None, round_: Round | None = None,
-            tensors: Mapping[str, Mapping[str, Tensor]] | None = None, **options: Any) -> Message:
-    """A message that asks one node for `action`; `tensors` are further records, `options` scalars or lists of them."""
-    content = RecordDict({"task": ConfigRecord({"json": task.model_dump_json()})})
+def requests(action: str, nodes: Iterable[int], task: Task, *, weights: ArrayRecord | None = None,
+             round_: Round | None = None, tensors: Mapping[str, Mapping[str, Tensor]] | None = None, **options: Any
+             ) -> list[Message]:
+    """Messages that ask nodes for `action`; `tensors` are further records, `options` scalars or lists of them."""
+    records: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {"task": ConfigRecord({"json": task.text})}
     if weights is not None:
-        content["weights"] = weights
+        records["weights"] = weights
     if round_ is not None:
-        content["round"] = ConfigRecord({"json": round_.to_json()})
-    for name, record in (tensors or {}).items():
-        content[name] = pack(record)
-    content["options"] = ConfigRecord(options)
-    return Message(content, dst_node_id=node, message_type=action)
+        records["round"] = ConfigRecord({"json": round_.to_json()})
+    records |= {name: pack(record) for name, record in (tensors or {}).items()}
+    records["options"] = ConfigRecord(options)
+    return [Message(RecordDict(records), dst_node_id=node, message_type=action) for node in nodes]

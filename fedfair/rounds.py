@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from typing import Any, Literal
 
 from fedfair.clipping import CLIP_RULES, ClipRule
@@ -81,6 +82,7 @@ class Round:
         return json.dumps(parts)
 
     @staticmethod
+    @lru_cache(maxsize=2)
     def from_json(text: str) -> Round:
         """The round that `to_json` wrote; raises `ValueError` for an unknown rule or query."""
         parts = json.loads(text)

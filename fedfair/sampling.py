@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedfair.randomness import Bits, SystemEntropy, key, random_bits, uniform
+from fedfair.randomness import Bits, SystemEntropy, key, random_bits
 
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
@@ -24,13 +24,19 @@ def poisson(seed: int | None, step: int, records: Tensor, rates: float | Tensor)
         return _joining(random_bits(SystemEntropy(), len(records)), rates)
     start = np.uint64(key(seed, "sampling", step))
     with np.errstate(over="ignore"):
-        z = start + (records.numpy().astype(np.uint64) + np.uint64(1)) * _GOLDEN
-        z = (z ^ (z >> np.uint64(30))) * _MIX_1
-        z = (z ^ (z >> np.uint64(27))) * _MIX_2
+        z = records.numpy().astype(np.uint64)  # from here on in place: the batch of every step begins with this
+        z += np.uint64(1)
+        z *= _GOLDEN
+        z += start
+        z ^= z >> np.uint64(30)
+        z *= _MIX_1
+        z ^= z >> np.uint64(27)
+        z *= _MIX_2
         z ^= z >> np.uint64(31)
     return _joining(z, rates)
 
 
 def _joining(bits: Bits, rates: float | Tensor) -> Tensor:
-    """The positions at which a uniform number falls below its rate."""
-    return torch.from_numpy(np.flatnonzero(uniform(bits) < (rates.numpy() if isinstance(rates, Tensor) else rates)))
+    """The positions at which a uniform number, a multiple of 2^-53 made of the upper bits, falls below its rate."""
+    below = np.ceil(np.asarray(rates) * 2.0**53).astype(np.uint64)
+    return torch.from_numpy(np.flatnonzero(bits >> np.uint64(11) < below))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -110,6 +110,11 @@ class Task(BaseModel):
         Raises `ValueError` or `FileNotFoundError` if they cannot be made, or a group has no training record.
         """
         return _data(self, self.modified)
+
+    @cached_property
+    def text(self) -> str:
+        """The task as messages carry it, in JSON."""
+        return self.model_dump_json()
 
     @property
     def modified(self) -> int:

@@ -26,7 +26,7 @@ _NAMED = 10  # clients in a message
 
 def requests(action: str, grid: Grid, task: Task, **parts: Any) -> list[Message]:
     """One request to every node of the grid."""
-    return [messages.request(action, node, task, **parts) for node in sorted(grid.get_node_ids())]
+    return messages.requests(action, sorted(grid.get_node_ids()), task, **parts)
 
 
 def answers(replies: Iterable[Message], clients: int = 0, dropouts: int = 0) -> list[Message]:

@@ -90,15 +90,18 @@ def take_turns(alternatives: Mapping[str, Turn], repeats: int) -> Timings:
     return Timings(turns)
 
 
-def calls_of(step: Callable[[], object], calls: int = 5) -> Turn:
-    """A turn of `calls` calls, after one that is not measured and finds the caches as its predecessor left them."""
+def calls_of(step: Callable[[], object], calls: int = 5, milliseconds: float = 50) -> Turn:
+    """A turn of at least so many calls and milliseconds, after one call that is not measured and finds the caches as
+    its predecessor left them.
+    """
 
     def turn() -> float:
         step()
-        start = perf_counter()
-        for _ in range(calls):
+        start, done, taken = perf_counter(), 0, 0.0
+        while done < calls or taken * 1000 < milliseconds:
             step()
-        return (perf_counter() - start) / calls * 1000
+            done, taken = done + 1, perf_counter() - start
+        return taken / done * 1000
 
     return turn
 

@@ -98,8 +98,8 @@ def test_a_copy_of_a_record_has_the_same_values() -> None:
 def test_a_request_carries_task_round_weights_and_options(identity: None) -> None:
     task = Task(seed=3, hidden=(4, 5))
     round_ = Round(3, 7, (0.1, 0.2), 1.0, 10.0, Trust.DISTRIBUTED, 4, PerGroup((0.5, 1.5)), Above(2.0))
-    message = messages.request(messages.EVALUATE, 5, task, weights=pack(TENSORS), round_=round_, splits=["test"],
-                               **{"gradient-norms": True})
+    (message,) = messages.requests(messages.EVALUATE, [5], task, weights=pack(TENSORS), round_=round_,
+                                   splits=["test"], **{"gradient-norms": True})
     received = sent(message.content)
     assert Task.model_validate_json(str(received["task"]["json"])) == task
     assert Round.from_json(str(received["round"]["json"])) == round_
