@@ -1,0 +1,27 @@
+"""The notebooks run from the first cell to the last, and are kept without outputs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+
+
+def test_there_are_notebooks_and_they_are_kept_without_outputs() -> None:
+    assert len(NOTEBOOKS) == 2
+    cells = [cell for path in NOTEBOOKS for cell in json.loads(path.read_text())["cells"]]
+    assert [cell["source"] for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import nbformat  # of the extra `dev`
+    from nbclient import NotebookClient
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    NotebookClient(nbformat.read(path, as_version=4), timeout=600, resources={"metadata": {"path": tmp_path}}).execute()
