@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -12,12 +14,20 @@ from fedfair.models import build, loss
     ("lenet", (1, 28, 28), 10, 431_080),  # Xu et al. 2021: 431K
     ("mlp", (98,), 2, 91_650),  # Esipova et al. 2023, B.3: Adult
     ("logistic", (59,), 2, 120),  # the same: Dutch
+    ("squashed_logistic", (59,), 2, 120),
     ("cnn", (1, 28, 28), 10, 320 + 4_624 + 4_010),
 ])
 def test_parameter_counts(name: str, shape: tuple[int, ...], classes: int, parameters: int) -> None:
     model = build(name, (), shape, classes, 0, torch.float32)
     assert sum(p.numel() for p in model.parameters()) == parameters
     assert model(torch.zeros(3, *shape)).shape == (3, classes)
+
+
+def test_behind_a_sigmoid_no_loss_is_below_that_of_the_scores_0_and_1() -> None:
+    model = build("squashed_logistic", (), (3,), 2, 0, torch.float64)
+    losses = loss(model(1e6 * torch.randn(50, 3, dtype=torch.float64)), torch.ones(50, dtype=torch.long))
+    assert losses.min().item() == pytest.approx(math.log(1 + math.exp(-1)))
+    assert losses.max().item() == pytest.approx(math.log(1 + math.exp(1)))
 
 
 def test_parameters_depend_on_the_seed_alone_and_leave_the_global_generator() -> None:

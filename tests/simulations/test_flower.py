@@ -77,11 +77,15 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
     link, *ports = free_ports(5)
     home, out = Path(flower["FLWR_HOME"]), tmp_path / "out"
     home.mkdir()
+    (tmp_path / "sooner").mkdir()  # a node that is gone is noticed after 2 heartbeats: 20 s instead of 60
+    (tmp_path / "sooner" / "sitecustomize.py").write_text(
+        "import flwr.common.constant\nflwr.common.constant.HEARTBEAT_DEFAULT_INTERVAL = 10\n")
+    heart = {**flower, "PYTHONPATH": str(tmp_path / "sooner")}
     (home / "config.toml").write_text(f'[superlink.own]\naddress = "127.0.0.1:{link}"\ninsecure = true\n')
     with (tmp_path / "link.log").open("w") as output:
         superlink = subprocess.Popen(["flower-superlink", "--insecure", "--port", str(link)], env=flower, stdout=output,
                                      stderr=subprocess.STDOUT, cwd=tmp_path)
-    nodes = [supernode(p, link, ports[p], flower, tmp_path / f"node{p}.log") for p in range(3)]
+    nodes = [supernode(p, link, ports[p], heart, tmp_path / f"node{p}.log") for p in range(3)]
     settings = {"strategy": "dpsgd-f", "sync": "epoch", "steps": 2, "clients": 3, "partition": "site", "hidden": "[8]",
                 "dtype": "float64", "eval-every": 1000.0, "target-epsilon": "", "checkpoint-every": 1, "out": str(out)}
     config = " ".join(f"{key}={json.dumps(value)}" for key, value in settings.items())
@@ -92,7 +96,7 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
         while not (out / "checkpoint.pt").exists() and time.monotonic() < end:
             time.sleep(0.1)
         os.killpg(nodes[1].pid, signal.SIGKILL)
-        nodes.append(supernode(1, link, ports[3], flower, tmp_path / "node1.log"))
+        nodes.append(supernode(1, link, ports[3], heart, tmp_path / "node1.log"))
         assert "Node Unavailable" in first.communicate(timeout=240)[0]
     assert (out / "checkpoint.pt").exists()
     done = subprocess.run(command, env=flower, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=True)
@@ -109,6 +113,7 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")
 def test_flwr_run_without_arguments_and_with_a_run_config(flower: dict[str, str], tmp_path: Path) -> None:
     for config, strategy in ((f'out="{tmp_path}/one"', "dpsgd-f"), (
             f'out="{tmp_path}/two" strategy="dpsgd" sync="step" steps=5 target-epsilon="" clients=3', "dpsgd")):

@@ -21,7 +21,7 @@ from simulations.compare import compare, experiments
 from simulations.result import summary
 from simulations.sweep import Sweep
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
 FEDFAIR = [sys.executable, "-c", "from simulations.cli import app; app()"]
 QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_timeout_ms": 2000,

@@ -111,6 +111,7 @@ def test_a_search_costs_the_sum_of_its_trials() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")
 def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(tmp_path: Path) -> None:
     config, chance = write(tmp_path / "sweep.toml", **SMALL), random.Random(1)  # noqa: S311
     assert killed(command(config, tmp_path / "out"), 3, lambda: chance.uniform(4, 12)) > 0
@@ -126,6 +127,7 @@ def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")
 def test_a_trial_that_fails_for_a_reason_of_its_own_is_named_and_the_others_finish(tmp_path: Path) -> None:
     settings = {"strategies": ["sgd"], "settings": {"steps": 20, "hidden": [8]}, "vary": {"learning_rate": [1e38, 0.1]}}
     done = subprocess.run(command(write(tmp_path / "sweep.toml", **settings), tmp_path / "out"), check=False,
@@ -138,6 +140,7 @@ def test_a_trial_that_fails_for_a_reason_of_its_own_is_named_and_the_others_fini
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")
 @pytest.mark.parametrize("scheduler", ["none", "asha"])
 def test_a_search_finds_the_best_trial_and_says_what_all_of_them_cost(scheduler: str, tmp_path: Path) -> None:
     settings = {**SEARCH, "search": {**SEARCH["search"], "scheduler": scheduler}}

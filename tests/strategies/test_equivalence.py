@@ -109,6 +109,7 @@ def test_local_epochs_do_not_depend_on_the_nodes(strategy: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")
 @pytest.mark.parametrize(("strategy", "sync"), [
     ("dpsgd-f", "step"), ("dpsgd-global-adapt", "epoch"), ("fairlens", "step")])
 def test_flowers_simulation_gives_the_weights_of_the_local_engine(strategy: str, sync: str) -> None:

@@ -161,6 +161,7 @@ def test_a_combination_is_its_strategy_with_its_settings(table: str, name: str) 
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")
 def test_flowers_own_engine_finds_the_same_threshold(table: str) -> None:
     made = experiment(table, "gs-dp-sgd-to", dtype="float64", threshold_epsilon=1.0)
     local, flower = run(made), run(made, engine="flower")

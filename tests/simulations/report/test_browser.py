@@ -13,7 +13,7 @@ import pytest
 from simulations.report import write_report
 from tests.simulations.report.conftest import saved_comparison
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 METHODS = ["sgd", "dpsgd", "dpsgd-f", "dpsgd-global", "dpsgd-global-adapt", "gs-dp-sgd"]
 MISSING = ("the report is tested in Chromium: install it (on Debian: apt-get install chromium) and the extra dev "

@@ -1,0 +1,60 @@
+"""What measuring the risk terms costs: a private run on Adult with and without `risk_every`, in time and memory.
+
+python -m simulations.benchmarks.risk [--every 50] [--epochs 3] [--repeats 3]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from simulations.benchmarks.processes import measure
+from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Timings, report
+from simulations.commands.terminal import plain_errors
+from simulations.compare import experiments
+from simulations.run import run
+
+_PLAIN, _RISK = "plain", "with risk"
+
+
+@plain_errors
+def main(every: Annotated[int, typer.Option(min=1, help="Steps between two measurements.")] = 50, epochs: int = 3,
+         repeats: Repeats = 3, out: Out = None,
+         once: Annotated[int, typer.Option(hidden=True, help="One run in this process; 0 without risk terms.")] = -1
+         ) -> None:
+    """Run dpsgd on Adult in processes of its own, in turn with and without."""
+    if once >= 0:
+        print(json.dumps({"seconds": _seconds(once, epochs)}))
+        return
+    seconds: dict[str, list[float]] = {_PLAIN: [], _RISK: []}
+    memory = dict.fromkeys(seconds, 0.0)
+    for _ in range(repeats):
+        for name, steps in ((_PLAIN, 0), (_RISK, every)):
+            measured = measure([sys.executable, "-m", "simulations.benchmarks.risk", "--once", str(steps),
+                                "--epochs", str(epochs)])
+            seconds[name].append(1000 * measured.said["seconds"])
+            memory[name] = max(memory[name], measured.mebibytes)
+    times = Timings(seconds)
+    rows: list[Figures] = [{"run": name, "s": times.milliseconds(name) / 1000, "spread": times.spread(name),
+                            "MiB": memory[name]} for name in seconds]
+    report(f"dpsgd on adult, {epochs} epochs, risk terms every {every} steps", rows, [
+        Target("time, with risk / plain", times.ratio(_RISK, _PLAIN), 2),
+        Target("memory, with risk / plain", memory[_RISK] / memory[_PLAIN], 2)], out)
+
+
+def _seconds(every: int, epochs: int) -> float:
+    """How long one run takes once its data are read; `every` 0 leaves the risk terms out."""
+    settings = {"dataset": "adult", "epochs": epochs, "eval_every": 1000, **({"risk_every": every} if every else {})}
+    (made,) = experiments(["dpsgd"], [0], "yang2024", settings)
+    made.task.data()
+    start = perf_counter()
+    run(made)
+    return perf_counter() - start
+
+
+if __name__ == "__main__":
+    typer.run(main)
