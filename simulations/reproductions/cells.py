@@ -60,10 +60,11 @@ def _compared(published: Published, cell: Mapping[Any, Any], found: Values) -> d
     own = Spread(*(unit * value for value in spread(ours)))
     difference, tolerance = own.mean - float(cell["published"]), _tolerance(cell, own)
     agrees = abs(difference) <= tolerance + 1e-9
-    notes = [note.text for note in published.notes if not agrees and note.concerns(cell)]
+    notes = [note for note in published.notes if not agrees and note.concerns(cell)]
+    about_the_metric = [note for note in notes if note.metric]
     return {"ours": own.mean, "ours_deviation": own.deviation, "ours_error": own.error, "seeds": len(ours),
             "difference": difference, "tolerance": tolerance, "agrees": "yes" if agrees else "no",
-            "note": " ".join(notes)}
+            "note": " ".join(note.text for note in about_the_metric or notes)}
 
 
 def _ours(published: Published, cell: Mapping[Any, Any], found: Values) -> list[float] | None:

@@ -67,7 +67,10 @@ class Drawing(_Part):
 
 
 class Note(_Part):
-    """Why cells disagree: those of one data set, method or metric, where it names one."""
+    """Why cells disagree: those of one data set, method or metric, where it names one.
+
+    Where some notes on a cell name its metric, the others are left out.
+    """
 
     text: str
     dataset: str | None = None

@@ -135,6 +135,14 @@ def test_a_cell_that_was_not_run_says_why_and_never_counts_as_agreeing() -> None
     assert sentence(result) == "1 of 1 cells agree. 3 were not run."
 
 
+def test_a_note_on_the_metric_goes_before_one_on_the_whole_method() -> None:
+    table = published(notes=[{"method": "A", "text": "the method"}, {"method": "A", "metric": "accuracy", "text": "it"},
+                             {"dataset": "E", "metric": "accuracy", "text": "elsewhere"}])
+    assert list(compared(table, pd.DataFrame([cell("0.9")]), found(0.8))["note"]) == ["it"]
+    without = published(notes=[{"method": "A", "text": "the method"}])
+    assert list(compared(without, pd.DataFrame([cell("0.9")]), found(0.8))["note"]) == ["the method"]
+
+
 def test_orders_count_only_pairs_that_the_paper_tells_apart() -> None:
     cells = pd.DataFrame([
         {**cell(printed, method=method), "ours": ours, "agrees": "yes"}
