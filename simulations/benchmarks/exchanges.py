@@ -4,12 +4,16 @@ simulation.
 python -m simulations.benchmarks.exchanges [--out FILE.json] [--repeats N]
 
 Two cases: two clients and one private step, where a round is almost nothing but messages; and a thousand clients that
-each train an epoch, where it is almost nothing but work.
+each train an epoch, where it is almost nothing but work. What two workers could gain at most on a machine is seen when
+two processes train half of the clients each and share nothing: cores share caches, memory and sometimes themselves.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
+from statistics import median
 from typing import Annotated
 
 import torch
@@ -51,6 +55,9 @@ def main(repeats: Repeats = 3, steps: Steps = 30, epochs: Epochs = 2, flower_rou
         targets += [Target(f"{case}: {TWO}, ms more than local", found.excess(TWO, LOCAL), 10)
                     if case == MESSAGES else
                     Target(f"{case}: {ONE}, times {TWO}", found.ratio(ONE, TWO), 1.7, at_least=True)]
+    alone, together = _halves(_epochs(dataset, clients // 2, epochs), repeats)
+    rows += [{"round": f"{clients // 2:,} clients, 1 epoch", "engine": name, "ms": took, "spread": None,
+              "times local": took / alone} for name, took in (("local", alone), ("local, twice at once", together))]
     report(f"One round on {dataset}, one thread a process", rows, targets, out)
 
 
@@ -64,6 +71,17 @@ def _epochs(dataset: str, clients: int, measured: int) -> Experiment:
     """Many sites that each train an epoch by themselves."""
     return Experiment(dataset=dataset, strategy="dpsgd", partition="site", clients=clients, sync="epoch", batch_size=8,
                       steps=WARM_UP + measured, model="mlp", hidden=(16,), eval_every=1e9)
+
+
+def _halves(half: Experiment, repeats: int) -> tuple[float, float]:
+    """Milliseconds a round of one process, and of two that do the same at the same time."""
+    with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        def at_once(number: int) -> float:
+            return max(running.result() for running in [pool.submit(federated, half, Local()) for _ in range(number)])
+
+        at_once(2)
+        turns = [(at_once(1), at_once(2)) for _ in range(repeats)]
+    return median(alone for alone, _ in turns), median(together for _, together in turns)
 
 
 def _row(case: str, name: str, found: Timings) -> Figures:
