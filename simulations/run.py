@@ -22,6 +22,7 @@ __all__ = ["ENGINES", "Progress", "conduct", "run"]
 Progress = Callable[[int, int], None]
 """Called with the rounds done and the rounds to do."""
 
+
 def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | None = None,
         progress: Progress = lambda *_: None, checkpoint: Checkpoint | None = None, watch: Watch = lambda *_: None
         ) -> Result:
