@@ -1,4 +1,5 @@
-"""Canaries: records that exist only as gradients, put into every batch where a real record would be.
+"""Canaries: records that exist only as gradients, put into every batch where a real record would be; and participants
+that exist only as updates.
 
 They are sampled like records, clipped by the round's rule with their batch, counted by its query and covered by its
 noise: what clips, counts and adds noise does not know of them.
@@ -6,7 +7,7 @@ noise: what clips, counts and adds noise does not know of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.gradients import Probe
 from fedfair.host import Batch, Host
-from fedfair.layers import Gradients
+from fedfair.layers import Gradients, LayerGradients
 from fedfair.randomness import generator
 from fedfair.rounds import Round
 from fedfair.sampling import poisson
@@ -56,8 +57,8 @@ def plant(count: int, parameters: int, holders: tuple[int, ...], norm: float, se
 class AuditedHost(Host):
     """A host of one client, which holds canaries besides its records.
 
-    `real` keeps, by step, what the records without the canaries added to the sum, at the canaries' coordinates: an
-    attacker may know all records but one.
+    `real` keeps, by step, what the records (or participants) without the canaries added to the sum, at the canaries'
+    coordinates: an attacker may know all records but one.
     """
 
     def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str, canaries: Canaries) -> None:
@@ -67,12 +68,60 @@ class AuditedHost(Host):
     def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor) -> Batch:
         """See `Host`; the canaries come last, and have neither `x` nor `y`."""
         batch = super()._sample(data, weights, round_, rows)
-        canaries = self.canaries
-        own = torch.nonzero(canaries.included & torch.isin(canaries.clients, self.clients.numbers)).flatten()
-        rates = torch.tensor(round_.rates, dtype=torch.float64)[canaries.groups[own]]
-        joined = own[poisson(round_.seed, round_.step, 2**40 + own, rates)]
+        canaries, joined = self.canaries, self._joined(round_)
         return Batch(_WithCanaries(batch.probe, self, joined, round_.step),
                      torch.cat([batch.groups, canaries.groups[joined]]), batch.x, batch.y)
+
+
+    def updates(self, weights: Mapping[str, Tensor], round_: Round, drawn: Sequence[int]
+                ) -> Iterator[tuple[list[int], LayerGradients]]:
+        """See `Host`; the canaries come last, as participants."""
+        self.real[round_.step] = flat(weights)[self.canaries.coordinates] * 0
+        for clients, found in super().updates(weights, round_, drawn):
+            yield clients, _Noted(found, self, round_.step)
+        joined = self._joined(round_)
+        yield self.canaries.clients[joined].tolist(), _CanaryUpdates(weights, self.canaries, joined)
+
+    def _joined(self, round_: Round) -> Tensor:
+        """The numbers of the canaries here that are drawn for the round."""
+        own = torch.nonzero(self.canaries.included & torch.isin(self.canaries.clients, self.clients.numbers)).flatten()
+        rates = torch.tensor(round_.rates, dtype=torch.float64)[self.canaries.groups[own]]
+        return own[poisson(round_.seed, round_.step, 2**40 + own, rates)]
+
+
+class _Noted:
+    """Updates of participants, whose clipped sum goes into the host's `real`."""
+
+    def __init__(self, updates: LayerGradients, host: AuditedHost, step: int) -> None:
+        self.square_norms, self.dot = updates.square_norms, updates.dot
+        self._updates, self._host, self._step = updates, host, step
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `LayerGradients`."""
+        sums = self._updates.weighted_sum(coefficients)
+        self._host.real[self._step] = self._host.real[self._step] + flat(sums)[self._host.canaries.coordinates]
+        return sums
+
+
+class _CanaryUpdates:
+    """The updates of the canaries numbered `joined`."""
+
+    def __init__(self, like: Mapping[str, Tensor], canaries: Canaries, joined: Tensor) -> None:
+        self._like, self._norm, self._coordinates = like, canaries.norm, canaries.coordinates[joined]
+
+    def square_norms(self) -> Tensor:
+        """See `LayerGradients`."""
+        return flat(self._like).new_full((len(self._coordinates),), self._norm**2)
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `LayerGradients`."""
+        return flat(direction)[self._coordinates] * self._norm
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `LayerGradients`."""
+        total = torch.zeros_like(flat(self._like))
+        total[self._coordinates] = coefficients * self._norm
+        return shaped(total, self._like)
 
 
 class _WithCanaries(Probe):
@@ -95,10 +144,15 @@ class _WithCanaries(Probe):
         total = flat(sums).clone()
         self._host.real[self._step] = total[canaries.coordinates]
         total[canaries.coordinates[self._joined]] += coefficients[records:] * canaries.norm
-        pieces = torch.split(total, [value.numel() for value in sums.values()])
-        return {name: piece.view_as(value) for (name, value), piece in zip(sums.items(), pieces, strict=True)}
+        return shaped(total, sums)
 
 
 def flat(tensors: Mapping[str, Tensor]) -> Tensor:
     """All numbers of the tensors in one row."""
     return torch.cat([value.flatten() for value in tensors.values()])
+
+
+def shaped(row: Tensor, like: Mapping[str, Tensor]) -> Gradients:
+    """The numbers of `row` as tensors with the names and shapes of `like`: what `flat` undoes."""
+    pieces = torch.split(row, [value.numel() for value in like.values()])
+    return {name: piece.view_as(value) for (name, value), piece in zip(like.items(), pieces, strict=True)}

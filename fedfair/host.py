@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from fedfair import prefix_sums
 from fedfair.clipping import sensitivity
+from fedfair.cohort import local_updates
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.fairness import GroupCounts
 from fedfair.gradients import Probe, per_example
-from fedfair.layers import Gradients
+from fedfair.layers import Gradients, LayerGradients, Materialised
 from fedfair.models import loss
 from fedfair.noise import Trust, add_noise, client_share
 from fedfair.randomness import source
@@ -132,6 +133,19 @@ class Host:
         """The training records of all clients here, with the model at `weights`."""
         self._set(weights)
         return self.clients.together.train
+
+    def updates(self, weights: Mapping[str, Tensor], round_: Round, drawn: Sequence[int]
+                ) -> Iterator[tuple[list[int], LayerGradients]]:
+        """What each of the clients `drawn` changes when it trains from `weights` by itself, some clients at a time.
+
+        Raises `ValueError` if the round does not say how to train.
+        """
+        if round_.local_sgd is None:
+            raise ValueError("an update needs to know how to train: the round has no `local_sgd` part")
+        seed = round_.seed or 0  # of the order of local batches, which need not be secret
+        for found in local_updates(self.model, weights, self.clients, drawn, round_.local_sgd, seed, round_.step,
+                                   self.device):
+            yield found.clients, Materialised(found.values)
 
     def _local_epoch(self, number: int, weights: Mapping[str, Tensor], round_: Round, local: LocalTraining
                      ) -> tuple[Gradients, Tensor | None]:

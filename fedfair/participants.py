@@ -11,9 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fedfair.cohort import local_updates
 from fedfair.host import ClientError, Contribution, Host, with_noise
-from fedfair.layers import Materialised
 from fedfair.rounds import Round
 from fedfair.sampling import poisson
 
@@ -23,22 +21,20 @@ def update_sum(here: Host, weights: Mapping[str, Tensor], round_: Round) -> Cont
     each client's share of the noise, drawn or not.
 
     Whether a client is drawn is a pure function of (seed, round, client). If nobody is, the sum is zero. Raises
-    `ValueError` if the round does not say how to train, and `ClientError` naming a client whose update is not finite.
+    `ValueError` if the round does not say how to train and to clip, and `ClientError` naming a client whose update is
+    not finite.
     """
-    if round_.local_sgd is None or round_.rule is None:
-        raise ValueError("an update needs to know how to train and to clip: the round has no `local_sgd` or no `rule`")
+    if round_.rule is None:
+        raise ValueError("a sum of updates needs to know how to clip them: the round has no `rule`")
     if not here.clients:
         return Contribution({}, None)
     numbers = here.clients.numbers
     drawn = numbers[poisson(round_.seed, round_.step, numbers, round_.rates[0])].tolist()
     sums = {name: torch.zeros_like(value) for name, value in weights.items()}
     norms = [next(iter(weights.values())).new_zeros(0)]
-    seed = round_.seed or 0  # of the order of local batches, which need not be secret
-    for updates in local_updates(here.model, weights, here.clients, drawn, round_.local_sgd, seed, round_.step,
-                                 here.device):
-        found = Materialised(updates.values)
-        norms.append(_finite(found.square_norms().sqrt(), updates.clients, round_))
-        part = found.weighted_sum(round_.rule.coefficients(norms[-1], _alike(norms[-1])))
+    for clients, updates in here.updates(weights, round_, drawn):
+        norms.append(_finite(updates.square_norms().sqrt(), clients, round_))
+        part = updates.weighted_sum(round_.rule.coefficients(norms[-1], _alike(norms[-1])))
         sums = {name: value + part[name] for name, value in sums.items()}
     all_norms, query = torch.cat(norms), round_.query
     counts = None if query is None else query.counts(all_norms, _alike(all_norms), len(round_.rates))

@@ -18,7 +18,7 @@ from fedfair.randomness import generator
 from simulations.engines import quiet_flower
 from simulations.experiment import Experiment
 from simulations.grids.local import LocalGrid
-from simulations.observer import WatchedGrid, scores
+from simulations.observer import WatchedGrid, scores, step_of
 from simulations.result import Result
 from simulations.run import conduct
 from strategies import find_strategy
@@ -94,9 +94,12 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
     task = experiment.task
     sizes = population(LocalGrid(client_app.app, 1), task)
     strategy = find_strategy(experiment.strategy)(task, experiment.training, sizes)
-    if strategy.exchange != messages.GRADIENT_SUM:
-        raise ValueError(f"strategy {experiment.strategy!r} has no sums of single gradients into which canaries could "
-                         "be put: attack it by membership")
+    if strategy.exchange not in (messages.GRADIENT_SUM, messages.UPDATE_SUM):
+        raise ValueError(f"strategy {experiment.strategy!r} has no sums of gradients or updates into which canaries "
+                         "could be put: attack it by membership")
+    if step_of(strategy).get("momentum"):
+        raise ValueError(f"an audit reads the noisy sums off plain steps, but the server's have a momentum of "
+                         f"{step_of(strategy)['momentum']:g}: take 0")
     parameters = sum(parameter.numel() for parameter in task.build_model().parameters())
     planted = plant(canaries, parameters, _holders(sizes), _strongest_norm(strategy.rule(), sizes), experiment.seed)
     hosts = [AuditedHost({number: parts}, task.build_model().to(task.device), task.device, planted)

@@ -7,13 +7,14 @@ canary would have. Under trust "local", and in local epochs, it sees what each c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from flwr.app import Message
 from flwr.clientapp import ClientApp
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedfair import messages
 from fedfair.canaries import AuditedHost, Canaries, flat
@@ -55,7 +56,7 @@ class WatchedGrid(LocalGrid):
         return replies
 
 
-_TRAINING = (messages.GRADIENT_SUM, messages.LOCAL_EPOCH)
+_TRAINING = (messages.GRADIENT_SUM, messages.UPDATE_SUM, messages.LOCAL_EPOCH)
 
 
 def scores(seen: list[Seen], final: Tensor, strategy: Strategy, hosts: list[AuditedHost]) -> Tensor:
@@ -73,10 +74,15 @@ def scores(seen: list[Seen], final: Tensor, strategy: Strategy, hosts: list[Audi
         if now.round_.trust is Trust.LOCAL:
             added = (now.sent - real)[canaries.clients, torch.arange(len(canaries))]
         else:
-            step = strategy.divisor() / strategy.training.learning_rate
+            step = strategy.divisor() / step_of(strategy)["lr"]
             added = (now.weights - following) * step - real.sum(0)
         total += _log_likelihood_ratio(added, canaries, now.round_)
     return total
+
+
+def step_of(strategy: Strategy) -> Mapping[str, Any]:
+    """How the server steps along a noisy sum: the settings of its optimiser ("lr", "momentum", ...)."""
+    return strategy.optimizer({"w": nn.Parameter(torch.zeros(1))}).param_groups[0]
 
 
 def _log_likelihood_ratio(added: Tensor, canaries: Canaries, round_: Round) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 import typer
 
-from fedfair.messages import GRADIENT_SUM
+from fedfair.messages import GRADIENT_SUM, UPDATE_SUM
 from simulations.audit import DEFAULTS, Audit, audit
 from simulations.benchmarks.timing import Figures, Out, Target, report
 from simulations.experiment import Experiment
@@ -18,7 +18,7 @@ CLAIMS = (1.0, 3.0, 8.0)
 _REACHED = 0.35  # of every claim, by the canaries of dpsgd
 
 _AUDITED = [name for name in STRATEGIES
-            if STRATEGIES[name].nominal is None and STRATEGIES[name].exchange == GRADIENT_SUM]
+            if STRATEGIES[name].nominal is None and STRATEGIES[name].exchange in (GRADIENT_SUM, UPDATE_SUM)]
 
 
 def main(seeds: Annotated[int, typer.Option(min=1, help="Runs of every strategy at every claim.")] = 5,
