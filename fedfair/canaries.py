@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.gradients import Probe
 from fedfair.host import Batch, Host
-from fedfair.layers import Gradients, LayerGradients
+from fedfair.layers import Gradients, LayerGradients, flat, shaped
 from fedfair.randomness import generator
 from fedfair.rounds import Round
 from fedfair.sampling import poisson
@@ -72,11 +72,10 @@ class AuditedHost(Host):
         return Batch(_WithCanaries(batch.probe, self, joined, round_.step),
                      torch.cat([batch.groups, canaries.groups[joined]]), batch.x, batch.y)
 
-
     def updates(self, weights: Mapping[str, Tensor], round_: Round, drawn: Sequence[int]
                 ) -> Iterator[tuple[list[int], LayerGradients]]:
         """See `Host`; the canaries come last, as participants."""
-        self.real[round_.step] = flat(weights)[self.canaries.coordinates] * 0
+        self.real[round_.step] = torch.zeros_like(flat(weights)[self.canaries.coordinates])
         for clients, found in super().updates(weights, round_, drawn):
             yield clients, _Noted(found, self, round_.step)
         joined = self._joined(round_)
@@ -107,11 +106,12 @@ class _CanaryUpdates:
     """The updates of the canaries numbered `joined`."""
 
     def __init__(self, like: Mapping[str, Tensor], canaries: Canaries, joined: Tensor) -> None:
-        self._like, self._norm, self._coordinates = like, canaries.norm, canaries.coordinates[joined]
+        self._like, self._zero = like, torch.zeros_like(flat(like))
+        self._norm, self._coordinates = canaries.norm, canaries.coordinates[joined]
 
     def square_norms(self) -> Tensor:
         """See `LayerGradients`."""
-        return flat(self._like).new_full((len(self._coordinates),), self._norm**2)
+        return self._zero.new_full((len(self._coordinates),), self._norm**2)
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `LayerGradients`."""
@@ -119,9 +119,7 @@ class _CanaryUpdates:
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `LayerGradients`."""
-        total = torch.zeros_like(flat(self._like))
-        total[self._coordinates] = coefficients * self._norm
-        return shaped(total, self._like)
+        return shaped(self._zero.index_put((self._coordinates,), coefficients * self._norm), self._like)
 
 
 class _WithCanaries(Probe):
@@ -145,14 +143,3 @@ class _WithCanaries(Probe):
         self._host.real[self._step] = total[canaries.coordinates]
         total[canaries.coordinates[self._joined]] += coefficients[records:] * canaries.norm
         return shaped(total, sums)
-
-
-def flat(tensors: Mapping[str, Tensor]) -> Tensor:
-    """All numbers of the tensors in one row."""
-    return torch.cat([value.flatten() for value in tensors.values()])
-
-
-def shaped(row: Tensor, like: Mapping[str, Tensor]) -> Gradients:
-    """The numbers of `row` as tensors with the names and shapes of `like`: what `flat` undoes."""
-    pieces = torch.split(row, [value.numel() for value in like.values()])
-    return {name: piece.view_as(value) for (name, value), piece in zip(like.items(), pieces, strict=True)}

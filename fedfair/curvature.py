@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
 from fedfair.host import Host
-from fedfair.layers import Gradients
+from fedfair.layers import Gradients, flat
 from fedfair.models import loss
 from fedfair.randomness import generator, key
 from fedfair.risk import rademacher
@@ -21,11 +21,6 @@ from fedfair.rounds import Round
 from fedfair.sampling import poisson
 
 _ROWS = 2048  # that go through the model together
-
-
-def flat(tensors: Mapping[str, Tensor]) -> Tensor:
-    """Tensors by parameter name as one vector `[P]`."""
-    return torch.cat([tensor.reshape(-1) for tensor in tensors.values()])
 
 
 def clipping_effect(here: Host, weights: Mapping[str, Tensor], round_: Round) -> Gradients:

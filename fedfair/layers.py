@@ -25,6 +25,17 @@ Names = Mapping[str, str]
 """From a layer's own parameter names ("weight") to the model's ("2.weight"); frozen parameters are left out."""
 
 
+def flat(tensors: Mapping[str, Tensor]) -> Tensor:
+    """All numbers of the tensors in one row, in the order of the mapping: `[P]`."""
+    return torch.cat([value.flatten() for value in tensors.values()])
+
+
+def shaped(row: Tensor, like: Mapping[str, Tensor]) -> Gradients:
+    """The numbers of a row `[P]` as tensors with the names and shapes of `like`: the inverse of `flat`."""
+    pieces = torch.split(row, [value.numel() for value in like.values()])
+    return {name: piece.view_as(value) for (name, value), piece in zip(like.items(), pieces, strict=True)}
+
+
 class LayerGradients(Protocol):
     """The gradients of B examples with respect to one layer's parameters."""
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedfair.discrete_gaussian import SCALE, discrete_gaussian
-from fedfair.layers import Gradients
+from fedfair.layers import Gradients, shaped
 from fedfair.randomness import Source, normal
 
 NoiseName = Literal["gaussian", "discrete"]
@@ -55,9 +55,7 @@ def add_gaussian(values: Mapping[str, Tensor], deviation: float, source: Source)
     if deviation == 0:
         return dict(values)
     first = next(iter(values.values()))
-    draws = normal(source, sum(v.numel() for v in values.values()), first.dtype)
-    pieces = torch.split(draws.to(first.device), [v.numel() for v in values.values()])
-    noise = {name: piece.view_as(value) for (name, value), piece in zip(values.items(), pieces, strict=True)}
+    noise = shaped(normal(source, _numbers(values), first.dtype).to(first.device), values)
     return {name: torch.add(value, noise[name], alpha=deviation, out=noise[name]) for name, value in values.items()}
 
 
@@ -85,9 +83,13 @@ def add_discrete_gaussian(values: Mapping[str, Tensor], deviation: float, source
     if deviation == 0:
         return dict(values)
     step = deviation * (1 + _MARGIN) / SCALE
-    drawn = torch.from_numpy(discrete_gaussian(sum(v.numel() for v in values.values()), source))
-    pieces = torch.split(drawn, [v.numel() for v in values.values()])
-    return {name: _on_grid(value, step, piece) for (name, value), piece in zip(values.items(), pieces, strict=True)}
+    drawn = shaped(torch.from_numpy(discrete_gaussian(_numbers(values), source)), values)
+    return {name: _on_grid(value, step, drawn[name]) for name, value in values.items()}
+
+
+def _numbers(values: Mapping[str, Tensor]) -> int:
+    """How many numbers the tensors hold together."""
+    return sum(value.numel() for value in values.values())
 
 
 def _on_grid(value: Tensor, step: float, drawn: Tensor) -> Tensor:
@@ -98,4 +100,4 @@ def _on_grid(value: Tensor, step: float, drawn: Tensor) -> Tensor:
     steps = (value.detach().cpu().double() / step).round()
     if not bool((steps.abs() < 2.0**62).all()):
         raise ValueError("a sum is not finite or too large for the grid of discrete noise: clip it, or take more noise")
-    return ((steps.to(torch.int64) + drawn.view_as(value)).double() * step).to(value)
+    return ((steps.to(torch.int64) + drawn).double() * step).to(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property, lru_cache, reduce
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -111,10 +111,10 @@ class Task(BaseModel):
         """
         return _data(self, self.modified)
 
-    @cached_property
+    @property
     def text(self) -> str:
         """The task as messages carry it, in JSON."""
-        return self.model_dump_json()
+        return _text(self)
 
     @property
     def modified(self) -> int:
@@ -173,6 +173,12 @@ class Task(BaseModel):
         """The dtype of features and parameters."""
         return torch.float64 if self.dtype == "float64" else torch.float32
 
+
+
+@lru_cache(maxsize=4)
+def _text(task: Task) -> str:
+    """See `Task.text`: every message of a run asks for it."""
+    return task.model_dump_json()
 
 
 @lru_cache(maxsize=4)

@@ -11,8 +11,9 @@ import torch
 
 from fedfair import client_app, messages
 from fedfair.auditing import Bound, Neighbours, gaussian_bound, lower_bound
-from fedfair.canaries import AuditedHost, flat, plant
+from fedfair.canaries import AuditedHost, plant
 from fedfair.clipping import ClipRule
+from fedfair.layers import flat
 from fedfair.models import loss
 from fedfair.randomness import generator
 from simulations.engines import quiet_flower

@@ -17,8 +17,9 @@ from flwr.clientapp import ClientApp
 from torch import Tensor, nn
 
 from fedfair import messages
-from fedfair.canaries import AuditedHost, Canaries, flat
+from fedfair.canaries import AuditedHost, Canaries
 from fedfair.clipping import sensitivity
+from fedfair.layers import flat
 from fedfair.messages import unpack
 from fedfair.noise import Trust
 from fedfair.rounds import Round

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from os import environ
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -81,8 +82,6 @@ class MLflow:
     """A run in the folder, or on the server that MLFLOW_TRACKING_URI names."""
 
     def __init__(self, name: str, folder: Path, settings: Mapping[str, Any]) -> None:
-        from os import environ
-
         library("mlflow", "mlflow")
         environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         from mlflow import MlflowClient
@@ -109,8 +108,6 @@ class WeightsAndBiases:
     """A run of Weights & Biases, offline in the folder unless WANDB_MODE says otherwise; `wandb sync` sends it."""
 
     def __init__(self, name: str, folder: Path, settings: Mapping[str, Any]) -> None:
-        from os import environ
-
         wandb = library("wandb", "wandb")
         folder.mkdir(parents=True, exist_ok=True)
         self._run = wandb.init(project="fedfair", name=name, dir=str(folder), config=dict(settings),

@@ -59,7 +59,8 @@ def spent_multipliers(noise: float, bounds: Sequence[float]) -> tuple[float, ...
 
     A noise of 0 stays 0, whatever the bounds, infinite ones included.
     """
-    return tuple(noise * max(bounds) / bound if noise else 0.0 for bound in bounds)
+    largest = max(bounds)
+    return tuple(noise * largest / bound if noise else 0.0 for bound in bounds)
 
 
 def noise_present(clients: int, missing: int) -> float:

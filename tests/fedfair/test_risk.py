@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedfair.curvature import flat, group_gradients, hessian_products, samples, trace_samples
+from fedfair.curvature import group_gradients, hessian_products, samples, trace_samples
 from fedfair.datasets import GroupedDataset
+from fedfair.layers import flat
 from fedfair.models import loss
 from fedfair.risk import (
     Along,

@@ -66,6 +66,9 @@ def test_a_task_is_frozen_and_travels_as_json() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         task.seed = 1
     assert Task.model_validate_json(task.model_dump_json()) == task
+    assert Task.model_validate_json(task.text) == task
+    changed = task.model_copy(update={"seed": task.seed + 1})  # after `text` was asked for once
+    assert Task.model_validate_json(changed.text) == changed
     assert hash(task) == hash(Task(hidden=(4, 5), imbalance="8:9%", clients=3))
 
 
