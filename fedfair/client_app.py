@@ -71,6 +71,12 @@ def _keep_batch(context: Context, here: Host) -> None:
         context.state["batch"] = ConfigRecord({"label": here.kept[0], "rows": here.kept[1].tolist()})
 
 
+@lru_cache(maxsize=1024)
+def _place(node: int, nodes: int, clients: int) -> ConfigRecord:
+    """The record by which a node says which one it is: one for all its replies."""
+    return ConfigRecord({"number": node, "of": nodes, "clients": clients})
+
+
 Handler = Callable[[Message, Host], RecordDict]
 
 
@@ -85,7 +91,7 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
             here.kept = _kept_batch(context)
             content = handler(message, here)
             _keep_batch(context, here)
-            content["node"] = ConfigRecord({"number": node, "of": nodes, "clients": len(here.clients)})
+            content["node"] = _place(node, nodes, len(here.clients))
         except (ClientError, ValueError, OSError) as error:
             content = RecordDict({"failure": ConfigRecord({"node": node, "reason": str(error)})})
         return Message(content, reply_to=message)

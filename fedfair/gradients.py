@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedfair.layers import LAYERS, Gradients, LayerGradients, Materialised
@@ -57,8 +57,8 @@ def per_example(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
     Raises `ValueError` for a layer that mixes examples, a loss that is not one number an example, or a model without
     trained parameters.
     """
-    trained, _ = trained_parameters(model)
     if len(x) == 0:
+        trained, _ = trained_parameters(model)
         first = next(iter(trained.values()))
         return Probe([], torch.zeros(0, device=first.device, dtype=first.dtype), trained)
     path = _paths.get(model) or _choose_path(model, loss, x, y, (_recorded, _vectorised))
@@ -98,8 +98,9 @@ def _recorded(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
         raise _UnreadableError
 
     def record(layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Any:
-        calls.append(_Call(layer, owned[layer], (*args, *kwargs.values())[0].detach()))
-        return _Tap.apply(output, anchor, calls[-1])  # type: ignore[no-untyped-call]
+        found = output if output.requires_grad else _Anchored.apply(output, anchor)  # type: ignore[no-untyped-call]
+        calls.append(_Call(layer, (*args, *kwargs.values())[0].detach(), get_gradient_edge(found)))
+        return found
 
     hooks = [layer.register_forward_hook(record, with_kwargs=True) for layer in owned]
     try:
@@ -108,12 +109,15 @@ def _recorded(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
     finally:
         for hook in hooks:
             hook.remove()
-    torch.autograd.grad(losses.sum(), anchor, allow_unused=True)
-    used = [name for call in calls for name in call.names.values()]
+    used = [name for call in calls for name in owned[call.layer].values()]
     if len(used) > len(set(used)) or any(len(call.inputs) != len(x) for call in calls):
         raise _UnreadableError
+    edges = [call.output for call in calls]
+    output_gradients = torch.autograd.grad(losses.sum(), edges, allow_unused=True)  # None: the loss ignores this output
     with torch.no_grad():
-        return Probe([part for call in calls for part in call.gradients()], losses.detach(), trained)
+        parts = [part for call, deltas in zip(calls, output_gradients, strict=True) if deltas is not None
+                 for part in LAYERS[type(call.layer)](call.layer, owned[call.layer], call.inputs, deltas)]
+        return Probe(parts, losses.detach(), trained)
 
 
 def _vectorised(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
@@ -210,41 +214,30 @@ def _refuse_interaction(model: nn.Module, x: Tensor) -> None:
         )
 
 
-@dataclass
-class _Call:
-    """One call of a layer: what went in and, after the backward pass, what came back."""
+class _Call(NamedTuple):
+    """One call of a layer: what went in, and where the gradient with respect to what came out passes by."""
 
     layer: nn.Module
-    names: Mapping[str, str]
     inputs: Tensor
-    output_gradients: Tensor | None = None
-
-    def gradients(self) -> list[LayerGradients]:
-        """The layer's per-example gradients; none if the loss does not depend on its output."""
-        if self.output_gradients is None:
-            return []
-        return LAYERS[type(self.layer)](self.layer, self.names, self.inputs, self.output_gradients)
+    output: GradientEdge
 
 
-class _Tap(torch.autograd.Function):
-    """The identity, which writes the gradient that comes back into a `_Call`.
+class _Anchored(torch.autograd.Function):
+    """The identity, whose output is part of the graph although nothing that it was computed from is.
 
-    `anchor` makes the output part of the graph although no parameter is; marking the output dirty keeps it a plain
-    tensor that later layers may overwrite in place.
+    Marking the output dirty keeps it a plain tensor that later layers may overwrite in place.
     """
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, anchor: Tensor, call: _Call) -> Tensor:
+    def forward(ctx: Any, output: Tensor, anchor: Tensor) -> Tensor:
         """Pass `output` on."""
-        ctx.call = call
         ctx.mark_dirty(output)
         return output
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """Keep the gradient, and pass it on."""
-        ctx.call.output_gradients = gradient
-        return gradient, None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Pass the gradient on: never asked for where `output` is the end of the graph."""
+        return gradient, None
 
 
 def trained_parameters(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[nn.Module, dict[str, str]]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 import torch
@@ -85,11 +86,18 @@ def requests(action: str, nodes: Iterable[int], task: Task, *, weights: ArrayRec
              round_: Round | None = None, tensors: Mapping[str, Mapping[str, Tensor]] | None = None, **options: Any
              ) -> list[Message]:
     """Messages that ask nodes for `action`; `tensors` are further records, `options` scalars or lists of them."""
-    records: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {"task": ConfigRecord({"json": task.text})}
+    records: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {"task": _described(task.text)}
     if weights is not None:
         records["weights"] = weights
     if round_ is not None:
         records["round"] = ConfigRecord({"json": round_.to_json()})
     records |= {name: pack(record) for name, record in (tensors or {}).items()}
-    records["options"] = ConfigRecord(options)
+    if options:
+        records["options"] = ConfigRecord(options)
     return [Message(RecordDict(records), dst_node_id=node, message_type=action) for node in nodes]
+
+
+@lru_cache(maxsize=4)
+def _described(text: str) -> ConfigRecord:
+    """The record that names a task: one for all its messages."""
+    return ConfigRecord({"json": text})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import subprocess
@@ -69,6 +70,22 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             (tmp_path / block.title).write_text(block.text)
         elif block.language == "python" and "class QuantileClip" not in block.text:  # that is tests/test_readme.py's
             exec(compile(block.text, f"{page.name}, a block", "exec"), session)  # noqa: S102 - our own documents
+
+
+@pytest.mark.slow
+def test_an_app_becomes_private_in_the_lines_that_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "tutorials" / "existing-app.md"
+    private = "".join(block.text for block in blocks(page) if block.language == "python")
+    plain = re.sub(r".*# new\n", "", private).replace("# was: ", "")
+    changed = [line[0] for line in difflib.ndiff(plain.splitlines(), private.splitlines())]
+    told = [line for line in private.splitlines() if "# was: " in line]
+    assert "Eight new lines, two of them in the place of old" in page.read_text()
+    assert changed.count("+") - len(told) == 8
+    assert changed.count("-") == len(told) == 2
+    exec(compile(plain, "the plain app", "exec"), {"__name__": "session"})  # noqa: S102 - our own documents
+    assert "guaranteed" not in capsys.readouterr().out
+    exec(compile(private, "the private app", "exec"), {"__name__": "session"})  # noqa: S102
+    assert "guaranteed: 5.483" in capsys.readouterr().out
 
 
 def shell(text: str, folder: Path) -> None:

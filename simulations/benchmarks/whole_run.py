@@ -1,0 +1,60 @@
+"""What a whole run takes, evaluation and ledger included: dpsgd-f on Adult against a plain loop of as many SGD steps.
+
+python -m simulations.benchmarks.whole_run [--epochs 20] [--repeats 3] [--out FILE.json]
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Annotated
+
+import torch
+import typer
+from torch.nn import functional as F
+
+from simulations.benchmarks.timing import Figures, Out, Repeats, Target, report, take_turns
+from simulations.commands.terminal import plain_errors
+from simulations.compare import experiments
+from simulations.experiment import Experiment
+from simulations.run import run
+
+_PLAIN = "plain SGD steps alone"
+
+
+@plain_errors
+def main(strategy: str = "dpsgd-f", epochs: Annotated[int, typer.Option(min=1)] = 20, repeats: Repeats = 3,
+         out: Out = None) -> None:
+    """Run a strategy with the settings of yang2024 and take as many plain steps, in turn."""
+    (made,) = experiments([strategy], [0], "yang2024", {"dataset": "adult", "epochs": epochs})
+    steps = int(epochs * len(made.task.data().train) / made.batch_size)
+    times = take_turns({_PLAIN: lambda: _plain_steps(made, steps), strategy: lambda: _whole_run(made)}, repeats)
+    rows: list[Figures] = [{"run": name, "s": times.milliseconds(name) / 1000, "spread": times.spread(name),
+                            "ms a step": times.milliseconds(name) / steps, "x plain": times.ratio(name, _PLAIN)}
+                           for name in times.turns]
+    report(f"{epochs} epochs on adult, {steps} steps", rows, [
+        Target(f"{strategy}, seconds", times.milliseconds(strategy) / 1000, 10)], out)
+
+
+def _whole_run(experiment: Experiment) -> float:
+    """Milliseconds from the experiment to its result."""
+    start = perf_counter()
+    run(experiment)
+    return (perf_counter() - start) * 1000
+
+
+def _plain_steps(experiment: Experiment, steps: int) -> float:
+    """Milliseconds of so many SGD steps on uniform batches: no privacy, no clients, no evaluation."""
+    data, model = experiment.task.data().train, experiment.task.build_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=experiment.learning_rate)
+    order = torch.Generator().manual_seed(experiment.seed)
+    start = perf_counter()
+    for _ in range(steps):
+        rows = torch.randint(len(data), (experiment.batch_size,), generator=order)
+        optimizer.zero_grad()
+        F.cross_entropy(model(data.x[rows]), data.y[rows]).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return (perf_counter() - start) * 1000
+
+
+if __name__ == "__main__":
+    typer.run(main)
