@@ -1,7 +1,7 @@
 """First and second derivatives of the groups' losses over the records that a node holds: what risk terms are made of.
 
-Vectors are flat, `[P]`, the parameters in the model's order. A Hessian is only ever multiplied by vectors, by two
-backward passes (Pearlmutter 1994). Nothing here is private: it goes to a server that is trusted with exact sums.
+Vectors are flat, `[P]`, the parameters in the model's order. A Hessian is never written down: it is multiplied by
+vectors, by two backward passes (Pearlmutter 1994), or followed along them, by two forward ones. Nothing here is private: it goes to a server that is trusted with exact sums.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
 from fedfair.host import Host
-from fedfair.layers import Gradients, flat
+from fedfair.layers import Gradients, flat, shaped
 from fedfair.models import loss
 from fedfair.randomness import generator, key
 from fedfair.risk import rademacher
@@ -21,6 +21,7 @@ from fedfair.rounds import Round
 from fedfair.sampling import poisson
 
 _ROWS = 2048  # that go through the model together
+_NUMBERS = 2**22  # of the directions that are followed together
 
 
 def clipping_effect(here: Host, weights: Mapping[str, Tensor], round_: Round) -> Gradients:
@@ -64,6 +65,29 @@ def hessian_products(model: nn.Module, data: GroupedDataset, rows: Tensor, vecto
     return products
 
 
+def second_derivatives(model: nn.Module, data: GroupedDataset, rows: Tensor, directions: Tensor) -> Tensor:
+    """`v' H_i v` for each direction v `[n, P]` and each of its own records i, `rows` `[n, B]`: `[n, B]`.
+
+    The second derivative of a record's loss along v, by two forward passes of differentiation and none backward.
+    """
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    device, size = next(iter(weights.values())).device, directions.shape[1]
+
+    def one(direction: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        along = shaped(direction, weights)
+
+        def losses(at: Gradients) -> Tensor:
+            return loss(torch.func.functional_call(model, at, (x,)), y)
+
+        def slopes(at: Gradients) -> Tensor:
+            return torch.func.jvp(losses, (at,), (along,))[1]  # type: ignore[no-any-return]
+
+        return torch.func.jvp(slopes, (weights,), (along,))[1]  # type: ignore[no-any-return]
+
+    of_all = torch.func.vmap(one, randomness="different", chunk_size=max(1, _NUMBERS // size))
+    return of_all(directions.to(device), data.x[rows].to(device), data.y[rows].to(device)).detach().cpu()
+
+
 def trace_samples(model: nn.Module, data: GroupedDataset, rates: Sequence[float], vectors: int, seed: int, step: int
                   ) -> tuple[Tensor, Tensor]:
     """Hutchinson's samples `z'H z` for each group, `[K, n]`, and over how many records each is summed, `[K, n]`.
@@ -73,15 +97,15 @@ def trace_samples(model: nn.Module, data: GroupedDataset, rates: Sequence[float]
     mean `Tr(H_k)`, and their standard error covers both the vectors and the choice of records. Vectors and samples
     depend on (seed, step) alone: sums over nodes are samples of all records together.
     """
-    size = sum(p.numel() for p in model.parameters())
-    dtype = next(model.parameters()).dtype
-    sums, counts = torch.zeros(2, len(data.names), vectors, dtype=torch.float64)
-    for j in range(vectors):
-        z = rademacher(size, generator(seed, "rademacher", j, step), dtype)[None]
-        for group, rows in samples(data, rates, seed, step * vectors + j, "trace"):
-            counts[group, j] = len(rows)
-            sums[group, j] = float((hessian_products(model, data, rows, z) * z).sum()) if len(rows) else 0.0
-    return sums, counts
+    first = next(model.parameters())
+    size, by_record = sum(p.numel() for p in model.parameters()), torch.tensor(rates, dtype=torch.float64)[data.group]
+    z = torch.stack([rademacher(size, generator(seed, "rademacher", j, step), first.dtype) for j in range(vectors)])
+    drawn = [poisson(key(seed, "trace"), step * vectors + j, data.records, by_record) for j in range(vectors)]
+    rows = nn.utils.rnn.pad_sequence(drawn, batch_first=True)
+    there = torch.arange(rows.shape[1]) < torch.tensor([len(own) for own in drawn])[:, None]
+    values = second_derivatives(model, data, rows, z).double()
+    met = [there & (data.group[rows] == group) for group in range(len(data.names))]
+    return (torch.stack([(values * own).sum(1) for own in met]), torch.stack([own.sum(1) for own in met]).double())
 
 
 def samples(data: GroupedDataset, rates: Sequence[float], seed: int, number: int, purpose: str

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -102,7 +103,8 @@ def trace_estimate(samples: Tensor) -> tuple[float, float]:
 
 def rademacher(parameters: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
     """A vector `[P]` of independent signs."""
-    return torch.randint(0, 2, (parameters,), generator=generator).to(dtype) * 2 - 1
+    octets = torch.randint(256, ((parameters + 7) // 8,), generator=generator, dtype=torch.uint8)
+    return torch.from_numpy(np.unpackbits(octets.numpy(), count=parameters)).to(dtype) * 2 - 1
 
 
 def largest_eigenvalues(product: Callable[[Tensor], Tensor], start: Tensor, iterations: int) -> tuple[Tensor, Tensor]:

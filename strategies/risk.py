@@ -40,7 +40,7 @@ from strategies.exchange import added, answers, requests
 from strategies.population import Population
 from strategies.training import Training
 
-_FIRST_ITERATIONS, _ITERATIONS = 20, 4
+_FIRST_ITERATIONS, _ITERATIONS = 20, 2
 _TRACE_SHARE = 16  # records of each group that one Rademacher vector meets
 
 Measured = tuple[str, str, float]

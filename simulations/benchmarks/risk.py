@@ -1,6 +1,6 @@
 """What measuring the risk terms costs: a private run on Adult with and without `risk_every`, in time and memory.
 
-python -m simulations.benchmarks.risk [--every 50] [--epochs 3] [--repeats 3]
+python -m simulations.benchmarks.risk [--every 50] [--epochs 20] [--repeats 3]
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PLAIN, _RISK = "plain", "with risk"
 
 
 @plain_errors
-def main(every: Annotated[int, typer.Option(min=1, help="Steps between two measurements.")] = 50, epochs: int = 3,
+def main(every: Annotated[int, typer.Option(min=1, help="Steps between two measurements.")] = 50, epochs: int = 20,
          repeats: Repeats = 3, out: Out = None,
          once: Annotated[int, typer.Option(hidden=True, help="One run in this process; 0 without risk terms.")] = -1
          ) -> None:
@@ -48,7 +48,7 @@ def main(every: Annotated[int, typer.Option(min=1, help="Steps between two measu
 
 def _seconds(every: int, epochs: int) -> float:
     """How long one run takes once its data are read; `every` 0 leaves the risk terms out."""
-    settings = {"dataset": "adult", "epochs": epochs, "eval_every": 1000, **({"risk_every": every} if every else {})}
+    settings = {"dataset": "adult", "epochs": epochs, **({"risk_every": every} if every else {})}
     (made,) = experiments(["dpsgd"], [0], "yang2024", settings)
     made.task.data()
     start = perf_counter()

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedfair.curvature import group_gradients, hessian_products, samples, trace_samples
+from fedfair.curvature import group_gradients, hessian_products, samples, second_derivatives, trace_samples
 from fedfair.datasets import GroupedDataset
 from fedfair.layers import flat
-from fedfair.models import loss
+from fedfair.models import MODELS, build, loss
 from fedfair.risk import (
     Along,
     clip_gap_bound,
@@ -186,6 +186,30 @@ def test_hutchinson_has_the_mean_and_the_variance_that_theory_says(data: Grouped
         assert error**2 * 300 == pytest.approx(variance, rel=0.3)
 
 
+SHAPES = {"logistic": (4,), "squashed_logistic": (4,), "mlp": (4,), "cnn": (1, 12, 12), "lenet": (1, 20, 20),
+          "next_word": (3,)}
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_second_derivatives_equal_hessian_products_for_every_model(name: str) -> None:
+    model = build(name, (), SHAPES[name], 5, seed=0, dtype=torch.float64)
+    g = torch.Generator().manual_seed(2)
+    x = (torch.randint(5, (6, 3), generator=g) if name == "next_word"
+         else torch.randn(6, *SHAPES[name], generator=g, dtype=torch.float64))
+    records = GroupedDataset(x, torch.arange(6) % 5, torch.zeros(6, dtype=torch.long), ("a",), 5)
+    vectors = torch.randn(2, sum(p.numel() for p in model.parameters()), generator=g, dtype=torch.float64)
+    rows = torch.tensor([[0, 3, 5], [1, 2, 2]])
+    expected = torch.tensor([[float(hessian_products(model, records, row[None], v[None])[0] @ v) for row in own]
+                             for v, own in zip(vectors, rows, strict=True)], dtype=torch.float64)
+    assert torch.allclose(second_derivatives(model, records, rows, vectors), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_traces_of_a_node_that_draws_no_record_are_zero(data: GroupedDataset) -> None:
+    sums, counts = trace_samples(network(), data, [0.0, 0.0], 4, seed=0, step=0)
+    assert not sums.any()
+    assert not counts.any()
+
+
 def test_hutchinson_on_samples_of_the_records_keeps_the_mean_and_widens_the_error(data: GroupedDataset) -> None:
     model = network()
     _, hessians = explicit(model, data)
@@ -222,7 +246,7 @@ def test_power_iteration_finds_the_largest_eigenvalue_and_not_the_one_of_largest
     a = torch.randn(3, 6, 6, generator=g, dtype=torch.float64)
     symmetric = -(a @ a.mT) if kind == "negative" else a + a.mT
     start = torch.stack([rademacher(6, g, torch.float64)] * 3)
-    values, vectors = largest_eigenvalues(lambda v: (symmetric @ v[:, :, None])[:, :, 0], start, 400)
+    values, vectors = largest_eigenvalues(lambda v: (symmetric @ v[:, :, None])[:, :, 0], start, 4000)
     expected = torch.linalg.eigvalsh(symmetric)[:, -1]
     size = torch.linalg.eigvalsh(symmetric).abs().max(1).values
     assert bool(((values - expected).abs() < 0.05 * size).all())
