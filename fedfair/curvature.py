@@ -1,7 +1,8 @@
 """First and second derivatives of the groups' losses over the records that a node holds: what risk terms are made of.
 
 Vectors are flat, `[P]`, the parameters in the model's order. A Hessian is never written down: it is multiplied by
-vectors, by two backward passes (Pearlmutter 1994), or followed along them, by two forward ones. Nothing here is private: it goes to a server that is trusted with exact sums.
+vectors, by two backward passes (Pearlmutter 1994), or followed along them, by two forward ones. Nothing here is
+private: it goes to a server that is trusted with exact sums.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from fedfair.models import loss
 from simulations.compare import experiments
 from simulations.curve_plot import curve_plot
 from simulations.experiment import Experiment, SettingsError
+from simulations.files import write_text
 from simulations.result import Result, refuse_other
 from simulations.run import run
 from simulations.summary import final_test
@@ -77,9 +78,9 @@ def save_curves(frame: pd.DataFrame, settings: Mapping[str, Any], folder: Path) 
     """Write config.toml, curves.csv and curves.svg; raises `FileExistsError` if the folder holds something else."""
     refuse_other(folder, settings)
     folder.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(folder / "curves.csv", index=False)
-    (folder / "curves.svg").write_text(curve_plot(frame))
-    (folder / "config.toml").write_text(tomli_w.dumps(dict(settings)))
+    write_text(folder / "curves.csv", frame.to_csv(index=False))
+    write_text(folder / "curves.svg", curve_plot(frame))
+    write_text(folder / "config.toml", tomli_w.dumps(dict(settings)))
     return folder
 
 

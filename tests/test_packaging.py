@@ -61,3 +61,16 @@ def test_what_is_installed_from_the_wheel_compares_and_reports_far_from_the_repo
     fedfair("compare", "--strategies", "sgd,dpsgd", "--seeds", "1", "--set", "epochs=1", "--out", "out")
     assert "saved" in fedfair("report", "out")
     assert "What each group pays" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_every_dependency_has_a_wheel_at_its_pinned_version(version: str, tmp_path: Path) -> None:
+    chosen = tmp_path / "chosen.txt"
+    subprocess.run([sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", "--python-version", version,
+                    "--extra", "test", "--constraints", "constraints.txt", "--only-binary", ":all:", "--quiet",
+                    "--no-annotate", "--output-file", str(chosen)], cwd=ROOT, check=True, timeout=300)
+    pinned = (ROOT / "constraints.txt").read_text().split()
+    ours = {line for line in pinned if line.partition("==")[0] in {"flwr", "ray", "torch", "opacus"}}
+    assert len(ours) == 4
+    assert ours <= set(chosen.read_text().split())

@@ -44,5 +44,5 @@ def save_for_papers(report: contents.Report, folder: Path) -> list[Path]:
             files += save_figure(figure, place)
         for table in chapter.tables():
             files.append(place / f"{table.name}.tex")
-            files[-1].write_text(latex(table))
+            write_text(files[-1], latex(table))
     return files

@@ -15,6 +15,7 @@ import tomli_w
 
 from fedfair.accounting import Ledger
 from fedfair.fairness import ALL
+from simulations.files import write_text
 from simulations.reproductions import fair_fight_report as report
 from simulations.reproductions.store import Kept, OnRound, kept_runs
 from simulations.reproductions.tuning import CONFIG, NAME, PUBLISHED, Entry, load, plan
@@ -33,15 +34,15 @@ def fair_fight(out: Path, seeds: int | None = None, quick: bool = False, device:
     tuning = load(quick, seeds, file)
     entries = plan(tuning, device)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "config.toml").write_text(tomli_w.dumps({"reproduction": NAME}))
+    write_text(out / "config.toml", tomli_w.dumps({"reproduction": NAME}))
     runs = kept_runs([entry.experiment for entry in entries], out / "runs", on_round, jobs)
     measured = measures(entries, runs)
     chosen = choose(measured)
     results = chosen_and_published(measured, chosen)
     costs = tuning_costs(entries, runs)
-    measured.to_csv(out / "grid.csv", index=False)
-    results.to_csv(out / "results.csv", index=False)
-    (out / "README.md").write_text(report.page(tuning, results, chosen, costs, quick))
+    write_text(out / "grid.csv", measured.to_csv(index=False))
+    write_text(out / "results.csv", results.to_csv(index=False))
+    write_text(out / "README.md", report.page(tuning, results, chosen, costs, quick))
     return " ".join(report.findings(results))
 
 

@@ -30,6 +30,7 @@ from fedfair.datasets import shakespeare
 from fedfair.fairness import ALL
 from simulations.commands.terminal import plain_errors
 from simulations.compare import compare, experiments
+from simulations.files import write_text
 from simulations.reproductions.bars import Bar, picture
 from simulations.reproductions.continuations import accuracies
 from simulations.result import Result, identified, refuse_other, save_comparison
@@ -115,12 +116,12 @@ def main(out: Out, seeds: Seeds = 3) -> None:
     participants, active = by_participant(results), active_vocabulary(results)
     quarters = {measure: by_quarter(participants, measure) for measure in MEASURES}
     save_comparison(results, described, out)
-    participants.to_csv(out / "participants.csv", index=False)
-    active.to_csv(out / "active_vocabulary.csv")
-    observations(participants, active).to_csv(out / "observations.csv", index=False)
+    write_text(out / "participants.csv", participants.to_csv(index=False))
+    write_text(out / "active_vocabulary.csv", active.to_csv())
+    write_text(out / "observations.csv", observations(participants, active).to_csv(index=False))
     for measure, table in quarters.items():
-        table.to_csv(out / f"quarters_by_{measure}.csv", index=False)
-    (out / "picture.svg").write_text(_picture(quarters, active))
+        write_text(out / f"quarters_by_{measure}.csv", table.to_csv(index=False))
+    write_text(out / "picture.svg", _picture(quarters, active))
     _print(results, quarters, participants, active)
 
 

@@ -15,6 +15,7 @@ import torch
 from fedfair.accounting import Ledger
 from fedfair.randomness import key
 from simulations.experiment import Experiment
+from simulations.files import write_json
 from simulations.run import run
 
 OnRound = Callable[[int, int, str, int, int], None]
@@ -58,8 +59,7 @@ def kept(experiment: Experiment, folder: Path, progress: Callable[[int, int], No
     ledger = file.with_suffix(".json")
     if not file.exists():
         result = run(experiment, progress=progress)
-        folder.mkdir(parents=True, exist_ok=True)
-        ledger.write_text(json.dumps(result.ledger.to_dict()))
+        write_json(ledger, result.ledger.to_dict())
         unfinished = file.with_suffix(".part")
         result.metrics.to_parquet(unfinished, index=False)
         unfinished.rename(file)

@@ -10,6 +10,7 @@ import pandas as pd
 import tomli_w
 
 from fedfair.fairness import ALL
+from simulations.files import write_text
 from simulations.report.figure import Figure
 from simulations.report.paper import needs_matplotlib, save_figure
 from simulations.reproductions import markdown
@@ -39,24 +40,24 @@ def reproduce(name: str, out: Path, seeds: int | None = None, quick: bool = Fals
     number = seeds or (published.quick.seeds if quick else published.seeds)
     planned = plan(published, range(number), quick, device)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "config.toml").write_text(tomli_w.dumps(described))
+    write_text(out / "config.toml", tomli_w.dumps(described))
     figures: list[Figure] = []
     found: Values = {}
     if planned:
         runs = kept_runs([run.experiment for run in planned], out / "runs", on_round, jobs)
         metrics = _metrics(published, planned, runs)
         found = values(metrics, published.pair)
-        comparisons(measures(final_test(metrics))).to_csv(out / "statistics.csv", index=False)
+        write_text(out / "statistics.csv", comparisons(measures(final_test(metrics))).to_csv(index=False))
         figures = list(drawn(published, planned, runs))
     for figure in figures:
         save_figure(figure, out)
         table = figure.table()
-        pd.DataFrame(table.rows, columns=list(table.columns)).to_csv(out / f"{figure.name}.csv", index=False)
+        rows = pd.DataFrame(table.rows, columns=list(table.columns))
+        write_text(out / f"{figure.name}.csv", rows.to_csv(index=False))
     cells = compared(published, cells, found)
-    cells.to_csv(out / "cells.csv", index=False)
-    (out / "environment.json").write_text(json.dumps(environment([run.experiment for run in planned]), indent=1))
-    (out / "README.md").write_text(markdown.report(name, published, cells, figures, number, quick,
-                                                         device))
+    write_text(out / "cells.csv", cells.to_csv(index=False))
+    write_text(out / "environment.json", json.dumps(environment([run.experiment for run in planned]), indent=1))
+    write_text(out / "README.md", markdown.report(name, published, cells, figures, number, quick, device))
     return cells
 
 

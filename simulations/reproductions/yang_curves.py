@@ -14,6 +14,7 @@ import pandas as pd
 import tomli_w
 
 from simulations.curves import curves, save_curves
+from simulations.files import write_text
 from simulations.reproductions.store import OnRound
 from simulations.result import refuse_other
 
@@ -44,7 +45,7 @@ def yang_curves(out: Path, seeds: int | None = None, quick: bool = False, device
     described = {"reproduction": NAME}
     refuse_other(out, described)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "config.toml").write_text(tomli_w.dumps(described))
+    write_text(out / "config.toml", tomli_w.dumps(described))
     datasets, norms, number = (DATASETS[:1], _NORMS[::4], 1) if quick else (DATASETS, _NORMS, 5)
     number = seeds or number
     statements: list[Statement] = []
@@ -59,10 +60,10 @@ def yang_curves(out: Path, seeds: int | None = None, quick: bool = False, device
         refuse_other(out / dataset, settings)
         statements += _statements(dataset, pd.read_csv(file))
     frame = pd.DataFrame(statements)
-    frame.to_csv(out / "statements.csv", index=False)
+    write_text(out / "statements.csv", frame.to_csv(index=False))
     told = frame[frame["seen"].notna()]
     said = f"{int(told['seen'].astype(bool).sum())} of {len(told)} statements are seen."
-    (out / "README.md").write_text(_page(frame, said, number, quick))
+    write_text(out / "README.md", _page(frame, said, number, quick))
     return said
 
 
