@@ -21,7 +21,7 @@ from simulations.experiment import Experiment
 from simulations.grids.local import LocalGrid
 from simulations.observer import WatchedGrid, scores, step_of
 from simulations.result import Result
-from simulations.run import conduct
+from simulations.run import Progress, conduct
 from strategies import find_strategy
 from strategies.exchange import population
 from strategies.population import Population
@@ -82,7 +82,8 @@ class Audit:
                 "delta": self.delta, "refuted": self.refuted, "findings": found}
 
 
-def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.95) -> Audit:
+def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.95,
+          progress: Progress = lambda *_: None) -> Audit:
     """Run the experiment once with canaries in its batches, and bound epsilon from what a white-box attacker sees.
 
     Canaries are held in this process, so the engine is "local", with a node for each client. Raises `ValueError` for an
@@ -107,7 +108,7 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
              for number, parts in task.clients_data().items()]
     grid = WatchedGrid(client_app.app, len(hosts), planted.coordinates)
     with client_app.hosting(task, hosts), quiet_flower():
-        result = conduct(experiment, grid, lambda *_: None)
+        result = conduct(experiment, grid, progress)
     final = flat(dict(result.model.named_parameters())).detach()[planted.coordinates]
     found = scores(grid.seen, final, strategy, hosts)
     return _judged("white box", result, Guesses(found.numpy(), planted.included.numpy(), planted.groups.numpy()),

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from fedfair.registry import unknown
 from simulations.audit import DEFAULTS, Audit, audit, membership
-from simulations.compare import for_strategy
+from simulations.compare import OnRound, following, for_strategy
 from simulations.experiment import Experiment
 from simulations.presets import merged
 from simulations.run import run
@@ -19,7 +19,7 @@ ATTACKS = ("canaries", "membership")
 
 
 def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[str, Any], canaries: int = 20_000,
-           confidence: float = 0.95, engine: str = "local") -> list[Audit]:
+           confidence: float = 0.95, engine: str = "local", on_round: OnRound = lambda *progress: None) -> list[Audit]:
     """One audit for each seed; `settings` win over `simulations.audit.DEFAULTS`.
 
     Raises `ValueError` for an unknown attack, or for canaries on another engine than "local", and what `run` raises.
@@ -31,9 +31,10 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
                          "attack membership")
     layers = merged(DEFAULTS, for_strategy(settings, strategy, [strategy]), {"strategy": strategy})
     planned = [Experiment(**layers, seed=seed) for seed in seeds]
+    followed = following(planned, on_round)
     if attack == "canaries":
-        return [audit(experiment, canaries, confidence) for experiment in planned]
-    return [membership(run(experiment, engine), confidence) for experiment in planned]
+        return [audit(each, canaries, confidence, progress) for each, progress in followed]
+    return [membership(run(each, engine, progress=progress), confidence) for each, progress in followed]
 
 
 def audit_table(found: Sequence[Audit]) -> Table:

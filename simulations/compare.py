@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from simulations.engines import Engine, make_engine
 from simulations.experiment import Experiment, SettingsError
 from simulations.presets import merged, preset
 from simulations.result import Result
-from simulations.run import run
+from simulations.run import Progress, run
 
 OnRound = Callable[[int, int, str, int, int], None]
 """Called with runs done, runs in all, the current run's name, its rounds done and rounds in all."""
@@ -41,15 +41,18 @@ def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes
             on_round: OnRound = lambda *progress: None) -> list[Result]:
     """Run the experiments one after the other; raises what `run` raises."""
     chosen = make_engine(engine, nodes)
-    results = []
+    return [run(experiment, chosen, progress=progress) for experiment, progress in following(planned, on_round)]
+
+
+def following(planned: Sequence[Experiment], on_round: OnRound) -> Iterator[tuple[Experiment, Progress]]:
+    """Each experiment with a `Progress` that says on `on_round` how far all of them are."""
     for done, experiment in enumerate(planned):
         name = f"{experiment.strategy}, seed {experiment.seed}"
 
         def progress(rounds: int, of: int, done: int = done, name: str = name) -> None:
             on_round(done, len(planned), name, rounds, of)
 
-        results.append(run(experiment, chosen, progress=progress))
-    return results
+        yield experiment, progress
 
 
 def for_strategy(settings: Mapping[str, Any], strategy: str, strategies: Sequence[str]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ any other setting takes a run for each value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import tomli_w
@@ -16,7 +16,7 @@ import torch
 
 from fedfair.fairness import ALL, GroupCounts, metrics
 from fedfair.models import loss
-from simulations.compare import experiments
+from simulations.compare import OnRound, experiments, following
 from simulations.curve_plot import curve_plot
 from simulations.experiment import Experiment, SettingsError
 from simulations.files import write_text
@@ -32,8 +32,8 @@ MEASURED = ("demographic_parity", "accuracy_parity", "accuracy")
 
 
 def curves(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, settings: Mapping[str, Any],
-           over: Mapping[str, Sequence[Any]], engine: str = "local",
-           on_run: Callable[[Experiment], None] = lambda experiment: None) -> pd.DataFrame:
+           over: Mapping[str, Sequence[Any]], engine: str = "local", on_round: OnRound = lambda *progress: None
+           ) -> pd.DataFrame:
     """A row for each strategy, seed and value: dataset, strategy, seed, setting, value, and what is `MEASURED`.
 
     `over` holds values by "STRATEGY.setting"; strategies that look for a threshold are otherwise followed over theta
@@ -44,12 +44,14 @@ def curves(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, 
     if unused:
         raise SettingsError(f"no strategy here is followed over {', '.join(sorted(unused))}: write STRATEGY.setting "
                             f"for one of {', '.join(strategies)}")
+    planned = [part for made in experiments(strategies, seeds, preset, settings)
+               for part in _parts(made, preset, settings, over)]
     rows = []
-    for made in experiments(strategies, seeds, preset, settings):
-        setting, values = _followed_over(made, over)
-        for value, point in _points(made, setting, values, preset, settings, engine, on_run):
-            rows.append({"dataset": made.dataset, "strategy": made.strategy, "seed": made.seed, "setting": setting,
-                         "value": value, **point})
+    for part, (made, progress) in zip(planned, following([part.made for part in planned], on_round), strict=True):
+        result = run(made, engine, progress=progress)
+        points = theta_curve(result, part.values) if part.by_theta else [(part.values[0], _final(result))]
+        rows += [{"dataset": made.dataset, "strategy": made.strategy, "seed": made.seed, "setting": part.setting,
+                  "value": value, **point} for value, point in points]
     return pd.DataFrame(rows)
 
 
@@ -84,6 +86,27 @@ def save_curves(frame: pd.DataFrame, settings: Mapping[str, Any], folder: Path) 
     return folder
 
 
+class _Part(NamedTuple):
+    """One run, and the values of a setting that its result is measured at: one, unless `by_theta`."""
+
+    made: Experiment
+    setting: str
+    values: Sequence[Any]
+    by_theta: bool = False
+
+
+def _parts(made: Experiment, preset: str | None, settings: Mapping[str, Any], over: Mapping[str, Sequence[Any]]
+           ) -> Iterator[_Part]:
+    """The runs that follow an experiment's strategy over its setting."""
+    setting, values = _followed_over(made, over)
+    if setting == "theta" and made.searches:
+        yield _Part(made, setting, values, by_theta=True)
+        return
+    for value in values:
+        own = {**settings, f"{made.strategy}.{setting}": value} if setting else settings
+        yield _Part(experiments([made.strategy], [made.seed], preset, own)[0], setting, [value])
+
+
 def _followed_over(made: Experiment, over: Mapping[str, Sequence[Any]]) -> tuple[str, Sequence[Any]]:
     """The setting over which an experiment's strategy is followed, and its values; none for a single point."""
     for key, values in over.items():
@@ -91,20 +114,6 @@ def _followed_over(made: Experiment, over: Mapping[str, Sequence[Any]]) -> tuple
         if owner == made.strategy:
             return setting, values
     return ("theta", over.get("theta", THETAS)) if made.searches else ("", (None,))
-
-
-def _points(made: Experiment, setting: str, values: Sequence[Any], preset: str | None, settings: Mapping[str, Any],
-            engine: str, on_run: Callable[[Experiment], None]) -> Iterator[tuple[Any, dict[str, float]]]:
-    """What is measured for each value of a setting."""
-    if setting == "theta" and made.searches:
-        on_run(made)
-        yield from theta_curve(run(made, engine), values)
-        return
-    for value in values:
-        own = {**settings, f"{made.strategy}.{setting}": value} if setting else settings
-        experiment = experiments([made.strategy], [made.seed], preset, own)[0]
-        on_run(experiment)
-        yield value, _final(run(experiment, engine))
 
 
 def _final(result: Result) -> dict[str, float]:

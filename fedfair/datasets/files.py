@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -47,7 +48,8 @@ def fetch(file: PublicFile) -> Path:
 def _download(file: PublicFile) -> Path:
     """The copy in the user's cache; one that is wrong is not left there."""
     try:
-        path = Path(pooch.retrieve(file.url, None, fname=file.name, path=pooch.os_cache("fedfair")))
+        path = Path(pooch.retrieve(file.url, None, fname=file.name, path=pooch.os_cache("fedfair"),
+                                   progressbar=sys.stderr.isatty()))
     except OSError as error:
         raise FileNotFoundError(f"could not download {file.name} from {file.url}: check the network, or set "
                                 "FEDFAIR_DATA_DIR to a folder that holds it") from error

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from simulations.audit_report import audit_table, audits
 from simulations.commands.options import EngineName, Set, StrategyName
+from simulations.commands.terminal import progress_bar
 from simulations.files import write_json
 from simulations.ledger_table import ledger_table, read_ledgers
 from simulations.values import pairs
@@ -32,7 +33,8 @@ def audit(
     Example: fedfair audit --strategy dpsgd-f --epsilon 1 --seeds 5 --set trust=local
     """
     settings = {"target_epsilon": epsilon, **pairs(set_)}
-    found = audits(strategy, attack, range(seeds), settings, canaries, confidence, engine)
+    with progress_bar() as on_round:
+        found = audits(strategy, attack, range(seeds), settings, canaries, confidence, engine, on_round)
     Console().print(audit_table(found))
     if out is not None:
         write_json(out, {"audits": [each.to_dict() for each in found]})
@@ -65,6 +67,6 @@ def report(
     """
     from simulations.report import write_report  # here, because only this command needs a template engine
 
-    with Console(stderr=True).status("reading, accounting and drawing"):
-        written = write_report(folders, out, figures)
+    with progress_bar() as on_round:
+        written = write_report(folders, out, figures, lambda done, of: on_round(0, 1, "chapters", done, of))
     print(f"saved {written[0]}" + (f" and {len(written) - 1} files in {figures}" if figures else ""))

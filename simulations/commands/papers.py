@@ -56,7 +56,8 @@ def curve(
                  **({"preset": preset} if preset else {})}
     if out is not None:
         refuse_other(out, described)
-    frame = curves(names, list(range(seeds)), preset, settings, values, engine)
+    with progress_bar() as on_round:
+        frame = curves(names, list(range(seeds)), preset, settings, values, engine, on_round)
     print(frame.drop(columns="dataset").to_string(index=False, float_format="{:.3f}".format))
     if out is not None:
         print(f"saved in {save_curves(frame, described, out)}")

@@ -16,18 +16,20 @@ from simulations.report.folders import read
 from simulations.report.latex import latex
 from simulations.report.page import page
 from simulations.report.paper import save_figure
+from simulations.run import Progress
 
 __all__ = ["write_report"]
 
 
-def write_report(folders: Sequence[Path], out: Path | None = None, figures: Path | None = None) -> list[Path]:
+def write_report(folders: Sequence[Path], out: Path | None = None, figures: Path | None = None,
+                 progress: Progress = lambda *_: None) -> list[Path]:
     """Write the report of some folders; returns the files.
 
     `out` is the HTML file, by default report.html in the first folder. `figures` is a folder for every figure as PNG
-    and SVG and every table as LaTeX. Raises `FileNotFoundError` or `ValueError` for a folder without a finished
-    result, and `ValueError` for figures without matplotlib.
+    and SVG and every table as LaTeX. `progress` is called with chapters done and to do. Raises `FileNotFoundError` or
+    `ValueError` for a folder without a finished result, and `ValueError` for figures without matplotlib.
     """
-    report = contents.report(*read(folders))
+    report = contents.report(*read(folders), progress)
     file = folders[0] / "report.html" if out is None else out
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, page(report))

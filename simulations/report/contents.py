@@ -21,6 +21,7 @@ from simulations.report.tables import (
     tests_table,
 )
 from simulations.report.tradeoffs import pareto_figure
+from simulations.run import Progress
 from simulations.statistics import findings, measures
 from simulations.table import unprotected, verdict
 
@@ -78,7 +79,7 @@ class Report:
     chapters: Sequence[Chapter]
 
 
-def report(sources: Sequence[Source], comparisons: Sequence[Comparison]) -> Report:
+def report(sources: Sequence[Source], comparisons: Sequence[Comparison], progress: Progress) -> Report:
     """An overview for each data set with several comparisons, and a chapter for each comparison, up to `MOST`."""
     datasets = list(dict.fromkeys(comparison.dataset for comparison in comparisons))
     shown = comparisons[:MOST]
@@ -89,8 +90,11 @@ def report(sources: Sequence[Source], comparisons: Sequence[Comparison]) -> Repo
             left_out = len([each for each in own if not any(each is other for other in shown)])
             overviews.append(Overview(f"overview-{number}", f"{dataset}: all choices", pareto_figure(own),
                                       choices_table(own), left_out))
-    return Report(f"What each group pays for privacy: {', '.join(datasets)}", sources, overviews,
-                  [chapter(comparison, f"part-{number}") for number, comparison in enumerate(shown, 1)])
+    chapters = []
+    for number, comparison in enumerate(shown, 1):
+        chapters.append(chapter(comparison, f"part-{number}"))
+        progress(number, len(shown))
+    return Report(f"What each group pays for privacy: {', '.join(datasets)}", sources, overviews, chapters)
 
 
 def chapter(comparison: Comparison, name: str) -> Chapter:

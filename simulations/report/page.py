@@ -70,11 +70,11 @@ def _legend(figure: Figure) -> list[Swatch]:
     return [Swatch(name, Markup(svg.swatch(place))) for name, place in figure.legend().items()]  # noqa: S704
 
 
-def _numeric(table: Table, column: int) -> bool:
-    """Whether a column holds numbers."""
-    return any(not isinstance(plain(row[column]), str) for row in table.rows)
+def _numeric(table: Table) -> list[bool]:
+    """Whether each column holds numbers."""
+    return [any(not isinstance(plain(row[place]), str) for row in table.rows) for place in range(len(table.columns))]
 
 
-def _estimated(table: Table, column: int) -> bool:
-    """Whether a column holds means with intervals."""
-    return any(isinstance(row[column], Estimate) for row in table.rows)
+def _estimated(table: Table) -> list[bool]:
+    """Whether each column holds means with intervals."""
+    return [any(isinstance(row[place], Estimate) for row in table.rows) for place in range(len(table.columns))]

@@ -50,12 +50,15 @@ def yang_curves(out: Path, seeds: int | None = None, quick: bool = False, device
     number = seeds or number
     statements: list[Statement] = []
     for place, dataset in enumerate(datasets):
-        on_round(place, len(datasets), f"{dataset}, {number} seeds", 0, 1)
+        def within(done: int, runs: int, name: str, rounds: int, of: int, place: int = place, data: str = dataset
+                   ) -> None:
+            on_round(place, len(datasets), f"{data}, {name}", done * of + rounds, runs * of)
+
         settings = {"dataset": dataset, "seeds": number, "max_norm": list(norms), "device": device}
         file = out / dataset / "curves.csv"
         if not file.is_file():
             frame = curves([OURS, *OTHERS, PLAIN], range(number), "yang2024", {"dataset": dataset, "device": device},
-                           {"fair-dp.options.max_norm": norms})
+                           {"fair-dp.options.max_norm": norms}, on_round=within)
             save_curves(frame, settings, out / dataset)
         refuse_other(out / dataset, settings)
         statements += _statements(dataset, pd.read_csv(file))

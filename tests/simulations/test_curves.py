@@ -40,11 +40,13 @@ def test_a_theta_curve_has_the_metrics_of_runs_with_each_theta(settings: dict[st
 
 
 def test_settings_are_followed_and_single_points_are_there(settings: dict[str, object]) -> None:
-    seen: list[str] = []
+    seen: list[tuple[int, int, str]] = []
     frame = curves(["dpsgd", "dpsgd-p", "gs-dp-sgd"], [0, 1], None, settings,
                    {"theta": [0.0, 0.1, 0.5], "gs-dp-sgd.learning_rate": [0.1, 0.2]},
-                   on_run=lambda made: seen.append(f"{made.strategy} {made.learning_rate}"))
-    assert seen == ["dpsgd 0.5"] * 2 + ["dpsgd-p 0.5"] * 2 + ["gs-dp-sgd 0.1", "gs-dp-sgd 0.2"] * 2
+                   on_round=lambda done, runs, name, *rounds: seen.append((done, runs, name)))
+    names = [f"{name}, seed {seed}" for name in ("dpsgd", "dpsgd-p") for seed in (0, 1)]
+    names += ["gs-dp-sgd, seed 0"] * 2 + ["gs-dp-sgd, seed 1"] * 2
+    assert list(dict.fromkeys(seen)) == [(done, 8, name) for done, name in enumerate(names)]
     assert frame.groupby(["strategy", "setting"]).size().to_dict() == {
         ("dpsgd", ""): 2, ("dpsgd-p", "theta"): 6, ("gs-dp-sgd", "learning_rate"): 4}
     assert frame[["demographic_parity", "accuracy_parity", "accuracy"]].notna().all(axis=None)

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from simulations.compare import OnRound
 from simulations.reproductions import yang_curves as module
 from simulations.reproductions.yang_curves import OURS, yang_curves
 
@@ -49,12 +50,17 @@ def test_a_comparison_with_nobody_is_none() -> None:
 def test_the_folder_keeps_what_was_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def curves(strategies: list[str], seeds: Any, preset: str, settings: dict[str, Any], over: Any) -> pd.DataFrame:
+    def curves(strategies: list[str], seeds: Any, preset: str, settings: dict[str, Any], over: Any,
+               on_round: OnRound) -> pd.DataFrame:
         asked.append(settings["dataset"])
+        on_round(1, 2, "dpsgd, seed 0", 5, 10)
         return frame(0.12, 0.02)
 
     monkeypatch.setattr(module, "curves", curves)
-    assert yang_curves(tmp_path / "out") == "34 of 36 statements are seen."
+    told: list[tuple[int, int, str, int, int]] = []
+    assert yang_curves(tmp_path / "out", on_round=lambda *now: told.append(now)) == "34 of 36 statements are seen."
+    assert told[0] == (0, 6, f"{module.DATASETS[0]}, dpsgd, seed 0", 15, 20)
+    assert [place for place, *_ in told] == list(range(6))
     assert yang_curves(tmp_path / "out").startswith("34 of 36")
     assert asked == list(module.DATASETS)
     page = (tmp_path / "out" / "README.md").read_text()
