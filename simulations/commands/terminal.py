@@ -50,7 +50,7 @@ def progress_bar() -> Iterator[Callable[[int, int, str, int, int], None]]:
     """A progress bar over all runs, with the time left, on a terminal."""
     percentage = TextColumn("{task.percentage:.0f}%")
     columns = (TextColumn("{task.description}"), BarColumn(), percentage, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as progress:
         bar = progress.add_task("preparing", total=1.0)
 
         def on_round(done: int, runs: int, name: str, rounds: int, of: int) -> None:
