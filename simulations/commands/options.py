@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +29,8 @@ Preset = Annotated[str | None, typer.Option(help=f"Published settings: {', '.joi
                                             autocompletion=completing(preset_names()))]
 Set = Annotated[list[str], typer.Option("--set", help="A setting, key=value; STRATEGY.key=value for one strategy, "
                                         "options.key=value for a strategy's own options.")]
+Risk = Annotated[list[str], typer.Option("--risk", help="Excessive-risk terms along the way, every=N steps; also "
+                                         "vectors=N for the traces, records=N of each group.")]
 Out = Annotated[Path | None, typer.Option(help="Folder to save the results in.")]
 EngineName = Annotated[str, typer.Option(help=f"Where clients run: {', '.join(ENGINES)}.",
                                          autocompletion=completing(ENGINES))]
@@ -49,11 +51,13 @@ Csv = Annotated[Path | None, typer.Option(help="A file of your own instead of a 
 Column = Annotated[str | None, typer.Option(help="Column of the file.")]
 
 
-def settings_of(set_: list[str], **given: Any) -> dict[str, Any]:
-    """Settings from key=value pairs and options that were given; values are read as TOML, or else as text."""
+def settings_of(set_: list[str], risk: Sequence[str] = (), **given: Any) -> dict[str, Any]:
+    """Settings from key=value pairs, those of `--risk`, and options that were given; values are read as TOML, or else
+    as text.
+    """
     settings = {key: str(value) if isinstance(value, Path) else value for key, value in given.items()
                 if value is not None and not (key == "dataset" and given.get("csv"))}
-    return {**settings, **pairs(set_)}
+    return {**settings, **pairs(set_), **{f"risk_{key}": value for key, value in pairs(risk).items()}}
 
 
 def names_of(names: str) -> list[str]:

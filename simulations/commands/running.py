@@ -21,6 +21,7 @@ from simulations.commands.options import (
     Nodes,
     Out,
     Preset,
+    Risk,
     Set,
     StrategyName,
     StrategyNames,
@@ -50,6 +51,7 @@ def compare(
     nodes: Nodes = None,
     engine_set: EngineSet = [],  # noqa: B006 - Typer copies it
     set_: Set = [],  # noqa: B006 - Typer copies it
+    risk: Risk = [],  # noqa: B006 - Typer copies it
     csv: Csv = None,
     label: Column = None,
     group: Column = None,
@@ -61,7 +63,7 @@ def compare(
     Example: fedfair compare --dataset adult --strategies sgd,dpsgd,dpsgd-f --preset yang2024 --out out/adult
     """
     names = names_of(strategies)
-    settings = settings_of(set_, dataset=dataset, csv=csv, label=label, group=group)
+    settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group)
     planned = experiments(names, list(range(seeds)), preset, settings)
     chosen = make_engine(engine, nodes, pairs(engine_set))
     if len(planned) == 1:
@@ -86,6 +88,7 @@ def run(
     nodes: Nodes = None,
     engine_set: EngineSet = [],  # noqa: B006 - Typer copies it
     set_: Set = [],  # noqa: B006 - Typer copies it
+    risk: Risk = [],  # noqa: B006 - Typer copies it
     csv: Csv = None,
     label: Column = None,
     group: Column = None,
@@ -98,7 +101,7 @@ def run(
 
     Example: fedfair run --dataset adult --strategy dpsgd-f --set epochs=5 --set options.max_bound=4
     """
-    settings = settings_of(set_, dataset=dataset, csv=csv, label=label, group=group)
+    settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group)
     planned = experiments([strategy], [seed], preset, settings)
     _run_one(planned[0], make_engine(engine, nodes, pairs(engine_set)), out, checkpoint_every, json, track)
 

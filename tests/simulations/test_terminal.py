@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pandas as pd
 import pytest
 import typer
 from rich.console import Console
@@ -27,6 +28,19 @@ def test_json_is_all_that_a_script_reads_and_is_valid_where_epsilon_is_infinite(
     assert values["folder"] == str(tmp_path / "out")
     one = CliRunner().invoke(app, ["run", "--strategy", "dpsgd", "--json", *QUICK])
     assert json.loads(one.stdout)["folder"] is None
+
+
+def test_risk_terms_are_an_option_of_any_run(tmp_path) -> None:
+    steps, risk = ["--set", "steps=4", "--set", "hidden=[8]"], ["--risk", "every=2", "--risk", "vectors=3"]
+    for command in (["run", "--strategy", "dpsgd"], ["compare", "--strategies", "sgd,dpsgd", "--seeds", "1"]):
+        out = tmp_path / command[0]
+        said = CliRunner().invoke(app, [*command, *steps, *risk, "--out", str(out)])
+        assert said.exit_code == 0, said.output
+        metrics = pd.read_parquet(out / "metrics.parquet")
+        assert set(metrics.loc[metrics["metric"] == "risk_direction", "round"]) == {1, 3}
+    wrong = CliRunner().invoke(app, ["run", *steps, "--risk", "often=2"])
+    assert wrong.exit_code == 2
+    assert "risk_often" in wrong.output
 
 
 def commands(group: typer.Typer, *path: str) -> list[tuple[str, ...]]:
