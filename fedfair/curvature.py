@@ -69,10 +69,11 @@ def hessian_products(model: nn.Module, data: GroupedDataset, rows: Tensor, vecto
 def second_derivatives(model: nn.Module, data: GroupedDataset, rows: Tensor, directions: Tensor) -> Tensor:
     """`v' H_i v` for each direction v `[n, P]` and each of its own records i, `rows` `[n, B]`: `[n, B]`.
 
-    The second derivative of a record's loss along v, by two forward passes of differentiation and none backward.
+    The second derivative of a record's loss along v, by two forward passes of differentiation and none backward; all
+    directions together, in n times the memory of one.
     """
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    device, size = next(iter(weights.values())).device, directions.shape[1]
+    device = next(iter(weights.values())).device
 
     def one(direction: Tensor, x: Tensor, y: Tensor) -> Tensor:
         along = shaped(direction, weights)
@@ -85,7 +86,7 @@ def second_derivatives(model: nn.Module, data: GroupedDataset, rows: Tensor, dir
 
         return torch.func.jvp(slopes, (weights,), (along,))[1]  # type: ignore[no-any-return]
 
-    of_all = torch.func.vmap(one, randomness="different", chunk_size=max(1, _NUMBERS // size))
+    of_all = torch.func.vmap(one, randomness="different")
     return of_all(directions.to(device), data.x[rows].to(device), data.y[rows].to(device)).detach().cpu()
 
 
@@ -98,15 +99,19 @@ def trace_samples(model: nn.Module, data: GroupedDataset, rates: Sequence[float]
     mean `Tr(H_k)`, and their standard error covers both the vectors and the choice of records. Vectors and samples
     depend on (seed, step) alone: sums over nodes are samples of all records together.
     """
-    first = next(model.parameters())
-    size, by_record = sum(p.numel() for p in model.parameters()), torch.tensor(rates, dtype=torch.float64)[data.group]
-    z = torch.stack([rademacher(size, generator(seed, "rademacher", j, step), first.dtype) for j in range(vectors)])
-    drawn = [poisson(key(seed, "trace"), step * vectors + j, data.records, by_record) for j in range(vectors)]
-    rows = nn.utils.rnn.pad_sequence(drawn, batch_first=True)
-    there = torch.arange(rows.shape[1]) < torch.tensor([len(own) for own in drawn])[:, None]
-    values = second_derivatives(model, data, rows, z).double()
-    met = [there & (data.group[rows] == group) for group in range(len(data.names))]
-    return (torch.stack([(values * own).sum(1) for own in met]), torch.stack([own.sum(1) for own in met]).double())
+    size, dtype = sum(p.numel() for p in model.parameters()), next(model.parameters()).dtype
+    by_record = torch.tensor(rates, dtype=torch.float64)[data.group]
+    sums, counts = [], []
+    for numbers in torch.split(torch.arange(vectors), max(1, _NUMBERS // size)):
+        z = torch.stack([rademacher(size, generator(seed, "rademacher", j, step), dtype) for j in numbers.tolist()])
+        drawn = [poisson(key(seed, "trace"), step * vectors + j, data.records, by_record) for j in numbers.tolist()]
+        rows = nn.utils.rnn.pad_sequence(drawn, batch_first=True)
+        there = torch.arange(rows.shape[1]) < torch.tensor([len(own) for own in drawn])[:, None]
+        values = second_derivatives(model, data, rows, z).double()
+        met = torch.stack([there & (data.group[rows] == group) for group in range(len(data.names))])
+        sums.append((values * met).sum(2))
+        counts.append(met.sum(2).double())
+    return torch.cat(sums, 1), torch.cat(counts, 1)
 
 
 def samples(data: GroupedDataset, rates: Sequence[float], seed: int, number: int, purpose: str
