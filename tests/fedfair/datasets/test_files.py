@@ -63,7 +63,7 @@ def test_what_is_hashed_may_be_the_content_of_a_gzip_file(tmp_path: Path, monkey
 
 
 def test_a_wrong_download_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def retrieve(url: str, known_hash: None, fname: str, path: Path) -> str:
+    def retrieve(url: str, known_hash: None, fname: str, path: Path, progressbar: bool) -> str:
         (tmp_path / fname).write_bytes(b"right" if url.endswith("right") else b"wrong")
         return str(tmp_path / fname)
 
