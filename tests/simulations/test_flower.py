@@ -41,7 +41,8 @@ def flower(tmp_path: Path) -> Iterator[dict[str, str]]:
     """The environment of a SuperLink of the test's own, which is ended afterwards by its process id."""
     binaries = str(Path(sys.executable).parent)
     environment = {**os.environ, "FLWR_HOME": str(tmp_path / "flwr"), "PATH": f"{binaries}:{os.environ['PATH']}",
-                   "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "FLWR_TELEMETRY_ENABLED": "0"}
+                   "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "FLWR_TELEMETRY_ENABLED": "0",
+                   "RAY_ADDRESS": "local"}  # else its Ray joins a cluster that another test has on this machine
     yield environment
     for process in Path("/proc").glob("[0-9]*"):
         try:
