@@ -72,8 +72,8 @@ def _keep_batch(context: Context, here: Host) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _place(node: int, nodes: int, clients: int) -> ConfigRecord:
-    """The record by which a node says which one it is: one for all its replies."""
+def _node_record(node: int, nodes: int, clients: int) -> ConfigRecord:
+    """What a node says of itself, made once for all its replies: its number, of how many, with how many clients."""
     return ConfigRecord({"number": node, "of": nodes, "clients": clients})
 
 
@@ -91,7 +91,7 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
             here.kept = _kept_batch(context)
             content = handler(message, here)
             _keep_batch(context, here)
-            content["node"] = _place(node, nodes, len(here.clients))
+            content["node"] = _node_record(node, nodes, len(here.clients))
         except (ClientError, ValueError, OSError) as error:
             content = RecordDict({"failure": ConfigRecord({"node": node, "reason": str(error)})})
         return Message(content, reply_to=message)

@@ -100,7 +100,7 @@ def trace_samples(model: nn.Module, data: GroupedDataset, rates: Sequence[float]
     depend on (seed, step) alone: sums over nodes are samples of all records together.
     """
     size, dtype = sum(p.numel() for p in model.parameters()), next(model.parameters()).dtype
-    by_record = torch.tensor(rates, dtype=torch.float64)[data.group]
+    by_record = _by_record(data, rates)
     sums, counts = [], []
     for numbers in torch.split(torch.arange(vectors), max(1, _NUMBERS // size)):
         z = torch.stack([rademacher(size, generator(seed, "rademacher", j, step), dtype) for j in numbers.tolist()])
@@ -117,10 +117,14 @@ def trace_samples(model: nn.Module, data: GroupedDataset, rates: Sequence[float]
 def samples(data: GroupedDataset, rates: Sequence[float], seed: int, number: int, purpose: str
             ) -> Iterator[tuple[int, Tensor]]:
     """Each group, and the rows of the records of a Poisson sample of it, the same however records are held."""
-    by_record = torch.tensor(rates, dtype=torch.float64)[data.group]
-    drawn = poisson(key(seed, purpose), number, data.records, by_record)
+    drawn = poisson(key(seed, purpose), number, data.records, _by_record(data, rates))
     for group in range(len(data.names)):
         yield group, drawn[data.group[drawn] == group]
+
+
+def _by_record(data: GroupedDataset, rates: Sequence[float]) -> Tensor:
+    """The sampling rate of each record, `[N]`, from those of the groups."""
+    return torch.tensor(rates, dtype=torch.float64)[data.group]
 
 
 def _total_loss(model: nn.Module, data: GroupedDataset, rows: Tensor) -> Tensor:

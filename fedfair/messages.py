@@ -86,7 +86,7 @@ def requests(action: str, nodes: Iterable[int], task: Task, *, weights: ArrayRec
              round_: Round | None = None, tensors: Mapping[str, Mapping[str, Tensor]] | None = None, **options: Any
              ) -> list[Message]:
     """Messages that ask nodes for `action`; `tensors` are further records, `options` scalars or lists of them."""
-    records: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {"task": _described(task.text)}
+    records: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {"task": _task_record(task.text)}
     if weights is not None:
         records["weights"] = weights
     if round_ is not None:
@@ -98,6 +98,6 @@ def requests(action: str, nodes: Iterable[int], task: Task, *, weights: ArrayRec
 
 
 @lru_cache(maxsize=4)
-def _described(text: str) -> ConfigRecord:
-    """The record that names a task: one for all its messages."""
+def _task_record(text: str) -> ConfigRecord:
+    """The record that names a task, made once for all its messages."""
     return ConfigRecord({"json": text})

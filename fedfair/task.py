@@ -174,7 +174,6 @@ class Task(BaseModel):
         return torch.float64 if self.dtype == "float64" else torch.float32
 
 
-
 @lru_cache(maxsize=4)
 def _text(task: Task) -> str:
     """See `Task.text`: every message of a run asks for it."""

@@ -45,11 +45,12 @@ def test_the_sdist_holds_what_is_needed_to_test_and_document_it(built: Path) -> 
 
 
 @pytest.mark.slow
-def test_what_is_installed_from_the_wheel_compares_and_reports_far_from_the_repository(built: Path, tmp_path: Path
-                                                                                       ) -> None:
-    (wheel,) = built.glob("*.whl")
+@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
+def test_what_is_installed_from_either_compares_and_reports_far_from_the_repository(kind: str, built: Path,
+                                                                                    tmp_path: Path) -> None:
+    (file,) = built.glob(kind)
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path / "site"),
-                    str(wheel)], check=True)
+                    str(file)], check=True)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
 
     def fedfair(*words: str) -> str:

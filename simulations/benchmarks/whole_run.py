@@ -8,10 +8,9 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Annotated
 
-import torch
 import typer
-from torch.nn import functional as F
 
+from simulations.benchmarks.steps import plain
 from simulations.benchmarks.timing import Figures, Out, Repeats, Target, report, take_turns
 from simulations.commands.terminal import plain_errors
 from simulations.compare import experiments
@@ -43,16 +42,12 @@ def _whole_run(experiment: Experiment) -> float:
 
 
 def _plain_steps(experiment: Experiment, steps: int) -> float:
-    """Milliseconds of so many SGD steps on uniform batches: no privacy, no clients, no evaluation."""
-    data, model = experiment.task.data().train, experiment.task.build_model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=experiment.learning_rate)
-    order = torch.Generator().manual_seed(experiment.seed)
+    """Milliseconds of so many SGD steps on one batch: no privacy, no clients, no sampling, no evaluation."""
+    data, batch = experiment.task.data().train, experiment.batch_size
+    step = plain(experiment.task.build_model(), data.x[:batch], data.y[:batch])
     start = perf_counter()
     for _ in range(steps):
-        rows = torch.randint(len(data), (experiment.batch_size,), generator=order)
-        optimizer.zero_grad()
-        F.cross_entropy(model(data.x[rows]), data.y[rows]).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+        step()
     return (perf_counter() - start) * 1000
 
 

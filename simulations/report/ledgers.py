@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 
 from fedfair.accounting import Ledger
 from fedfair.accounting.history import after
-from fedfair.accounting.observers import OBSERVERS, Observer
 from simulations.ledger_table import notes
 from simulations.report.estimates import Estimate
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
@@ -15,8 +14,6 @@ from simulations.report.folders import Comparison
 from simulations.report.tables import OBSERVER_WORDS
 
 _POINTS = 12
-Reading = Callable[[Ledger], float]
-"""An epsilon of a ledger."""
 
 
 def ledger_figure(comparison: Comparison) -> Figure | None:
@@ -25,14 +22,11 @@ def ledger_figure(comparison: Comparison) -> Figure | None:
     By the ledger of the first seed; None if nothing is ever protected.
     """
     shares = [(place / _POINTS) ** 2 for place in range(_POINTS + 1)]  # closer at first, where epsilon grows fastest
-    histories = {method: [(share, after(ledger, share)) for share in shares]
+    histories = {method: [_readings(after(ledger, share)) for share in shares]
                  for method, ledger in comparison.first_ledgers.items() if math.isfinite(ledger.epsilon())}
-    readings = {"guaranteed to every record": Ledger.epsilon,
-                **{f"spent by group {group}": _spent_by(group) for group in comparison.sizes},
-                **{f"guaranteed against {OBSERVER_WORDS[observer]}": _against(observer) for observer in OBSERVERS
-                   if observer != "model"}}
+    titles = list(next(iter(histories.values()))[0]) if histories else []
     panels = [Panel(title, Scale("training done, %"), Scale("epsilon"), lines)
-              for title, reading in readings.items() if (lines := _lines(comparison, histories, reading))]
+              for title in titles if (lines := _lines(comparison, shares, histories, title))]
     if not panels:
         return None
     return Figure("ledger", "The ledger during the training", "Epsilon of what had been released, at the delta of the "
@@ -40,24 +34,23 @@ def ledger_figure(comparison: Comparison) -> Figure | None:
                   tuple(panels), same="y")
 
 
-def _spent_by(group: str) -> Reading:
-    """What a record of a group has spent."""
-    return lambda ledger: ledger.epsilon_by_group()[group]
+def _readings(ledger: Ledger) -> dict[str, float]:
+    """Every epsilon that is drawn, by the title of its panel."""
+    return {"guaranteed to every record": ledger.epsilon(),
+            **{f"spent by group {group}": spent for group, spent in ledger.epsilon_by_group().items()},
+            **{f"guaranteed against {OBSERVER_WORDS[observer]}": found
+               for observer, found in ledger.by_observer().items() if observer != "model"}}
 
 
-def _against(observer: Observer) -> Reading:
-    """What any record is guaranteed against an observer."""
-    return lambda ledger: ledger.by_observer()[observer]
-
-
-def _lines(comparison: Comparison, histories: dict[str, list[tuple[float, Ledger]]], reading: Reading
-           ) -> tuple[Series, ...]:
+def _lines(comparison: Comparison, shares: Sequence[float], histories: Mapping[str, Sequence[Mapping[str, float]]],
+           title: str) -> tuple[Series, ...]:
     """A line for each method whose reading stays finite."""
     lines = []
     for place, method in enumerate(comparison.methods):
-        points = [Point(Estimate(100 * share), Estimate(reading(ledger)))
-                  for share, ledger in histories.get(method, ())]
-        if points and math.isfinite(points[-1].y.mean):
+        readings = [reading[title] for reading in histories.get(method, ())]
+        if readings and math.isfinite(readings[-1]):
+            points = [Point(Estimate(100 * share), Estimate(reading))
+                      for share, reading in zip(shares, readings, strict=True)]
             lines.append(Series(method, place, tuple(points)))
     return tuple(lines)
 

@@ -20,6 +20,7 @@ from fedfair.clipping import sensitivity
 from fedfair.noise import Trust
 from simulations import Experiment, run
 from simulations.audit import DEFAULTS, Audit, audit, membership
+from simulations.audit_report import audits
 from simulations.cli import app
 from strategies import STRATEGIES, base
 from tests.strategies.test_contract import OPTIONS, WITHOUT_PRIVACY, server
@@ -53,6 +54,13 @@ def less_noise(patch: pytest.MonkeyPatch, by: float) -> None:
 
     for module in (base, host):
         patch.setattr(module, "add_noise", weak)
+
+
+@pytest.mark.parametrize("attack", ["canaries", "membership"])
+def test_several_audits_say_how_far_they_are(attack: str) -> None:
+    told: list[tuple[int, int, str, int, int]] = []
+    audits("dpsgd", attack, range(2), QUICK, canaries=400, on_round=lambda *now: told.append(now))
+    assert told == [(done, 2, f"dpsgd, seed {done}", step, 8) for done in range(2) for step in range(1, 9)]
 
 
 @pytest.mark.parametrize(("strategy", "sync"), MODES)

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from simulations.cli import app
+from simulations.report import write_report
 from simulations.report.estimates import Estimate
 from simulations.report.latex import latex
 from simulations.report.tables import Table
@@ -52,6 +53,12 @@ def test_the_page_needs_nothing_else_and_all_its_references_lead_somewhere(
     found.feed(page)
     assert len(found.made) == len(set(found.made))
     assert found.meant <= set(found.made)
+
+
+def test_it_says_how_many_chapters_are_done(sweep_folder: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    write_report([sweep_folder], tmp_path / "r.html", progress=lambda done, of: told.append((done, of)))
+    assert told == [(1, 2), (2, 2)]
 
 
 def test_a_sweeps_report_has_an_overview_and_names_the_trial_that_failed(sweep_folder: Path, tmp_path: Path) -> None:
