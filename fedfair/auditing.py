@@ -14,8 +14,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
-from scipy.optimize import brentq
+import scipy
 
 _SHARES = (1 / 50, 1 / 20, 1 / 10, 1 / 2)  # of the canaries that are guessed on, fixed before anything is seen
 _LEVELS = np.arange(0.05, 1, 0.05)  # quantiles of the scores at which `gaussian_bound` looks
@@ -79,7 +78,7 @@ def epsilon_from_guesses(canaries: int, guesses: int, correct: int, delta: float
     if not found.any():
         return float(_GRID[-1])
     first = int(found.argmax())
-    return float(brentq(excess, _GRID[first - 1], _GRID[first]))
+    return float(scipy.optimize.brentq(excess, _GRID[first - 1], _GRID[first]))
 
 
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
@@ -89,8 +88,8 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
     e^epsilon / (1 + e^epsilon), v of them correct, m canaries.
     """
     coin = 1 / (1 + math.exp(-epsilon))
-    pure = float(stats.binom.sf(correct - 1, guesses, coin))
-    below = np.cumsum(stats.binom.pmf(np.arange(correct - 1, -1, -1), guesses, coin))
+    pure = float(scipy.stats.binom.sf(correct - 1, guesses, coin))
+    below = np.cumsum(scipy.stats.binom.pmf(np.arange(correct - 1, -1, -1), guesses, coin))
     worst = float(np.max(below / np.arange(1, correct + 1))) if correct else 0.0
     return min(1.0, pure + 2 * canaries * delta * worst)
 
@@ -107,7 +106,7 @@ def gaussian_bound(scores: Floats, included: Bools, delta: float, confidence: fl
     for threshold in np.quantile(scores, _LEVELS):
         a = _at_most(int((absent > threshold).sum()), len(absent), error)
         b = _at_most(int((present <= threshold).sum()), len(present), error)
-        mu = max(mu, float(stats.norm.ppf(1 - a) - stats.norm.ppf(b)))
+        mu = max(mu, float(scipy.stats.norm.ppf(1 - a) - scipy.stats.norm.ppf(b)))
     return epsilon_of_mu(mu, delta)
 
 
@@ -115,14 +114,14 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
     """Epsilon at `delta` of mu-Gaussian differential privacy (Dong, Roth and Su 2022, Corollary 2.13)."""
 
     def excess(epsilon: float) -> float:
-        tail = epsilon + float(stats.norm.logcdf(-epsilon / mu - mu / 2))
-        return float(stats.norm.cdf(-epsilon / mu + mu / 2)) - math.exp(tail) - delta
+        tail = epsilon + float(scipy.stats.norm.logcdf(-epsilon / mu - mu / 2))
+        return float(scipy.stats.norm.cdf(-epsilon / mu + mu / 2)) - math.exp(tail) - delta
 
     if mu <= 0 or excess(0.0) <= 0:
         return 0.0
-    return float(brentq(excess, 0.0, mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1))
+    return float(scipy.optimize.brentq(excess, 0.0, mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1))
 
 
 def _at_most(found: int, of: int, error: float) -> float:
     """The upper Clopper-Pearson bound on a rate."""
-    return 1.0 if found == of else float(stats.beta.ppf(1 - error, found + 1, of - found))
+    return 1.0 if found == of else float(scipy.stats.beta.ppf(1 - error, found + 1, of - found))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import scipy
 import torch
-from scipy.stats import beta
 from torch import Tensor
 
 from fedfair import prefix_sums
@@ -64,9 +64,9 @@ def confident(counts: Tensor, confidence: float, one_gamma: bool, multiplier: fl
     most = (sizes + wider).clamp(min=1)
     least = (sizes - wider).clamp(min=1)
     few, many = (positives - wider).clamp(min=0), (positives + wider).clamp(min=0)
-    lower = torch.where(few > 0, torch.from_numpy(beta.ppf(level, few, (most - few).clamp(min=0) + 1)), 0.0)
+    lower = torch.where(few > 0, torch.from_numpy(scipy.stats.beta.ppf(level, few, (most - few).clamp(min=0) + 1)), 0.0)
     open_above = many < least
-    upper = torch.from_numpy(beta.ppf(1 - level, many + 1, (least - many).clamp(min=1e-9)))
+    upper = torch.from_numpy(scipy.stats.beta.ppf(1 - level, many + 1, (least - many).clamp(min=1e-9)))
     return Rates(lower, torch.where(open_above, upper, 1.0))
 
 

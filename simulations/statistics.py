@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from fedfair.fairness import ALL
 from simulations.summary import REFERENCE, REFERENCES, TAU, excessive_risks, gap, privacy_costs
@@ -51,7 +51,7 @@ def wilcoxon_less(first: Sequence[float], second: Sequence[float]) -> float:
     differences = differences[differences != 0]
     if len(differences) == 0:
         return 1.0
-    return float(stats.wilcoxon(differences, alternative="less").pvalue)
+    return float(scipy.stats.wilcoxon(differences, alternative="less").pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from scipy.optimize import brentq
+import scipy
 
 from fedfair.accounting.composition import Accountant, epsilon
 from fedfair.accounting.release import Release
@@ -36,7 +36,7 @@ def calibrate(releases: Callable[[float], Mapping[Release, int]], target: float,
         if low == least:
             return _LEAST
         low, high = max(low - 1, least), low
-    found = brentq(excess, low, high, xtol=5e-5)
+    found = scipy.optimize.brentq(excess, low, high, xtol=5e-5)
     while excess(found) > 0:
         found += 1e-5
     return math.exp(found)

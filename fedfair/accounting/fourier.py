@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.signal import lfilter
 
 from fedfair.accounting.knots import Floats, Mixture
 from fedfair.accounting.privacy_loss import Loss, loss_at, removal_and_addition
@@ -97,7 +97,7 @@ def _solve(losses: Floats, mass: Floats, delta: float, more: float) -> float:
     The losses are evenly spaced. Between neighbours the sum is linear in exp(epsilon).
     """
     ratio = np.exp(losses[0] - losses[1])
-    above, weighted = (lfilter([1.0], [1.0, -r], mass[::-1])[::-1] for r in (1.0, ratio))
+    above, weighted = (scipy.signal.lfilter([1.0], [1.0, -r], mass[::-1])[::-1] for r in (1.0, ratio))
     with np.errstate(invalid="ignore"):
         enough = above - weighted + more <= delta  # at epsilon equal to each loss
     first = len(losses) - int(np.argmin(enough[::-1])) if not enough.all() else 0

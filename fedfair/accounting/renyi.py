@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS, compute_epsilon
 from scipy.special import gammaln, logsumexp
 
 from fedfair.accounting.knots import Floats, Mixture
 from fedfair.accounting.privacy_loss import loss_at
 from fedfair.accounting.release import Release
 
-ORDERS: Floats = np.array(DEFAULT_RDP_ORDERS, dtype=float)
-"""The orders over which an epsilon is minimised: 1.1 to 1024."""
+ORDERS: Floats = np.array([1 + tenth / 10 for tenth in range(1, 100)] + [*range(11, 64), 128, 256, 512, 1024])
+"""The orders over which an epsilon is minimised, those of dp-accounting."""
 
 KNOT_RATIO = 1.005
 """Of neighbouring noise multipliers in `knots.mixtures`: moments of high orders grow fast between them."""
@@ -37,6 +36,8 @@ def total(mixtures: Sequence[Mixture], orders: tuple[float, ...] = tuple(ORDERS)
 
 def to_epsilon(orders: Floats, divergences: Floats, delta: float) -> float:
     """The smallest epsilon that Renyi divergences `[A]` at `orders` `[A]` give (Canonne et al. 2020)."""
+    from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon  # here: it takes half a second
+
     return float(compute_epsilon(orders, divergences, delta)[0])
 
 

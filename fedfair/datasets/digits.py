@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from sklearn.datasets import load_digits
 
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.registry import unknown
@@ -15,6 +14,8 @@ def load(group: str | None = None) -> GroupedDataset:
     """Images `[n, 1, 8, 8]` in [0, 1]; the digit is label and group. Raises `ValueError` for another `group`."""
     if group not in (None, "digit"):
         raise unknown("protected attribute of digits", group, ("digit",))
+    from sklearn.datasets import load_digits  # here: it takes half a second
+
     images, labels = load_digits(return_X_y=True)
     y = torch.tensor(labels, dtype=torch.long)
     x = torch.tensor(images, dtype=torch.float64).view(-1, 1, 8, 8) / 16

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+import scipy
 
 CONFIDENCE = 0.95
 
@@ -31,7 +31,8 @@ def over_seeds(values: Sequence[float], least: float = -math.inf, most: float = 
     mean = float(numbers.mean())
     if len(numbers) == 1:
         return Estimate(mean)
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(numbers) - 1) * numbers.std(ddof=1) / math.sqrt(len(numbers)))
+    quantile = scipy.stats.t.ppf((1 + CONFIDENCE) / 2, len(numbers) - 1)
+    half = float(quantile * numbers.std(ddof=1) / math.sqrt(len(numbers)))
     return Estimate(mean, max(mean - half, least), min(mean + half, most))
 
 
@@ -44,7 +45,7 @@ def of_records(share: float, records: float) -> Estimate:
     """A share of test records with Wilson's 95 % score interval (Wilson 1927): what one run can say of new records."""
     if not records or math.isnan(share):
         return Estimate(share)
-    z = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+    z = float(scipy.stats.norm.ppf((1 + CONFIDENCE) / 2))
     middle = (share + z**2 / (2 * records)) / (1 + z**2 / records)
     half = z * math.sqrt(share * (1 - share) / records + z**2 / (4 * records**2)) / (1 + z**2 / records)
     return Estimate(share, middle - half, middle + half)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 import pandas as pd
-from scipy import stats
+import scipy
 
 from simulations.reproductions.tuning import NAME, PUBLISHED, Tuning
 from simulations.statistics import spread, wilcoxon_less
@@ -92,7 +92,7 @@ def _costs(costs: pd.DataFrame) -> Iterator[str]:
 def _interval(values: list[float]) -> tuple[float, float]:
     """The mean, and half the 95 % interval of Student's t."""
     found = spread(values)
-    return found.mean, float(stats.t.ppf(0.975, len(values) - 1)) * found.error
+    return found.mean, float(scipy.stats.t.ppf(0.975, len(values) - 1)) * found.error
 
 
 def _mean(values: list[float]) -> str:

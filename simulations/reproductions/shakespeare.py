@@ -21,10 +21,10 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import scipy
 import typer
 from rich.console import Console
 from rich.table import Table
-from scipy.stats import spearmanr
 
 from fedfair.datasets import shakespeare
 from fedfair.fairness import ALL
@@ -83,7 +83,8 @@ def by_quarter(participants: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 def correlations(participants: pd.DataFrame, measure: str, of: str) -> pd.Series:
     """For each seed, Spearman's rank correlation of the vocabulary with the column `of`."""
-    return participants.groupby("seed").apply(lambda rows: float(spearmanr(rows[measure], rows[of]).statistic))
+    return participants.groupby("seed").apply(
+        lambda rows: float(scipy.stats.spearmanr(rows[measure], rows[of]).statistic))
 
 
 def active_vocabulary(results: Sequence[Result]) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opacus.accountants.analysis.rdp import compute_rdp
@@ -53,6 +54,10 @@ def test_at_whole_orders_others_agree_and_between_them_they_are_not_below(rate: 
 def test_opacus_agrees_at_every_order(rate: float, multiplier: float) -> None:
     theirs = compute_rdp(q=rate, noise_multiplier=multiplier, steps=1, orders=list(ORDERS[10:]))
     assert divergences(Release(rate, multiplier), tuple(ORDERS[10:])) == pytest.approx(theirs, rel=2e-3)
+
+
+def test_orders_are_those_of_dp_accounting() -> None:
+    assert np.array_equal(ORDERS, DEFAULT_RDP_ORDERS)
 
 
 def test_a_full_batch_is_a_gaussian() -> None:
