@@ -33,5 +33,5 @@ def data_dir(real_data: None) -> Path:
 
 @pytest.fixture(autouse=True)
 def two_threads() -> None:
-    """The machine's two cores, or as many threads as OMP_NUM_THREADS says."""
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
+    """The machine's two cores, or one where another pytest process has the other."""
+    torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)

@@ -22,6 +22,7 @@ _LARGE = 64.0  # orders from here on are integrated over a range of their own
 _LITTLE = 0.5  # noise multipliers up to here have moments far enough from 1 to be summed
 _REACH = 9.0  # standard deviations beyond the outcomes that matter
 _SMALL = 1.0  # log moments below are computed from what the moment exceeds 1 by
+_FAR = 30.0  # log powers from here on are so large that nothing cancels, and may be infinite without their weights
 
 
 def compose(mixtures: Sequence[Mixture], delta: float) -> float:
@@ -64,7 +65,7 @@ def _integrated(rate: float, multiplier: float, orders: Floats) -> Floats:
 
     The integrand is analytic within pi s^2 of the real line, so that the error falls exponentially with the number of
     points. Where a moment is close to 1, what it exceeds 1 by is E(r^a - 1 - a (r - 1)), r the density ratio of mean 1:
-    a sum of positive numbers.
+    a sum of positive numbers, in which far out only the products of powers and weights are finite.
     """
     width = min(multiplier / 8, multiplier**2 / 4)
     outcomes = np.arange(-_REACH * multiplier, orders.max(initial=0) + _REACH * multiplier, width)
@@ -72,10 +73,11 @@ def _integrated(rate: float, multiplier: float, orders: Floats) -> Floats:
     weights = np.log(width / multiplier) - (outcomes / multiplier) ** 2 / 2 - np.log(2 * np.pi) / 2
     logs = np.asarray(logsumexp(orders[:, None] * losses + weights, axis=1))
     small = logs < _SMALL
-    powers = orders[small, None] * losses
-    with np.errstate(over="ignore", invalid="ignore"):
-        excess = np.exp(weights) * (np.expm1(powers) - orders[small, None] * np.expm1(losses))
-    logs[small] = np.log1p(np.nansum(excess, axis=1))
+    a = orders[small, None]
+    with np.errstate(over="ignore", invalid="ignore"):  # in the expression that is not taken
+        near = np.exp(weights) * (np.expm1(a * losses) - a * np.expm1(losses))
+        far = np.exp(weights + a * losses) - a * np.exp(weights + losses) + (a - 1) * np.exp(weights)
+    logs[small] = np.log1p(np.where(a * losses < _FAR, near, far).sum(axis=1))
     return logs
 
 

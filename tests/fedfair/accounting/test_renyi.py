@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from opacus.accountants.analysis.rdp import compute_rdp
 from scipy.integrate import quad
@@ -66,6 +66,7 @@ def test_a_full_batch_is_a_gaussian() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.floats(1e-6, 1), st.floats(0.06, 1e4))
+@example(1e-6, 1.5)  # powers of the density ratio overflow where its weights have not vanished
 def test_they_are_positive_finite_and_grow_with_the_order(rate: float, multiplier: float) -> None:
     found = divergences(Release(rate, multiplier))
     assert np.all(np.isfinite(found) & (found > 0))
