@@ -15,7 +15,7 @@ from fedfair.accounting.release import Release
 ORDERS: Floats = np.array([1 + tenth / 10 for tenth in range(1, 100)] + [*range(11, 64), 128, 256, 512, 1024])
 """The orders over which an epsilon is minimised, those of dp-accounting."""
 
-KNOT_RATIO = 1.005
+KNOT_RATIO = 1.003
 """Of neighbouring noise multipliers in `knots.mixtures`: moments of high orders grow fast between them."""
 
 _LARGE = 64.0  # orders from here on are integrated over a range of their own
