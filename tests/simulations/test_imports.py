@@ -1,0 +1,18 @@
+"""A process that only answers for clients, or only prints help, starts without what takes long to import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SLOW = ("dp_accounting", "matplotlib", "opacus", "ray", "scipy.optimize", "scipy.signal", "scipy.stats", "sklearn",
+        "torch._dynamo")
+
+
+@pytest.mark.parametrize("module", ["fedfair.client_app", "simulations.cli"])
+def test_a_process_starts_without_what_it_may_never_need(module: str) -> None:
+    code = f"import sys, {module}; print([name for name in {SLOW} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
