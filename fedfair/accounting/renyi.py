@@ -74,10 +74,11 @@ def _integrated(rate: float, multiplier: float, orders: Floats) -> Floats:
     logs = np.asarray(logsumexp(orders[:, None] * losses + weights, axis=1))
     small = logs < _SMALL
     a = orders[small, None]
+    powers = a * losses
     with np.errstate(over="ignore", invalid="ignore"):  # in the expression that is not taken
-        near = np.exp(weights) * (np.expm1(a * losses) - a * np.expm1(losses))
-        far = np.exp(weights + a * losses) - a * np.exp(weights + losses) + (a - 1) * np.exp(weights)
-    logs[small] = np.log1p(np.where(a * losses < _FAR, near, far).sum(axis=1))
+        near = np.exp(weights) * (np.expm1(powers) - a * np.expm1(losses))
+        far = np.exp(weights + powers) - a * np.exp(weights + losses) + (a - 1) * np.exp(weights)
+    logs[small] = np.log1p(np.where(powers < _FAR, near, far).sum(axis=1))
     return logs
 
 

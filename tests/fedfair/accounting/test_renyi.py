@@ -56,6 +56,18 @@ def test_opacus_agrees_at_every_order(rate: float, multiplier: float) -> None:
     assert divergences(Release(rate, multiplier), tuple(ORDERS[10:])) == pytest.approx(theirs, rel=2e-3)
 
 
+@pytest.mark.parametrize(("rate", "order"), [(1e-6, 61), (1e-6, 62), (1e-6, 63), (1e-5, 51), (1e-5, 52)])
+def test_rare_records_at_large_orders_are_the_binomial_sum(rate: float, order: int) -> None:
+    terms = []
+    for k in range(2, order + 1):
+        weight = math.log(math.comb(order, k)) + k * math.log(rate) + (order - k) * math.log1p(-rate)
+        power = (k * k - k) / (2 * 1.5**2)
+        terms.append(math.exp(weight) * math.expm1(power) if power < 1 else
+                     math.exp(weight + power) - math.exp(weight))
+    expected = math.log1p(math.fsum(terms)) / (order - 1)
+    assert divergences(Release(rate, 1.5), (float(order),))[0] == pytest.approx(expected, rel=1e-9, abs=0)
+
+
 def test_orders_are_those_of_dp_accounting() -> None:
     assert np.array_equal(ORDERS, DEFAULT_RDP_ORDERS)
 
