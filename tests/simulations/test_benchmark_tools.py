@@ -17,7 +17,7 @@ from simulations.benchmarks.processes import measure
 from simulations.benchmarks.sweep import TABLE
 from simulations.sweep import Sweep, trials
 
-CHILD = "import time; held = bytearray(b'x' * 150 * 2**20); time.sleep(1)"
+CHILD = "import time; held = bytearray(150 * 2**20); time.sleep(1)"
 PARENT = f"""
 import json, subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", {CHILD!r}])
