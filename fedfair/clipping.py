@@ -49,8 +49,8 @@ def capped(rule: ClipRule, most: tuple[float, ...]) -> ClipRule:
     if isinstance(rule, PerGroup):
         return PerGroup(tuple(map(min, rule.clip_norms, most)))
     if isinstance(rule, Reweighted):
-        return Reweighted(rule.clip_norm, tuple(min(w, m / rule.clip_norm)
-                                                for w, m in zip(rule.weights, most, strict=True)))
+        return Reweighted(rule.clip_norms, tuple(min(w, m / c) for w, m, c in zip(
+            rule.weights, most, rule.clip_norms, strict=True)))
     raise ValueError(f"the clip rule {CLIP_RULES.name_of(rule)!r} treats all groups alike: a limit by group needs a "
                      "rule with bounds or weights by group, as of dpsgd-f or naive")
 
@@ -138,15 +138,18 @@ class GlobalAdapt:
 @CLIP_RULES.register("reweighted")
 @dataclass(frozen=True)
 class Reweighted:
-    """`c_i = w_{a_i} min(1, C / n_i)`: one clip norm, a weight for each group (Xu et al. 2021, Algorithm 3)."""
+    """`c_i = w_{a_i} min(1, C_{a_i} / n_i)`, a clip norm and a weight for each group (Xu et al. 2021, Algorithm 3, with
+    the same clip norm for all).
+    """
 
-    clip_norm: float
+    clip_norms: tuple[float, ...]
     weights: tuple[float, ...]
 
     def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
         """See `ClipRule`."""
-        return norms.new_tensor(self.weights)[groups] * (self.clip_norm / norms).clamp(max=1)
+        clip_norms, weights = (norms.new_tensor(values)[groups] for values in (self.clip_norms, self.weights))
+        return weights * (clip_norms / norms).clamp(max=1)
 
     def group_sensitivities(self, groups: int) -> tuple[float, ...]:
         """See `ClipRule`."""
-        return tuple(weight * self.clip_norm for weight in self.weights)
+        return tuple(weight * clip_norm for weight, clip_norm in zip(self.weights, self.clip_norms, strict=True))

@@ -41,7 +41,8 @@ class GsDpSgd(Strategy):
         """One clip norm; in step mode a group smaller than b weighs b / N_k, to be divided by N_k in effect."""
         if self.sync == "epoch":
             return Flat(self.training.clip_norm)
-        return Reweighted(self.training.clip_norm, self._group_weights())
+        weights = self._group_weights()
+        return Reweighted((self.training.clip_norm,) * len(weights), weights)
 
     def divisor(self) -> float:
         """K b: the mean over K groups of sums divided by b."""

@@ -37,4 +37,4 @@ class Naive(Strategy):
 
     def rule(self) -> ClipRule:
         """One clip norm, and the groups' weights."""
-        return Reweighted(self.training.clip_norm, self.weights)
+        return Reweighted((self.training.clip_norm,) * len(self.weights), self.weights)

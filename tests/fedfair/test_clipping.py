@@ -33,11 +33,11 @@ RULES: dict[str, st.SearchStrategy[ClipRule]] = {
     "per-group": st.builds(PerGroup, by_group),
     "global": st.builds(Global, bounds, bounds),
     "global-adapt": st.builds(GlobalAdapt, bounds, bounds),
-    "reweighted": st.builds(Reweighted, bounds, by_group),
+    "reweighted": st.builds(Reweighted, by_group, by_group),
 }
 EXAMPLES: list[ClipRule] = [
     Unclipped(), Flat(0.5), PerGroup((0.5, 2.0, 8.0)), Global(0.5, 4.0), GlobalAdapt(0.5, 4.0),
-    Reweighted(0.5, (0.1, 1.0, 7.0))]
+    Reweighted((0.5, 2.0, 8.0), (0.1, 1.0, 7.0))]
 
 
 def slow(rule: ClipRule, norm: float, group: int) -> float:
@@ -53,8 +53,8 @@ def slow(rule: ClipRule, norm: float, group: int) -> float:
             return c / z if norm <= z else 0.0
         case GlobalAdapt(c, z):
             return c / z if norm <= z else c / norm
-        case Reweighted(c, ws):
-            return ws[group] * (1.0 if norm <= c else c / norm)
+        case Reweighted(cs, ws):
+            return ws[group] * (1.0 if norm <= cs[group] else cs[group] / norm)
     raise AssertionError
 
 
@@ -117,7 +117,7 @@ def test_the_noise_uses_the_largest_sensitivity_over_all_groups(rule: ClipRule) 
 
 def test_a_groups_bound_counts_although_the_batch_holds_none_of_its_records() -> None:
     assert sensitivity(PerGroup((1.0, 9.0)), 2) == 9.0
-    assert sensitivity(Reweighted(0.5, (1.0, 1.0, 6.0)), 3) == 3.0
+    assert sensitivity(Reweighted((0.5, 2.0, 0.5), (1.0, 1.0, 6.0)), 3) == 3.0
 
 
 def test_without_clipping_nothing_bounds_a_record() -> None:

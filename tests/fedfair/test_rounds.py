@@ -10,7 +10,7 @@ from fedfair.noise import Trust
 from fedfair.rounds import LocalSgd, LocalTraining, Round
 
 RULES = [Unclipped(), Flat(0.5), PerGroup((0.5, 1.5)), Global(0.5, 50.0), GlobalAdapt(0.5, 50.0),
-         Reweighted(0.5, (1.0, 2.0))]
+         Reweighted((0.5, 0.7), (1.0, 2.0))]
 LOCAL = LocalTraining(32, "adam", 0.01, 0.0, 0.0, (1.0, 2.0), (0.25, 0.75), (20, 60))
 
 

@@ -60,7 +60,7 @@ def an_empty_batch_gets_the_noise_of_the_largest_bound_of_all_groups() -> None:
 
 def one_record_adds_at_most_the_sensitivity_of_its_group_and_can_add_it() -> None:
     """Large gradients, one record: what it adds has the norm that the rule declares."""
-    for rule in (Flat(0.7), PerGroup((0.7, 2.0)), Reweighted(0.7, (3.0, 1.0))):
+    for rule in (Flat(0.7), PerGroup((0.7, 2.0)), Reweighted((0.7, 0.7), (3.0, 1.0))):
         norm = float(release(rule, 1, 1.0)[0].norm())
         assert norm == pytest.approx(rule.group_sensitivities(2)[0])
 

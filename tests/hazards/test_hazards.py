@@ -174,7 +174,7 @@ def clipping_layer_by_layer(patch: Patch) -> None:
 
 
 def the_sensitivity_of_theta_forgotten(patch: Patch) -> None:
-    patch.setattr(clipping.Reweighted, "group_sensitivities", lambda self, groups: (self.clip_norm,) * groups)
+    patch.setattr(clipping.Reweighted, "group_sensitivities", lambda self, groups: self.clip_norms)
 
 
 def released_sum(strategy: str, trust: Trust) -> Callable[[], None]:

@@ -77,6 +77,7 @@ def test_the_real_grid_is_the_same_for_every_method_at_one_epsilon() -> None:
             assert len({e.experiment.target_epsilon for e in mine}) == 1
             assert {e.experiment.optimizer for e in mine if e.setting != "published"} == {"sgd"}
             assert all(e.experiment.split[1] > 0 for e in mine)
+            assert all(e.experiment.eval_every > (e.experiment.epochs or 0) for e in mine)
         assert len({str(e.experiment.settings()) for e in entries}) >= len(entries) - len(entries) // 4
     assert load(seeds=7).seeds == 7
 

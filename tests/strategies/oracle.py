@@ -22,8 +22,8 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *, groups: int, steps: int, lr: float,
-          clip: float, bound: float, tau: float, eta: float, bounds: str = "paper", quantile: float = 0.5,
-          max_norm: float = 1.0, late_lr: float = 0.005) -> Tensor:
+          clip: float, bound: float, tau: float, eta: float, bounds: str = "paper", weighted: bool = False,
+          quantile: float = 0.5, max_norm: float = 1.0, late_lr: float = 0.005) -> Tensor:
     """Parameters after `steps` full-batch steps without noise, flattened."""
     n_all = len(x)
     z = bound
@@ -52,11 +52,12 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
                 m, o = sum(n > clip_of[k] for n in own), sum(n <= clip_of[k] for n in own)
                 moved = clip_of[k] * math.exp(-eta * ((1 - quantile) * o - quantile * m) * groups / n_all)
                 followed[k] = min(max(moved, 0.1 * clip), 4 * clip)
+        mean_clip = sum(clip_of.values()) / groups
         for row, n, a in zip(g, norms, group.tolist(), strict=True):
             if method == "sgd":
                 total += row / n_all
             elif method in ("dpsgd", "dpsgd-f", "dpsgd-f-quantile"):
-                total += row * min(1, clip_of[a] / n) / n_all
+                total += row * min(1, clip_of[a] / n) / n_all * (clip_of[a] / mean_clip if weighted else 1)
             elif method == "naive":
                 size_of_group = sum(1 for b in group if b == a)
                 total += row * (n_all / groups / max(size_of_group, 1)) * min(1, clip / n) / n_all

@@ -29,7 +29,8 @@ def made_by(variant: str) -> str:
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "dpsgd-f: authors": {"bounds": "authors"}, "dpsgd-f: capped": {"max_bound": 1.5},
-    "dpsgd-f: base": {"noise_at": "base"}, "dpsgd-f-quantile: low": {"quantile": 0.2, "eta": 1.0, "max_bound": 2.0},
+    "dpsgd-f: base": {"noise_at": "base"}, "dpsgd-f: weighted": {"weighting": "clip-norms", "max_bound": 1.5},
+    "dpsgd-f-quantile: low": {"quantile": 0.2, "eta": 1.0, "max_bound": 2.0},
     "dpsgd-global-adapt: bounded": {"bound": 5.0, "min_bound": 4.5}, "fair-dp: late": {"late_share": 0.5}}
 ALL = [*STRATEGIES, *VARIANTS]
 WITHOUT_PRIVACY = ("sgd", "fedavg", "direction-error", "magnitude-error")
@@ -39,7 +40,8 @@ PRIVATE_MODES = [(name, sync) for name, sync in MODES if name in PRIVATE]
 OPTIONS: dict[str, dict[str, Any]] = {
     "dpsgd-global": {"bound": 5.0}, "dpsgd-global-adapt": {"bound": 5.0}, "fair-dp": {"late_share": 0.0},
     "dp-fedavg": {"server_learning_rate": 0.1}, "fedavg": {"server_learning_rate": 0.1}, **VARIANTS}
-LARGEST = {"dpsgd-f": 1.5e-3, "dpsgd-f: capped": 1.5e-3, "dpsgd-f: authors": 2e-3, "naive": 3.2e-3}
+LARGEST = {"dpsgd-f": 1.5e-3, "dpsgd-f: capped": 1.5e-3, "dpsgd-f: authors": 2e-3,
+           "dpsgd-f: weighted": 1.5e-3, "naive": 3.2e-3}
 
 
 def experiment(strategy: str, **settings: Any) -> Experiment:

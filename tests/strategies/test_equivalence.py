@@ -89,11 +89,12 @@ def test_momentum_reaches_local_epochs() -> None:
     assert torch.equal(alone, halved)  # one step: nothing to carry over
 
 
-def test_the_authors_form_of_dpsgd_f_equals_its_plain_loop() -> None:
-    made = full_batch("dpsgd-f", options={"bounds": "authors"})
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_authors_form_of_dpsgd_f_equals_its_plain_loop(weighted: bool) -> None:
+    made = full_batch("dpsgd-f", options={"bounds": "authors", "weighting": "clip-norms" if weighted else "none"})
     data = made.task.data().train
     plain = train("dpsgd-f", made.task.build_model(), data.x, data.y, data.group, groups=10, steps=5, lr=0.5, clip=1.0,
-                  bound=3.0, tau=0.7, eta=0.1, bounds="authors")
+                  bound=3.0, tau=0.7, eta=0.1, bounds="authors", weighted=weighted)
     assert torch.allclose(weights(run(made)), plain, rtol=0, atol=1e-10)
 
 

@@ -38,7 +38,8 @@ def test_no_sequence_of_bounds_costs_a_group_more_than_its_budget(sequence: list
                                                                   ) -> None:
     counts = 40.0 if counting else None
     budget = GroupBudget(epsilon, DELTA, (0.05, 0.05, 0.2), len(sequence), counts)
-    rules: list[ClipRule] = [Reweighted(2.0, tuple(b)) if reweighted else PerGroup(tuple(b)) for b in sequence]
+    rules: list[ClipRule] = [Reweighted((2.0, 2.0, 3.0), tuple(b)) if reweighted else PerGroup(tuple(b))
+                             for b in sequence]
     ledger = spend(budget, rules, noise, counts)
     for place, spent in enumerate(ledger.epsilon_by_group().values()):
         assert spent <= epsilon * (1 + 1e-9)

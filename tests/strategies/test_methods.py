@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from fedfair.clipping import sensitivity
 from simulations import Experiment, run
 from strategies import Strategy, find_strategy
 from tests.strategies.test_contract import experiment, server
@@ -29,6 +30,19 @@ def test_dpsgd_f_keeps_a_cap_and_survives_counts_of_zero() -> None:
     authors = server("dpsgd-f", options={"bounds": "authors"})
     authors.learn(torch.tensor([[0.0] * 10, [5.0] * 10]), 32)
     assert authors.rule().clip_norms == pytest.approx([1.0] * 10)  # type: ignore[attr-defined]
+
+
+def test_weights_by_clip_norm_are_paid_for_with_noise_unless_it_stays_at_the_base() -> None:
+    counts = torch.tensor([[6.0] * 2 + [0.0] * 8, [2.0] * 2 + [4.0] * 8])
+    honest, port = (server("dpsgd-f", options={"bounds": "authors", "weighting": "clip-norms", "noise_at": where},
+                           noise_multiplier=0.8) for where in ("largest", "base"))
+    for strategy in (honest, port):
+        strategy.learn(counts, 32)
+    largest, mean = 1 + 0.75 / 0.15, (2 * (1 + 0.75 / 0.15) + 8) / 10
+    rule = honest.rule()
+    assert rule.group_sensitivities(10)[1:3] == pytest.approx((largest**2 / mean, 1 / mean))
+    assert honest.release_noise(rule) == 0.8
+    assert port.release_noise(rule) * sensitivity(rule, 10) == pytest.approx(0.8 * largest / mean)
 
 
 def test_noise_at_the_base_is_charged_for_what_it_is() -> None:
