@@ -30,6 +30,7 @@ class EventLog:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self._counts: Counter[Event] = Counter()
         self._next: dict[int | None, int] = {}
         self._latest: dict[int | None, int] = {}  # the place of each client's latest entry
         self._attempt = 0
@@ -70,10 +71,7 @@ class EventLog:
 
     def counted(self) -> Counter[Event]:
         """How often each event was released."""
-        counts: Counter[Event] = Counter()
-        for entry in self.entries:
-            counts[entry.event] += entry.steps
-        return counts
+        return self._counts.copy()
 
     def prefix(self, share: float) -> EventLog:
         """The log as it stood when a share (0 to 1) of every client's steps had been released."""
@@ -81,7 +79,7 @@ class EventLog:
         for entry in self.entries:
             steps = min(entry.steps, round(share * self._next[entry.event.client]) - entry.first)
             if steps > 0:
-                log.entries.append(replace(entry, steps=steps))
+                log._enter(replace(entry, steps=steps))
         return log
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,6 +101,7 @@ class EventLog:
 
     def _enter(self, entry: Entry) -> None:
         """Keep an entry, as part of its client's latest one if it goes on where that ends."""
+        self._counts[entry.event] += entry.steps
         client = entry.event.client
         place = self._latest.get(client)
         if place is not None:
