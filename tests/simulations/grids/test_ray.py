@@ -42,7 +42,7 @@ def weights(result: Result) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in result.model.parameters()])
 
 
-def grid(timeout: float = 60) -> RayGrid:
+def grid(timeout: float = 120) -> RayGrid:
     return RayGrid(app, 2, Shape(cpus=0.5, gpus=0, threads=1, restarts=1), timeout)
 
 
