@@ -31,9 +31,9 @@ class DpsgdF(Strategy):
     and the noise is relative to the largest C_k of all groups. `max_bound` caps C_k / C0. `noise_at` = "base" leaves
     the noise at C0, as a listing in Esipova et al. 2023 has it; the ledger then charges what really follows.
 
-    `weighting` = "clip-norms" also multiplies each clipped gradient by C_k / mean_j C_j, as a port of the authors' code
-    does, though no paper says so. A record then adds at most C_k^2 / mean_j C_j, to which the noise is relative; the
-    port leaves it at C0 max_k C_k / mean_j C_j, which is `noise_at` = "base".
+    `weighting` = "clip-norms" also multiplies each clipped gradient by C_k / mean_j C_j, as what seems to be a port of
+    the authors' code does, though no paper says so. A record then adds at most C_k^2 / mean_j C_j, to which the noise
+    is relative; the port leaves it at C0 max_k C_k / mean_j C_j, which is `noise_at` = "base".
     """
 
     class Options(NoOptions):
@@ -87,10 +87,12 @@ class DpsgdF(Strategy):
         """Sigma relative to the largest clip norm; less, if the noise stays at the base."""
         if self.options.noise_at == "largest":
             return self.noise[0]
-        at_base = self.training.clip_norm * (1.0 if self.options.weighting == "none" else max(self._weights()))
+        at_base = self.training.clip_norm * max(self._weights())
         return self.noise[0] * at_base / sensitivity(rule, len(self.population.names))
 
     def _weights(self) -> tuple[float, ...]:
-        """Each clip norm in units of their mean."""
+        """What each group's clipped gradients are multiplied by: `[K]`."""
+        if self.options.weighting == "none":
+            return (1.0,) * len(self.clip_norms)
         mean = sum(self.clip_norms) / len(self.clip_norms)
         return tuple(clip_norm / mean for clip_norm in self.clip_norms)

@@ -42,7 +42,7 @@ def weights(result: Result) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in result.model.parameters()])
 
 
-def grid(timeout: float = 120) -> RayGrid:
+def grid(timeout: float = 60) -> RayGrid:
     return RayGrid(app, 2, Shape(cpus=0.5, gpus=0, threads=1, restarts=1), timeout)
 
 
@@ -116,7 +116,7 @@ def test_messages_can_be_pushed_now_and_pulled_later() -> None:
     here = grid()
     numbers = list(here.push_messages(doubling(here, pack({"w": torch.ones(3)}))))
     found: list[Message] = []
-    end = time.monotonic() + 120
+    end = time.monotonic() + 60
     while len(found) < 2 and time.monotonic() < end:
         found += here.pull_messages(numbers)
     assert sorted(reply.metadata.reply_to_message_id for reply in found) == sorted(numbers)
