@@ -43,8 +43,8 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
             size = {k: sum(1 for a in group if a == k) for k in range(groups)}
             share = {k: above[k] / size[k] if size[k] else 1.0 for k in range(groups)}
             mean = sum(share.values()) / groups
-            overall = max(sum(above.values()), 1) / n_all
-            clip_of = {k: clip * (1 + share[k] / (overall if bounds == "paper" else mean)) for k in range(groups)}
+            overall = max(sum(above.values()), 1) / n_all if bounds == "paper" else mean or math.inf
+            clip_of = {k: clip * (1 + share[k] / overall) for k in range(groups)}
         if method == "dpsgd-f-quantile":
             clip_of = dict(followed)
             for k in range(groups):

@@ -89,13 +89,16 @@ def test_momentum_reaches_local_epochs() -> None:
     assert torch.equal(alone, halved)  # one step: nothing to carry over
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_authors_form_of_dpsgd_f_equals_its_plain_loop(weighted: bool) -> None:
-    made = full_batch("dpsgd-f", options={"bounds": "authors", "weighting": "clip-norms" if weighted else "none"})
-    data = made.task.data().train
-    plain = train("dpsgd-f", made.task.build_model(), data.x, data.y, data.group, groups=10, steps=5, lr=0.5, clip=1.0,
-                  bound=3.0, tau=0.7, eta=0.1, bounds="authors", weighted=weighted)
-    assert torch.allclose(weights(run(made)), plain, rtol=0, atol=1e-10)
+@pytest.mark.parametrize(("bounds", "weighted"), [("paper", False), ("authors", False), ("authors", True)])
+def test_every_form_of_dpsgd_f_equals_its_plain_loop_where_clip_norms_differ(bounds: str, weighted: bool) -> None:
+    options = {"bounds": bounds, "weighting": "clip-norms" if weighted else "none"}
+    made = full_batch("dpsgd-f", clip_norm=2.4, learning_rate=5.0, options=options)
+    data, result = made.task.data().train, run(made)
+    plain = train("dpsgd-f", made.task.build_model(), data.x, data.y, data.group, groups=10, steps=5, lr=5.0, clip=2.4,
+                  bound=3.0, tau=0.7, eta=0.1, bounds=bounds, weighted=weighted)
+    used = result.metrics[result.metrics["metric"] == "clip_norms"]["value"]
+    assert used.max() > 2 * used.min()
+    assert torch.allclose(weights(result), plain, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
