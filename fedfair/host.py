@@ -18,6 +18,7 @@ from fedfair.gradients import Probe, per_example
 from fedfair.layers import Gradients, LayerGradients, Materialised
 from fedfair.models import loss
 from fedfair.noise import Trust, add_noise, client_share
+from fedfair.optimizers import make_optimizer
 from fedfair.randomness import source
 from fedfair.rounds import LocalTraining, Round
 from fedfair.sampling import poisson
@@ -218,14 +219,6 @@ def draw(data: GroupedDataset, round_: Round) -> Tensor:
     same = len(set(round_.rates)) == 1
     rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
     return poisson(round_.seed, round_.step, data.records, rates)
-
-
-def make_optimizer(name: str, parameters: Mapping[str, nn.Parameter], learning_rate: float, weight_decay: float,
-                   momentum: float) -> torch.optim.Optimizer:
-    """PyTorch's own SGD, or Adam, which has no `momentum`, over named parameters."""
-    if name == "adam":
-        return torch.optim.Adam(parameters.values(), lr=learning_rate, weight_decay=weight_decay)
-    return torch.optim.SGD(parameters.values(), learning_rate, momentum, weight_decay=weight_decay)
 
 
 def _release(probe: Probe, groups: Tensor, round_: Round, clients: Iterable[int]) -> Contribution:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from secrets import token_hex
 from typing import ClassVar, Literal
 
-import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
@@ -24,9 +23,9 @@ from fedfair import messages
 from fedfair.accounting import Ledger, Unit, spent_multipliers
 from fedfair.clipping import ClipRule, sensitivity
 from fedfair.counting import CountQuery
-from fedfair.host import make_optimizer
 from fedfair.messages import pack, unpacked
 from fedfair.noise import add_noise, server_share
+from fedfair.optimizers import Optimizer, make_optimizer
 from fedfair.randomness import source
 from fedfair.rounds import LocalSgd, LocalTraining, Round
 from fedfair.task import Task
@@ -95,7 +94,7 @@ class Strategy(FlowerStrategy):
         self.threshold: Threshold | None = None
         self._trained_by = training
         self._parameters: dict[str, nn.Parameter] = {}
-        self._optimizer: torch.optim.Optimizer | None = None
+        self._optimizer: Optimizer | None = None
         self._round: Round | None = None
 
     # What a method is.
@@ -146,7 +145,7 @@ class Strategy(FlowerStrategy):
         """How clients train before their whole updates are clipped, if they are."""
         return None
 
-    def optimizer(self, parameters: dict[str, nn.Parameter]) -> torch.optim.Optimizer:
+    def optimizer(self, parameters: dict[str, nn.Parameter]) -> Optimizer:
         """What steps along the noisy mean, at the server."""
         training = self.training
         return make_optimizer(training.optimizer, parameters, training.learning_rate, training.weight_decay,

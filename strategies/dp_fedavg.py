@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from fedfair import messages
 from fedfair.clipping import ClipRule, Flat
 from fedfair.counting import AtMost, CountQuery
+from fedfair.optimizers import Optimizer, Sgd
 from fedfair.rounds import LocalSgd
 from strategies.base import NoOptions, Strategy
 from strategies.budget import Schedule
@@ -95,10 +95,10 @@ class DpFedavg(Strategy):
         training = self.training
         return LocalSgd(self.options.local_epochs, training.batch_size, training.learning_rate, training.weight_decay)
 
-    def optimizer(self, parameters: dict[str, nn.Parameter]) -> torch.optim.Optimizer:
+    def optimizer(self, parameters: dict[str, nn.Parameter]) -> Optimizer:
         """The server steps along the mean update."""
         options = self.options
-        return torch.optim.SGD(parameters.values(), options.server_learning_rate, options.server_momentum)
+        return Sgd(parameters.values(), options.server_learning_rate, options.server_momentum)
 
     def rates(self) -> tuple[float, ...]:
         """Every client joins with the same rate, whatever records it has."""

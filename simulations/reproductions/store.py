@@ -1,8 +1,9 @@
-"""Runs that are kept: a run with the same settings is read back instead of run again."""
+"""Runs that are kept: a run with the same settings is read back instead of run again, a broken one goes on."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -14,6 +15,7 @@ import torch
 
 from fedfair.accounting import Ledger
 from fedfair.randomness import key
+from simulations.checkpoint import Checkpoint
 from simulations.experiment import Experiment
 from simulations.files import write_json
 from simulations.run import run
@@ -54,15 +56,18 @@ def kept_runs(experiments: Sequence[Experiment], folder: Path, on_round: OnRound
 
 
 def kept(experiment: Experiment, folder: Path, progress: Callable[[int, int], None] = lambda *_: None) -> Kept:
-    """One experiment's run, from `folder` if it is there; else run and written there, whole or not at all."""
+    """One experiment's run, from `folder` if it is there; else run, from its last checkpoint on, and written there,
+    whole or not at all.
+    """
     file = _file(experiment, folder)
-    ledger = file.with_suffix(".json")
+    ledger, broken = file.with_suffix(".json"), file.with_suffix("")
     if not file.exists():
-        result = run(experiment, progress=progress)
+        result = run(experiment, progress=progress, checkpoint=Checkpoint(broken, experiment.settings()))
         write_json(ledger, result.ledger.to_dict())
         unfinished = file.with_suffix(".part")
         result.metrics.to_parquet(unfinished, index=False)
         unfinished.rename(file)
+    shutil.rmtree(broken, ignore_errors=True)
     return Kept(pd.read_parquet(file), Ledger.from_dict(json.loads(ledger.read_text())))
 
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from simulations.cli import app
 from simulations.compare import compare, experiments
+from simulations.experiment import Experiment
 from simulations.reproductions.cells import compared, half_unit, values
 from simulations.reproductions.markdown import report, sentence
 from simulations.reproductions.orders import orders
@@ -230,6 +231,26 @@ def test_a_run_is_kept_by_all_of_its_settings(tmp_path: Path) -> None:
     again = kept(one, tmp_path)
     pd.testing.assert_frame_equal(first.metrics, again.metrics)
     assert again.ledger.epsilon() == first.ledger.epsilon() == run(one).ledger.epsilon()
+
+
+def test_a_run_that_was_broken_off_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    made = Experiment(strategy="dpsgd-f", split=(0.2, 0.0, 0.8), hidden=(4,), steps=130, batch_size=8, eval_every=20)
+    seen: list[int] = []
+
+    def breaking(rounds: int, of: int) -> None:
+        seen.append(rounds)
+        if rounds == 120 and len(seen) == 120:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        kept(made, tmp_path, breaking)
+    again, alone = kept(made, tmp_path, breaking), kept(made, tmp_path / "alone")
+    assert seen == [*range(1, 121), *range(101, 131)]
+    pd.testing.assert_frame_equal(again.metrics, alone.metrics)
+    assert again.ledger.to_dict() == alone.ledger.to_dict()
+    assert sorted(path.suffix for path in tmp_path.iterdir() if path.is_file()) == [".json", ".parquet"]
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["alone"]
+
 
 
 @pytest.mark.slow
