@@ -7,6 +7,7 @@ any other setting takes a run for each value.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +21,9 @@ from simulations.compare import OnRound, experiments, following
 from simulations.curve_plot import curve_plot
 from simulations.experiment import Experiment, SettingsError
 from simulations.files import write_text
+from simulations.processes import in_processes
 from simulations.result import Result, refuse_other
-from simulations.run import run
+from simulations.run import Progress, run
 from simulations.summary import final_test
 
 THETAS = tuple(place / 50 for place in range(21))
@@ -32,13 +34,14 @@ MEASURED = ("demographic_parity", "accuracy_parity", "accuracy")
 
 
 def curves(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, settings: Mapping[str, Any],
-           over: Mapping[str, Sequence[Any]], engine: str = "local", on_round: OnRound = lambda *progress: None
-           ) -> pd.DataFrame:
+           over: Mapping[str, Sequence[Any]], engine: str = "local", on_round: OnRound = lambda *progress: None,
+           jobs: int = 1) -> pd.DataFrame:
     """A row for each strategy, seed and value: dataset, strategy, seed, setting, value, and what is `MEASURED`.
 
     `over` holds values by "STRATEGY.setting"; strategies that look for a threshold are otherwise followed over theta
-    ("theta" for all of them, by default `THETAS`), and all others are single points. Raises what `experiments` and
-    `run` raise, and `SettingsError` for an `over` that no strategy uses.
+    ("theta" for all of them, by default `THETAS`), and all others are single points. With several `jobs`, so many runs
+    go on at a time, each in a process with one thread. Raises what `experiments` and `run` raise, and `SettingsError`
+    for an `over` that no strategy uses.
     """
     unused = {key for key in over if key != "theta" and key.partition(".")[0] not in strategies}
     if unused:
@@ -46,13 +49,14 @@ def curves(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, 
                             f"for one of {', '.join(strategies)}")
     planned = [part for made in experiments(strategies, seeds, preset, settings)
                for part in _parts(made, preset, settings, over)]
-    rows = []
-    for part, (made, progress) in zip(planned, following([part.made for part in planned], on_round), strict=True):
-        result = run(made, engine, progress=progress)
-        points = theta_curve(result, part.values) if part.by_theta else [(part.values[0], _final(result))]
-        rows += [{"dataset": made.dataset, "strategy": made.strategy, "seed": made.seed, "setting": part.setting,
-                  "value": value, **point} for value, point in points]
-    return pd.DataFrame(rows)
+    if jobs > 1:
+        rows: dict[int, list[dict[str, Any]]] = {}
+        for place, found in in_processes(partial(_measured, engine=engine), planned, jobs):
+            on_round(len(rows), len(planned), f"{jobs} runs at a time", 1, 1)
+            rows[place] = found
+        return pd.DataFrame([row for place in sorted(rows) for row in rows[place]])
+    followed = zip(planned, following([part.made for part in planned], on_round), strict=True)
+    return pd.DataFrame([row for part, (_, progress) in followed for row in _measured(part, engine, progress)])
 
 
 def theta_curve(result: Result, thetas: Sequence[float]) -> Iterator[tuple[float, dict[str, float]]]:
@@ -93,6 +97,14 @@ class _Part(NamedTuple):
     setting: str
     values: Sequence[Any]
     by_theta: bool = False
+
+
+def _measured(part: _Part, engine: str, progress: Progress = lambda *_: None) -> list[dict[str, Any]]:
+    """The points of one run."""
+    made, result = part.made, run(part.made, engine, progress=progress)
+    points = theta_curve(result, part.values) if part.by_theta else [(part.values[0], _final(result))]
+    return [{"dataset": made.dataset, "strategy": made.strategy, "seed": made.seed, "setting": part.setting,
+             "value": value, **point} for value, point in points]
 
 
 def _parts(made: Experiment, preset: str | None, settings: Mapping[str, Any], over: Mapping[str, Sequence[Any]]

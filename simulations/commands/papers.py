@@ -80,7 +80,7 @@ def reproduce(
         if name == FAIR_FIGHT:
             said = fair_fight(out, seeds, quick, device, on_round, jobs)
         elif name == YANG_CURVES:
-            said = yang_curves(out, seeds, quick, device, on_round)
+            said = yang_curves(out, seeds, quick, device, on_round, jobs)
         else:
             said = sentence(reproduce_table(name, out, seeds, quick, device, on_round, jobs))
     print(f"{said} See {out / 'README.md'}.")

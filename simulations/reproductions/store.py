@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
-import torch
 
 from fedfair.accounting import Ledger
 from fedfair.randomness import key
 from simulations.checkpoint import Checkpoint
 from simulations.experiment import Experiment
 from simulations.files import write_json
+from simulations.processes import in_processes
 from simulations.run import run
 
 OnRound = Callable[[int, int, str, int, int], None]
@@ -39,11 +38,8 @@ def kept_runs(experiments: Sequence[Experiment], folder: Path, on_round: OnRound
     """
     missing = [experiment for experiment in experiments if not _file(experiment, folder).exists()]
     if jobs > 1 and len(missing) > 1:
-        with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-            running = [pool.submit(kept, experiment, folder) for experiment in missing]
-            for done, finished in enumerate(as_completed(running)):
-                finished.result()
-                on_round(done, len(missing), f"{jobs} runs at a time", 1, 1)
+        for done, _ in enumerate(in_processes(partial(kept, folder=folder), missing, jobs)):
+            on_round(done, len(missing), f"{jobs} runs at a time", 1, 1)
     runs = []
     for done, experiment in enumerate(experiments):
         label = f"{experiment.dataset}, {experiment.strategy}, seed {experiment.seed}"

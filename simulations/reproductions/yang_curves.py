@@ -36,11 +36,12 @@ class Statement(NamedTuple):
 
 
 def yang_curves(out: Path, seeds: int | None = None, quick: bool = False, device: str = "cpu",
-                on_round: OnRound = lambda *_: None) -> str:
+                on_round: OnRound = lambda *_: None, jobs: int = 1) -> str:
     """Run all curves, a folder for each data set, and write statements.csv and README.md; returns what is seen.
 
-    The quick version is Adult alone with three norms of fair-dp. Data sets that are there are not run again. Raises
-    `FileExistsError` if the folder holds something else, and what `simulations.run.run` raises.
+    With several `jobs`, so many runs go on at a time, each in a process. The quick version is Adult alone with three
+    norms of fair-dp. Data sets that are there are not run again. Raises `FileExistsError` if the folder holds something
+    else, and what `simulations.run.run` raises.
     """
     described = {"reproduction": NAME}
     refuse_other(out, described)
@@ -58,7 +59,7 @@ def yang_curves(out: Path, seeds: int | None = None, quick: bool = False, device
         file = out / dataset / "curves.csv"
         if not file.is_file():
             frame = curves([OURS, *OTHERS, PLAIN], range(number), "yang2024", {"dataset": dataset, "device": device},
-                           {"fair-dp.options.max_norm": norms}, on_round=within)
+                           {"fair-dp.options.max_norm": norms}, on_round=within, jobs=jobs)
             save_curves(frame, settings, out / dataset)
         refuse_other(out / dataset, settings)
         statements += _statements(dataset, pd.read_csv(file))

@@ -52,6 +52,13 @@ def test_settings_are_followed_and_single_points_are_there(settings: dict[str, o
     assert frame[["demographic_parity", "accuracy_parity", "accuracy"]].notna().all(axis=None)
 
 
+@pytest.mark.slow
+def test_several_jobs_give_the_same_curves(settings: dict[str, object]) -> None:
+    alone, together = (curves(["dpsgd", "dpsgd-p"], [0, 1], None, settings, {"theta": [0.0, 0.5]}, jobs=jobs)
+                       for jobs in (1, 2))
+    pd.testing.assert_frame_equal(alone, together, rtol=1e-4)
+
+
 def test_what_no_strategy_uses_is_refused(settings: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=r"no strategy here is followed over fairdp\.M"):
         curves(["dpsgd"], [0], None, settings, {"fairdp.M": [1]})

@@ -51,14 +51,16 @@ def test_the_folder_keeps_what_was_run(tmp_path: Path, monkeypatch: pytest.Monke
     asked: list[str] = []
 
     def curves(strategies: list[str], seeds: Any, preset: str, settings: dict[str, Any], over: Any,
-               on_round: OnRound) -> pd.DataFrame:
+               on_round: OnRound, jobs: int) -> pd.DataFrame:
+        assert jobs == 3
         asked.append(settings["dataset"])
         on_round(1, 2, "dpsgd, seed 0", 5, 10)
         return frame(0.12, 0.02)
 
     monkeypatch.setattr(module, "curves", curves)
     told: list[tuple[int, int, str, int, int]] = []
-    assert yang_curves(tmp_path / "out", on_round=lambda *now: told.append(now)) == "34 of 36 statements are seen."
+    said = yang_curves(tmp_path / "out", on_round=lambda *now: told.append(now), jobs=3)
+    assert said == "34 of 36 statements are seen."
     assert told[0] == (0, 6, f"{module.DATASETS[0]}, dpsgd, seed 0", 15, 20)
     assert [place for place, *_ in told] == list(range(6))
     assert yang_curves(tmp_path / "out").startswith("34 of 36")
