@@ -16,7 +16,7 @@ import ray
 from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
-from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from fedfair.messages import unpacked
 from simulations.grids.numbered import NumberedGrid
@@ -78,11 +78,14 @@ class RayGrid(NumberedGrid):
         numbers = list(self.push_messages(messages))
         end = time.monotonic() + (math.inf if timeout is None else timeout)
         waiting = [self._asked[number] for number in numbers]
-        for _ in range(self._shape.restarts + 1):
+        for left in reversed(range(self._shape.restarts + 1)):
             waiting = _missing(waiting, min(self._timeout, max(0.0, end - time.monotonic())))
             for asked in waiting:
+                if not left:
+                    ray.cancel(asked.reply)  # or a worker that is just being restarted would begin with it
                 ray.kill(asked.worker, no_restart=False)
-        return [self._reply(self._asked.pop(number)) for number in numbers]
+        replies = [self._asked.pop(number) for number in numbers]
+        return [self._late(asked) if asked in waiting else self._reply(asked) for asked in replies]
 
     def _put(self, arrays: dict[str, ArrayRecord]) -> _Put:
         """What to send for `arrays`; those of the latest message are in the object store already, if they are large."""
@@ -93,19 +96,21 @@ class RayGrid(NumberedGrid):
             self._latest = _Put(arrays, next(_NUMBERS), sent)
         return self._latest
 
+    def _late(self, asked: _Asked) -> Message:
+        """An error that says that no reply came in time."""
+        return Message(Error(ErrorCode.REPLY_MESSAGE_UNAVAILABLE, (
+            f"no answer within {self._timeout:g} s, asked {self._shape.restarts + 1} times: give it more time, or look "
+            "for what hangs")), reply_to=asked.message)
+
     def _reply(self, asked: _Asked) -> Message:
         """The reply that a worker gave, or an error that says why there is none."""
-        tries = self._shape.restarts + 1
         try:
-            return Message(ray.get(asked.reply, timeout=0), reply_to=asked.message)
+            return Message(ray.get(asked.reply), reply_to=asked.message)
         except RayTaskError as error:
             code, reason = ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"{type(error.cause).__name__}: {error.cause}"
-        except GetTimeoutError:
-            code, reason = ErrorCode.REPLY_MESSAGE_UNAVAILABLE, (
-                f"no answer within {self._timeout:g} s, asked {tries} times: give it more time, or look for what hangs")
         except RayError as error:
             code, reason = ErrorCode.NODE_UNAVAILABLE, (
-                f"its worker died, {tries} times over: look for a lack of memory "
+                f"its worker died, {self._shape.restarts + 1} times over: look for a lack of memory "
                 f"({str(error).strip().splitlines()[-1]})")
         return Message(Error(code, reason), reply_to=asked.message)
 
