@@ -116,7 +116,8 @@ def _page(statements: pd.DataFrame, said: str, seeds: int, quick: bool) -> str:
     """The page."""
     lines = ["# Yang et al. 2024, Figures 2 and 3", "",
              f"`fedfair reproduce {NAME} --seeds {seeds}{' --quick' if quick else ''} --out DIR`", "",
-             f"{said} Means over {seeds} seeds; values between two points of a curve lie on the line between them.", ""]
+             f"{said} Means over {seeds} seeds; values between two points of a curve lie on the line between them.", "",
+             *(["This is the quick version: Adult alone, three norms of fair-dp.", ""] if quick else [])]
     for dataset, own in statements.groupby("dataset", sort=False):
         lines += [f"## {dataset}", "", f"![Curves of {dataset}]({dataset}/curves.svg)", "",
                   "| statement | found | seen |", "|---|---|---|"]
