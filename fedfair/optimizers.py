@@ -30,7 +30,7 @@ class Optimizer(Protocol):
         """What it remembers, as tensors and plain values."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Remember what another one did."""
+        """Remember what another one did, in tensors of its own."""
 
 
 class Sgd:
@@ -45,7 +45,7 @@ class Sgd:
 
     @torch.no_grad()
     def step(self) -> None:
-        """See `Optimizer`."""
+        """See `Optimizer`; raises `ValueError` if a parameter has no gradient."""
         settings = self.param_groups[0]
         sgd(self._parameters, _gradients(self._parameters), self._buffers, lr=settings["lr"],
             momentum=settings["momentum"], weight_decay=settings["weight_decay"], dampening=0.0, nesterov=False,
@@ -57,8 +57,8 @@ class Sgd:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """See `Optimizer`."""
-        self._buffers = [state_dict["state"].get(number, {}).get("momentum_buffer")
-                         for number in range(len(self._parameters))]
+        saved = [state_dict["state"].get(number, {}).get("momentum_buffer") for number in range(len(self._parameters))]
+        self._buffers = [None if buffer is None else buffer.clone() for buffer in saved]
 
 
 class Adam:
@@ -74,7 +74,7 @@ class Adam:
 
     @torch.no_grad()
     def step(self) -> None:
-        """See `Optimizer`."""
+        """See `Optimizer`; raises `ValueError` if a parameter has no gradient."""
         settings, state = self.param_groups[0], self._state
         adam(self._parameters, _gradients(self._parameters), state["exp_avg"], state["exp_avg_sq"], [], state["step"],
              lr=settings["lr"], beta1=settings["betas"][0], beta2=settings["betas"][1], eps=settings["eps"],
@@ -89,7 +89,7 @@ class Adam:
         """See `Optimizer`."""
         saved = state_dict["state"]
         if saved:  # one of `torch.optim` has nothing to save before its first step
-            self._state = {name: [saved[number][name] for number in range(len(self._parameters))]
+            self._state = {name: [saved[number][name].clone() for number in range(len(self._parameters))]
                            for name in self._state}
 
 

@@ -63,7 +63,8 @@ def kept(experiment: Experiment, folder: Path, progress: Callable[[int, int], No
         unfinished = file.with_suffix(".part")
         result.metrics.to_parquet(unfinished, index=False)
         unfinished.rename(file)
-    shutil.rmtree(broken, ignore_errors=True)
+    if broken.exists():
+        shutil.rmtree(broken)
     return Kept(pd.read_parquet(file), Ledger.from_dict(json.loads(ledger.read_text())))
 
 

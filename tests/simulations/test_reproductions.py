@@ -252,7 +252,6 @@ def test_a_run_that_was_broken_off_goes_on_from_its_checkpoint(tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["alone"]
 
 
-
 @pytest.mark.slow
 def test_several_jobs_give_the_same_runs(tmp_path: Path) -> None:
     made = experiments(["sgd", "dpsgd"], [0, 1], "digits", {"dataset": "digits", **SETTINGS})
