@@ -22,6 +22,7 @@ from fedfair.messages import BEFORE_THRESHOLD, pack, unpack
 from fedfair.rounds import Round
 from fedfair.task import Task
 from fedfair.thresholds import RejectOption
+from fedfair.traces import trace_samples
 
 app = ClientApp()
 
@@ -225,14 +226,16 @@ def hessian_products(message: Message, here: Host) -> RecordDict:
 @app.query("traces")
 @_answer
 def traces(message: Message, here: Host) -> RecordDict:
-    """Hutchinson's samples of the trace of each group's Hessian; not private."""
+    """Samples of the trace of each group's Hessian: their sum, the sum of their squares, and their number, `[K]`."""
     if not here.clients:
         return RecordDict({"traces": pack({})})
     data = here.training_records(unpack(message.content, "weights"))
     rates, seed, step = _sampling(message)
-    draws = int(cast(int, message.content.config_records["options"]["draws"]))
-    sums, counts = curvature.trace_samples(here.model, data, rates, draws, seed, step)
-    return RecordDict({"traces": pack({"sums": sums, "records": counts})})
+    found = [trace_samples(here.model, data, rows, seed, step).double()
+             for _, rows in curvature.samples(data, rates, seed, step, "trace")]
+    return RecordDict({"traces": pack({"sums": torch.stack([own.sum() for own in found]),
+                                       "squares": torch.stack([own.square().sum() for own in found]),
+                                       "records": torch.tensor([len(own) for own in found])})})
 
 
 def _sampling(message: Message) -> tuple[list[float], int, int]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 _ODD = 0x9E3779B1  # any odd number permutes the 32-bit integers by multiplication
+_GOLDEN, _MIX_1, _MIX_2 = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 Bits = npt.NDArray[np.uint64]
 
@@ -50,6 +51,32 @@ def random_bits(source: Source, count: int) -> Bits:
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
     halves = torch.empty(2 * count, dtype=torch.int64).random_(0, 2**32, generator=source).numpy().astype(np.uint32)
     return halves.view(np.uint64)
+
+
+def splitmix64(start: int, places: Bits) -> Bits:
+    """The outputs at `places`, 0, 1, ..., of the SplitMix64 stream that starts at `start` (Steele, Lea and Flood 2014).
+
+    They take the place of `places`: the batch of every step begins with this.
+    """
+    z = places
+    with np.errstate(over="ignore"):
+        z += np.uint64(1)
+        z *= _GOLDEN
+        z += np.uint64(start)
+        z ^= z >> np.uint64(30)
+        z *= _MIX_1
+        z ^= z >> np.uint64(27)
+        z *= _MIX_2
+        z ^= z >> np.uint64(31)
+    return z
+
+
+def signs(seed: int, purpose: str, step: int, records: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Independent signs for each record `[n]`, -1 or 1: `[n, count]`; a function of (seed, step, record) alone."""
+    words = np.arange((count + 63) // 64, dtype=np.uint64)
+    places: Bits = records.numpy().astype(np.uint64)[:, None] * np.uint64(len(words)) + words
+    octets = splitmix64(key(seed, purpose, step), places).view(np.uint8)
+    return torch.from_numpy(np.unpackbits(octets, axis=1, count=count)).to(dtype) * 2 - 1
 
 
 def uniform(bits: Bits) -> npt.NDArray[np.float64]:

@@ -92,13 +92,15 @@ def gaussian_scale(deviation: float) -> float:
     return deviation * math.sqrt(2 / math.pi)
 
 
-def trace_estimate(samples: Tensor) -> tuple[float, float]:
-    """Mean and standard error of Hutchinson's samples `z'H z` `[n]` with independent z; no error from fewer than two.
+def trace_estimate(sums: Tensor, squares: Tensor, records: Tensor) -> tuple[Tensor, Tensor]:
+    """The means `[K]` of independent samples, one a record, and their standard errors `[K]`, from sums `[K]` over them.
 
-    With Rademacher vectors z the mean is an unbiased estimate of `Tr(H)` (Hutchinson 1990).
+    Of `Tr(H_i)`, for records that were drawn at random, it is an estimate of `Tr(H_k)` (Hutchinson 1990). Fewer than
+    two samples have no standard error, and none has no mean: not a number.
     """
-    error = float(samples.std()) / math.sqrt(len(samples)) if len(samples) > 1 else math.nan
-    return float(samples.mean()), error
+    means = sums / records
+    variances = (squares / records - means.square()).clamp(min=0) * records / (records - 1)
+    return means, torch.where(records > 1, variances / records, math.nan).sqrt()
 
 
 def rademacher(parameters: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:

@@ -6,9 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedfair.randomness import Bits, SystemEntropy, key, random_bits
-
-_GOLDEN, _MIX_1, _MIX_2 = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+from fedfair.randomness import Bits, SystemEntropy, key, random_bits, splitmix64
 
 
 def poisson(seed: int | None, step: int, records: Tensor, rates: float | Tensor) -> Tensor:
@@ -16,24 +14,13 @@ def poisson(seed: int | None, step: int, records: Tensor, rates: float | Tensor)
 
     `records` `[n]` are numbers that no other record of the run has; `rates` is one sampling rate in [0, 1] or `[n]`.
     A pure function of (seed, step, record): record r joins if the r-th output of the SplitMix64 stream that starts at
-    key(seed, step) (Steele, Lea and Flood 2014) falls below its rate. So the batch of a step is the same however the
+    key(seed, step) falls below its rate. So the batch of a step is the same however the
     records are spread over clients, and a client needs to know only its own. Without a seed the operating system
     decides, anew at every call.
     """
     if seed is None:
         return _joining(random_bits(SystemEntropy(), len(records)), rates)
-    start = np.uint64(key(seed, "sampling", step))
-    with np.errstate(over="ignore"):
-        z = records.numpy().astype(np.uint64)  # from here on in place: the batch of every step begins with this
-        z += np.uint64(1)
-        z *= _GOLDEN
-        z += start
-        z ^= z >> np.uint64(30)
-        z *= _MIX_1
-        z ^= z >> np.uint64(27)
-        z *= _MIX_2
-        z ^= z >> np.uint64(31)
-    return _joining(z, rates)
+    return _joining(splitmix64(key(seed, "sampling", step), records.numpy().astype(np.uint64)), rates)
 
 
 def _joining(bits: Bits, rates: float | Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.gradients import Loss, trained_parameters
-from fedfair.layers import LAYERS, LayerGradients
+from fedfair.layers import LAYERS, LayerGradients, Names
 
 
 class DifferentiableProbe(NamedTuple):
@@ -32,16 +32,37 @@ class DifferentiableProbe(NamedTuple):
         return torch.stack([layer.dot(direction) for layer in self.layers]).sum(0)
 
 
+class Call(NamedTuple):
+    """A layer, the model's names of its trained parameters, what went in and what came out, as parts of the graph."""
+
+    layer: nn.Module
+    names: Names
+    inputs: Tensor
+    output: Tensor
+
+
 def differentiable(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> DifferentiableProbe:
     """Probe the gradients of `loss(model(x), y)` for B > 0 examples, as functions of the trained parameters.
 
     Raises `ValueError` for a model with layers that are not in `fedfair.layers.LAYERS`, or that uses one twice.
     """
+    output, calls = recorded(model, x)
+    deltas = torch.autograd.grad(loss(output, y).sum(), [call.output for call in calls], create_graph=True)
+    parts = [part for call, delta in zip(calls, deltas, strict=True)
+             for part in LAYERS[type(call.layer)](call.layer, call.names, call.inputs, delta)]
+    return DifferentiableProbe(output, parts)
+
+
+def recorded(model: nn.Module, x: Tensor) -> tuple[Tensor, list[Call]]:
+    """The model's output on a batch, and the calls of its layers with trained parameters.
+
+    Raises `ValueError` for a model with layers that are not in `fedfair.layers.LAYERS`, or that uses one twice.
+    """
     _, owned = trained_parameters(model)
-    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+    calls: list[Call] = []
 
     def record(layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Any:
-        calls.append((layer, (*args, *kwargs.values())[0], output))
+        calls.append(Call(layer, owned[layer], (*args, *kwargs.values())[0], output))
 
     hooks = [layer.register_forward_hook(record, with_kwargs=True) for layer in owned]
     try:
@@ -53,7 +74,4 @@ def differentiable(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Differ
         known = ", ".join(sorted(layer.__name__ for layer in LAYERS))
         raise ValueError(f"{type(model).__name__} has layers whose gradients cannot be differentiated here, or uses "
                          f"one twice: take a model of {known}, each used once")
-    deltas = torch.autograd.grad(loss(output, y).sum(), [out for _, _, out in calls], create_graph=True)
-    parts = [part for (layer, inputs, _), delta in zip(calls, deltas, strict=True)
-             for part in LAYERS[type(layer)](layer, owned[layer], inputs, delta)]
-    return DifferentiableProbe(output, parts)
+    return output, calls

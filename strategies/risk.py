@@ -1,8 +1,8 @@
 """The server's part of the excessive-risk terms: what it asks the clients, and what it makes of it. Not private.
 
-One measurement costs a pass over all training records for the groups' exact gradients, and Hessian-vector products over
-a sample of each group: two for the step itself, `risk_vectors` over small samples for the trace, and a few for the
-largest eigenvalue, whose vectors are kept from one measurement to the next.
+One measurement costs a pass over all training records for the groups' exact gradients, Hessian-vector products over a
+sample of each group, two for the step itself and a few for the largest eigenvalue, whose vectors are kept from one
+measurement to the next, and for the trace two backward passes over another sample.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from strategies.population import Population
 from strategies.training import Training
 
 _FIRST_ITERATIONS, _ITERATIONS = 20, 2
-_TRACE_SHARE = 16  # records of each group that one Rademacher vector meets
 
 Measured = tuple[str, str, float]
 """A group or "all", a metric, a value."""
@@ -103,13 +102,9 @@ class RiskMeter:
 
     def _traces(self, grid: Grid, weights: ArrayRecord, round_: Round) -> tuple[Tensor, Tensor]:
         """`Tr(H_k)` and its standard error, `[K]` each."""
-        found = self._ask(grid, messages.TRACES, "traces", weights=weights, rates=self._rates(_TRACE_SHARE),
-                          seed=round_.seed, step=round_.step, draws=self._training.risk_vectors)
-        estimates = []
-        for sums, records in zip(found["sums"], found["records"], strict=True):
-            met = records > 0
-            estimates.append(trace_estimate(sums[met] / records[met]))
-        return tuple(torch.tensor(part, dtype=torch.float64) for part in zip(*estimates, strict=True))  # type: ignore[return-value]
+        found = self._ask(grid, messages.TRACES, "traces", weights=weights, seed=round_.seed, step=round_.step,
+                          rates=self._rates(self._training.risk_vectors))
+        return trace_estimate(found["sums"], found["squares"], found["records"])
 
     def _eigenvalues(self, grid: Grid, weights: ArrayRecord, round_: Round) -> Tensor:
         """The largest eigenvalue of each H_k `[K]`, from the vectors of the last measurement on."""

@@ -32,8 +32,8 @@ class Training(ThresholdSettings, BaseModel):
     many. `eval_every` is in epochs.
 
     `risk_every` measures the excessive-risk terms (see `fedfair.risk`) at the first and every so many steps, without
-    any privacy: Hessians over about `risk_records` training records of each group, their traces by `risk_vectors`
-    vectors.
+    any privacy: Hessians over about `risk_records` training records of each group, their traces by about `risk_vectors`
+    Rademacher vectors, each for a record of its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,7 +60,7 @@ class Training(ThresholdSettings, BaseModel):
     eval_every: Positive = 1
     risk_every: Annotated[int, Field(ge=1)] | None = None
     risk_records: Annotated[int, Field(ge=1)] = 256
-    risk_vectors: Annotated[int, Field(ge=2)] = 100
+    risk_vectors: Annotated[int, Field(ge=2)] = 1000
     options: dict[str, Any] = {}
 
     @model_validator(mode="after")
