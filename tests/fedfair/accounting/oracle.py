@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache, reduce
 
 import dp_accounting as dpa
 import numpy as np
-from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 from dp_accounting.rdp import RdpAccountant
+from opacus.accountants.analysis.rdp import compute_rdp
 from scipy.special import ndtr
 
 from fedfair.accounting import Release
@@ -40,11 +42,18 @@ def of_losses(loss: Loss, interval: float, at: float) -> float:
     return float(loss.mass @ np.maximum(-np.expm1(at - values), 0)) + loss.infinite
 
 
+@lru_cache(maxsize=4)
 def google_divergences(rate: float, multiplier: float) -> Floats:
     """dp-accounting's Renyi divergences of one release at `ORDERS`; infinite where it could not find one."""
     event = dpa.GaussianDpEvent(multiplier)
     return np.array(RdpAccountant(list(ORDERS)).compose(
         dpa.PoissonSampledDpEvent(rate, event) if rate < 1 else event).rdp)
+
+
+@lru_cache(maxsize=4)
+def opacus_divergences(rate: float, multiplier: float) -> Floats:
+    """Opacus's Renyi divergences of one release at `ORDERS`."""
+    return np.asarray(compute_rdp(q=rate, noise_multiplier=multiplier, steps=1, orders=list(ORDERS)))
 
 
 def direct(releases: Mapping[Release, int], accountant: str = "rdp", delta: float = 1e-6, pessimistic: bool = True,
@@ -55,10 +64,15 @@ def direct(releases: Mapping[Release, int], accountant: str = "rdp", delta: floa
     if accountant == "rdp":
         total_divergences = sum(count * divergences(release) for release, count in releases.items())
         return to_epsilon(ORDERS, np.asarray(total_divergences), delta)
-    total = None
-    for (rate, multiplier), count in releases.items():
-        own = from_gaussian_mechanism(multiplier, sampling_prob=rate, value_discretization_interval=interval,
-                                      pessimistic_estimate=pessimistic).self_compose(count)
-        total = own if total is None else total.compose(own)
-    assert total is not None
-    return float(total.get_epsilon_for_delta(delta))
+    losses = _losses(tuple(releases.items()), pessimistic, interval)
+    return float(losses.get_epsilon_for_delta(delta))
+
+
+@lru_cache(maxsize=2)
+def _losses(releases: tuple[tuple[Release, int], ...], pessimistic: bool, interval: float
+            ) -> PrivacyLossDistribution:
+    """dp-accounting's loss distribution of the releases; kept for further deltas."""
+    parts = (from_gaussian_mechanism(multiplier, sampling_prob=rate, value_discretization_interval=interval,
+                                     pessimistic_estimate=pessimistic).self_compose(count)
+             for (rate, multiplier), count in releases)
+    return reduce(PrivacyLossDistribution.compose, parts)
