@@ -80,6 +80,17 @@ def test_dutch(dutch_census: GroupedDataset) -> None:
     assert rate[1] > rate[0] + 0.2  # high-level occupations: men far more often, as published
 
 
+@pytest.mark.parametrize("file", [digits._FILE, "moved"])
+def test_digits_are_scikit_learns(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.datasets import load_digits
+
+    monkeypatch.setattr(digits, "_FILE", file)
+    data, (images, labels) = digits.load(), load_digits(return_X_y=True)
+    assert torch.equal(data.x, torch.tensor(images).view(-1, 1, 8, 8) / 16)
+    assert torch.equal(data.y, torch.tensor(labels))
+    assert torch.equal(data.group, data.y)
+
+
 def test_digits() -> None:
     data = digits.load()
     assert len(data) == 1_797
