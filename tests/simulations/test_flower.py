@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
@@ -42,9 +44,10 @@ def test_the_run_config_knows_every_field_of_an_experiment() -> None:
 def flower(tmp_path: Path) -> Iterator[dict[str, str]]:
     """The environment of a SuperLink of the test's own, which is ended afterwards by its process id."""
     binaries = str(Path(sys.executable).parent)
+    own = tempfile.mkdtemp(prefix="ray")  # short, for the names of its sockets
     environment = {**os.environ, "FLWR_HOME": str(tmp_path / "flwr"), "PATH": f"{binaries}:{os.environ['PATH']}",
                    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "FLWR_TELEMETRY_ENABLED": "0",
-                   "RAY_ADDRESS": "local"}  # else its Ray joins a cluster that another test has on this machine
+                   "RAY_ADDRESS": "local", "RAY_TMPDIR": own}  # its Ray and those of other tests are not to meet
     yield environment
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -53,6 +56,7 @@ def flower(tmp_path: Path) -> Iterator[dict[str, str]]:
             continue
         if ours:
             os.kill(int(process.name), signal.SIGTERM)
+    shutil.rmtree(own, ignore_errors=True)
 
 
 def free_ports(count: int) -> list[int]:
@@ -116,7 +120,6 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 def test_flwr_run_without_arguments_and_with_a_run_config(flower: dict[str, str], tmp_path: Path) -> None:
     for config, strategy in ((f'out="{tmp_path}/one"', "dpsgd-f"), (
             f'out="{tmp_path}/two" strategy="dpsgd" sync="step" steps=5 target-epsilon="" clients=3', "dpsgd")):
