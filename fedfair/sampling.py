@@ -14,9 +14,8 @@ def poisson(seed: int | None, step: int, records: Tensor, rates: float | Tensor)
 
     `records` `[n]` are numbers that no other record of the run has; `rates` is one sampling rate in [0, 1] or `[n]`.
     A pure function of (seed, step, record): record r joins if the r-th output of the SplitMix64 stream that starts at
-    key(seed, step) falls below its rate. So the batch of a step is the same however the
-    records are spread over clients, and a client needs to know only its own. Without a seed the operating system
-    decides, anew at every call.
+    key(seed, step) falls below its rate. So the batch of a step is the same however the records are spread over
+    clients, and a client needs to know only its own. Without a seed the operating system decides, anew at every call.
     """
     if seed is None:
         return _joining(random_bits(SystemEntropy(), len(records)), rates)

@@ -44,7 +44,8 @@ class Call(NamedTuple):
 def differentiable(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> DifferentiableProbe:
     """Probe the gradients of `loss(model(x), y)` for B > 0 examples, as functions of the trained parameters.
 
-    Raises `ValueError` for a model with layers that are not in `fedfair.layers.LAYERS`, or that uses one twice.
+    Raises `ValueError` for a model with layers that are not in `fedfair.layers.LAYERS`, or that uses one, or one's
+    parameter, twice.
     """
     output, calls = recorded(model, x)
     deltas = torch.autograd.grad(loss(output, y).sum(), [call.output for call in calls], create_graph=True)
@@ -56,7 +57,8 @@ def differentiable(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Differ
 def recorded(model: nn.Module, x: Tensor) -> tuple[Tensor, list[Call]]:
     """The model's output on a batch, and the calls of its layers with trained parameters.
 
-    Raises `ValueError` for a model with layers that are not in `fedfair.layers.LAYERS`, or that uses one twice.
+    Raises `ValueError` for a model with layers that are not in `fedfair.layers.LAYERS`, or that uses one, or one's
+    parameter, twice.
     """
     _, owned = trained_parameters(model)
     calls: list[Call] = []
@@ -70,7 +72,8 @@ def recorded(model: nn.Module, x: Tensor) -> tuple[Tensor, list[Call]]:
     finally:
         for hook in hooks:
             hook.remove()
-    if not all(type(layer) in LAYERS for layer in owned) or len(calls) != len(owned):
+    used = [name for call in calls for name in call.names.values()]
+    if not all(type(layer) in LAYERS for layer in owned) or len(calls) != len(owned) or len(used) > len(set(used)):
         known = ", ".join(sorted(layer.__name__ for layer in LAYERS))
         raise ValueError(f"{type(model).__name__} has layers whose gradients cannot be differentiated here, or uses "
                          f"one twice: take a model of {known}, each used once")

@@ -27,7 +27,7 @@ def trace_samples(model: nn.Module, data: GroupedDataset, rows: Tensor, seed: in
     """For each of some rows `[m]` an unbiased sample of the trace of its loss's Hessian: `[m]`, independent.
 
     A function of (seed, step) and the record. Raises `ValueError` for a model with layers that are not in
-    `fedfair.layers.LAYERS`, or that uses one twice.
+    `fedfair.layers.LAYERS`, or that uses one, or one's parameter, twice.
     """
     first = next(model.parameters())
     samples, device = [first.new_zeros(0, device="cpu")], first.device

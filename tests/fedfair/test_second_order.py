@@ -74,7 +74,14 @@ def test_a_hessian_vector_product_needs_no_hessian() -> None:
     assert torch.allclose(torch.autograd.grad(value, model[0].weight)[0], expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("model", [nn.Sequential(nn.PReLU()), nn.Sequential(*[nn.Linear(4, 4)] * 2)])
+def tied() -> nn.Module:
+    """Two layers with one weight."""
+    first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+    second.weight = first.weight
+    return nn.Sequential(first, nn.Tanh(), second)
+
+
+@pytest.mark.parametrize("model", [nn.Sequential(nn.PReLU()), nn.Sequential(*[nn.Linear(4, 4)] * 2), tied()])
 def test_unknown_and_repeated_layers_are_refused(model: nn.Module) -> None:
     with pytest.raises(ValueError, match="cannot be differentiated here, or uses one twice"):
         differentiable(model, loss, torch.randn(2, 4), torch.tensor([0, 1]))
