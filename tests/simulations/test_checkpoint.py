@@ -159,7 +159,7 @@ def test_a_full_disk_ends_the_run_in_one_sentence_and_keeps_the_latest_checkpoin
 def test_sigkill_at_random_moments(engine: list[str], kills: int, tmp_path: Path) -> None:
     def command(out: str) -> list[str]:
         return [sys.executable, "-c", "from simulations.cli import app; app()", "run", "--dataset", "digits", "--set",
-                "steps=300", "--set", "hidden=[8]", "--out", str(tmp_path / out), "--checkpoint-every", "20",
+                "steps=400", "--set", "hidden=[8]", "--out", str(tmp_path / out), "--checkpoint-every", "20",
                 "--engine", *engine]
 
     start, chance = time.monotonic(), random.Random(0)  # noqa: S311

@@ -114,7 +114,7 @@ def test_a_search_costs_the_sum_of_its_trials() -> None:
 @pytest.mark.xdist_group("ray")
 def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(tmp_path: Path) -> None:
     config, chance = write(tmp_path / "sweep.toml", **SMALL), random.Random(1)  # noqa: S311
-    assert killed(command(config, tmp_path / "out"), 2, lambda: chance.uniform(4, 12)) > 0
+    assert killed(command(config, tmp_path / "out"), 3, lambda: chance.uniform(4, 12)) > 0
     tables = [summary(compare(cell.experiments)).assign(learning_rate=cell.chosen["learning_rate"])
               for cell in Sweep(**SMALL).cells()]
     found = pd.read_csv(tmp_path / "out" / "summary.csv")
