@@ -10,15 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedfair.layers import LAYERS, Gradients, LayerGradients, Materialised
+from fedfair.passes import Pass, UnreadableError, by_autograd, by_hand
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """`loss(output [B, ...], target [B, ...]) -> [B]`: one number an example."""
@@ -61,11 +60,11 @@ def per_example(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
         trained, _ = trained_parameters(model)
         first = next(iter(trained.values()))
         return Probe([], torch.zeros(0, device=first.device, dtype=first.dtype), trained)
-    path = _paths.get(model) or _choose_path(model, loss, x, y, (_recorded, _vectorised))
+    path = _paths.get(model) or _choose_path(model, loss, x, y, _PATHS)
     try:
         probe = path(model, loss, x, y)
-    except _UnreadableError:
-        path = _choose_path(model, loss, x, y, (_vectorised,))
+    except UnreadableError:
+        path = _choose_path(model, loss, x, y, _PATHS[_PATHS.index(path) + 1:])
         probe = path(model, loss, x, y)
     if len(x) > 1:  # a batch of one shows nothing about interaction
         _paths[model] = path
@@ -82,50 +81,48 @@ def refuse_mixing_layers(model: nn.Module) -> None:
             )
 
 
-# The three paths, from the fastest to the most general.
+# The paths, from the fastest to the most general.
+
+
+def _chained(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
+    """Read a plain chain of layers, without autograd; raises `UnreadableError` for any other model."""
+    return _read(by_hand, model, loss, x, y)
 
 
 def _recorded(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
-    """Record each layer's inputs and output gradients.
+    """Read the layers of any model as autograd goes through them."""
+    return _read(by_autograd, model, loss, x, y)
 
-    Raises `_UnreadableError` for an unknown layer, a parameter that is used twice, or a layer that does not see one row
+
+def _read(pass_: Pass, model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
+    """The gradients that follow from each layer's inputs and output gradients.
+
+    Raises `UnreadableError` for an unknown layer, a parameter that is used twice, or a layer that does not see one row
     an example.
     """
-    calls: list[_Call] = []
-    anchor = torch.zeros((), device=x.device, requires_grad=True)
     trained, owned = trained_parameters(model)
     if not all(type(layer) in LAYERS for layer in owned):
-        raise _UnreadableError
-
-    def record(layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Any:
-        found = output if output.requires_grad else _Anchored.apply(output, anchor)  # type: ignore[no-untyped-call]
-        calls.append(_Call(layer, (*args, *kwargs.values())[0].detach(), get_gradient_edge(found)))
-        return found
-
-    hooks = [layer.register_forward_hook(record, with_kwargs=True) for layer in owned]
-    try:
-        with _frozen(trained):
-            losses = _losses(loss, model(x), y)
-    finally:
-        for hook in hooks:
-            hook.remove()
+        raise UnreadableError
+    losses, calls = pass_(model, x, lambda output: _losses(loss, output, y), owned)
     used = [name for call in calls for name in owned[call.layer].values()]
     if len(used) > len(set(used)) or any(len(call.inputs) != len(x) for call in calls):
-        raise _UnreadableError
-    edges = [call.output for call in calls]
-    output_gradients = torch.autograd.grad(losses.sum(), edges, allow_unused=True)  # None: the loss ignores this output
+        raise UnreadableError
     with torch.no_grad():
-        parts = [part for call, deltas in zip(calls, output_gradients, strict=True) if deltas is not None
-                 for part in LAYERS[type(call.layer)](call.layer, owned[call.layer], call.inputs, deltas)]
-        return Probe(parts, losses.detach(), trained)
+        parts = [part for call in calls for part in LAYERS[type(call.layer)](
+            call.layer, owned[call.layer], call.inputs, call.output_gradients)]
+        return Probe(parts, losses, trained)
 
 
 def _vectorised(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
     """Write every example's gradient down with `torch.func.vmap`."""
-    trained, _ = trained_parameters(model)
+    trained, owned = trained_parameters(model)
+    # Each place once: functional_call, left to find tied ones, does not restore a layer that a model holds twice.
+    places = {f"{prefix}.{own}" if prefix else own: name for prefix, layer in model.named_modules()
+              for own, name in owned.get(layer, {}).items()}
 
     def one_loss(parameters: Gradients, x_i: Tensor, y_i: Tensor) -> tuple[Tensor, Tensor]:
-        output = torch.func.functional_call(model, parameters, (x_i.unsqueeze(0),))
+        placed = {place: parameters[name] for place, name in places.items()}
+        output = torch.func.functional_call(model, placed, (x_i.unsqueeze(0),), tie_weights=False)
         value = _losses(loss, output, y_i.unsqueeze(0))[0]
         return value, value.detach()
 
@@ -151,8 +148,7 @@ Path = Callable[[nn.Module, Loss, Tensor, Tensor], Probe]
 _paths: WeakKeyDictionary[nn.Module, Path] = WeakKeyDictionary()
 
 
-class _UnreadableError(Exception):
-    """A model's gradients cannot be read off its layers' inputs and output gradients."""
+_PATHS: tuple[Path, ...] = (_chained, _recorded, _vectorised)
 
 
 def _choose_path(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, paths: tuple[Path, ...]) -> Path:
@@ -165,11 +161,11 @@ def _choose_path(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, paths: tupl
         for path in paths:
             try:
                 if _is_right(path, model, loss, x, y):
-                    if path is not _recorded:
+                    if path is _vectorised:
                         log.warning("%s: per-example gradients by torch.func, slower than for the layers known here",
                                     type(model).__name__)
                     return path
-            except (RuntimeError, _UnreadableError):
+            except (RuntimeError, UnreadableError):
                 continue
     log.warning("%s: per-example gradients one by one, very slow", type(model).__name__)
     return _one_at_a_time
@@ -214,32 +210,6 @@ def _refuse_interaction(model: nn.Module, x: Tensor) -> None:
         )
 
 
-class _Call(NamedTuple):
-    """One call of a layer: what went in, and where the gradient with respect to what came out passes by."""
-
-    layer: nn.Module
-    inputs: Tensor
-    output: GradientEdge
-
-
-class _Anchored(torch.autograd.Function):
-    """The identity, whose output is part of the graph although nothing that it was computed from is.
-
-    Marking the output dirty keeps it a plain tensor that later layers may overwrite in place.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, output: Tensor, anchor: Tensor) -> Tensor:
-        """Pass `output` on."""
-        ctx.mark_dirty(output)
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """Pass the gradient on: never asked for where `output` is the end of the graph."""
-        return gradient, None
-
-
 def trained_parameters(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[nn.Module, dict[str, str]]]:
     """The parameters that require a gradient by name, each once, and the layers that own them.
 
@@ -258,18 +228,6 @@ def trained_parameters(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[
     if not trained:
         raise ValueError("the model has no parameter that requires a gradient: there is nothing to train")
     return trained, owned
-
-
-@contextmanager
-def _frozen(trained: Mapping[str, nn.Parameter]) -> Iterator[None]:
-    """Keep autograd from computing the parameters' gradients, which the record makes superfluous."""
-    for parameter in trained.values():
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in trained.values():
-            parameter.requires_grad_(True)
 
 
 @contextmanager

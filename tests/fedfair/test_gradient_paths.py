@@ -57,6 +57,14 @@ def test_a_layer_called_twice_only_after_the_first_batch() -> None:
     check(model, randn(5, 4))
 
 
+def test_a_layer_that_a_model_holds_twice_is_left_as_it_was() -> None:
+    layer = nn.Linear(4, 4)
+    model, before = made(lambda: nn.Sequential(layer, nn.Tanh(), layer)), layer.weight
+    for seed in range(2):
+        check(model, randn(5, 4, seed=seed))
+    assert layer.weight is before
+
+
 class Tied(nn.Module):
     """The output layer shares the embedding's weight; `how` says by which means."""
 

@@ -1,0 +1,113 @@
+"""Going through a chain by hand against autograd, and the models that are left to autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from fedfair import gradients
+from fedfair.gradients import per_example, trained_parameters
+from fedfair.models import build, loss
+from fedfair.passes import UnreadableError, by_autograd, by_hand
+from tests.fedfair.probing import assert_close, check, few, made, randint, randn, seeds, small, squared_error
+
+WIDTH = 3
+LINKS: dict[str, Callable[[], nn.Module]] = {
+    "linear": lambda: nn.Linear(WIDTH, WIDTH), "no bias": lambda: nn.Linear(WIDTH, WIDTH, bias=False),
+    "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "relu": nn.ReLU, "flatten": lambda: nn.Flatten(start_dim=2),
+    "in place": lambda: nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(inplace=True))}
+
+
+@few
+@given(st.lists(st.sampled_from(list(LINKS)), max_size=6), small, small, st.sets(st.integers(0, 6)), seeds)
+def test_chains_of_known_layers_are_gone_through_by_hand(names: list[str], batch: int, positions: int,
+                                                         frozen: set[int], seed: int) -> None:
+    model = made(lambda: nn.Sequential(nn.Linear(2, WIDTH), *(LINKS[name]() for name in names), nn.Flatten(),
+                                       nn.Linear(WIDTH * positions, 2)), seed)
+    parameters = list(model.parameters())
+    for number in frozen & set(range(len(parameters) - 1)):
+        parameters[number].requires_grad_(False)
+    check(model, randn(batch + 1, positions, 2, seed=seed), seed=seed)
+    assert gradients._paths[model] is gradients._chained
+
+
+def test_by_hand_and_by_autograd_every_layer_gets_the_same() -> None:
+    model = nn.Sequential(*(LINKS[name]() for name in ("tanh", "linear", "relu", "no bias", "sigmoid"))).double()
+    _, owned = trained_parameters(model)
+    losses, calls = by_hand(model, randn(4, WIDTH), lambda output: output.square().sum(1), owned)
+    expected, others = by_autograd(model, randn(4, WIDTH), lambda output: output.square().sum(1), owned)
+    assert_close(losses, expected)
+    assert [call.layer for call in reversed(calls)] == [call.layer for call in others] == [model[1], model[3]]
+    for call, other in zip(reversed(calls), others, strict=True):
+        assert_close(call.inputs, other.inputs)
+        assert_close(call.output_gradients, other.output_gradients)
+
+
+@pytest.mark.parametrize("name", ["logistic", "squashed_logistic", "mlp"])
+def test_the_published_models_for_tables_are_gone_through_by_hand(name: str) -> None:
+    model = build(name, (), (5,), 3, 0, torch.float64)
+    check(model, randn(6, 5), randint(3, 6), loss)
+    assert gradients._paths[model] is gradients._chained
+
+
+class Square(nn.Tanh):
+    """Not what it inherits from."""
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        return x.square()
+
+
+def doubled(module: nn.Module, args: object, output: Tensor) -> Tensor:
+    return 2 * output
+
+
+def hooked(model: nn.Sequential, where: int | None) -> None:
+    (model if where is None else model[where]).register_forward_hook(doubled)
+
+
+def overridden(model: nn.Sequential, where: int | None) -> None:
+    changed = model if where is None else model[where]
+    forward = changed.forward
+    changed.forward = lambda x: 3 * forward(x)
+
+
+@pytest.mark.parametrize("where", [None, 0, 1])
+@pytest.mark.parametrize("change", [hooked, overridden])
+def test_a_chain_that_is_changed_after_its_first_batch_is_left_to_autograd(
+        change: Callable[[nn.Sequential, int | None], None], where: int | None) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    check(model, randn(5, 4))
+    assert gradients._paths[model] is gradients._chained
+    change(model, where)
+    check(model, randn(5, 4))
+    assert gradients._paths[model] is not gradients._chained
+
+
+@pytest.mark.parametrize("layer", [Square, nn.GELU, lambda: nn.Dropout(0.5), lambda: nn.LayerNorm(4)])
+def test_other_layers_are_left_to_autograd(layer: Callable[[], nn.Module]) -> None:
+    model = made(lambda: nn.Sequential(nn.Linear(4, 4), layer(), nn.Linear(4, 2)))
+    _, owned = trained_parameters(model)
+    with pytest.raises(UnreadableError):
+        by_hand(model, randn(5, 4), lambda output: output.sum(1), owned)
+
+
+def test_a_chain_that_folds_positions_into_the_batch_is_refused() -> None:
+    model = made(lambda: nn.Sequential(nn.Linear(4, 3), nn.Flatten(0, 1)))
+    with pytest.raises(ValueError, match="its examples interact"):
+        per_example(model, squared_error, randn(5, 2, 4), randn(10, 3))
+
+
+def test_hooks_that_only_look_on_still_see_the_batch() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    per_example(model, squared_error, randn(5, 4), randn(5, 2))
+    seen: list[torch.Size] = []
+    model[1].register_full_backward_hook(lambda module, inputs, outputs: seen.append(torch.stack([*outputs]).shape[1:]))
+    per_example(model, squared_error, randn(5, 4), randn(5, 2))
+    before = len(seen)
+    per_example(model, squared_error, randn(6, 4), randn(6, 2))
+    assert seen[before:] == [(6, 4)]
