@@ -23,6 +23,7 @@ class Registry(Generic[T]):
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._values: dict[str, T] = {}
+        self._makers: dict[str, Callable[[], T]] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
         """A decorator that enters a value under `name`."""
@@ -33,15 +34,21 @@ class Registry(Generic[T]):
 
         return enter
 
+    def register_later(self, name: str, make: Callable[[], T]) -> None:
+        """Enter what `make` returns under `name`, and call it when somebody first asks for that."""
+        self._makers[name] = make
+
     def __getitem__(self, name: str) -> T:
         """The value called `name`; raises `ValueError` with the nearest names if there is none."""
+        if name not in self._values and name in self._makers:
+            self._values[name] = self._makers[name]()
         if name not in self._values:
-            raise unknown(self.kind, name, self._values)
+            raise unknown(self.kind, name, self)
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
         """The names, sorted."""
-        return iter(sorted(self._values))
+        return iter(sorted({*self._values, *self._makers}))
 
     def name_of(self, value: object) -> str:
         """The name under which an instance's class is entered; raises `ValueError` if it is not."""

@@ -12,14 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import nn
 
 from fedfair import models
-from fedfair.accounting.ledger import PUBLIC, Unit
-from fedfair.datasets import DATASETS, GroupedDataset, Parts, hugging_face
+from fedfair.datasets import DATASETS, GroupedDataset, Parts
 from fedfair.datasets.grouped import crossed
-from fedfair.datasets.prepare import keep, reduce_group, split, standardise
-from fedfair.datasets.table import Missing, from_csv
+from fedfair.datasets.prepare import Missing, keep, reduce_group, split, standardise
 from fedfair.partition import by_group, by_mixture, by_site
 from fedfair.registry import unknown
 from fedfair.shares import Shares
+from fedfair.unit import PUBLIC, Unit
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1)]
@@ -188,8 +187,12 @@ def _source(dataset: str, csv: str | None, label: str | None, group: str | None,
             participant: str | None, modified: int) -> GroupedDataset:
     """All records of a data set, or of the state `modified` of a file."""
     if csv and label and group:
+        from fedfair.datasets.table import from_csv
+
         return from_csv(Path(csv), label, group, missing, participant)
     if dataset.startswith(HUGGING_FACE) and label and group:
+        from fedfair.datasets import hugging_face
+
         return hugging_face.load(dataset.removeprefix(HUGGING_FACE), label, group, missing, participant)
     return DATASETS[dataset].load(group)
 

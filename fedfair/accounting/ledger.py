@@ -15,17 +15,10 @@ from fedfair.accounting.observers import OBSERVERS, Observer, noise_seen
 from fedfair.accounting.odometer import RenyiFilter, reading
 from fedfair.accounting.release import Release
 from fedfair.noise import Trust
+from fedfair.unit import PUBLIC, Unit
 
 Guarantee = Literal["proved", "nominal", "none"]
 Charge = Callable[[Event, int], tuple[Release, ...]]
-Unit = Literal["record", "participant"]
-"""What neighbouring data sets differ by, and so what an epsilon protects."""
-
-PUBLIC: dict[Unit, str] = {
-    "record": "numbers of records by group and client, expected batch size",
-    "participant": "number of participants, expected number of them in a round",
-}
-"""What is taken as public, by what is protected."""
 
 
 class Ledger:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 
-from fedfair.datasets import adult, bank, celeba, compas, credit, digits, dutch, law, mnist, shakespeare
 from fedfair.datasets.grouped import GroupedDataset, Parts
 from fedfair.registry import Registry
 
@@ -24,7 +25,14 @@ class Source:
     not_private: tuple[str, ...] = ()
 
 
+def _published(name: str) -> Source:
+    """The source in the module called `name`. Imported when it is asked for, since pandas takes half a second, and a
+    client that answers one message in a process of its own may not need it.
+    """
+    module = import_module(f"fedfair.datasets.{name}")
+    return Source(module.load, module.VARIANTS, getattr(module, "NOT_PRIVATE", ()))
+
+
 DATASETS: Registry[Source] = Registry("data set")
-for _module in (adult, bank, celeba, compas, credit, digits, dutch, law, mnist):
-    DATASETS.register(_module.__name__.rpartition(".")[2])(Source(_module.load, _module.VARIANTS))
-DATASETS.register("shakespeare")(Source(shakespeare.load, shakespeare.VARIANTS, shakespeare.NOT_PRIVATE))
+for _name in ("adult", "bank", "celeba", "compas", "credit", "digits", "dutch", "law", "mnist", "shakespeare"):
+    DATASETS.register_later(_name, partial(_published, _name))

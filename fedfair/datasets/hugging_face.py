@@ -15,7 +15,8 @@ from torch import Tensor
 
 from fedfair.datasets.columns import tidied
 from fedfair.datasets.grouped import PARTS, GroupedDataset
-from fedfair.datasets.table import Missing, codes, complete, from_table, whole_numbers
+from fedfair.datasets.prepare import Missing
+from fedfair.datasets.table import codes, complete, from_table, whole_numbers
 from fedfair.registry import unknown
 
 if TYPE_CHECKING:

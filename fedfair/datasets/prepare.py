@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +13,9 @@ from torch import Tensor
 from fedfair.datasets.grouped import PARTS, GroupedDataset, Parts
 from fedfair.randomness import generator
 from fedfair.registry import unknown
+
+Missing = Literal["refuse", "drop"]
+"""What is done with rows that have missing values."""
 
 
 def keep(data: GroupedDataset, sizes: Mapping[str, int], seed: int) -> GroupedDataset:

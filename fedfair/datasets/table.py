@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -15,10 +14,8 @@ from pandas.api.types import is_float_dtype
 
 from fedfair.datasets.columns import LEFT_OUT, problems, tidied, understand
 from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.prepare import Missing
 from fedfair.registry import unknown
-
-Missing = Literal["refuse", "drop"]
-"""What is done with rows that have missing values."""
 
 _log = logging.getLogger(__name__)
 

@@ -26,6 +26,16 @@ def test_values_are_found_by_name_and_listed_in_order() -> None:
     assert "zebr" not in made
 
 
+def test_a_value_that_is_made_later_is_listed_at_once_and_made_once() -> None:
+    made, calls = registry(), iter([7])
+    made.register_later("mule", lambda: next(calls))
+    made.register_later("apple", lambda: next(calls))
+    assert list(made) == ["apple", "apples", "mule", "zebra"]
+    assert [made["mule"], made["mule"], made["apple"]] == [7, 7, 1]
+    with pytest.raises(ValueError, match="did you mean 'mule'"):
+        made["mul"]
+
+
 @pytest.mark.parametrize(("name", "message"), [
     ("zebr", "unknown thing 'zebr': did you mean 'zebra'? known are apple, apples, zebra"),
     ("appl", "unknown thing 'appl': did you mean 'apple' or 'apples'? known are apple, apples, zebra"),
