@@ -1,8 +1,8 @@
 """Per-example gradients as norms, inner products and weighted sums: one forward and one backward pass.
 
 Every private method here needs of each example only `|g_i|`, then `sum_i c_i g_i` for coefficients that follow from
-the norms. `per_example` records what goes into each layer and what comes back, and answers from that
-(see `fedfair.layers`). A model that cannot be read so takes a slower path that writes every gradient down.
+the norms. `per_example` keeps what goes into each layer and what comes back (`fedfair.passes`), and answers from that
+(`fedfair.layers`). A model that cannot be read so takes a slower path that writes every gradient down.
 """
 
 from __future__ import annotations

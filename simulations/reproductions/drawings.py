@@ -20,7 +20,8 @@ _SAID = "Means over seeds, with 95 % confidence intervals (Student) where there 
 def drawn(published: Published, planned: Sequence[Planned], runs: Sequence[Kept]) -> Iterator[Figure]:
     """Every figure that the description asks for; raises `ValueError` for a metric that no run has."""
     frames = [run.metrics.assign(dataset=plan.dataset, method=plan.method, strategy=plan.experiment.strategy,
-                                 seed=plan.experiment.seed, epsilon=run.ledger.epsilon(), **_settings(published, plan))
+                                 seed=plan.experiment.seed, epsilon=run.ledger.epsilon(),
+                                 records=_training_records(run.metrics), **_settings(published, plan))
               for plan, run in zip(planned, runs, strict=True)]
     every = pd.concat(frames, ignore_index=True)
     for drawing in published.figures:
@@ -37,8 +38,14 @@ def drawn(published: Published, planned: Sequence[Planned], runs: Sequence[Kept]
 
 def _settings(published: Published, plan: Planned) -> dict[str, float]:
     """The settings that some figure has along its axis."""
-    wanted = {drawing.across for drawing in published.figures} - {"", "epsilon"}
+    wanted = {drawing.across for drawing in published.figures} - {"", "epsilon", "records"}
     return {name: float(getattr(plan.experiment, name)) for name in wanted}
+
+
+def _training_records(metrics: pd.DataFrame) -> pd.Series:
+    """For each row of a run's metrics, how many records of its group were trained on; none where nobody counted."""
+    counted = metrics[(metrics["split"] == "train") & (metrics["metric"] == "records")]
+    return metrics["group"].map(counted.groupby("group")["value"].last())
 
 
 def _by_group(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
@@ -71,7 +78,7 @@ def _line(rows: pd.DataFrame) -> Iterator[Point]:
 
 
 def _against(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
-    """A panel for each data set and group: at the end of training, against a setting or epsilon, a line a strategy."""
+    """A panel for each data set and group: at the end of training, along `across`, a line for each strategy."""
     ends = _last(rows)
     if drawing.minus:
         keys = ["dataset", "group", "seed"]

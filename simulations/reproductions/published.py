@@ -44,7 +44,8 @@ class Drawing(_Part):
     `groups`.
 
     "by-group" shows every group at the end of training; "course" the rounds; "against" the end of training along
-    `across`, a setting or "epsilon", less that of the method `minus` if one is named. `log` is about the axis upwards.
+    `across`, a setting, "epsilon" or "records" (of the group, trained on), less that of the method `minus` if one is
+    named. `log` is about the axis upwards.
     """
 
     name: str

@@ -28,6 +28,7 @@ def kept(offset: float, steps: int) -> Kept:
     rows = [(round_, "test", group, "accuracy", offset + 0.1 * round_ + (group == "8") * 0.5)
             for round_ in (1, 3) for group in ("2", "8", "all")]
     rows += [(1, "rule", "2", "clip_norms", 1.0), (3, "rule", "2", "clip_norms", 2.0)]
+    rows += [(3, "train", group, "records", 100 * steps + (group == "8")) for group in ("2", "8")]
     ledger = Ledger(("2", "8"), 1e-5)
     ledger.record(Event((0.1, 0.1), (1.0, 1.0), (1.0, 1.0)), steps)
     return Kept(pd.DataFrame(rows, columns=["round", "split", "group", "metric", "value"]), ledger)
@@ -69,6 +70,14 @@ def test_what_is_lost_along_a_setting_or_epsilon(across: str) -> None:
     assert [point.label for point in series.points] == (["A", "B"] if across == "epsilon" else ["B", "A"])
 
 
+def test_what_a_group_has_along_the_records_that_it_trains_with() -> None:
+    figure, _ = made(described(kind="against", across="records", groups=("8",)))
+    sgd, dpsgd = figure.panels[0].series
+    assert [(point.x.mean, point.label) for point in sgd.points] == [(101, "SGD")]
+    assert [(point.x.mean, point.label) for point in dpsgd.points] == [(1001, "A"), (2001, "B")]
+    assert [point.y.mean for point in dpsgd.points] == [pytest.approx(0.905), pytest.approx(1.005)]
+
+
 def test_a_metric_that_no_run_has_is_refused() -> None:
     with pytest.raises(ValueError, match="figure 'f' shows 'acuracy' of the part 'test', which no run has measured"):
         made(described(kind="course", metric="acuracy"))
@@ -80,7 +89,7 @@ def test_every_described_figure_names_methods_and_settings_that_there_are(name: 
     for figure in published.figures:
         assert set(figure.methods) | ({figure.minus} - {""}) <= set(published.methods)
         assert (figure.kind == "against") == bool(figure.across)
-        if figure.across not in ("", "epsilon"):
+        if figure.across not in ("", "epsilon", "records"):
             values = {float(getattr(run.experiment, figure.across)) for run in plan(published, [0], False, "cpu")
                       if run.method in figure.methods}
             assert len(values) > 2
