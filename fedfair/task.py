@@ -186,7 +186,7 @@ def _text(task: Task) -> str:
 def _source(dataset: str, csv: str | None, label: str | None, group: str | None, missing: Missing,
             participant: str | None, modified: int) -> GroupedDataset:
     """All records of a data set, or of the state `modified` of a file."""
-    if csv and label and group:
+    if csv and label and group:  # imported here, with pandas, which other data do without
         from fedfair.datasets.table import from_csv
 
         return from_csv(Path(csv), label, group, missing, participant)

@@ -69,7 +69,7 @@ def check_recorded(model: nn.Module, x: Tensor, seed: int = 0) -> Probe:
     probe = check(model, x, seed=seed)
     path = gradients._paths.get(model)
     assert path in (None, gradients._chained, gradients._recorded)
-    if path is gradients._chained:
+    if path is not gradients._recorded:
         gradients._paths[model] = gradients._recorded
         check(model, x, seed=seed)
     return probe
