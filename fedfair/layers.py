@@ -143,22 +143,32 @@ def _products(names: Names, shape: torch.Size, inputs: Tensor, deltas: Tensor) -
 def conv2d(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
     """Inputs `[B, C, H, W]`, output gradients `[B, O, H', W']`; any stride, padding, dilation and groups.
 
-    Products of patches and output gradients where there are few pixels for that many channels, so that patches are not
-    much larger than gradients; otherwise one convolution with the batch as channel groups.
+    Products of patches and output gradients where patches are not much larger than gradients, or than the output: few
+    pixels, or small patches, for that many channels. Otherwise one convolution with the batch as channel groups.
     """
     if "weight" not in names:
         return [Materialised({names["bias"]: deltas.sum((2, 3))})]
     padding = layer._reversed_padding_repeated_twice
     inputs = F.pad(inputs, padding, mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)
     batch, shape, pixels = len(inputs), layer.weight.shape, deltas.shape[2] * deltas.shape[3]
-    if layer.groups == 1 and pixels <= 2 * shape[0]:
-        patches = F.unfold(inputs, layer.kernel_size, layer.dilation, 0, layer.stride).transpose(1, 2)
-        return _products(names, shape, patches, deltas.flatten(2).transpose(1, 2))
+    if layer.groups == 1 and min(pixels, shape[1:].numel()) <= 2 * shape[0]:
+        return _products(names, shape, _patches(layer, inputs), deltas.flatten(2).transpose(1, 2))
     gradients: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]
         inputs.reshape(1, -1, *inputs.shape[2:]), (batch * shape[0], *shape[1:]),
         deltas.reshape(1, -1, *deltas.shape[2:]), layer.stride, 0, layer.dilation, batch * layer.groups)
     full = {"weight": lambda: gradients.view(batch, *shape), "bias": lambda: deltas.sum((2, 3))}
     return [Materialised({name: full[own]() for own, name in names.items()})]
+
+
+def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
+    """What the kernel meets at each of T pixels, from padded inputs: `[B, T, C k k]`.
+
+    That of `F.unfold`, which takes more than twice as long on a CPU.
+    """
+    for dimension, (size, stride, dilation) in enumerate(zip(layer.kernel_size, layer.stride, layer.dilation,
+                                                             strict=True), 2):
+        inputs = inputs.unfold(dimension, dilation * (size - 1) + 1, stride)[..., ::dilation]
+    return inputs.permute(0, 1, 4, 5, 2, 3).reshape(len(inputs), layer.weight.shape[1:].numel(), -1).transpose(1, 2)
 
 
 def embedding(layer: nn.Embedding, names: Names, tokens: Tensor, deltas: Tensor) -> list[LayerGradients]:
