@@ -1,7 +1,7 @@
 """One forward and one backward pass over a batch: what goes into each layer, and what comes back.
 
-`by_autograd` hooks into any model. `by_hand` goes through a chain of linear layers and activations, which needs no
-graph: autograd's bookkeeping takes a third of a small network's time.
+`by_autograd` hooks into any model. `by_hand` goes through a chain of linear layers and activations, whose first layer
+may be another; it needs no graph, and autograd's bookkeeping takes a third of a small network's time.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from fedfair.layers import LAYERS
 
 Losses = Callable[[Tensor], Tensor]
 """From a model's output for B examples to their losses `[B]`."""
@@ -37,25 +39,25 @@ class UnreadableError(Exception):
 def by_hand(model: nn.Module, x: Tensor, losses: Losses, layers: Collection[nn.Module]) -> tuple[Tensor, list[Call]]:
     """The losses of a chain on `x`, and the calls of those of its layers that are in `layers`, the last one first.
 
-    Raises `UnreadableError` for anything but nested `Sequential`s of the layers in `_BACKWARDS`, without hooks.
+    Raises `UnreadableError` for anything but nested `Sequential`s, without hooks, of the layers in `_BACKWARDS`; the
+    first may be any of `fedfair.layers.LAYERS`, since nobody asks for the gradient of what goes into it.
     """
-    passed: list[tuple[nn.Module, Tensor, Tensor]] = []
-    values = x
+    chain, values = _readable(_chain(model)), [x]
     with torch.no_grad():
-        for layer in _chain(model):
-            inputs, values = values, layer(values)
-            passed.append((layer, inputs, values))
-    output = values.detach().requires_grad_()
+        for layer in chain:
+            values.append(layer(values[-1]))
+    output = values[-1].detach().requires_grad_()
     found = losses(output)
     (deltas,) = torch.autograd.grad(found.sum(), output)
     calls: list[Call] = []
-    for layer, inputs, outputs in reversed(passed):
+    first = next((place for place, layer in enumerate(chain) if layer in layers), len(chain))
+    for place in reversed(range(first, len(chain))):
+        layer, inputs, outputs = chain[place], values[place], values[place + 1]
         if layer in layers:
             calls.append(Call(layer, inputs, deltas))
-        if len(calls) == len(layers):  # nobody asks for the gradient of what goes into the first
-            break
-        with torch.no_grad():
-            deltas = _BACKWARDS[type(layer)](layer, inputs, outputs, deltas)
+        if place > first:
+            with torch.no_grad():
+                deltas = _BACKWARDS[type(layer)](layer, inputs, outputs, deltas)
     return found.detach(), calls
 
 
@@ -98,15 +100,18 @@ _BACKWARDS: dict[type[nn.Module], Callable[[Any, Tensor, Tensor, Tensor], Tensor
 
 
 def _chain(model: nn.Module) -> list[nn.Module]:
-    """The layers of nested `Sequential`s in the order of their calls; raises `UnreadableError` for another model."""
+    """The layers of nested `Sequential`s in the order of their calls; raises `UnreadableError` for one with hooks."""
     own = vars(model)
     if "forward" in own or any(own[hooks] for hooks in _HOOKS):
         raise UnreadableError
-    if type(model) is nn.Sequential:
-        return [layer for part in model for layer in _chain(part)]
-    if type(model) not in _BACKWARDS:
+    return [layer for part in model for layer in _chain(part)] if type(model) is nn.Sequential else [model]
+
+
+def _readable(chain: list[nn.Module]) -> list[nn.Module]:
+    """The same layers; raises `UnreadableError` if one is not known."""
+    if any(type(layer) not in _BACKWARDS and (place or type(layer) not in LAYERS) for place, layer in enumerate(chain)):
         raise UnreadableError
-    return [model]
+    return chain
 
 
 class _Anchored(torch.autograd.Function):

@@ -55,6 +55,29 @@ def test_the_published_models_for_tables_are_gone_through_by_hand(name: str) -> 
     assert gradients._paths[model] is gradients._chained
 
 
+@pytest.mark.parametrize(("first", "x", "width"), [
+    (lambda: nn.Embedding(7, 2, padding_idx=0), randint(7, 6, 3), 6),
+    (lambda: nn.Conv2d(1, 2, 3), randn(6, 1, 4, 4), 8), (lambda: nn.LayerNorm(4), randn(6, 3, 4), 12),
+    (lambda: nn.GroupNorm(1, 2), randn(6, 2, 3), 6)])
+@pytest.mark.parametrize("spare", [False, True])
+def test_the_first_layer_may_be_any_that_is_known(first: Callable[[], nn.Module], x: Tensor, width: int, spare: bool
+                                                  ) -> None:
+    """Also beside a layer that is never called, which nobody waits for."""
+    model = nn.Sequential(first(), nn.Flatten(), nn.Tanh(), nn.Linear(width, 2)).double()
+    if spare:
+        model[0].register_module("spare", nn.Linear(2, 2).double())
+    check(model, x)
+    assert gradients._paths[model] is gradients._chained
+    model[0].requires_grad_(False)
+    check(model, x)
+
+
+def test_the_next_word_is_gone_through_by_hand() -> None:
+    model = build("next_word", (4, 5), (3,), 6, 0, torch.float64)
+    check(model, randint(8, 6, 3), randint(6, 6), loss)
+    assert gradients._paths[model] is gradients._chained
+
+
 class Square(nn.Tanh):
     """Not what it inherits from."""
 
@@ -86,6 +109,20 @@ def test_a_chain_that_is_changed_after_its_first_batch_is_left_to_autograd(
     change(model, where)
     check(model, randn(5, 4))
     assert gradients._paths[model] is not gradients._chained
+
+
+def test_a_first_module_of_ones_own_is_left_to_autograd() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.square(self.inner(x))
+
+    model = made(lambda: nn.Sequential(Own(), nn.Linear(4, 2)))
+    check(model, randn(5, 4))
+    assert gradients._paths[model] is gradients._recorded
 
 
 @pytest.mark.parametrize("layer", [Square, nn.GELU, lambda: nn.Dropout(0.5), lambda: nn.LayerNorm(4)])
