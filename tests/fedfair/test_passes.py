@@ -111,24 +111,19 @@ def test_a_chain_that_is_changed_after_its_first_batch_is_left_to_autograd(
     assert gradients._paths[model] is not gradients._chained
 
 
-def test_a_first_module_of_ones_own_is_left_to_autograd() -> None:
-    class Own(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = nn.Linear(4, 4)
+class Squared(nn.Sequential):
+    """Not what it inherits from either."""
 
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.square(self.inner(x))
-
-    model = made(lambda: nn.Sequential(Own(), nn.Linear(4, 2)))
-    check(model, randn(5, 4))
-    assert gradients._paths[model] is gradients._recorded
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        return torch.square(super().forward(x))
 
 
-@pytest.mark.parametrize("layer", [Square, nn.GELU, lambda: nn.Dropout(0.5), lambda: nn.LayerNorm(4)])
-def test_other_layers_are_left_to_autograd(layer: Callable[[], nn.Module]) -> None:
-    model = made(lambda: nn.Sequential(nn.Linear(4, 4), layer(), nn.Linear(4, 2)))
-    _, owned = trained_parameters(model)
+@pytest.mark.parametrize("model", [
+    *(nn.Sequential(nn.Linear(4, 4), layer, nn.Linear(4, 2)) for layer in (Square(), nn.GELU(), nn.LayerNorm(4))),
+    nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 2)), nn.Sequential(Squared(nn.Linear(4, 4)), nn.Linear(4, 2)),
+    Squared(nn.Linear(4, 2))])
+def test_other_models_are_left_to_autograd(model: nn.Module) -> None:
+    _, owned = trained_parameters(model.double())
     with pytest.raises(UnreadableError):
         by_hand(model, randn(5, 4), lambda output: output.sum(1), owned)
 
