@@ -78,4 +78,4 @@ def _by_record(data: GroupedDataset, rates: Sequence[float]) -> Tensor:
 def _total_loss(model: nn.Module, data: GroupedDataset, rows: Tensor) -> Tensor:
     """The summed loss of some rows, on the model's device."""
     device = next(model.parameters()).device
-    return loss(model(data.x[rows].to(device)), data.y[rows].to(device)).sum()
+    return loss(model(data.features(rows, device)), data.y[rows].to(device)).sum()

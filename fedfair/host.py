@@ -204,9 +204,9 @@ class Host:
         return Batch(probe, groups, x, y)
 
     def _batch(self, data: GroupedDataset, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """`x`, `y` and `group` of some rows, on the device."""
-        x, y, groups = (part.index_select(0, rows).to(self.device) for part in (data.x, data.y, data.group))
-        return x, y, groups
+        """The features, `y` and `group` of some rows, on the device."""
+        y, groups = (part.index_select(0, rows).to(self.device) for part in (data.y, data.group))
+        return data.features(rows, self.device), y, groups
 
     def _set(self, weights: Mapping[str, Tensor]) -> None:
         """Point the model's parameters at `weights`, without a copy."""

@@ -13,7 +13,7 @@ from torch import nn
 
 from fedfair import models
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
-from fedfair.datasets.grouped import crossed
+from fedfair.datasets.grouped import Pixels, crossed
 from fedfair.datasets.prepare import Missing, keep, reduce_group, split, standardise
 from fedfair.partition import by_group, by_mixture, by_site
 from fedfair.registry import unknown
@@ -107,7 +107,7 @@ class Task(BaseModel):
         return self
 
     def data(self) -> Parts:
-        """The prepared parts, in the run's dtype; the same object while neither task nor file changes.
+        """The prepared parts, features in the run's dtype; the same object while neither task nor file changes.
 
         Raises `ValueError` or `FileNotFoundError` if they cannot be made, or a group has no training record.
         """
@@ -212,14 +212,13 @@ def _data(task: Task, modified: int) -> Parts:
         raise ValueError(f"group {', '.join(map(repr, absent))} has no record in the training part: take a larger "
                          "share for it, or leave the group out of the data")
     parts = standardise(parts)
-    dtype, (mean, deviation) = task.torch_dtype, task.pixels
+    dtype = task.torch_dtype
     if task.pixels != (0, 1) and parts.train.x.dtype != torch.uint8:
         raise ValueError(f"pixels is {list(task.pixels)}, but the records of {task.dataset} are not images: leave it "
                          "out")
 
     def cast(part: GroupedDataset) -> GroupedDataset:
-        if part.x.dtype == torch.uint8:
-            return replace(part, x=part.x.to(dtype).div_(255).sub_(mean).div_(deviation))
-        return replace(part, x=part.x.to(dtype)) if part.x.is_floating_point() else part
+        return replace(part, x=part.x.to(dtype) if part.x.is_floating_point() else part.x,
+                       pixels=Pixels(*task.pixels, dtype))
 
     return Parts(cast(parts.train), cast(parts.valid), cast(parts.test))

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor, nn
 
 from fedfair import models
+from fedfair.datasets.grouped import Pixels
 from fedfair.registry import unknown
 from fedfair.thresholds import RejectOption
 from simulations.result import Result
@@ -24,20 +25,21 @@ from simulations.result import Result
 class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Predicts classes 0, 1, ... for rows `x` prepared like those of `Result.data`.
 
-    `groups` are the groups' names in the order of their numbers. With a `threshold`, the decision hangs on the record's
-    group, which `predict` must then be told. `fit` changes nothing: the model is trained.
+    Rows of bytes are pixels, standardised with the mean and the deviation `pixels`, as they were for training. `groups`
+    are the groups' names in the order of their numbers. With a `threshold`, the decision hangs on the record's group,
+    which `predict` must then be told. `fit` changes nothing: the model is trained.
     """
 
-    def __init__(self, model: nn.Module, groups: Sequence[str], classes: int, threshold: RejectOption | None = None
-                 ) -> None:
-        self.model, self.groups, self.classes, self.threshold = model, groups, classes, threshold
+    def __init__(self, model: nn.Module, groups: Sequence[str], classes: int, threshold: RejectOption | None = None,
+                 pixels: Sequence[float] = (0.0, 1.0)) -> None:
+        self.model, self.groups, self.classes, self.threshold, self.pixels = model, groups, classes, threshold, pixels
 
     @staticmethod
     def of(result: Result) -> TrainedClassifier:
         """The model of a run, with its threshold if it has one."""
         train = result.data.train
         return TrainedClassifier(result.model, train.names, train.classes,
-                                 result.threshold.rule if result.threshold else None)
+                                 result.threshold.rule if result.threshold else None, result.experiment.pixels)
 
     @staticmethod
     def load(folder: str | Path) -> TrainedClassifier:
@@ -59,7 +61,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dtype = torch.float64 if settings["dtype"] == "float64" else torch.float32
         model = models.build(settings["model"], settings["hidden"], shape, classes, 0, dtype)
         model.load_state_dict(weights)
-        return TrainedClassifier(model, tuple(groups), classes, _threshold(Path(folder), groups))
+        return TrainedClassifier(model, tuple(groups), classes, _threshold(Path(folder), groups), settings["pixels"])
 
     @property
     def classes_(self) -> NDArray[np.int64]:
@@ -97,8 +99,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _output(self, x: ArrayLike) -> Tensor:
         """The model's logits `[n, classes]`."""
-        like = next(self.model.parameters())
-        rows = torch.as_tensor(np.asarray(x), device=like.device)
+        like, (mean, deviation) = next(self.model.parameters()), self.pixels
+        rows = Pixels(mean, deviation, like.dtype).features(torch.as_tensor(np.asarray(x), device=like.device))
         with torch.no_grad():
             return self.model(rows.to(like.dtype) if rows.is_floating_point() else rows).cpu()  # type: ignore[no-any-return]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,11 +13,24 @@ PARTS = ("train", "valid", "test")
 _ROWS, _NUMBERS = 4096, 2**20  # at most so many go through a model together; a convolution makes dozens of one number
 
 
+class Pixels(NamedTuple):
+    """How bytes, 0 to 255, become features: scaled to [0, 1], and standardised with a public `mean` and `deviation`."""
+
+    mean: float = 0.0
+    deviation: float = 1.0
+    dtype: torch.dtype = torch.float32
+
+    def features(self, x: Tensor) -> Tensor:
+        """Bytes as features, of the same shape; what is not bytes is features already."""
+        return x.to(self.dtype).div_(255).sub_(self.mean).div_(self.deviation) if x.dtype == torch.uint8 else x
+
+
 @dataclass(frozen=True)
 class GroupedDataset:
     """n records: `x` `[n, ...]`, labels `y` `[n]` in 0..classes-1, and `group` `[n]`, numbers into `names`.
 
-    An `x` of bytes are pixels, 0 to 255, which a task scales to [0, 1].
+    An `x` of bytes are pixels. They stay bytes, a quarter of the memory, until a model needs some of them: `features`
+    makes them what `pixels` says.
     `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
     `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
@@ -33,6 +47,7 @@ class GroupedDataset:
     records: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     participant: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     published: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    pixels: Pixels = field(default_factory=Pixels)
 
     def __post_init__(self) -> None:
         if not len(self.x) == len(self.y) == len(self.group):
@@ -58,6 +73,11 @@ class GroupedDataset:
         """The records at `rows` `[m]`, with their numbers: a copy, or of a slice a view."""
         held = {name: getattr(self, name) for name in ("x", "y", "group", "records", "participant", "published")}
         return replace(self, **{name: values[rows] for name, values in held.items() if len(values)})
+
+    def features(self, rows: Tensor | slice = slice(None), device: str | torch.device = "cpu") -> Tensor:
+        """What a model is given of the records at `rows` `[m]`, by default of all: `[m, ...]`, on the device."""
+        x = self.x.index_select(0, rows) if isinstance(rows, Tensor) else self.x[rows]
+        return self.pixels.features(x.to(device))
 
     def portions(self, rows: Tensor) -> tuple[Tensor, ...]:
         """`rows` `[m]` in pieces whose records can go through a model together without filling the memory; no rows are

@@ -66,7 +66,7 @@ def centralised(experiment: Experiment) -> float:
     stopwatch = Stopwatch()
     for step in range(experiment.steps or 0):
         rows = poisson(seed, step, data.records, batch / len(data))
-        probe = per_example(model, loss, data.x[rows], data.y[rows])
+        probe = per_example(model, loss, data.features(rows), data.y[rows])
         sums = probe.weighted_sum(rule.coefficients(probe.norms, data.group[rows]))
         sums = add_gaussian(sums, deviation, generator(seed, "noise", 0, step))
         for name, parameter in model.named_parameters():

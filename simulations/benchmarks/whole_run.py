@@ -44,7 +44,7 @@ def _whole_run(experiment: Experiment) -> float:
 def _plain_steps(experiment: Experiment, steps: int) -> float:
     """Milliseconds of so many SGD steps on one batch: no privacy, no clients, no sampling, no evaluation."""
     data, batch = experiment.task.data().train, experiment.batch_size
-    step = plain(experiment.task.build_model(), data.x[:batch], data.y[:batch])
+    step = plain(experiment.task.build_model(), data.features(slice(batch)), data.y[:batch])
     start = perf_counter()
     for _ in range(steps):
         step()

@@ -29,7 +29,7 @@ def test_people_are_what_the_benchmarks_say() -> None:
     assert all(len(parts.train) == people.RECORDS for parts in shares.values())
     assert sum(p.numel() for p in made.task.build_model().parameters()) == 650
     train = made.task.data().train
-    assert (float(train.x.min()), float(train.x.max())) == (0, 1)
+    assert (float(train.features().min()), float(train.features().max())) == (0, 1)
     assert torch.bincount(train.y, minlength=people.CLASSES).min() > 0
 
 

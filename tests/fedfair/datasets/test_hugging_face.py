@@ -131,8 +131,8 @@ def test_images(mode: str, channels: int, tmp_path: Path) -> None:
     assert data.x[:, 0, 0, 0].tolist() == list(range(ROWS))
     task = Task(dataset=f"hf:{tmp_path / 'own'}", label="Male", group="Eyeglasses", model="cnn")
     train = task.data().train
-    assert torch.equal(train.x[:, 0, 0, 0], train.records.float() / 255)
-    assert task.build_model()(train.x[:2]).shape == (2, 2)
+    assert torch.equal(train.features()[:, 0, 0, 0], train.records.float() / 255)
+    assert task.build_model()(train.features(slice(2))).shape == (2, 2)
 
 
 def test_celeba_from_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

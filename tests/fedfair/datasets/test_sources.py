@@ -170,9 +170,18 @@ def test_mnist(images: GroupedDataset) -> None:
 def test_pixels_are_standardised_with_public_numbers(images: GroupedDataset) -> None:
     train = Task(dataset="mnist", pixels=(0.1307, 0.3081), split=(1 / 6, 4 / 6, 1 / 6)).data().train
     first = images.x[train.records[:3]].double()
-    assert torch.allclose(train.x[:3].double(), (first / 255 - 0.1307) / 0.3081, rtol=0, atol=1e-6)
-    assert float(train.x.mean()) == pytest.approx(0, abs=0.02)
-    assert float(train.x.std()) == pytest.approx(1, abs=0.02)
+    expected = (first / 255 - 0.1307) / 0.3081
+    assert torch.allclose(train.features(slice(3)).double(), expected, rtol=0, atol=1e-6)
+    assert torch.equal(train.features(torch.arange(3)), train.features(slice(3)))
+    assert float(train.features().mean()) == pytest.approx(0, abs=0.02)
+    assert float(train.features().std()) == pytest.approx(1, abs=0.02)
+
+
+def test_pixels_stay_bytes_until_a_model_needs_them(images: GroupedDataset) -> None:
+    task = Task(dataset="mnist", partition="site", clients=2, dtype="float64")
+    for data in (task.data().train, task.clients_data().together.train, task.clients_data()[1].train):
+        assert data.x.dtype == images.x.dtype == torch.uint8
+        assert data.features(slice(2)).dtype == torch.float64
 
 
 @pytest.mark.parametrize(("imbalance", "digit", "kept", "records"), [
