@@ -15,7 +15,8 @@ from fedfair.cohort import local_updates
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.fairness import GroupCounts
 from fedfair.gradients import Probe, per_example
-from fedfair.layers import Gradients, LayerGradients, Materialised
+from fedfair.layers import Gradients, LayerGradients, Materialised, memory_format
+from fedfair.memory import keep_freed
 from fedfair.models import loss
 from fedfair.noise import Trust, add_noise, client_share
 from fedfair.optimizers import make_optimizer
@@ -57,6 +58,7 @@ class Host:
     """
 
     def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str) -> None:
+        keep_freed()
         self.clients = clients if isinstance(clients, Shares) else Shares.joined(clients)
         self.model, self.device = model, device
         self._parameters = dict(model.named_parameters())
@@ -209,9 +211,9 @@ class Host:
         return data.features(rows, self.device), y, groups
 
     def _set(self, weights: Mapping[str, Tensor]) -> None:
-        """Point the model's parameters at `weights`, without a copy."""
+        """Point the model's parameters at `weights`, without a copy unless it keeps channels last in memory."""
         for name, parameter in self._parameters.items():
-            parameter.data = weights[name].to(self.device)
+            parameter.data = weights[name].to(self.device, memory_format=memory_format(parameter))
 
 
 def draw(data: GroupedDataset, round_: Round) -> Tensor:

@@ -36,6 +36,12 @@ def shaped(row: Tensor, like: Mapping[str, Tensor]) -> Gradients:
     return {name: piece.view_as(value) for (name, value), piece in zip(like.items(), pieces, strict=True)}
 
 
+def memory_format(parameter: Tensor) -> torch.memory_format:
+    """How a parameter lies in memory: what else takes its place should lie so too, or its layer becomes slower."""
+    last = parameter.dim() == 4 and parameter.stride(1) == 1
+    return torch.channels_last if last else torch.contiguous_format
+
+
 class LayerGradients(Protocol):
     """The gradients of B examples with respect to one layer's parameters."""
 
@@ -102,6 +108,27 @@ class OuterProducts:
         return {self.weight: weight} | ({} if self.bias is None else {self.bias: scaled.sum(0)})
 
 
+class Turned:
+    """Gradients of a `weight` whose dimensions were taken in another `order`."""
+
+    def __init__(self, turned: LayerGradients, weight: str, order: tuple[int, ...]) -> None:
+        self.turned, self.weight, self.order = turned, weight, order
+
+    def square_norms(self) -> Tensor:
+        """See `LayerGradients`."""
+        return self.turned.square_norms()
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `LayerGradients`."""
+        return self.turned.dot({**direction, self.weight: direction[self.weight].permute(self.order)})
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `LayerGradients`."""
+        sums = self.turned.weighted_sum(coefficients)
+        back = [self.order.index(dimension) for dimension in range(len(self.order))]
+        return sums | {self.weight: sums[self.weight].permute(back).contiguous()}
+
+
 class Lookups:
     """Embedding gradients, kept as token numbers `[B, T]` and output gradients `[B, T, q]`."""
 
@@ -152,7 +179,7 @@ def conv2d(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) -> li
     inputs = F.pad(inputs, padding, mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)
     batch, shape, pixels = len(inputs), layer.weight.shape, deltas.shape[2] * deltas.shape[3]
     if layer.groups == 1 and min(pixels, shape[1:].numel()) <= 2 * shape[0]:
-        return _products(names, shape, _patches(layer, inputs), deltas.flatten(2).transpose(1, 2))
+        return _by_patches(layer, names, inputs, deltas)
     gradients: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]
         inputs.reshape(1, -1, *inputs.shape[2:]), (batch * shape[0], *shape[1:]),
         deltas.reshape(1, -1, *deltas.shape[2:]), layer.stride, 0, layer.dilation, batch * layer.groups)
@@ -160,15 +187,26 @@ def conv2d(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) -> li
     return [Materialised({name: full[own]() for own, name in names.items()})]
 
 
-def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
-    """What the kernel meets at each of T pixels, from padded inputs: `[B, T, C k k]`.
+def _by_patches(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
+    """Products of output gradients `[B, O, H', W']` and of what the kernel meets at each pixel of padded inputs.
 
-    That of `F.unfold`, which takes more than twice as long on a CPU.
+    The patches of `F.unfold` are made up to ten times faster by copying long rows: along the channels and a row of the
+    kernel, `k C` numbers, or along a row of pixels, `W'`.
     """
+    rows, (height, width) = deltas.flatten(2).transpose(1, 2), layer.kernel_size
+    along_channels = inputs.shape[1] * width >= deltas.shape[3]
+    if along_channels:
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
     for dimension, (size, stride, dilation) in enumerate(zip(layer.kernel_size, layer.stride, layer.dilation,
                                                              strict=True), 2):
         inputs = inputs.unfold(dimension, dilation * (size - 1) + 1, stride)[..., ::dilation]
-    return inputs.permute(0, 1, 4, 5, 2, 3).reshape(len(inputs), layer.weight.shape[1:].numel(), -1).transpose(1, 2)
+    outputs, channels = layer.weight.shape[:2]
+    if not along_channels:
+        patches = inputs.permute(0, 1, 4, 5, 2, 3).reshape(len(inputs), channels * height * width, -1)
+        return _products(names, layer.weight.shape, patches.transpose(1, 2), rows)
+    patches = inputs.permute(0, 2, 3, 4, 5, 1).reshape(len(inputs), -1, height * width * channels)
+    turned = _products(names, torch.Size((outputs, height, width, channels)), patches, rows)
+    return [Turned(part, names["weight"], (0, 2, 3, 1)) for part in turned]
 
 
 def embedding(layer: nn.Embedding, names: Names, tokens: Tensor, deltas: Tensor) -> list[LayerGradients]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.host import Host
+from fedfair.layers import memory_format
 from fedfair.rounds import Round
 
 
@@ -36,7 +37,7 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
     host = Host({0: Parts(data, empty, empty)}, model, str(next(model.parameters()).device))
     trained = host.local_epochs(weights, replace(round_, local=replace(round_.local, sizes=(len(x),))))
     for name, parameter in model.named_parameters():
-        parameter.data = trained.sums[name].detach()
+        parameter.data = trained.sums[name].detach().to(memory_format=memory_format(parameter))
     counts = {} if trained.counts is None else {"counts": trained.counts.flatten().tolist(),
                                                 "shape": list(trained.counts.shape)}
     return {"size": len(x), **counts}

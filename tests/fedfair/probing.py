@@ -77,7 +77,7 @@ def check_recorded(model: nn.Module, x: Tensor, seed: int = 0) -> Probe:
 
 def parts_of(probe: Probe, name: str) -> type:
     """In which form the probe keeps the gradients of one parameter."""
-    (kind,) = [type(part) for part in probe._layers
+    (kind,) = [type(part) for part in (getattr(part, "turned", part) for part in probe._layers)
                if name in [getattr(part, own, None) for own in ("name", "weight", "bias")]
                or name in getattr(part, "gradients", {})]
     return kind

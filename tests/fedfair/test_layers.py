@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedfair.layers import Lookups, Materialised, OuterProducts
+from fedfair.layers import Lookups, Materialised, OuterProducts, Turned
 from tests.fedfair.probing import check_recorded, few, made, parts_of, randint, randn, seeds, small
 
 
@@ -67,6 +67,21 @@ def test_conv2d_by_patches(b: int, c: int, o: int, stride: int, dilation: int, m
     model = made(lambda: nn.Sequential(nn.Conv2d(c, o, 3, stride, 1, dilation, 1, bias, mode), nn.Tanh()), seed)
     probe = check_recorded(model, randn(b, c, 2 * dilation, 2 * dilation, seed=seed), seed)
     assert parts_of(probe, "0.weight") in (OuterProducts, Materialised)
+
+
+@pytest.mark.parametrize("width", [3, 12])  # patches along channels, and along rows of pixels
+@pytest.mark.parametrize("o", [8, 40])  # written down, and as products
+def test_convolutions_are_the_same_in_any_memory_format(width: int, o: int) -> None:
+    layer = made(lambda: nn.Conv2d(2, o, (2, 3), padding=(0, 1)))
+    x, model = randn(3, 2, 3, width), nn.Sequential(layer, nn.Tanh())
+    sums = []
+    for form in (torch.contiguous_format, torch.channels_last):
+        probe = check_recorded(model.to(memory_format=form), x.to(memory_format=form))
+        assert (type(probe._layers[0]) is Turned) is (width == 3)
+        assert parts_of(probe, "0.weight") is (OuterProducts if (o, width) == (40, 3) else Materialised)
+        sums.append(probe.weighted_sum(torch.arange(3.0).double()))
+    assert all(value.is_contiguous() for value in sums[1].values())
+    assert all(torch.allclose(value, sums[1][name], rtol=0, atol=1e-12) for name, value in sums[0].items())
 
 
 @pytest.mark.parametrize(("layer", "size", "kind"), [
