@@ -64,10 +64,12 @@ def _mapped(values: NDArray[Any]) -> TensorArray:
 
 
 def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
-    """A record that holds the tensors themselves."""
+    """A record that holds the tensors themselves, or copies of those that do not lie in order: others may lie as they
+    like at a client, but are the same everywhere on the way.
+    """
     record = ArrayRecord()
     for name, tensor in tensors.items():
-        record[name] = TensorArray(tensor)
+        record[name] = TensorArray(tensor.contiguous())
     return record
 
 

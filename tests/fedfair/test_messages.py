@@ -91,6 +91,14 @@ def test_a_parameter_travels_without_its_graph() -> None:
     assert value.data_ptr() == parameter.data_ptr()
 
 
+def test_values_lie_in_order_however_they_lay() -> None:
+    kernels = torch.randn(3, 2, 4, 4).to(memory_format=torch.channels_last)
+    for value, expected in ((unpacked(pack({"w": kernels}))["w"], kernels),
+                            (unpacked(pack(TENSORS))["turned"], TENSORS["turned"])):
+        assert value.is_contiguous()
+        assert torch.equal(value, expected)
+
+
 def test_a_copy_of_a_record_has_the_same_values() -> None:
     assert torch.equal(unpacked(copy.deepcopy(pack(TENSORS)))["w"], TENSORS["w"])
 
