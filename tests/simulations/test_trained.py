@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from simulations import Experiment, Result, run
+from simulations.benchmarks.people import experiment as people
 from simulations.compare import compare, experiments
 from simulations.fairlearn_frame import metric_frame, predictions_of_test
 from simulations.result import save_comparison
@@ -69,6 +70,15 @@ def test_a_folder_without_a_single_model_is_refused(tmp_path: Path) -> None:
     save_comparison(results, {"strategies": ["dpsgd"]}, tmp_path / "two")
     with pytest.raises(ValueError, match="does not hold a single run"):
         TrainedClassifier.load(tmp_path / "two")
+
+
+def test_pixels_are_scaled_as_they_were_for_training(tmp_path: Path) -> None:
+    result = run(people(10, 5, 2).model_copy(update={"pixels": (0.2, 0.4)}))
+    x = result.data.test.x
+    expected = result.model((x.float() / 255 - 0.2) / 0.4).double().softmax(1).detach().numpy()
+    result.save(tmp_path / "run")
+    for classifier in (TrainedClassifier.of(result), TrainedClassifier.load(tmp_path / "run")):
+        assert np.allclose(classifier.predict_proba(x.numpy()), expected, rtol=0, atol=1e-6)
 
 
 def test_bytes_of_words_stay_whole_numbers() -> None:
