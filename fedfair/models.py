@@ -88,10 +88,11 @@ def lenet(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Modul
     channels, size = _image(shape, least=16)
     for _ in range(2):
         size = [(side - 4) // 2 for side in size]
-    return nn.Sequential(
+    layers = nn.Sequential(
         nn.Conv2d(channels, first, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(first, second, 5), nn.MaxPool2d(2),
         nn.ReLU(), nn.Flatten(), nn.Linear(second * size[0] * size[1], third), nn.ReLU(), nn.Linear(third, classes)
-    ).to(memory_format=torch.channels_last)
+    )
+    return layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return] # no stub of it
 
 
 def build(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, seed: int, dtype: torch.dtype

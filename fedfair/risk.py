@@ -109,32 +109,36 @@ def rademacher(parameters: int, generator: torch.Generator, dtype: torch.dtype) 
     return torch.from_numpy(np.unpackbits(octets.numpy(), count=parameters)).to(dtype) * 2 - 1
 
 
-def largest_eigenvalues(product: Callable[[Tensor], Tensor], start: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
+def largest_eigenvalues(product: Callable[[Tensor], Tensor], start: Tensor, images: Tensor, iterations: int
+                        ) -> tuple[Tensor, Tensor]:
     """The largest eigenvalue of each of K symmetric matrices `[K]`, and unit vectors near theirs `[K, P]`.
 
-    `product` takes `[K, P]`, a vector for each matrix, to the products `[K, P]`; no row of `start` may be zero. Power
-    iteration finds the eigenvalue of largest size. Where that is negative, a second pass over `H + |it| I`, whose
-    eigenvalues are not, finds the largest. The values are Rayleigh quotients: they approach the eigenvalues from below.
+    `product` takes `[K, P]`, a vector for each matrix, to the products `[K, P]`; `images` are those of the unit vectors
+    `start`, whoever computed them: the first of the iterations. Power iteration finds the eigenvalue of largest size.
+    Where that is negative, a second pass over `H + |it| I`, whose eigenvalues are not, finds the largest. The values
+    are Rayleigh quotients: they approach the eigenvalues from below.
     """
-    values, vectors = _power(product, start, iterations)
+    values, vectors = _power(product, start, images, iterations)
     if bool((values < 0).any()):
         shift = -values.clamp(max=0)[:, None]
-        values, vectors = _power(lambda v: product(v) + shift * v, start, iterations)
+        values, vectors = _power(lambda v: product(v) + shift * v, start, images + shift * start, iterations)
         values = values - shift.flatten()
     return values, vectors
 
 
-def _power(product: Callable[[Tensor], Tensor], start: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
+def _power(product: Callable[[Tensor], Tensor], start: Tensor, images: Tensor, iterations: int
+           ) -> tuple[Tensor, Tensor]:
     """The Rayleigh quotients `[K]` after some power iterations, and the unit vectors `[K, P]` that follow."""
-    vectors, values = _units(start), start.new_zeros(len(start))
-    for _ in range(iterations):
-        images = product(vectors)
+    vectors = start
+    for left in reversed(range(iterations)):
         values = (vectors * images).sum(1)
-        vectors = torch.where(images.norm(dim=1, keepdim=True) > 0, _units(images), vectors)
+        vectors = torch.where(images.norm(dim=1, keepdim=True) > 0, units(images), vectors)
+        if left:
+            images = product(vectors)
     return values, vectors
 
 
-def _units(vectors: Tensor) -> Tensor:
+def units(vectors: Tensor) -> Tensor:
     """Rows scaled to length 1."""
     return torch.nn.functional.normalize(vectors, dim=1, eps=torch.finfo(vectors.dtype).tiny)
 

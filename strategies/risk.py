@@ -33,6 +33,7 @@ from fedfair.risk import (
     noise_risk,
     rademacher,
     trace_estimate,
+    units,
 )
 from fedfair.rounds import Round
 from fedfair.task import Task
@@ -73,12 +74,14 @@ class RiskMeter:
         sums = self._ask(grid, messages.CLIPPING_EFFECT, "sums", weights=weights, round_=round_)
         gradients = sums["groups"].double() / sizes[:, None]
         steps = torch.stack([sums["plain"], sums["clipped"]]).cpu() / divisor
-        plain, clipped = self._along(grid, weights, round_, steps, gradients)
+        starts = self._starts(weights)
+        products = self._products(grid, weights, round_, [torch.cat([steps, start[None]]) for start in starts])
+        plain, clipped = _along(steps, gradients, products)
         bound = sensitivity(round_.rule, len(sizes))
         deviation = round_.noise_multiplier * bound if round_.noise_multiplier else 0.0
         traces, errors = self._traces(grid, weights, round_)
         magnitude, direction = magnitude_risk(lr, plain, clipped), direction_risk(lr, plain, clipped)
-        eigenvalues = self._eigenvalues(grid, weights, round_)
+        eigenvalues = self._eigenvalues(grid, weights, round_, starts, torch.stack([found[-1] for found in products]))
         yield from self._by_group({
             "risk_noise": noise_risk(lr, deviation / divisor, traces),
             "risk_noise_se": noise_risk(lr, deviation / divisor, errors),
@@ -91,34 +94,28 @@ class RiskMeter:
         yield from _gap("clip", magnitude + direction,
                         clip_gap_bound(lr, gradients.norm(dim=1), sizes / sizes.sum(), bound))
 
-    def _along(self, grid: Grid, weights: ArrayRecord, round_: Round, steps: Tensor, gradients: Tensor
-               ) -> tuple[Along, Along]:
-        """The groups' losses along the plain and the clipped batch gradient `[2, P]`."""
-        products = self._products(grid, weights, round_, [steps] * len(gradients))
-        slopes = gradients @ steps.double().T
-        curvatures = torch.stack([(image.double() * steps.double()).sum(1) for image in products])
-        plain, clipped = (Along(float(steps[i].norm()), slopes[:, i], curvatures[:, i]) for i in (0, 1))
-        return plain, clipped
-
     def _traces(self, grid: Grid, weights: ArrayRecord, round_: Round) -> tuple[Tensor, Tensor]:
         """`Tr(H_k)` and its standard error, `[K]` each."""
         found = self._ask(grid, messages.TRACES, "traces", weights=weights, seed=round_.seed, step=round_.step,
                           rates=self._rates(self._training.risk_vectors))
         return trace_estimate(found["sums"], found["squares"], found["records"])
 
-    def _eigenvalues(self, grid: Grid, weights: ArrayRecord, round_: Round) -> Tensor:
-        """The largest eigenvalue of each H_k `[K]`, from the vectors of the last measurement on."""
-        groups, first = len(self._population.names), self._eigenvectors is None
-        starts = self._eigenvectors
-        if starts is None:
-            size = sum(value.numel() for value in unpacked(weights).values())
-            start = rademacher(size, generator(self._task.seed, "eigenvector"), self._task.torch_dtype)
-            starts = start.repeat(groups, 1)
+    def _starts(self, weights: ArrayRecord) -> Tensor:
+        """Unit vectors to begin with, `[K, P]`: those of the last measurement, or the same random one for all."""
+        if self._eigenvectors is not None:
+            return self._eigenvectors
+        size = sum(value.numel() for value in unpacked(weights).values())
+        start = rademacher(size, generator(self._task.seed, "eigenvector"), self._task.torch_dtype)
+        return units(start.repeat(len(self._population.names), 1))
+
+    def _eigenvalues(self, grid: Grid, weights: ArrayRecord, round_: Round, starts: Tensor, images: Tensor) -> Tensor:
+        """The largest eigenvalue of each H_k `[K]`, from the unit vectors `starts` and their products `[K, P]` on."""
+        iterations = _FIRST_ITERATIONS if self._eigenvectors is None else _ITERATIONS
 
         def products(vectors: Tensor) -> Tensor:
             return torch.cat(self._products(grid, weights, round_, [row[None] for row in vectors]))
 
-        values, self._eigenvectors = largest_eigenvalues(products, starts, _FIRST_ITERATIONS if first else _ITERATIONS)
+        values, self._eigenvectors = largest_eigenvalues(products, starts, images, iterations)
         return values
 
     def _products(self, grid: Grid, weights: ArrayRecord, round_: Round, vectors: list[Tensor]) -> list[Tensor]:
@@ -142,6 +139,16 @@ class RiskMeter:
         for metric, values in metrics.items():
             for name, value in zip(self._population.names, values.tolist(), strict=True):
                 yield name, metric, value
+
+
+def _along(steps: Tensor, gradients: Tensor, products: list[Tensor]) -> tuple[Along, Along]:
+    """The groups' losses along the plain and the clipped batch gradient `[2, P]`, from their slopes `[K, P]` and the
+    products of each Hessian with the two, `[2, P]` and more.
+    """
+    slopes = gradients @ steps.double().T
+    curvatures = torch.stack([(found[:2].double() * steps.double()).sum(1) for found in products])
+    plain, clipped = (Along(float(steps[i].norm()), slopes[:, i], curvatures[:, i]) for i in (0, 1))
+    return plain, clipped
 
 
 def _gap(name: str, risks: Tensor, bounds: Tensor) -> Iterator[Measured]:

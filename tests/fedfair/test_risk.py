@@ -27,6 +27,7 @@ from fedfair.risk import (
     noise_risk,
     rademacher,
     trace_estimate,
+    units,
 )
 from fedfair.traces import trace_samples
 
@@ -294,7 +295,11 @@ def test_power_iteration_finds_the_largest_eigenvalue_and_not_the_one_of_largest
     a = torch.randn(3, 6, 6, generator=g, dtype=torch.float64)
     symmetric = -(a @ a.mT) if kind == "negative" else a + a.mT
     start = torch.stack([rademacher(6, g, torch.float64)] * 3)
-    values, vectors = largest_eigenvalues(lambda v: (symmetric @ v[:, :, None])[:, :, 0], start, 4000)
+    def product(v: Tensor) -> Tensor:
+        return (symmetric @ v[:, :, None])[:, :, 0]
+
+    start = units(start)
+    values, vectors = largest_eigenvalues(product, start, product(start), 4000)
     expected = torch.linalg.eigvalsh(symmetric)[:, -1]
     size = torch.linalg.eigvalsh(symmetric).abs().max(1).values
     assert bool(((values - expected).abs() < 0.05 * size).all())
