@@ -96,7 +96,7 @@ def _train(model: nn.Module, weights: Mapping[str, Tensor], plans: Sequence[_Pla
     """
     stacked = {name: value.expand(len(plans), *value.shape).clone() for name, value in weights.items()}
     x, y = (torch.cat([values[own] for own in rows]).to(device) for values in (data.x, data.y))
-    x = data.pixels.features(x)
+    x = data.pixels.scaled(x) if data.pixels else x
     starts = torch.tensor([0, *(own.stop - own.start for own in rows)]).cumsum(0)
     order = pad_sequence([plan.order + start for plan, start in zip(plans, starts, strict=False)]).to(device)
     shares = pad_sequence([plan.weights for plan in plans]).to(next(iter(weights.values())))

@@ -37,9 +37,12 @@ def shaped(row: Tensor, like: Mapping[str, Tensor]) -> Gradients:
 
 
 def memory_format(parameter: Tensor) -> torch.memory_format:
-    """How a parameter lies in memory: what else takes its place should lie so too, or its layer becomes slower."""
-    last = parameter.dim() == 4 and parameter.stride(1) == 1
-    return torch.channels_last if last else torch.contiguous_format
+    """How a parameter lies in memory: what takes its place should lie so too, since its layer's output does."""
+    if parameter.dim() == 4:
+        _, channels, height, width = parameter.shape
+        if parameter.stride() == (channels * height * width, 1, channels * width, channels):
+            return torch.channels_last
+    return torch.contiguous_format
 
 
 class LayerGradients(Protocol):

@@ -218,7 +218,8 @@ def _data(task: Task, modified: int) -> Parts:
                          "out")
 
     def cast(part: GroupedDataset) -> GroupedDataset:
-        return replace(part, x=part.x.to(dtype) if part.x.is_floating_point() else part.x,
-                       pixels=Pixels(*task.pixels, dtype))
+        if part.x.dtype == torch.uint8:
+            return replace(part, pixels=Pixels(*task.pixels, dtype))
+        return replace(part, x=part.x.to(dtype)) if part.x.is_floating_point() else part
 
     return Parts(cast(parts.train), cast(parts.valid), cast(parts.test))

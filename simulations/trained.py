@@ -100,7 +100,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _output(self, x: ArrayLike) -> Tensor:
         """The model's logits `[n, classes]`."""
         like, (mean, deviation) = next(self.model.parameters()), self.pixels
-        rows = Pixels(mean, deviation, like.dtype).features(torch.as_tensor(np.asarray(x), device=like.device))
+        rows = torch.as_tensor(np.asarray(x), device=like.device)
+        rows = Pixels(mean, deviation, like.dtype).scaled(rows) if rows.dtype == torch.uint8 else rows
         with torch.no_grad():
             return self.model(rows.to(like.dtype) if rows.is_floating_point() else rows).cpu()  # type: ignore[no-any-return]
 

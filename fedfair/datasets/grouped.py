@@ -16,21 +16,21 @@ _ROWS, _NUMBERS = 4096, 2**20  # at most so many go through a model together; a 
 class Pixels(NamedTuple):
     """How bytes, 0 to 255, become features: scaled to [0, 1], and standardised with a public `mean` and `deviation`."""
 
-    mean: float = 0.0
-    deviation: float = 1.0
-    dtype: torch.dtype = torch.float32
+    mean: float
+    deviation: float
+    dtype: torch.dtype
 
-    def features(self, x: Tensor) -> Tensor:
-        """Bytes as features, of the same shape; what is not bytes is features already."""
-        return x.to(self.dtype).div_(255).sub_(self.mean).div_(self.deviation) if x.dtype == torch.uint8 else x
+    def scaled(self, x: Tensor) -> Tensor:
+        """Bytes as features, of the same shape."""
+        return x.to(self.dtype).div_(255).sub_(self.mean).div_(self.deviation)
 
 
 @dataclass(frozen=True)
 class GroupedDataset:
     """n records: `x` `[n, ...]`, labels `y` `[n]` in 0..classes-1, and `group` `[n]`, numbers into `names`.
 
-    An `x` of bytes are pixels. They stay bytes, a quarter of the memory, until a model needs some of them: `features`
-    makes them what `pixels` says.
+    Where `pixels` is given, `x` are bytes. They stay bytes, a quarter of the memory, until a model needs some of them:
+    `features` makes them what `pixels` says.
     `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
     `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
@@ -47,7 +47,7 @@ class GroupedDataset:
     records: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     participant: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     published: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
-    pixels: Pixels = field(default_factory=Pixels)
+    pixels: Pixels | None = None
 
     def __post_init__(self) -> None:
         if not len(self.x) == len(self.y) == len(self.group):
@@ -77,7 +77,7 @@ class GroupedDataset:
     def features(self, rows: Tensor | slice = slice(None), device: str | torch.device = "cpu") -> Tensor:
         """What a model is given of the records at `rows` `[m]`, by default of all: `[m, ...]`, on the device."""
         x = self.x.index_select(0, rows) if isinstance(rows, Tensor) else self.x[rows]
-        return self.pixels.features(x.to(device))
+        return self.pixels.scaled(x.to(device)) if self.pixels else x.to(device)
 
     def portions(self, rows: Tensor) -> tuple[Tensor, ...]:
         """`rows` `[m]` in pieces whose records can go through a model together without filling the memory; no rows are

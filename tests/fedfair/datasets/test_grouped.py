@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from fedfair.datasets import GroupedDataset
+from fedfair.datasets.grouped import Pixels
 
 
 def toy(records: int = 100, groups: int = 3) -> GroupedDataset:
@@ -28,6 +31,16 @@ def test_records_keep_their_numbers_when_they_are_taken() -> None:
     taken = toy(10).take(torch.tensor([7, 2, 5])).take(torch.tensor([2, 0]))
     assert taken.records.tolist() == [5, 7]
     assert taken.x[:, 0].tolist() == [5.0, 7.0]
+
+
+def test_features_are_what_pixels_say_and_else_the_records_as_they_are() -> None:
+    x, zeros = torch.tensor([[0, 255], [51, 102]], dtype=torch.uint8), torch.zeros(2).long()
+    plain = GroupedDataset(x, zeros, zeros, ("a",), 1)
+    assert plain.features().dtype == torch.uint8
+    pixels = replace(plain, pixels=Pixels(0.2, 0.4, torch.float64))
+    assert pixels.features(torch.tensor([1, 0])).flatten().tolist() == pytest.approx([0, 0.5, -0.5, 2], abs=1e-12)
+    assert pixels.take(slice(1, 2)).features(slice(None)).tolist() == pixels.features(torch.tensor([1])).tolist()
+    assert pixels.x is x
 
 
 def test_taking_nobody_numbers_nobody() -> None:
