@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +27,42 @@ def test_what_is_left_is_not_begun_after_a_failure(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the first one fails"):
         list(in_processes(fail_at_first, [tmp_path / str(number) for number in range(1000)], 1))
     assert 1 <= len(list(tmp_path.iterdir())) < 1000
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from simulations.processes import in_processes
+from tests.simulations.test_processes import note_and_wait
+if __name__ == "__main__":
+    list(in_processes(note_and_wait, [Path(sys.argv[1])], 1))
+"""
+
+
+def note_and_wait(path: Path) -> None:
+    path.write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def waited(condition: Callable[[], bool], seconds: float = 60) -> bool:
+    """Whether the condition comes true in that time."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.1)
+    return condition()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path, signal_: signal.Signals) -> None:
+    script, noted = tmp_path / "parent.py", tmp_path / "process"
+    script.write_text(PARENT)
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen([sys.executable, script, noted], env={**os.environ, "PYTHONPATH": paths}) as parent:
+        assert waited(lambda: noted.is_file() and noted.read_text() != "")
+        parent.send_signal(signal_)
+    process = Path("/proc") / noted.read_text() / "stat"
+    assert waited(lambda: not process.is_file() or ") Z " in process.read_text(), 10)  # Z: waits for its new parent
 
 
 @pytest.mark.slow
