@@ -112,7 +112,7 @@ class OuterProducts:
 
 
 class Turned:
-    """Gradients of a `weight` whose dimensions were taken in another `order`."""
+    """Gradients of a `weight`, from those of the weight with its dimensions in another `order` (`Tensor.permute`)."""
 
     def __init__(self, turned: LayerGradients, weight: str, order: tuple[int, ...]) -> None:
         self.turned, self.weight, self.order = turned, weight, order

@@ -15,9 +15,9 @@ def keep_freed() -> None:
     """Have the C library keep memory that is freed, for as long as the process lives; a second call changes nothing.
 
     Every step needs blocks of the same sizes again. By default glibc gives those of some MiB back to the system when
-    they are freed, which then clears every page anew when it is touched: up to a third of a private step of a
-    convolutional network. Blocks of over 1 GiB, and what is free beyond 2 GiB, go back as before. Does nothing where
-    the C library is another one.
+    they are freed (mallopt(3)), which then clears every page anew when it is touched: up to a third of a private step
+    of a convolutional network. Blocks of over 1 GiB, and what is free beyond 2 GiB, go back as before. Does nothing
+    where the C library is another one, or refuses.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

@@ -132,14 +132,14 @@ def _power(product: Callable[[Tensor], Tensor], start: Tensor, images: Tensor, i
     vectors = start
     for left in reversed(range(iterations)):
         values = (vectors * images).sum(1)
-        vectors = torch.where(images.norm(dim=1, keepdim=True) > 0, units(images), vectors)
+        vectors = torch.where(images.norm(dim=1, keepdim=True) > 0, unit_vectors(images), vectors)
         if left:
             images = product(vectors)
     return values, vectors
 
 
-def units(vectors: Tensor) -> Tensor:
-    """Rows scaled to length 1."""
+def unit_vectors(vectors: Tensor) -> Tensor:
+    """Rows `[K, P]` scaled to length 1; a row of zeros stays one."""
     return torch.nn.functional.normalize(vectors, dim=1, eps=torch.finfo(vectors.dtype).tiny)
 
 

@@ -107,7 +107,7 @@ class Task(BaseModel):
         return self
 
     def data(self) -> Parts:
-        """The prepared parts, features in the run's dtype; the same object while neither task nor file changes.
+        """The prepared parts in the run's dtype, pixels still as bytes; the same object while task and file stay.
 
         Raises `ValueError` or `FileNotFoundError` if they cannot be made, or a group has no training record.
         """

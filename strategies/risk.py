@@ -33,7 +33,7 @@ from fedfair.risk import (
     noise_risk,
     rademacher,
     trace_estimate,
-    units,
+    unit_vectors,
 )
 from fedfair.rounds import Round
 from fedfair.task import Task
@@ -106,7 +106,7 @@ class RiskMeter:
             return self._eigenvectors
         size = sum(value.numel() for value in unpacked(weights).values())
         start = rademacher(size, generator(self._task.seed, "eigenvector"), self._task.torch_dtype)
-        return units(start.repeat(len(self._population.names), 1))
+        return unit_vectors(start.repeat(len(self._population.names), 1))
 
     def _eigenvalues(self, grid: Grid, weights: ArrayRecord, round_: Round, starts: Tensor, images: Tensor) -> Tensor:
         """The largest eigenvalue of each H_k `[K]`, from the unit vectors `starts` and their products `[K, P]` on."""

@@ -24,6 +24,17 @@ def test_parameter_counts(name: str, shape: tuple[int, ...], classes: int, param
     assert model(torch.zeros(3, *shape)).shape == (3, classes)
 
 
+def test_pooling_before_relu_is_what_pooling_after_it_is() -> None:
+    model = build("lenet", (), (1, 28, 28), 10, 0, torch.float64)
+    assert isinstance(model, torch.nn.Sequential)
+    published = torch.nn.Sequential(*(model[place] for place in (0, 2, 1, 3, 5, 4, 6, 7, 8, 9)))
+    x = torch.randn(5, 1, 28, 28, dtype=torch.float64)
+    outputs = [each(x) for each in (model, published)]
+    gradients = [torch.autograd.grad(output.square().sum(), list(model.parameters())) for output in outputs]
+    assert torch.equal(*outputs)
+    assert all(torch.allclose(a, b, rtol=0, atol=1e-12) for a, b in zip(*gradients, strict=True))
+
+
 def test_behind_a_sigmoid_no_loss_is_below_that_of_the_scores_0_and_1() -> None:
     model = build("squashed_logistic", (), (3,), 2, 0, torch.float64)
     losses = loss(model(1e6 * torch.randn(50, 3, dtype=torch.float64)), torch.ones(50, dtype=torch.long))

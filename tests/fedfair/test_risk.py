@@ -27,7 +27,7 @@ from fedfair.risk import (
     noise_risk,
     rademacher,
     trace_estimate,
-    units,
+    unit_vectors,
 )
 from fedfair.traces import trace_samples
 
@@ -298,7 +298,7 @@ def test_power_iteration_finds_the_largest_eigenvalue_and_not_the_one_of_largest
     def product(v: Tensor) -> Tensor:
         return (symmetric @ v[:, :, None])[:, :, 0]
 
-    start = units(start)
+    start = unit_vectors(start)
     values, vectors = largest_eigenvalues(product, start, product(start), 4000)
     expected = torch.linalg.eigvalsh(symmetric)[:, -1]
     size = torch.linalg.eigvalsh(symmetric).abs().max(1).values
