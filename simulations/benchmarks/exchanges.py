@@ -13,7 +13,6 @@ from __future__ import annotations
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from statistics import median
 from typing import Annotated
 
 import torch
@@ -27,6 +26,7 @@ from simulations.experiment import Experiment
 
 LOCAL, ONE, TWO, FLOWER = "local", "ray, 1 worker", "ray, 2 workers", "Flower's simulation, 2 nodes"
 ENGINES: dict[str, Engine] = {LOCAL: Local(), ONE: Ray(nodes=1), TWO: Ray(nodes=2)}
+APART = {"a process alone": 1, "two processes, apart": 2}
 MESSAGES, WORK = "2 clients, 1 step", "1,000 clients, 1 epoch"
 
 Steps = Annotated[int, typer.Option(min=1, help="Rounds of one step that are measured in each turn.")]
@@ -45,8 +45,11 @@ def main(repeats: Repeats = 3, steps: Steps = 30, epochs: Epochs = 2, flower_rou
     targets: list[Target] = []
     for case, experiment in cases.items():
         turns = {name: partial(federated, experiment(), engine) for name, engine in ENGINES.items()}
-        found = take_turns(turns, repeats)
-        rows += [_row(case, name, found) for name in ENGINES]
+        with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+            if case == WORK:
+                turns |= {name: partial(_apart, pool, experiment(), number) for name, number in APART.items()}
+            found = take_turns(turns, repeats)
+        rows += [_row(case, name, found) for name in turns]
         if flower_rounds:
             took = federated(_steps(dataset, flower_rounds) if case == MESSAGES else
                              _epochs(dataset, clients, flower_rounds), Flower(nodes=2))
@@ -55,9 +58,6 @@ def main(repeats: Repeats = 3, steps: Steps = 30, epochs: Epochs = 2, flower_rou
         targets += [Target(f"{case}: {TWO}, ms more than local", found.excess(TWO, LOCAL), 10)
                     if case == MESSAGES else
                     Target(f"{case}: {ONE}, times {TWO}", found.ratio(ONE, TWO), 1.7, at_least=True)]
-    alone, together = _halves(_epochs(dataset, clients // 2, epochs), repeats)
-    rows += [{"round": f"{clients // 2:,} clients, 1 epoch", "engine": name, "ms": took, "spread": None,
-              "times local": took / alone} for name, took in (("local", alone), ("local, twice at once", together))]
     report(f"One round on {dataset}, one thread a process", rows, targets, out)
 
 
@@ -73,15 +73,9 @@ def _epochs(dataset: str, clients: int, measured: int) -> Experiment:
                       steps=WARM_UP + measured, model="mlp", hidden=(16,), eval_every=1e9)
 
 
-def _halves(half: Experiment, repeats: int) -> tuple[float, float]:
-    """Milliseconds a round of one process, and of two that do the same at the same time."""
-    with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-        def at_once(number: int) -> float:
-            return max(running.result() for running in [pool.submit(federated, half, Local()) for _ in range(number)])
-
-        at_once(2)
-        turns = [(at_once(1), at_once(2)) for _ in range(repeats)]
-    return median(alone for alone, _ in turns), median(together for _, together in turns)
+def _apart(pool: ProcessPoolExecutor, experiment: Experiment, number: int) -> float:
+    """Milliseconds a round of the slowest of so many processes that do the same and share nothing."""
+    return max(running.result() for running in [pool.submit(federated, experiment, Local()) for _ in range(number)])
 
 
 def _row(case: str, name: str, found: Timings) -> Figures:
