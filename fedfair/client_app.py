@@ -19,6 +19,7 @@ from fedfair import curvature, fairlens, participants
 from fedfair.host import ClientError, Contribution, Host
 from fedfair.layers import Gradients
 from fedfair.messages import BEFORE_THRESHOLD, pack, unpack
+from fedfair.noise import NoiseName
 from fedfair.rounds import Round
 from fedfair.task import Task
 from fedfair.thresholds import RejectOption
@@ -126,8 +127,9 @@ def scores(message: Message, here: Host) -> RecordDict:
     """How many validation records of each group have which score, with the clients' shares of the noise."""
     weights, options = unpack(message.content, "weights"), message.content.config_records["options"]
     favourable, deviation = cast(int, options["favourable"]), cast(float, options["deviation"])
+    noise = cast(NoiseName, options["noise"])
     seed = _task(str(message.content["task"]["json"])).seed if options["seeded"] else None
-    return _content(here.scores(weights, favourable, deviation, seed))
+    return _content(here.scores(weights, favourable, noise, deviation, seed))
 
 
 @app.train("gradient_sum")

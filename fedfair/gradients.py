@@ -72,8 +72,15 @@ def per_example(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
 
 
 def refuse_mixing_layers(model: nn.Module) -> None:
-    """Raise `ValueError` if some layer's output for one example depends on the others in its batch (BatchNorm)."""
+    """Raise `ValueError` if some layer's output for one example depends on the others in its batch (BatchNorm), or a
+    layer changes its weights by what it is given (an embedding with `max_norm`).
+    """
     for name, layer in model.named_modules():
+        if getattr(layer, "max_norm", None) is not None:
+            raise ValueError(
+                f"layer '{name}' ({type(layer).__name__}) has max_norm = {layer.max_norm}: it scales the weights of "
+                "every word that a batch holds, without noise, so anybody can see which those are; leave max_norm out"
+            )
         if isinstance(layer, _BatchNorm) or getattr(layer, "track_running_stats", False):
             raise ValueError(
                 f"layer '{name}' ({type(layer).__name__}) mixes the examples of a batch, so clipping one example's "
@@ -101,7 +108,7 @@ def _read(pass_: Pass, model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Pr
     an example.
     """
     trained, owned = trained_parameters(model)
-    if not all(type(layer) in LAYERS for layer in owned):
+    if not all(type(layer) in LAYERS and {*names} <= {"weight", "bias"} for layer, names in owned.items()):
         raise UnreadableError
     losses, calls = pass_(model, x, lambda output: _losses(loss, output, y), owned)
     used = [name for call in calls for name in owned[call.layer].values()]
@@ -154,7 +161,9 @@ _PATHS: tuple[Path, ...] = (_chained, _recorded, _vectorised)
 def _choose_path(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, paths: tuple[Path, ...]) -> Path:
     """The first of the paths that is right on this batch, or one example at a time, which always is."""
     refuse_mixing_layers(model)
-    if _deterministic(model, x):
+    with _unchanged(model):
+        deterministic = _deterministic(model, x)
+    if deterministic:
         _refuse_interaction(model, x)
     with _evaluating(model):
         _refuse_interaction(model, x)
@@ -228,6 +237,24 @@ def trained_parameters(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[
     if not trained:
         raise ValueError("the model has no parameter that requires a gradient: there is nothing to train")
     return trained, owned
+
+
+@contextmanager
+def _unchanged(model: nn.Module) -> Iterator[None]:
+    """Raise `ValueError`, and undo it, if what is done with the model changes its parameters or buffers."""
+    kept = {name: value.detach() for values in (model.named_parameters(), model.named_buffers())
+            for name, value in values}
+    before = {name: value.clone() for name, value in kept.items()}
+    yield
+    now = dict(model.named_buffers()) | dict(model.named_parameters())
+    changed = [name for name, value in before.items() if not torch.equal(now[name], value)]
+    for name in changed:
+        kept[name].copy_(before[name])
+    if changed:
+        raise ValueError(
+            f"{type(model).__name__} changes {', '.join(map(repr, changed))} whenever it is given a batch: what it "
+            "keeps of the examples would leave without clipping and without noise; remove the layer that does so"
+        )
 
 
 @contextmanager

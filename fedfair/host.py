@@ -14,11 +14,11 @@ from fedfair.clipping import sensitivity
 from fedfair.cohort import local_updates
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.fairness import GroupCounts
-from fedfair.gradients import Probe, per_example
+from fedfair.gradients import Probe, per_example, trained_parameters
 from fedfair.layers import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.memory import keep_freed
 from fedfair.models import loss
-from fedfair.noise import Trust, add_noise, client_share
+from fedfair.noise import NoiseName, Trust, add_noise, client_share
 from fedfair.optimizers import make_optimizer
 from fedfair.randomness import source
 from fedfair.rounds import LocalTraining, Round
@@ -61,7 +61,7 @@ class Host:
         keep_freed()
         self.clients = clients if isinstance(clients, Shares) else Shares.joined(clients)
         self.model, self.device = model, device
-        self._parameters = dict(model.named_parameters())
+        self._parameters, _ = trained_parameters(model)
         self.kept: tuple[str, Tensor] | None = None
         self._last: tuple[tuple[int | None, int, str], list[Tensor], Batch] | None = None
 
@@ -96,8 +96,8 @@ class Host:
                 counted = counts if counted is None else counted + counts
         return Contribution(sums, counted)
 
-    def scores(self, weights: Mapping[str, Tensor], favourable: int, deviation: float, seed: int | None
-               ) -> Contribution:
+    def scores(self, weights: Mapping[str, Tensor], favourable: int, noise: NoiseName, deviation: float,
+               seed: int | None) -> Contribution:
         """The score counts of the validation records, with noise of `deviation` from each client; see `prefix_sums`."""
         if not self.clients:
             return Contribution({}, None)
@@ -109,7 +109,7 @@ class Host:
             with torch.no_grad():
                 counts += score_counts(score(self.model(x), favourable)[0], group, len(part.names))
         for number in self.clients if deviation else ():
-            counts = prefix_sums.add_noise(counts, deviation, source(seed, "scores", number + 1))
+            counts = prefix_sums.add_noise(noise, counts, deviation, source(seed, "scores", number + 1))
         return Contribution({"scores": counts}, None)
 
     def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool,

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_weight
 
+_CANCELLED = 2.0**12  # rounding errors, in units of the dtype's, that a squared norm must exceed to be believed
+
 Gradients = dict[str, Tensor]
 """A tensor for each parameter name; `[*shape]` for a sum, `[B, *shape]` for every example."""
 
@@ -97,7 +99,13 @@ class OuterProducts:
             return torch.mul(inputs, deltas).square()
         inputs, deltas = (torch.bmm(rows, rows.transpose(1, 2)) for rows in (self.inputs, self.deltas))
         inputs = inputs if self.bias is None else inputs + 1
-        return torch.mul(inputs, deltas).sum((1, 2)).clamp(min=0)
+        return _of_pairs(inputs, deltas, self._square_norm)
+
+    def _square_norm(self, example: int) -> Tensor:
+        """That of one example, from its gradient written down."""
+        inputs, deltas = self.inputs[example], self.deltas[example]
+        bias = 0.0 if self.bias is None else deltas.sum(0).square().sum()
+        return (deltas.t() @ inputs).square().sum() + bias
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `LayerGradients`."""
@@ -140,8 +148,14 @@ class Lookups:
 
     def square_norms(self) -> Tensor:
         """See `LayerGradients`."""
-        same = self.tokens[:, :, None] == self.tokens[:, None, :]
-        return (torch.bmm(self.deltas, self.deltas.transpose(1, 2)) * same).sum((1, 2)).clamp(min=0)
+        same = (self.tokens[:, :, None] == self.tokens[:, None, :]).to(self.deltas.dtype)
+        return _of_pairs(same, torch.bmm(self.deltas, self.deltas.transpose(1, 2)), self._square_norm)
+
+    def _square_norm(self, example: int) -> Tensor:
+        """That of one example, from its gradient written down for the words that it holds."""
+        words, places = torch.unique(self.tokens[example], return_inverse=True)
+        deltas = self.deltas[example]
+        return deltas.new_zeros(len(words), deltas.shape[1]).index_add_(0, places, deltas).square().sum()
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `LayerGradients`."""
@@ -237,6 +251,20 @@ LAYERS: dict[type[nn.Module], Callable[..., list[LayerGradients]]] = {
     nn.Linear: linear, nn.Conv2d: conv2d, nn.Embedding: embedding, nn.LayerNorm: layer_norm, nn.GroupNorm: group_norm,
 }
 """The layers whose gradients are known, by exact type: a subclass may compute something else."""
+
+
+def _of_pairs(inputs: Tensor, deltas: Tensor, written_down: Callable[[int], Tensor]) -> Tensor:
+    """`sum_ts inputs_ts deltas_ts` `[B]` of inner products `[B, T, T]` between positions: squared norms.
+
+    Where positions cancel, rounding is all that is left of this sum: its error grows with `S^2`,
+    `S = sum_t |a_t| |d_t|`. An example whose norm is below 2 % of S (in float32) gets it from `written_down`.
+    """
+    squares = torch.mul(inputs, deltas).sum((1, 2))
+    sizes = (inputs.diagonal(dim1=1, dim2=2) * deltas.diagonal(dim1=1, dim2=2)).clamp(min=0).sqrt().sum(1)
+    lost = (squares <= _CANCELLED * torch.finfo(squares.dtype).eps * sizes.square()) & (sizes > 0)
+    for example in lost.nonzero().flatten().tolist():
+        squares[example] = written_down(example)
+    return squares
 
 
 def _positions(values: Tensor) -> Tensor:

@@ -16,7 +16,8 @@ import math
 import torch
 from torch import Tensor
 
-from fedfair.noise import add_gaussian
+from fedfair import noise as noises
+from fedfair.noise import NoiseName
 from fedfair.randomness import Source
 
 
@@ -25,13 +26,16 @@ def sensitivity(cells: int) -> float:
     return float(_coefficients(cells, -0.5).norm())
 
 
-def add_noise(counts: Tensor, deviation: float, source: Source) -> Tensor:
-    """`counts + C^-1 z` along the last dimension `[..., n]`, with z ~ N(0, deviation^2) independent for every number.
+def add_noise(noise: NoiseName, counts: Tensor, deviation: float, source: Source) -> Tensor:
+    """`C^-1 (C counts + z)` along the last dimension `[..., n]`, with independent z ~ N(0, deviation^2); the counts as
+    they are for a deviation of 0.
 
     Noise of several calls adds up to noise of one call with the root of the summed squares as its deviation.
     """
-    z = add_gaussian({"z": torch.zeros_like(counts)}, deviation, source)["z"]
-    return counts + z @ _toeplitz(_coefficients(counts.shape[-1], 0.5)).to(counts.dtype).T
+    if deviation == 0:
+        return counts
+    root, inverse = (_toeplitz(_coefficients(counts.shape[-1], power)).to(counts.dtype) for power in (-0.5, 0.5))
+    return noises.add_noise(noise, {"z": counts @ root.T}, deviation, source)["z"] @ inverse.T
 
 
 def largest_deviation(cells: int, multiplier: float) -> float:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
+from fedfair.gradients import trained_parameters
 from fedfair.host import Host
 from fedfair.layers import memory_format
 from fedfair.rounds import Round
@@ -23,6 +24,7 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
 
     Batches and noise come from the operating system. The weights and what is returned may then leave the client: the
     number of its records, which is taken as public, and noisy counts. Nothing else is protected, a loss least of all.
+    Parameters that do not require a gradient stay as they are.
     Raises `ValueError` for a plan without local training or a model that mixes examples, and
     `fedfair.host.ClientError` for a gradient that is not finite.
     """
@@ -33,10 +35,11 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
     names = tuple(map(str, range(len(round_.rates))))
     data = GroupedDataset(x, y, group, names, int(y.max()) + 1 if len(y) else 1)
     empty = data.take(torch.empty(0, dtype=torch.long))
-    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    parameters, _ = trained_parameters(model)
+    weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     host = Host({0: Parts(data, empty, empty)}, model, str(next(model.parameters()).device))
     trained = host.local_epochs(weights, replace(round_, local=replace(round_.local, sizes=(len(x),))))
-    for name, parameter in model.named_parameters():
+    for name, parameter in parameters.items():
         parameter.data = trained.sums[name].detach().to(memory_format=memory_format(parameter))
     counts = {} if trained.counts is None else {"counts": trained.counts.flatten().tolist(),
                                                 "shape": list(trained.counts.shape)}

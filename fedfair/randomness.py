@@ -34,7 +34,8 @@ def generator(seed: int, purpose: str, client: int = 0, step: int = 0) -> torch.
     """A generator for one purpose ("noise", "counts", "model") of one client at one step.
 
     PyTorch seeds its CPU generator with 32 bits. Within one (seed, purpose, client) no two of the first 2^32 steps
-    share a seed: the step moves through a permutation of them.
+    share a seed: the step moves through a permutation of them. Two of S streams of T steps overlap, one behind the
+    other, with a probability of about S^2 T / 2^32: this is for simulation, where whoever knows the seed knows all.
     """
     stream = key(seed, purpose, client) & 0xFFFFFFFF
     return torch.Generator().manual_seed((stream + step) * _ODD & 0xFFFFFFFF)

@@ -13,6 +13,7 @@ from fedfair import client_app, messages
 from fedfair.auditing import Bound, Neighbours, gaussian_bound, lower_bound
 from fedfair.canaries import AuditedHost, plant
 from fedfair.clipping import ClipRule
+from fedfair.gradients import trained_parameters
 from fedfair.layers import flat
 from fedfair.models import loss
 from fedfair.randomness import generator
@@ -109,7 +110,7 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
     grid = WatchedGrid(client_app.app, len(hosts), planted.coordinates)
     with client_app.hosting(task, hosts), quiet_flower():
         result = conduct(experiment, grid, progress)
-    final = flat(dict(result.model.named_parameters())).detach()[planted.coordinates]
+    final = flat(trained_parameters(result.model)[0]).detach()[planted.coordinates]
     found = scores(grid.seen, final, strategy, hosts)
     return _judged("white box", result, Guesses(found.numpy(), planted.included.numpy(), planted.groups.numpy()),
                    confidence)

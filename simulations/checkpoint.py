@@ -5,7 +5,8 @@ the same values again: that is one release, and the ledger, which is part of the
 machine the last bits of these values may differ.)
 
 With randomness from the operating system they are made again with other noise, and somebody may have seen both. So such
-a run is saved before its first round and after every one, and when it goes on, the round that may be lost is charged.
+a run is saved before its first round and after every one; when it goes on, the round that may be lost is charged, and
+the charge is saved before the round is asked for again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
-from simulations.result import refuse_other, replaced
+from fedfair.messages import unpacked
+from simulations.result import refuse_to_replace, replaced
 from strategies import Strategy
 from strategies.releases import charge_lost_round
 from strategies.state import restore, state
@@ -50,9 +52,10 @@ class Checkpoint:
     def read(self) -> tuple[int, dict[str, Any]] | None:
         """The rounds done and the strategy's state after them, if there is a checkpoint.
 
-        Raises `FileExistsError` if the folder holds something else, and `ValueError` if the file is damaged.
+        Raises `FileExistsError` if the folder holds something else, another `OSError` if nothing could be saved there,
+        and `ValueError` if the file is damaged.
         """
-        refuse_other(self.folder, self.settings)
+        refuse_to_replace(self.folder, self.settings)
         if not self.file.exists():
             return None
         try:
@@ -66,7 +69,7 @@ class Checkpoint:
 
         Raises `OSError` if it cannot be written, and then keeps the latest; `ValueError` if it could not be read again.
         """
-        if not self.folder.exists():
+        if not (self.folder / "config.toml").exists():
             with replaced(self.folder) as new:
                 (new / "config.toml").write_text(tomli_w.dumps(dict(self.settings)))
         new = self.file.with_name(".checkpoint.new")
@@ -98,12 +101,13 @@ def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Check
     every = 1 if again else (checkpoint and checkpoint.every) or (_STEPS if strategy.sync == "step" else _EPOCHS)
     found = checkpoint.read() if checkpoint else None
     done, saved = found or (0, {})
-    if done:
+    if found:
         arrays = restore(strategy, saved)
-    if again and found:
-        charge_lost_round(strategy, done)
-    elif again and checkpoint:
-        checkpoint.write(0, {})
+    if again and checkpoint:
+        if found:
+            charge_lost_round(strategy, done)
+        strategy.hold(unpacked(arrays))
+        checkpoint.write(done, state(strategy))
 
     def ended(now: int) -> None:
         if checkpoint and now % every == 0 and now < strategy.rounds:

@@ -11,6 +11,7 @@ from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
 from torch import nn
 
+from fedfair.gradients import trained_parameters
 from fedfair.messages import pack, unpacked
 from simulations.checkpoint import Checkpoint, Watch, train
 from simulations.engines import ENGINES, Engine, make_engine
@@ -67,14 +68,15 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
     sizes = population(grid, task)
     strategy = find_strategy(experiment.strategy)(task, experiment.training, sizes, progress)
     model = task.build_model()
-    arrays = pack({name: parameter.detach().clone() for name, parameter in model.named_parameters()})
+    parameters, _ = trained_parameters(model)
+    arrays = pack({name: parameter.detach().clone() for name, parameter in parameters.items()})
     if strategy.rounds == 0:
         asked = strategy.configure_evaluate(0, arrays, ConfigRecord(), grid)
         strategy.aggregate_evaluate(0, grid.send_and_receive(asked))
     else:
         arrays = train(strategy, grid, arrays, checkpoint, watch)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for name, parameter in parameters.items():
             parameter.copy_(unpacked(arrays)[name])
     return Result(experiment, task.data(), pd.DataFrame(strategy.rows.all), strategy.ledger, model, strategy.search,
                   strategy.threshold)

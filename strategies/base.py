@@ -60,7 +60,7 @@ class Strategy(FlowerStrategy):
     protects: ClassVar[Unit] = "record"
     exchange: ClassVar[str] = messages.GRADIENT_SUM  # what clients are asked for when they train
     counts_first: ClassVar[bool] = False  # the query is answered before the gradients are clipped, not with them
-    nominal: ClassVar[str | None] = None  # why no proof supports the epsilon, if none does
+    nominal: ClassVar[str | None] = None  # why no proof supports the epsilon, whatever the options, if none does
     broadcasts: ClassVar[bool] = False  # clients are sent sums without noise
 
     def __init__(self, task: Task, training: Training, population: Population,
@@ -87,10 +87,10 @@ class Strategy(FlowerStrategy):
         self.noise = self.noise_multipliers()
         self.budget = group_budget(self) if training.group_epsilon is not None else None
         self.ledger = Ledger(population.names, training.delta, training.trust, self.sharers,
-                             training.accountant, self.nominal, self.protects, self.broadcasts,
+                             training.accountant, self.unproved(), self.protects, self.broadcasts,
                              public=task.public(self.protects), budget=self.budget.filter if self.budget else None)
         self.rows = Rows(population.names, training.favourable)
-        self.search = ThresholdSearch(task, training, population)
+        self.search = ThresholdSearch(task, training, population, self.protects)
         self.threshold: Threshold | None = None
         self._trained_by = training
         self._parameters: dict[str, nn.Parameter] = {}
@@ -118,6 +118,10 @@ class Strategy(FlowerStrategy):
         """Change the rule's state by noisy counts over a batch of public expected size: post-processing."""
 
     # What most methods have in common, and some change.
+
+    def unproved(self) -> str | None:
+        """Why no proof supports the epsilon of this run, if none does."""
+        return self.nominal
 
     def rates(self) -> tuple[float, ...]:
         """The sampling rate of each group's records in step mode."""
@@ -207,7 +211,7 @@ class Strategy(FlowerStrategy):
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
         """Ask for counts if the rule depends on them, then for gradient sums or local epochs."""
-        self._start(unpacked(arrays))
+        self.hold(unpacked(arrays))
         plan = self.plan(server_round - 1)
         if plan.local is not None:
             self._round = replace(plan, rule=self.rule())
@@ -281,7 +285,7 @@ class Strategy(FlowerStrategy):
     def summary(self) -> None:
         """Nothing: the run prints a table of its own."""
 
-    def _start(self, weights: dict[str, Tensor]) -> None:
+    def hold(self, weights: dict[str, Tensor]) -> None:
         """Hold the weights that a round starts from, and an optimiser for as long as the settings stay the same."""
         training = self.training
         if self._optimizer is None or training != self._trained_by:

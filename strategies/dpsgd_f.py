@@ -50,7 +50,8 @@ class DpsgdF(Strategy):
     def prepare(self) -> None:
         """Before the first counts, every group has the base clip norm.
 
-        Raises `ValueError` for a target epsilon with noise at the base, which buys less than it was calibrated for.
+        Raises `ValueError` for noise at the base with a target epsilon, which buys less than it was calibrated for, or
+        where it is not what clients add.
         """
         if self.options.noise_at == "base" and self.training.randomness == "system":
             raise ValueError('noise_at is "base", which is there to be compared with in simulation, but randomness is '
@@ -58,6 +59,9 @@ class DpsgdF(Strategy):
         if self.options.noise_at == "base" and self.training.target_epsilon is not None:
             raise ValueError('noise_at is "base", which no target_epsilon can be met with, since what the noise '
                              'protects depends on the clip norms to come: give noise_multiplier, or take "largest"')
+        if self.options.noise_at == "base" and self.sync == "epoch":
+            raise ValueError('noise_at is "base", but in local epochs (sync = "epoch") every client adds noise at the '
+                             'largest clip norm: take noise_at "largest", or sync "step"')
         self.clip_norms = (self.training.clip_norm,) * len(self.population.names)
 
     def query(self) -> CountQuery:
@@ -76,6 +80,12 @@ class DpsgdF(Strategy):
             relative = share / (above.sum().clamp(min=1) / expected_batch)
         factors = (1 + relative).clamp(max=self.options.max_bound or math.inf)
         self.clip_norms = tuple((self.training.clip_norm * factors).tolist())
+
+    def unproved(self) -> str | None:
+        """With noise at the base, what the noise protects depends on earlier outputs."""
+        return None if self.options.noise_at == "largest" else (
+            "the noise stays at the base clip norm, so that how much of it protects a record follows from earlier "
+            "noisy counts; the figures compose what was in force as if it had been fixed in advance")
 
     def rule(self) -> ClipRule:
         """The groups' clip norms, and weights if the options say so."""

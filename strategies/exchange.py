@@ -94,10 +94,10 @@ def population(grid: Grid, task: Task) -> Population:
     told = [unpack(reply.content, "sizes") for reply in replies]
     order = torch.tensor(present(replies)).argsort()
     train = torch.cat([sizes["train"] for sizes in told])[order]
-    valid = torch.cat([sizes["valid"] for sizes in told]).sum(0)
+    valid = torch.cat([sizes["valid"] for sizes in told])
     groups: Any = replies[0].content["groups"]
-    return Population(tuple(groups["names"]), tuple(map(tuple, train.tolist())), tuple(valid.tolist()),
-                      groups["classes"])
+    return Population(tuple(groups["names"]), tuple(map(tuple, train.tolist())), tuple(valid.sum(0).tolist()),
+                      groups["classes"], int(valid.sum(1).max()))
 
 
 def group_counts(replies: list[Message], split: str) -> GroupCounts:

@@ -51,6 +51,7 @@ class GroupBudget:
 
     def __init__(self, epsilon: float, delta: float, rates: Sequence[float], steps: int,
                  count_multiplier: float | None) -> None:
+        self.epsilon = epsilon
         self.filter: RenyiFilter = filter_for(epsilon, delta, max(rates), steps)
         self.rates, self.left, self.counts = tuple(rates), steps, count_multiplier
         self.spent = [0.0] * len(self.rates)
@@ -73,6 +74,21 @@ class GroupBudget:
             self.spent[k] += self.filter.cost(Release(self.rates[k], multiplier))
         self.left -= 1
         return allowed, deviation / sensitivity(allowed, len(self.rates))
+
+    def lose_step(self) -> tuple[float, ...]:
+        """Charge every group its share of the next step, which may have been released and will be taken again; returns
+        the least noise multipliers that its sum can have had, by group.
+
+        Raises `ValueError` if what is left is too little for the steps that are left.
+        """
+        caps = [self._cap(k, 1.0) for k in range(len(self.rates))]
+        self.spent = [spent + (self.filter.divergence - spent) / self.left for spent in self.spent]
+        alone = max(self.filter.cost(Release(rate, self.counts)) for rate in self.rates) if self.counts else 0.0
+        if self.filter.divergence - max(self.spent) <= self.left * alone:
+            raise ValueError(f"a round was interrupted, and may have been seen: group_epsilon {self.epsilon:g} "
+                             f"leaves too little for the {self.left} still to come: start again, in another folder, or "
+                             "with a larger one")
+        return tuple(1 / cap if cap else math.inf for cap in caps)
 
     def _cap(self, group: int, deviation: float) -> float:
         """The most that a record of the group may add at the next step."""

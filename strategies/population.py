@@ -11,13 +11,15 @@ from fedfair.randomness import key
 @dataclass(frozen=True)
 class Population:
     """The names of the K groups, and how many training records each client has of each: `sizes[client][group]`; how
-    many validation records each group has, and how many classes there are.
+    many validation records each group has, and the client with the most of them, `most_valid`; and how many classes
+    there are.
     """
 
     names: tuple[str, ...]
     sizes: tuple[tuple[int, ...], ...]
     valid: tuple[int, ...]
     classes: int
+    most_valid: int = 0
 
     @cached_property
     def records(self) -> int:

@@ -24,6 +24,8 @@ from strategies.training import Training
 RECORD = "fedfair"
 """The name of the record that is added to the app's own messages."""
 
+_SILENT = "local epochs whose cost is not known"
+
 
 class PrivateTraining(FlowerStrategy):
     """Wraps the strategy of an app, whose clients call `fedfair.private_training.train_privately`.
@@ -49,11 +51,10 @@ class PrivateTraining(FlowerStrategy):
         population = Population(tuple(groups), ((training.batch_size,) * len(groups),), (0,) * len(groups), 2)
         self.strategy, self.training = strategy, training
         self.method = kind(Task(), training, population)
-        self.ledger = Ledger(groups, training.delta, accountant=training.accountant, nominal=self.method.nominal,
+        self.ledger = Ledger(groups, training.delta, accountant=training.accountant, nominal=self.method.unproved(),
                              public="numbers of records by client, batch size; each record lies with one client")
         self.ledger.expose("metrics that the app's clients send", "as the app computes them")
-        self._plan: Round | None = None
-        self._asked: list[int] = []
+        self._unpaid: dict[int, list[Round]] = {}  # by node, the plans that it was sent and is not yet charged for
         self._clients: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
 
@@ -64,27 +65,29 @@ class PrivateTraining(FlowerStrategy):
         noise = self.method.noise[0]
         local = LocalTraining(training.batch_size, training.optimizer, training.learning_rate, training.weight_decay,
                               training.momentum, (noise,), (1.0,), (0,))
-        self._plan = Round(None, server_round - 1, (1.0,) * groups, noise, count_noise(training, noise), training.trust,
-                           1, self.method.rule(), self.method.query(), local, training.noise, token_hex(16))
+        plan = Round(None, server_round - 1, (1.0,) * groups, noise, count_noise(training, noise), training.trust,
+                     1, self.method.rule(), self.method.query(), local, training.noise, token_hex(16))
         asked = list(self.strategy.configure_train(server_round, arrays, config, grid))
         for message in asked:
-            message.content[RECORD] = ConfigRecord({"plan": self._plan.to_json()})
-        self._asked = [message.metadata.dst_node_id for message in asked]
+            message.content[RECORD] = ConfigRecord({"plan": plan.to_json()})
+            self._unpaid.setdefault(message.metadata.dst_node_id, []).append(plan)
         return asked
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]
                         ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Enter what was released, learn from the counts, and let the app's strategy average.
 
-        A client that was asked and whose answer did not come is charged too, if its size is known. Raises `ClientError`
-        naming the node for one that did not train privately, or sent a value that is not finite.
+        A client that was asked and whose answer did not come is charged too, as soon as its size is known; until then
+        the ledger names it. Raises `ClientError` naming the node for one that did not train privately, or sent a value
+        that is not finite.
         """
         came = list(replies)
         told = {reply.metadata.src_node_id: _told(reply) for reply in came if not reply.has_error()}
         self._sizes.update({node: cast(int, record["size"]) for node, record in told.items()})
-        for node in self._asked:
-            if self._sizes.get(node):
-                self._enter(node)
+        for node in [node for node in self._unpaid if node in self._sizes]:
+            for plan in self._unpaid.pop(node):
+                self._enter(node, plan)
+        self._name_unpaid()
         counts = [_counts(record) for record in told.values() if "counts" in record]
         if counts:
             expected = sum(min(self.training.batch_size, self._sizes[node]) for node in told)
@@ -104,14 +107,23 @@ class PrivateTraining(FlowerStrategy):
         """The app's own."""
         self.strategy.summary()
 
-    def _enter(self, node: int) -> None:
+    def _name_unpaid(self) -> None:
+        """Say in the ledger which nodes were asked and never told their size."""
+        self.ledger.unprotected.pop(_SILENT, None)
+        if self._unpaid:
+            asked = ", ".join(f"{node} {len(plans)} times" for node, plans in sorted(self._unpaid.items()))
+            self.ledger.expose(_SILENT, f"nodes that were asked and have not answered yet: {asked}; they are charged "
+                                        "as soon as they tell the number of their records")
+
+    def _enter(self, node: int, plan: Round) -> None:
         """Enter a client's local epoch; it may hold records of any group."""
-        assert self._plan is not None
-        assert self._plan.rule is not None
+        assert plan.rule is not None
         size, batch, groups = self._sizes[node], self.training.batch_size, len(self.ledger.groups)
-        noise, bounds = self._plan.noise_multiplier, self._plan.rule.group_sensitivities(groups)
+        if size == 0:
+            return
+        noise, bounds = plan.noise_multiplier, plan.rule.group_sensitivities(groups)
         spent = spent_multipliers(noise, bounds)
-        counts = self._plan.count_noise_multiplier if self._plan.query is not None else None
+        counts = plan.count_noise_multiplier if plan.query is not None else None
         client = self._clients.setdefault(node, len(self._clients))
         self.ledger.record(Event((min(1.0, batch / size),) * groups, (noise,) * groups, spent, counts, client),
                            max(1, size // batch))

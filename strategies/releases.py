@@ -44,10 +44,16 @@ def released(strategy: Strategy, plan: Round, rule: ClipRule) -> Iterator[Releas
 
 
 def charge_lost_round(strategy: Strategy, step: int) -> None:
-    """Enter round `step`, which a run that was killed may have released, at the most that it can have cost.
+    """Enter round `step`, which a run that was interrupted may have released, at the most that it can have cost; with
+    the last round, also the search for a threshold.
 
-    The run makes the round again, from other random numbers, and enters it again: somebody may have seen both.
+    The run makes the round again, from other random numbers, and enters it again: somebody may have seen both. Raises
+    `ValueError` if a budget by group does not allow for another one.
     """
+    least = strategy.budget.lose_step() if strategy.budget is not None else (0.0,) * len(strategy.rates())
     for event, steps, first in released(strategy, strategy.plan(step), strategy.rule()):
-        strategy.ledger.record(replace(event, spent_multipliers=event.multipliers), steps, first)
+        spent = tuple(map(max, event.multipliers, least))
+        strategy.ledger.record(replace(event, spent_multipliers=spent), steps, first)
         strategy.ledger.log.rewind(first, event.client)
+    if step == strategy.rounds - 1 and strategy.training.searches:
+        strategy.ledger.record_search(strategy.search.multiplier)

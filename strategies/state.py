@@ -13,13 +13,16 @@ from strategies.base import Strategy
 
 
 def state(strategy: Strategy) -> dict[str, Any]:
-    """All that changes from round to round, as plain values and tensors; the next round may change them."""
+    """All that changes from round to round, as plain values and tensors, once the strategy holds weights (`hold`); the
+    next round may change them.
+    """
     assert strategy._optimizer is not None
     return {
         "population": strategy.population.fingerprint, "rows": strategy.rows.all,
         "weights": {name: parameter.data for name, parameter in strategy._parameters.items()},
         "training": strategy._trained_by.model_dump(mode="json"), "optimizer": strategy._optimizer.state_dict(),
         "log": strategy.ledger.log.to_dict(), "not_protected": strategy.ledger.unprotected,
+        "searched": strategy.ledger.validation and strategy.ledger.validation.multiplier,
         "learned": {part: {name: getattr(owner, name) for name in names} for part, owner, names in _learned(strategy)},
     }
 
@@ -34,11 +37,13 @@ def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
                          "records; restore the data, or take another folder")
     strategy.rows.all = list(saved["rows"])
     strategy.training = type(strategy.training)(**saved["training"])
-    strategy._start(saved["weights"])
+    strategy.hold(saved["weights"])
     assert strategy._optimizer is not None
     strategy._optimizer.load_state_dict(saved["optimizer"])
     strategy.ledger.log = EventLog.from_dict(saved["log"])
     strategy.ledger.unprotected = dict(saved["not_protected"])
+    if saved["searched"] is not None:
+        strategy.ledger.record_search(saved["searched"])
     for part, owner, names in _learned(strategy):
         for name in names:
             setattr(owner, name, saved["learned"][part][name])

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from fedfair import messages, prefix_sums
 from fedfair.accounting import Ledger, Release, calibrate
-from fedfair.noise import Trust, client_share, server_share
+from fedfair.noise import client_share, server_share
 from fedfair.parity import by_group, confident, counted, toc
 from fedfair.randomness import source
 from fedfair.registry import unknown
 from fedfair.task import Task
 from fedfair.thresholds import CELLS, RejectOption, below_average, favoured
-from strategies.exchange import added, answers, requests
+from fedfair.unit import Unit
+from strategies.exchange import added, answers, present, requests
 from strategies.population import Population
 from strategies.training import Training
 
@@ -46,33 +47,39 @@ class Threshold:
 class ThresholdSearch:
     """Asks for the score counts of the validation records, with noise if the search is private, and chooses.
 
-    `scores` `[K, 2 G]` holds what was released; any number of choices from it costs nothing more. Raises `ValueError`
-    if the settings do not fit the population.
+    `scores` `[K, 2 G]` holds what was released; any number of choices from it costs nothing more. What is protected is
+    one validation record, or a participant with all of its own: as many counts as the client with the most has. Raises
+    `ValueError` if the settings do not fit the population.
     """
 
-    def __init__(self, task: Task, training: Training, population: Population) -> None:
+    def __init__(self, task: Task, training: Training, population: Population, protects: Unit) -> None:
         _check(training, population)
         self.task, self.training, self.population = task, training, population
+        self._moved = population.most_valid if protects == "participant" else 1  # counts, at most, by one of them
         self.favourable = 1 if training.favourable is None else training.favourable
         self.multiplier = 0.0
         if training.threshold_epsilon is not None:
             self.multiplier = calibrate(lambda m: {Release(1.0, m): 1}, training.threshold_epsilon, training.delta,
                                         training.accountant)
         self.scores: Tensor | None = None
+        self._added_multiplier = 0.0  # of the noise that the scores carry, in units of what one record moves
 
     def ask(self, arrays: ArrayRecord, grid: Grid, ledger: Ledger) -> None:
         """Get the counts from all clients, with the noise of the trust model, and enter the release into the ledger."""
-        if not self.training.searches:
+        training = self.training
+        if not training.searches:
             return
-        trust, full = self.training.trust, self.multiplier * prefix_sums.sensitivity(CELLS)
-        clients, dropouts = len(self.population.sizes), self.training.dropouts
-        share = client_share(trust, clients - dropouts)
+        own, relative = server_share(training.trust), self.multiplier * self._moved
+        full = relative * prefix_sums.sensitivity(CELLS)
+        clients, dropouts = len(self.population.sizes), training.dropouts
+        share = client_share(training.trust, clients - dropouts)
         asked = requests(messages.SCORES, grid, self.task, weights=arrays, favourable=self.favourable,
-                         deviation=share * full, seeded=self.training.randomness == "seeded")
-        sums = added(answers(grid.send_and_receive(asked), clients, dropouts), "sums")
-        draws = source(self.task.seed if self.training.randomness == "seeded" else None, "scores")
-        self.scores = prefix_sums.add_noise(sums["scores"], server_share(trust) * full, draws)
-        ledger.validation = Release(1.0, self.multiplier)
+                         deviation=share * full, noise=training.noise, seeded=training.randomness == "seeded")
+        answered = answers(grid.send_and_receive(asked), clients, dropouts)
+        draws = source(self.task.seed if training.randomness == "seeded" else None, "scores")
+        self.scores = prefix_sums.add_noise(training.noise, added(answered, "sums")["scores"], own * full, draws)
+        self._added_multiplier = relative * math.hypot(own, share * math.sqrt(len(present(answered))))
+        ledger.record_search(self.multiplier)
 
     def choose(self, theta: float) -> Threshold:
         """The threshold for one theta, from what was released."""
@@ -86,7 +93,7 @@ class ThresholdSearch:
         assert self.scores is not None
         one_gamma, confidence = training.threshold != "by-group", training.threshold_confidence
         rates = (counted(self.scores) if confidence is None
-                 else confident(self.scores, confidence, one_gamma, self._added_multiplier()))
+                 else confident(self.scores, confidence, one_gamma, self._added_multiplier))
         if one_gamma:
             found = toc(rates, deprived, theta)
         else:
@@ -94,11 +101,6 @@ class ThresholdSearch:
             deprived = tuple(shift > 0 for shift in found.shifts)
         rule = RejectOption.shifted(found.shifts, deprived, self.favourable)
         return Threshold(rule, found.parity, confidence if found.parity <= theta else None)
-
-    def _added_multiplier(self) -> float:
-        """The noise that the counts carry: that of every client, if each adds the full noise."""
-        clients = len(self.population.sizes) if self.training.trust is Trust.LOCAL else 1
-        return self.multiplier * math.sqrt(clients)
 
 
 def _check(training: Training, population: Population) -> None:

@@ -13,7 +13,7 @@ from fedfair.accounting.events import Event
 from fedfair.accounting.log import EventLog
 from fedfair.accounting.observers import OBSERVERS, Observer, noise_seen
 from fedfair.accounting.odometer import RenyiFilter, reading
-from fedfair.accounting.release import Release
+from fedfair.accounting.release import Release, joint_multiplier
 from fedfair.noise import Trust
 from fedfair.unit import PUBLIC, Unit
 
@@ -52,6 +52,15 @@ class Ledger:
         """
         self.log.record(event, steps, first)
 
+    def record_search(self, multiplier: float) -> None:
+        """Enter a release about all validation records, in which none is sampled: a threshold search.
+
+        Several are one with less noise: Gaussian releases of everything add up, `sum_j m_j^-2`.
+        """
+        before = self.validation
+        joint = multiplier if before is None else joint_multiplier(before.multiplier, multiplier)
+        self.validation = Release(1.0, joint)
+
     def expose(self, name: str, why: str) -> None:
         """Name something that leaves without protection, for example metrics on held-out data."""
         self.unprotected[name] = why
@@ -64,10 +73,11 @@ class Ledger:
     # What it costs.
 
     def validation_epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
-        """What a threshold search spent of a validation record's privacy: nothing if there was none, infinite if it
+        """What threshold searches spent of a validation record's privacy: nothing if there was none, infinite if one
         read the records without noise.
 
-        Validation and training records are disjoint: neither figure adds to the other.
+        Validation and training records are disjoint: neither figure adds to the other. A participant may have both:
+        where participants are protected, this is part of every other figure.
         """
         releases = {} if self.validation is None else {self.validation: 1}
         return epsilon(releases, self.delta if delta is None else delta, accountant or self.accountant)
@@ -157,8 +167,9 @@ class Ledger:
             return "validation data: not used, but for metrics"
         if math.isinf(self.validation_epsilon()):
             return "validation data: not protected"
-        return (f"validation data: epsilon {self.validation_epsilon():.3g} at delta {self.delta:g} for each record, "
-                "against whoever gets the threshold, apart from that of training data")
+        apart = "part of the figures above" if self.protects == "participant" else "apart from that of training data"
+        return (f"validation data: epsilon {self.validation_epsilon():.3g} at delta {self.delta:g} for each "
+                f"{self.protects}, against whoever gets the threshold, {apart}")
 
     def reading(self) -> str:
         """What the figures of `epsilon_by_group` are, in words."""
@@ -226,8 +237,11 @@ class Ledger:
         return {name: max(map(cost, self._charged(charge, k)), default=0.0) for k, name in enumerate(self.groups)}
 
     def _charged(self, charge: Charge, group: int) -> Iterator[Counter[Release]]:
-        """What a record of a group is charged, for each client that trained alone, or once for all."""
-        shared: Counter[Release] = Counter()
+        """What a record of a group is charged, for each client that trained alone, or once for all; a participant also
+        for the search of a threshold on its validation records.
+        """
+        searched = self.validation is not None and self.protects == "participant"
+        shared: Counter[Release] = Counter([self.validation] if searched else [])  # type: ignore[list-item]
         own: dict[int, Counter[Release]] = {}
         for event, steps in self.events.items():
             releases = shared if event.client is None else own.setdefault(event.client, Counter())

@@ -74,7 +74,8 @@ def private(epsilon: float, correlated: bool = True) -> Search:
 
     def search(counts: Tensor, draws: torch.Generator) -> RejectOption:
         if correlated:
-            return plain(prefix_sums.add_noise(counts, multiplier * prefix_sums.sensitivity(CELLS), draws), draws)
+            deviation = multiplier * prefix_sums.sensitivity(CELLS)
+            return plain(prefix_sums.add_noise("gaussian", counts, deviation, draws), draws)
         return plain(counts + multiplier * torch.randn(counts.shape, generator=draws, dtype=counts.dtype), draws)
 
     return search
@@ -85,7 +86,7 @@ def private_with_confidence(epsilon: float) -> Search:
     multiplier = calibrate(lambda m: {Release(1.0, m): 1}, epsilon, 1e-6)
 
     def search(counts: Tensor, draws: torch.Generator) -> RejectOption:
-        noisy = prefix_sums.add_noise(counts, multiplier * prefix_sums.sensitivity(CELLS), draws)
+        noisy = prefix_sums.add_noise("gaussian", counts, multiplier * prefix_sums.sensitivity(CELLS), draws)
         deprived = below_average(noisy)
         found = toc(confident(noisy, CONFIDENCE, True, multiplier), deprived, THETA)
         return RejectOption.shifted(found.shifts, deprived, 1)

@@ -34,9 +34,10 @@ class _Put(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """A message, the worker that was asked, and the reference of its reply."""
+    """A message, its node, the worker that was asked, and the reference of its reply and of the node's next state."""
 
     message: Message
+    context: Context
     worker: Any
     reply: Any
 
@@ -63,7 +64,7 @@ class RayGrid(NumberedGrid):
         put = self._put({name: record for name, record in records.items() if isinstance(record, ArrayRecord)})
         worker = self._workers[int(context.node_config["partition-id"])]
         reply = worker.answer.remote(light, message.metadata.message_type, context, put.number, put.sent)
-        self._asked[number] = _Asked(message, worker, reply)
+        self._asked[number] = _Asked(message, context, worker, reply)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """The replies that are there, in the order of the given numbers; they are then forgotten."""
@@ -103,9 +104,10 @@ class RayGrid(NumberedGrid):
             "for what hangs")), reply_to=asked.message)
 
     def _reply(self, asked: _Asked) -> Message:
-        """The reply that a worker gave, or an error that says why there is none."""
+        """The reply that a worker gave, or an error that says why there is none; the node's state is kept."""
         try:
-            return Message(ray.get(asked.reply), reply_to=asked.message)
+            content, asked.context.state = ray.get(asked.reply)
+            return Message(content, reply_to=asked.message)
         except RayTaskError as error:
             code, reason = ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"{type(error.cause).__name__}: {error.cause}"
         except RayError as error:

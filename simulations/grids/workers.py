@@ -35,15 +35,16 @@ class Worker:
         self._latest: tuple[int, dict[str, ArrayRecord]] = (0, {})
 
     def answer(self, content: RecordDict, action: str, context: Context, number: int, arrays: dict[str, ArrayRecord]
-               ) -> RecordDict:
-        """The content of the reply to `content` with `arrays` added.
+               ) -> tuple[RecordDict, RecordDict]:
+        """The content of the reply to `content` with `arrays` added, and the node's state after it.
 
         `number` tells one set of arrays from another: where a set comes twice, the handler gets the same tensors.
         """
         if number != self._latest[0]:
             self._latest = number, arrays
         content.update(self._latest[1])
-        return self._client_app(Message(content, context.node_id, action), context).content
+        reply = self._client_app(Message(content, context.node_id, action), context)
+        return reply.content, context.state
 
 
 class _Pool(NamedTuple):

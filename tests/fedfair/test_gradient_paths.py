@@ -282,6 +282,38 @@ def test_instance_norm_without_running_statistics_is_taken() -> None:
                                      nn.Linear(18, 2))), randn(3, 1, 5, 5))
 
 
+class RunningMean(nn.Module):
+    """Keeps a mean of what it is given, and leaves the output as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.register_buffer("mean", torch.zeros(4, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        if self.training:
+            self.mean.lerp_(x.detach().mean(0), 0.1)
+        return self.layer(x)
+
+
+def test_a_model_that_keeps_something_of_a_batch_is_refused_and_left_as_it_was() -> None:
+    model = made(RunningMean)
+    with pytest.raises(ValueError, match="RunningMean changes 'mean' whenever it is given a batch"):
+        per_example(model, squared_error, randn(5, 4), randn(5, 3))
+    assert not model.mean.any()
+
+
+def test_an_embedding_that_scales_its_weights_is_refused() -> None:
+    model = made(lambda: nn.Sequential(nn.Embedding(7, 4, max_norm=100.0), nn.Flatten(), nn.Linear(12, 3)))
+    with pytest.raises(ValueError, match=r"layer '0' \(Embedding\) has max_norm = 100.0"):
+        per_example(model, squared_error, randint(7, 5, 3), randn(5, 3))
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
+def test_a_known_layer_with_parameters_of_somebody_elses() -> None:
+    check(made(lambda: nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 5)), nn.Tanh(), nn.Linear(5, 3))), randn(6, 4))
+
+
 class Centred(nn.Module):
     """Subtracts the batch's mean, `always` or only while it is trained."""
 

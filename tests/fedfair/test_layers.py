@@ -124,3 +124,22 @@ def test_group_norm(b: int, groups: int, channels: int, side: int, seed: int) ->
         with torch.no_grad():
             model[0].weight.copy_(randn(channels, seed=seed))
         check_recorded(model, randn(*shape, seed=seed), seed)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from([1.0, 1e2, 1e4, 1e6]), st.integers(2, 5), st.booleans(), seeds)
+def test_an_example_whose_positions_cancel_adds_no_more_than_its_clip_norm(size: float, t: int, bias: bool, seed: int
+                                                                            ) -> None:
+    """In float32, where the pairs of positions are so much larger than what is left of them that only rounding is."""
+    deltas = randn(3, t, 10, seed=seed)
+    deltas = deltas - deltas.mean(1, keepdim=True)
+    inputs = (size * randn(3, 1, 40, seed=seed + 1) + randn(3, t, 40, seed=seed + 2)).float()
+    names = {"weight": "weight", "bias": "bias"} if bias else {"weight": "weight"}
+    tokens = randint(2, 3, t, seed=seed)
+    for layer in (OuterProducts(names, torch.Size((10, 40)), inputs, deltas.float()),
+                  Lookups("weight", torch.Size((2, 10)), tokens, (size * deltas).float())):
+        coefficients = (1 / layer.square_norms().sqrt()).clamp(max=1)
+        for example in range(3):
+            alone = torch.zeros(3).index_fill(0, torch.tensor([example]), float(coefficients[example]))
+            added = torch.stack([value.double().square().sum() for value in layer.weighted_sum(alone).values()])
+            assert float(added.sum().sqrt()) <= 1.01

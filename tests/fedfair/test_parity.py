@@ -99,7 +99,7 @@ def test_the_plain_search_breaks_its_promise_and_the_confident_one_keeps_it(meth
 def test_noisy_bounds_hold_the_exact_ones_and_the_promise_is_kept_under_noise(seed: int) -> None:
     counts = score_counts(*drawn(4_000, 2, seed), 2)
     deviation = prefix_sums.sensitivity(CELLS)
-    noisy = prefix_sums.add_noise(counts, deviation, generator(seed, "scores"))
+    noisy = prefix_sums.add_noise("gaussian", counts, deviation, generator(seed, "scores"))
     lower, upper = confident(noisy, 0.999, one_gamma=True, multiplier=1.0)
     exact = counted(counts).lower
     assert bool((lower <= exact).all() and (exact <= upper).all())

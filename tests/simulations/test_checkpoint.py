@@ -19,6 +19,7 @@ from simulations.benchmarks.kills import different, killed
 from simulations.checkpoint import Checkpoint
 from simulations.result import Result
 from strategies import STRATEGIES
+from strategies.threshold_search import ThresholdSearch
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "dpsgd-global": {"bound": 5.0}, "dpsgd-global-adapt": {"bound": 5.0}, "dp-fedavg": {"quantile": 0.5},
@@ -87,6 +88,29 @@ def test_the_result_takes_the_place_of_the_checkpoint(tmp_path: Path) -> None:
     result.save(tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoint.pt").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("randomness", ["seeded", "system"])
+def test_an_empty_folder_that_is_there_is_one_to_go_on_in(randomness: str, tmp_path: Path) -> None:
+    made = experiment("dpsgd", randomness=randomness)
+    (tmp_path / "run").mkdir()
+    with pytest.raises(Stopped):
+        run(made, progress=stopping_at(5), checkpoint=place(made, tmp_path / "run"))
+    assert {file.name for file in (tmp_path / "run").iterdir()} == {"config.toml", "checkpoint.pt"}
+    run(made, checkpoint=place(made, tmp_path / "run")).save(tmp_path / "run")
+    assert (tmp_path / "run" / "summary.csv").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_link_stays_a_link_to_the_folder_of_the_results(tmp_path: Path) -> None:
+    made = experiment("dpsgd")
+    (tmp_path / "disk" / "real").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("disk/real")
+    for _ in range(2):
+        run(made, checkpoint=place(made, tmp_path / "link")).save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "disk" / "real" / "summary.csv").is_file()
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_dir()) == ["disk", "link", "real"]
 
 
 def test_a_checkpoint_of_another_experiment_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
@@ -184,3 +208,45 @@ def test_with_other_noise_a_round_that_may_be_lost_is_charged_twice(strategy: st
     assert resumed.ledger.epsilon() > whole.ledger.epsilon()
     for group, value in resumed.ledger.guaranteed_by_group().items():
         assert value > whole.ledger.guaranteed_by_group()[group]
+
+
+@pytest.mark.parametrize("stop", [1, 3])
+def test_a_round_interrupted_many_times_is_charged_as_often(stop: int, tmp_path: Path) -> None:
+    made = experiment("dpsgd-f", randomness="system", trust="local", steps=4)
+    checkpoint = place(made, tmp_path / "run")
+    for _ in range(5):
+        with pytest.raises(Stopped):
+            run(made, progress=stopping_at(stop), checkpoint=checkpoint)
+    assert sum(run(made, checkpoint=checkpoint).ledger.events.values()) == 4 + 5
+
+
+def test_a_search_interrupted_many_times_is_charged_as_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each search has other noise, and four of them are one with half of it."""
+    made = experiment("dpsgd", randomness="system", split=(0.2, 0.4, 0.4), favourable=1, threshold="toc",
+                      threshold_epsilon=1.0, steps=2)
+    checkpoint = place(made, tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(ThresholdSearch, "choose", lambda *_: (_ for _ in ()).throw(Stopped))
+        for _ in range(3):
+            with pytest.raises(Stopped):
+                run(made, checkpoint=checkpoint)
+    result = run(made, checkpoint=checkpoint)
+    assert result.ledger.validation.multiplier == pytest.approx(result.search.multiplier / 2)
+    assert result.ledger.validation_epsilon() > 2 * run(made).ledger.validation_epsilon()
+
+
+def test_interrupted_rounds_stay_within_a_budget_by_group_or_end_the_run(tmp_path: Path) -> None:
+    made = experiment("dpsgd-f", randomness="system", steps=6, group_epsilon=3.0, noise_multiplier=2.0,
+                      options={"max_bound": 4})
+    checkpoint = place(made, tmp_path / "run")
+    for stop in (1, 2, 2, 4):
+        with pytest.raises(Stopped):
+            run(made, progress=stopping_at(stop), checkpoint=checkpoint)
+    ledger = run(made, checkpoint=checkpoint).ledger
+    assert sum(ledger.events.values()) == 6 + 4
+    assert max(ledger.guaranteed_by_group().values()) <= 3.0
+    last = place(made, tmp_path / "last")
+    with pytest.raises(Stopped):
+        run(made, progress=stopping_at(6), checkpoint=last)
+    with pytest.raises(ValueError, match="group_epsilon 3 leaves too little for the 1 still to come"):
+        run(made, checkpoint=last)

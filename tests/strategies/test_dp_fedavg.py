@@ -86,7 +86,7 @@ def part(records: int, scale: float, seed: int) -> GroupedDataset:
     draws = generator(seed, "test")
     x = scale * torch.randn(records, 2, generator=draws, dtype=torch.float64)
     y = torch.randint(2, (records,), generator=draws)
-    return GroupedDataset(x, y, torch.zeros(records).long(), ("all",), 2)
+    return GroupedDataset(x, y, torch.zeros(records).long(), ("everybody",), 2)
 
 
 def released(clients: dict[int, GroupedDataset], clip: float, rate: float = 1.0, lr: float = 0.5, **more: Any
@@ -154,7 +154,7 @@ def test_a_value_that_is_not_finite_is_refused_and_its_owner_named() -> None:
 def test_every_client_adds_its_share_of_noise_whether_it_is_drawn_or_not(trust: Trust, variance: float) -> None:
     model = build("mlp", (400,), (20,), 10, 0, torch.float64)
     start = {name: p.detach() for name, p in model.named_parameters()}
-    empty = GroupedDataset(torch.zeros(0, 20), torch.zeros(0).long(), torch.zeros(0).long(), ("all",), 10)
+    empty = GroupedDataset(torch.zeros(0, 20), torch.zeros(0).long(), torch.zeros(0).long(), ("everybody",), 10)
     here = Host({number: Parts(empty, empty, empty) for number in range(3)}, model, "cpu")
     round_ = Round(3, 5, (0.5,), 2.0, 0.0, trust, 20, Flat(0.1), local_sgd=LocalSgd(1, 4, 0.1, 0.0))
     sums = participants.update_sum(here, start, round_).sums

@@ -56,6 +56,17 @@ def test_noise_at_the_base_is_charged_for_what_it_is() -> None:
         server("dpsgd-f", options={"noise_at": "base"}, target_epsilon=5.0)
 
 
+def test_noise_at_the_base_is_proved_by_nothing_and_is_not_for_local_epochs() -> None:
+    """What a record is charged follows from noisy counts, so that another seed gives another epsilon."""
+    ledgers = [run(experiment("dpsgd-f", seed=seed, options={"noise_at": "base"})).ledger for seed in (0, 1)]
+    assert ledgers[0].epsilon() != ledgers[1].epsilon()
+    assert {ledger.guarantee for ledger in ledgers} == {"nominal"}
+    assert "follows from earlier noisy counts" in ledgers[0].reason
+    assert server("dpsgd-f").ledger.nominal is None
+    with pytest.raises(ValueError, match='noise_at is "base", but in local epochs'):
+        server("dpsgd-f", options={"noise_at": "base"}, sync="epoch")
+
+
 def test_global_adapt_moves_its_bound_by_the_public_batch_size_and_stops_at_the_floor() -> None:
     """Hazards 2 and 17."""
     strategy = server("dpsgd-global-adapt", options={"bound": 5.0, "min_bound": 4.0})

@@ -118,6 +118,32 @@ def test_a_client_that_is_lost_later_is_charged_as_if_it_had_sent() -> None:
     assert sum(steps) == sum(entry.steps for entry in both.ledger.log.entries)
 
 
+def test_a_client_whose_first_answers_are_lost_is_charged_for_them_once_its_size_is_known() -> None:
+    strategy = around_fedavg(method="dpsgd")
+    arrays, grid = ArrayRecord(EXPERIMENT.task.build_model().state_dict()), LocalGrid(application(privately), 2)
+    for round_ in range(1, 5):
+        replies = list(grid.send_and_receive(strategy.configure_train(round_, arrays, ConfigRecord(), grid)))
+        there = [reply for reply in replies if round_ >= 3 or reply.metadata.src_node_id != 3]
+        strategy.aggregate_train(round_, there)
+        silent = "3 1 times" if round_ == 1 else "3 2 times"
+        unknown = strategy.ledger.unprotected.get("local epochs whose cost is not known", "")
+        assert (silent in unknown) is (round_ < 3)
+    all_there = around_fedavg(method="dpsgd")
+    started(all_there, rounds=4)
+    assert strategy.ledger.epsilon_by_group() == pytest.approx(all_there.ledger.epsilon_by_group())
+    assert strategy.ledger.events == all_there.ledger.events
+
+
+def test_frozen_parameters_are_left_as_they_are() -> None:
+    def frozen(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, message: Message) -> dict[str, Any]:
+        next(model.parameters()).requires_grad_(False)
+        return privately(model, x, y, group, message)
+
+    before = EXPERIMENT.task.build_model().state_dict()
+    after = started(around_fedavg(), frozen, rounds=1)
+    assert [torch.equal(after[name], value) for name, value in before.items()] == [True, False]
+
+
 @pytest.mark.parametrize(("train", "message"), [
     (lambda model, x, y, group, message: None, "did not train privately"),
     (lambda model, x, y, group, message: [p.data.fill_(float("nan")) for p in model.parameters()] and {"size": 3},

@@ -147,7 +147,45 @@ def test_what_cannot_be_is_refused_before_training(settings: Any, parts: Any, ex
     with pytest.raises(ValueError, match=expected):
         find_strategy("dpsgd")(made.task, made.training, population(**parts))
     ThresholdSearch(made.task, made.training.model_copy(update={"threshold": "none", "favourable": None}),
-                    population(**parts))
+                    population(**parts), "record")
+
+
+def test_a_participants_records_are_all_protected_by_a_private_search(table: str) -> None:
+    """Its noise is that for as many counts as a participant has, and it is part of what a participant is charged."""
+    made = experiment(table, "dp-fedavg", partition="site", clients=20, dtype="float64", threshold="toc",
+                      noise_multiplier=2.0)
+    result = run(made.model_copy(update={"threshold_epsilon": 0.7}), nodes=2)
+    most = max(len(parts.valid) for parts in made.task.clients_data().values())
+    noise = (result.search.scores - exact_scores(result)) @ square_root_of_cells().T
+    drawn = (noise / (result.search.multiplier * most * sensitivity(CELLS))).flatten().numpy()
+    assert stats.kstest(drawn, "norm").pvalue > 1e-3
+    trained = run(made.model_copy(update={"threshold": "none"})).ledger.epsilon()
+    assert max(trained, 0.7) < result.ledger.epsilon() < trained + 0.7
+    assert "for each participant" in result.ledger.validation_data()
+    assert (run(made).ledger.guarantee, run(made).ledger.epsilon()) == ("none", math.inf)
+
+
+@pytest.mark.parametrize("dropouts", [0, 2])
+@pytest.mark.parametrize("trust", list(Trust))
+def test_a_promise_reckons_with_the_noise_that_is_there(table: str, trust: Trust, dropouts: int) -> None:
+    """Shares for one client of three are three times as much where all three are there."""
+    made = experiment(table, threshold="toc", threshold_epsilon=0.7, trust=trust, dropouts=dropouts,
+                      noise_multiplier=1.0)
+    result = run(made)
+    noise = (result.search.scores - exact_scores(result)) @ square_root_of_cells().T
+    carried = float(noise.std()) / sensitivity(CELLS)
+    assert result.search._added_multiplier == pytest.approx(carried, rel=0.1)
+
+
+def test_discrete_noise_is_discrete_in_the_search_too(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def floating(*_: Any) -> torch.Tensor:
+        raise AssertionError("a Gaussian in floating point")
+
+    monkeypatch.setattr("fedfair.noise.normal", floating)
+    for trust in Trust:
+        result = run(experiment(table, threshold="toc", threshold_epsilon=0.7, trust=trust, noise="discrete",
+                                dtype="float64"))
+        assert result.search.scores is not None
 
 
 @pytest.mark.parametrize("name", list(COMBINATIONS))

@@ -64,6 +64,14 @@ def left(message: Message, context: Context) -> Message:
     return client_app.app(message, context)
 
 
+@app.query("count")
+def count(message: Message, context: Context) -> Message:
+    """How often the node was asked before, from what it keeps."""
+    asked = int(context.state.config_records.get("asked", ConfigRecord({"times": 0}))["times"])  # type: ignore[arg-type]
+    context.state["asked"] = ConfigRecord({"times": asked + 1})
+    return Message(RecordDict({"asked": ConfigRecord({"times": asked})}), reply_to=message)
+
+
 @app.train("double")
 def double(message: Message, context: Context) -> Message:
     """Twice the weights, and where they lie in memory."""

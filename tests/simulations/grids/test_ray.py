@@ -67,6 +67,13 @@ def test_weights_ledger_and_metrics_are_those_of_the_local_engine(strategy: str,
     pd.testing.assert_frame_equal(local.metrics, first.metrics, rtol=1e-9)
 
 
+def test_what_a_node_keeps_is_there_at_its_next_message() -> None:
+    nodes = grid()
+    for times in range(3):
+        replies = nodes.send_and_receive([Message(RecordDict(), node, "query.count") for node in nodes.get_node_ids()])
+        assert [reply.content["asked"]["times"] for reply in replies] == [times] * 2
+
+
 @pytest.mark.slow
 def test_a_worker_killed_in_the_middle_changes_no_bit_and_no_entry_of_the_ledger() -> None:
     made, killed = experiment("dpsgd-f", steps=6, sync="step"), []
