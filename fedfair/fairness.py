@@ -16,6 +16,8 @@ from torch import Tensor
 
 ALL = "all"
 """Stands for all groups together."""
+RESERVED = (ALL, "gap", "parity")
+"""What no group can be called: results call figures of all groups together so, as in "accuracy_parity"."""
 
 GAPS = {"accuracy_parity": ("accuracy",), "demographic_parity": ("positive_rate",),
         "equal_opportunity": ("true_positive_rate",), "equalised_odds": ("true_positive_rate", "false_positive_rate")}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from fedfair.registry import unknown
 from simulations.audit import DEFAULTS, Audit, audit, membership
@@ -22,7 +23,8 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
            confidence: float = 0.95, engine: str = "local", on_round: OnRound = lambda *progress: None) -> list[Audit]:
     """One audit for each seed; `settings` win over `simulations.audit.DEFAULTS`.
 
-    Raises `ValueError` for an unknown attack, or for canaries on another engine than "local", and what `run` raises.
+    Raises `ValueError` for an unknown attack, for canaries on another engine than "local", or for runs without steps,
+    and what `run` raises.
     """
     if attack not in ATTACKS:
         raise unknown("attack", attack, ATTACKS)
@@ -31,6 +33,8 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
                          "attack membership")
     layers = merged(DEFAULTS, for_strategy(settings, strategy, [strategy]), {"strategy": strategy})
     planned = [Experiment(**layers, seed=seed) for seed in seeds]
+    if any(each.steps == 0 for each in planned):
+        raise ValueError("steps is 0: a run without steps releases nothing that could be attacked, so give it some")
     followed = following(planned, on_round)
     if attack == "canaries":
         return [audit(each, canaries, confidence, progress) for each, progress in followed]
@@ -51,7 +55,7 @@ def audit_table(found: Sequence[Audit]) -> Table:
             share = "-" if not math.isfinite(finding.claimed) else f"{bound.epsilon / finding.claimed:.0%}"
             sharper = "-" if finding.if_gaussian is None else f"{finding.if_gaussian:.2f}"
             epsilon = f"[red]REFUTED {bound.epsilon:.2f}[/red]" if finding.refuted else f"{bound.epsilon:.2f}"
-            table.add_row(str(each.experiment.seed), finding.group, epsilon, f"{finding.claimed:.2f}", share,
+            table.add_row(str(each.experiment.seed), Text(finding.group), epsilon, f"{finding.claimed:.2f}", share,
                           f"{finding.spent:.2f}", sharper, f"{bound.correct}/{bound.guesses}")
     return table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pandas as pd
 from fedfair.accounting import Ledger
 from simulations.experiment import Experiment
 from simulations.files import write_text
+from simulations.planned import planned_ledger
 from simulations.search import Search, Spent, cost
 from simulations.summary import summarise
 from simulations.sweep import Cell, Sweep, trial_name
@@ -44,9 +46,8 @@ def _summary(cell: Cell, folder: Path) -> pd.DataFrame:
     metrics = pd.concat([pd.read_parquet(place / "metrics.parquet") for _, place in finished])
     ledgers = {(made.dataset, made.strategy, made.seed): _ledger(place / "ledger.json") for made, place in finished}
     table = summarise(metrics, ledgers)
-    for place, (name, value) in enumerate(cell.chosen.items()):
-        table.insert(place, name, [value] * len(table))
-    return table
+    chosen = pd.DataFrame({name: [value] * len(table) for name, value in cell.chosen.items()})
+    return pd.concat([chosen, table.drop(columns=list(chosen), errors="ignore")], axis=1)
 
 
 def _ledger(file: Path) -> Ledger:
@@ -62,18 +63,29 @@ def _row(cell: Cell, made: Experiment, folder: Path, failed: Mapping[str, str]) 
     if reached is not None:
         return {**row, "ended": f"stopped at {reached.percent:.0f} %", "epsilon": reached.epsilon,
                 "delta": reached.delta}
+    if name in failed:
+        return {**row, "ended": failed[name], **_at_most(made)}
     if not (folder / name / "summary.csv").is_file():
-        return {**row, "ended": failed.get(name, "not run")}
+        return {**row, "ended": "not run"}
     figures = pd.read_csv(folder / name / "summary.csv").iloc[0]
     return {**row, "ended": "finished", **{figure: figures[figure] for figure in (
         "epsilon", "delta", "accuracy_mean", "accuracy_parity_mean", "demographic_parity_mean")}}
+
+
+def _at_most(made: Experiment) -> dict[str, float]:
+    """What a trial that failed can have released: all that was planned, for its last rounds left no ledger."""
+    try:
+        planned = planned_ledger(made)
+    except Exception:  # what cannot begin has released nothing
+        return {}
+    return {"epsilon": planned.epsilon(), "delta": planned.delta}
 
 
 def _found(search: Search, cells: list[Cell], trials: pd.DataFrame, folder: Path) -> dict[str, Any]:
     """The best trial by its validation metric, and what the search cost."""
     drawn = {trial_name(made): dict(cell.chosen) for cell in cells for made in cell.experiments}
     values = {name: value for name in drawn if (value := _validated(search, folder / name)) is not None}
-    spent = {row["trial"]: Spent(row["epsilon"], row["delta"], row["ended"] != "finished")
+    spent = {row["trial"]: Spent(row["epsilon"], row["delta"], stopped(folder / row["trial"]) is not None)
              for row in trials.to_dict("records") if "epsilon" in row and row["epsilon"] >= 0}
     costs = cost(list(spent.values()))
     if not values:
@@ -85,9 +97,10 @@ def _found(search: Search, cells: list[Cell], trials: pd.DataFrame, folder: Path
 
 
 def _validated(search: Search, folder: Path) -> float | None:
-    """A finished trial's metric of the validation part at the end; nothing of one that is not finished."""
+    """A finished trial's metric of the validation part at the end; nothing if it is not finished, or not a number."""
     if not (folder / "metrics.parquet").is_file():
         return None
     rows = pd.read_parquet(folder / "metrics.parquet")
     rows = rows[(rows["split"] == "valid") & (rows["metric"] == search.metric) & (rows["group"] == search.group)]
-    return None if rows.empty else float(rows.sort_values("round")["value"].iloc[-1])
+    value = math.nan if rows.empty else float(rows.sort_values("round")["value"].iloc[-1])
+    return None if math.isnan(value) else value

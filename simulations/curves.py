@@ -40,15 +40,12 @@ def curves(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, 
 
     `over` holds values by "STRATEGY.setting"; strategies that look for a threshold are otherwise followed over theta
     ("theta" for all of them, by default `THETAS`), and all others are single points. With several `jobs`, so many runs
-    go on at a time, each in a process with one thread. Raises what `experiments` and `run` raise, and `SettingsError`
-    for an `over` that no strategy uses.
+    go on at a time, each in a process with one thread. Values that are lists or tables are written as text. Raises what
+    `experiments` and `run` raise, and `SettingsError` for values that are no list, or that no strategy uses.
     """
-    unused = {key for key in over if key != "theta" and key.partition(".")[0] not in strategies}
-    if unused:
-        raise SettingsError(f"no strategy here is followed over {', '.join(sorted(unused))}: write STRATEGY.setting "
-                            f"for one of {', '.join(strategies)}")
-    planned = [part for made in experiments(strategies, seeds, preset, settings)
-               for part in _parts(made, preset, settings, over)]
+    made = experiments(strategies, seeds, preset, settings)
+    _refuse_unused(over, made)
+    planned = [part for each in made for part in _parts(each, preset, settings, over)]
     if jobs > 1:
         rows: dict[int, list[dict[str, Any]]] = {}
         for place, found in in_processes(partial(_measured, engine=engine), planned, jobs):
@@ -104,28 +101,47 @@ def _measured(part: _Part, engine: str, progress: Progress = lambda *_: None) ->
     made, result = part.made, run(part.made, engine, progress=progress)
     points = theta_curve(result, part.values) if part.by_theta else [(part.values[0], _final(result))]
     return [{"dataset": made.dataset, "strategy": made.strategy, "seed": made.seed, "setting": part.setting,
-             "value": value, **point} for value, point in points]
+             "value": str(value) if isinstance(value, list | dict) else value, **point} for value, point in points]
+
+
+def _refuse_unused(over: Mapping[str, Sequence[Any]], made: Sequence[Experiment]) -> None:
+    """Raise `SettingsError` unless `over` holds lists of values, each of which some strategy is followed over."""
+    for key, values in over.items():
+        if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+            raise SettingsError(f"{key} is {values!r}: give a list of values, for example {key}=[0.1, 0.2]")
+    unused = set(over) - {_followed_over(each, over) for each in made}
+    if unused:
+        names = ", ".join(dict.fromkeys(each.strategy for each in made))
+        raise SettingsError(f"no strategy here is followed over {', '.join(sorted(unused))}: write STRATEGY.setting "
+                            f"for one of {names}, with a single setting for each, or theta for those that look for a "
+                            "threshold")
 
 
 def _parts(made: Experiment, preset: str | None, settings: Mapping[str, Any], over: Mapping[str, Sequence[Any]]
            ) -> Iterator[_Part]:
     """The runs that follow an experiment's strategy over its setting."""
-    setting, values = _followed_over(made, over)
-    if setting == "theta" and made.searches:
-        yield _Part(made, setting, values, by_theta=True)
+    key = _followed_over(made, over)
+    if key is None:
+        yield _Part(made, "", [None])
         return
-    for value in values:
-        own = {**settings, f"{made.strategy}.{setting}": value} if setting else settings
-        yield _Part(experiments([made.strategy], [made.seed], preset, own)[0], setting, [value])
+    setting, values = key.removeprefix(f"{made.strategy}."), over.get(key, THETAS)
+    runs = [experiments([made.strategy], [made.seed], preset, {**settings, f"{made.strategy}.{setting}": value})[0]
+            for value in values]
+    if setting == "theta":
+        yield _Part(made, setting, values, by_theta=True)
+    else:
+        yield from (_Part(run, setting, [value]) for run, value in zip(runs, values, strict=True))
 
 
-def _followed_over(made: Experiment, over: Mapping[str, Sequence[Any]]) -> tuple[str, Sequence[Any]]:
-    """The setting over which an experiment's strategy is followed, and its values; none for a single point."""
-    for key, values in over.items():
+def _followed_over(made: Experiment, over: Mapping[str, Sequence[Any]]) -> str | None:
+    """The key of `over` that is for an experiment's strategy, or theta if it looks for a threshold; None for a single
+    point.
+    """
+    for key in over:
         owner, _, setting = key.partition(".")
-        if owner == made.strategy:
-            return setting, values
-    return ("theta", over.get("theta", THETAS)) if made.searches else ("", (None,))
+        if owner == made.strategy and setting and (setting != "theta" or made.searches):
+            return key
+    return "theta" if made.searches else None
 
 
 def _final(result: Result) -> dict[str, float]:

@@ -34,12 +34,12 @@ def ledger_table(ledger: Ledger, delta: float | None = None) -> RenderableType:
     by_observer = _table("", *(f"against {observer}" for observer in seen))
     by_observer.add_row("guaranteed to all", *map(_number, seen.values()))
     for name in ledger.groups:
-        by_observer.add_row(f"spent by {name}", *(_number(spent[observer][name]) for observer in seen))
+        by_observer.add_row(Text(f"spent by {name}"), *(_number(spent[observer][name]) for observer in seen))
     columns = {"guaranteed": ledger.guaranteed_by_group(at), "by RDP": ledger.guaranteed_by_group(at, "rdp"),
                "spent": ledger.epsilon_by_group(at), "odometer": ledger.odometer_by_group(at)}
     by_group = _table("group", *columns)
     for name in ledger.groups:
-        by_group.add_row(name, *(_number(values[name]) for values in columns.values()))
+        by_group.add_row(Text(name), *(_number(values[name]) for values in columns.values()))
     return Group(title, by_group, Text(), by_observer, Text(), *(Text(line) for line in notes(ledger)))
 
 

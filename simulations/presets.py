@@ -22,11 +22,11 @@ def preset_names() -> list[str]:
     return sorted(file.name.removesuffix(".toml") for file in _CONFIGS.iterdir() if file.name.endswith(".toml"))
 
 
-def preset(name: str | None, dataset: str, strategy: str) -> dict[str, Any]:
+def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, Any]:
     """The settings of a preset for one data set and strategy; without a name, those called like the data set, if any.
 
-    A combination has the settings of its strategy, unless the preset has its own for it. Raises `ValueError` for an
-    unknown name.
+    `dataset` is None for a file of one's own, which gets only what is meant for all data. A combination has the
+    settings of its strategy, unless the preset has its own for it. Raises `ValueError` for an unknown name.
     """
     if name is None:
         if dataset not in preset_names():

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from fedfair.accounting import Ledger
 from fedfair.datasets import DATASETS, Parts
 from simulations.experiment import Experiment
+from simulations.files import refuse_unwritable
 from simulations.statistics import comparisons, measures
 from simulations.summary import final_test, summarise
 from strategies.threshold_search import Threshold, ThresholdSearch
@@ -94,7 +95,10 @@ def by_run(results: Sequence[Result]) -> dict[str, Result]:
 
 
 def refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Raise `FileExistsError` if `folder` holds anything but an experiment with the same settings."""
+    """Raise `FileExistsError` if `folder` holds anything but an experiment with the same settings, and another
+    `OSError` if it could not be written.
+    """
+    refuse_unwritable(folder)
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     config = folder / "config.toml"
@@ -105,14 +109,25 @@ def refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
                               "remove it")
 
 
+def refuse_to_replace(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Raise what `refuse_other` does, and `OSError` if no new folder could take the place of `folder`."""
+    place = folder.resolve()
+    if Path.cwd().is_relative_to(place) or place.is_mount():
+        where = "where a disk is mounted" if place.is_mount() else "that you are in"
+        raise OSError(f"{folder} cannot be the folder {where}: name one in it, for example {folder / 'out'}, because "
+                      "results take the place of their folder as a whole")
+    refuse_other(folder, settings)
+    refuse_unwritable(place.parent)
+
+
 def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Result], ledger: Mapping[str, Any],
                  model: Mapping[str, Tensor], described: dict[str, str] | None = None) -> Path:
-    """Write everything beside the folder, then put it in place at once. Raises `FileExistsError`.
+    """Write everything beside the folder, then put it in place at once. Raises what `refuse_to_replace` does.
 
     Thresholds, if there are any, go into thresholds.json by "strategy/seed". `described` goes with the model, so that
     it can be used without the data.
     """
-    refuse_other(folder, settings)
+    refuse_to_replace(folder, settings)
     with replaced(folder) as new:
         (new / "config.toml").write_text(tomli_w.dumps(dict(settings)))
         identified(results).to_parquet(new / "metrics.parquet", index=False)
@@ -132,7 +147,11 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
 
 @contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
-    """A new folder to fill, which takes the place of `folder` as a whole, or not at all if an exception is raised."""
+    """A new folder to fill, which takes the place of `folder` as a whole, or not at all if an exception is raised.
+
+    A link stays, and the folder that it names is replaced.
+    """
+    folder = folder.resolve()
     new, old = (folder.with_name(f".{folder.name}.{state}") for state in ("new", "old"))
     new.parent.mkdir(parents=True, exist_ok=True)
     for left_over in (new, old):
@@ -158,7 +177,7 @@ def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
     """Versions and machine type, without anything personal; how noise was drawn, and what is not private, that which
     the sources of the data sets learned included.
     """
-    names = sorted({experiment.dataset for experiment in experiments})
+    names = sorted({experiment.dataset for experiment in experiments if not experiment.csv})
     learned = [sentence for name in names if name in DATASETS for sentence in DATASETS[name].not_private]
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from fedfair.fairness import GroupCounts, metrics
 from fedfair.randomness import generator
+from fedfair.registry import unknown
+from simulations.experiment import Experiment, SettingsError
 
 
 class Range(BaseModel):
@@ -69,6 +74,35 @@ class Search(BaseModel):
         for number in range(self.trials):
             draws = generator(self.seed, "search", 0, number)
             yield {name: within.draw(draws) for name, within in self.space.items()}
+
+
+def refuse_unmeasured(search: Search, experiment: Experiment) -> None:
+    """Raise `SettingsError` or `ValueError` if a run does not measure the search's metric of its group on the
+    validation part, or it is not a number there whatever is predicted; reads the data.
+    """
+    valid = experiment.task.data().valid
+    ones, empty = torch.ones(len(valid)), GroupCounts.zeros(len(valid.names), valid.classes)
+    perfect = GroupCounts.of(valid.y, valid.y, valid.group, ones, ones, empty)
+    found = {(group, metric): value for group, metric, value in metrics(perfect, valid.names, experiment.favourable)}
+    of_group = {metric: value for (group, metric), value in found.items() if group == search.group}
+    if not of_group:
+        raise unknown("group to search by", search.group, {group for group, _ in found})
+    if search.metric not in of_group:
+        raise unknown(f"metric of {search.group} to search by", search.metric, of_group)
+    if math.isnan(of_group[search.metric]):
+        raise SettingsError(f"{search.metric} of {search.group} is not a number on the validation part: rates of "
+                            "decisions need records, and with more than two classes a favourable one; take another "
+                            f"metric, for example accuracy, or say which of 0..{valid.classes - 1} is favourable")
+
+
+def refuse_other_stops(folder: Path, there: Search, search: Search) -> None:
+    """Raise `FileExistsError` if trials that were stopped in `folder` by the search `there` would go on by this one."""
+    changed = [name for name in ("metric", "group", "mode", "scheduler", "grace")
+               if getattr(there, name) != getattr(search, name)]
+    if changed:
+        raise FileExistsError(f"{folder} holds trials that were stopped by another rule, which differs in "
+                              f"{', '.join(changed)} of [search]: choose another folder, or restore the description "
+                              "(its config.toml); only its number of trials may grow here")
 
 
 class Spent(NamedTuple):

@@ -17,11 +17,10 @@ import pandas as pd
 import scipy
 
 from fedfair.fairness import ALL
-from simulations.summary import REFERENCE, REFERENCES, TAU, excessive_risks, gap, privacy_costs
+from simulations.summary import TAU, excessive_risks, gap, is_reference, privacy_costs
 
 LEVEL = 0.05
 """Of significance."""
-_REFERENCES = {REFERENCE, *REFERENCES.values()}
 
 LARGER_IS_BETTER = {"accuracy": True, "accuracy_parity": False, "privacy_cost_gap": False,
                     "excessive_risk_gap": False}
@@ -99,26 +98,28 @@ def equal_cost(measured: pd.DataFrame, tau: float = TAU) -> dict[str, bool]:
 
 def findings(measured: pd.DataFrame, tested: pd.DataFrame) -> list[str]:
     """What the statistics say about runs on one data set, in a few sentences."""
-    verdicts = {name: fair for name, fair in equal_cost(measured).items() if name not in _REFERENCES}
+    verdicts = {name: fair for name, fair in equal_cost(measured).items() if not is_reference(name)}
     lines = []
     for fair, text in ((True, f"Equal cost of privacy (mean gap at most {TAU}): "), (False, "Not equal: ")):
         if names := [name for name, verdict in verdicts.items() if verdict is fair]:
             lines.append(text + ", ".join(names) + ".")
     seeds = measured.index.get_level_values("seed").nunique()
     if measured.index.get_level_values("strategy").nunique() > 1 and seeds > 1:
-        lines.append(_significance(tested, seeds))
+        lines.append(_significance(tested))
     return lines
 
 
-def _significance(tested: pd.DataFrame, seeds: int) -> str:
+def _significance(tested: pd.DataFrame) -> str:
     """Which differences in the privacy cost gap are more than chance, or why none can be."""
     gaps = tested[tested["metric"] == ("privacy_cost_gap" if "privacy_cost_gap" in set(tested["metric"])
                                        else "accuracy_parity")]
-    metric, number = str(gaps["metric"].iloc[0]).replace("_", " "), len(gaps)
+    if gaps.empty:
+        return "No seed has a gap between groups for every method: there are no pairs to test."
+    metric, number, seeds = str(gaps["metric"].iloc[0]).replace("_", " "), len(gaps), int(gaps["seeds"].iloc[0])
     if number * 2.0**-seeds > LEVEL:
         needed = math.ceil(math.log2(number / LEVEL))
-        return (f"{seeds} seeds cannot tell methods apart: {number} one-sided Wilcoxon tests, corrected by Holm, need "
-                f"at least {needed} for p < {LEVEL}.")
+        return (f"{seeds} seed{'s' if seeds > 1 else ''} cannot tell methods apart: {number} one-sided Wilcoxon tests, "
+                f"corrected by Holm, need at least {needed} for p < {LEVEL}.")
     found = gaps[gaps["p_holm"] < LEVEL]
     if found.empty:
         return f"No difference in {metric} is significant (Wilcoxon, Holm over {number} tests, {seeds} seeds)."
@@ -133,7 +134,7 @@ def _wide(measured: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
         for metric in LARGER_IS_BETTER:
             wide = runs[metric].droplevel("dataset").unstack("strategy")
             wide = wide[[name for name in runs.index.get_level_values("strategy").unique()
-                         if not (name in _REFERENCES and metric.endswith("_gap"))]]
+                         if not (is_reference(name) and metric.endswith("_gap"))]]
             wide = wide.dropna(axis=1, how="all").dropna(axis=0)
             if wide.shape[1] > 1 and len(wide) > 0:
                 tables.append(((str(dataset), metric), wide))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pandas as pd
@@ -24,7 +24,7 @@ def final_part(metrics: pd.DataFrame, split: str) -> pd.DataFrame:
     part = metrics[metrics["split"] == split]
     runs = ["dataset", "strategy", "seed"]
     last = part[part["round"] == part.groupby(runs)["round"].transform("max")]
-    return last.pivot_table(index=runs, columns=["group", "metric"], values="value", dropna=False)
+    return last.set_index([*runs, "group", "metric"])["value"].unstack(["group", "metric"]).sort_index(axis=1)
 
 
 def final_test(metrics: pd.DataFrame) -> pd.DataFrame:
@@ -32,12 +32,30 @@ def final_test(metrics: pd.DataFrame) -> pd.DataFrame:
     return final_part(metrics, "test")
 
 
+def is_reference(strategy: str) -> bool:
+    """Whether a strategy is what others are measured against, under its own name or called after its folder."""
+    return strategy.partition(" ")[0] in (REFERENCE, *REFERENCES.values())
+
+
+def reference(strategy: str, strategies: Collection[str]) -> str:
+    """What a strategy is measured against: `REFERENCE`, or see `REFERENCES`.
+
+    For one that is called after its folder, "dpsgd (longer)", that is the folder's own reference, "sgd (longer)", if it
+    is among `strategies`.
+    """
+    method, _, folder = strategy.partition(" ")
+    plain = REFERENCES.get(method, REFERENCE)
+    own = f"{plain} {folder}"
+    return own if own in strategies else plain
+
+
 def against_reference(final: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Each run's metric by group, less that of its reference (`REFERENCE`, or see `REFERENCES`) on the same data
-    set and seed; not a number where the reference did not run.
+    """Each run's metric by group, less that of its `reference` on the same data set and seed; not a number where the
+    reference did not run.
     """
     values = final.loc[:, final.columns.get_level_values("metric") == metric].droplevel("metric", axis=1)
-    same_run = pd.MultiIndex.from_tuples([(dataset, REFERENCES.get(strategy, REFERENCE), seed)
+    strategies = values.index.unique("strategy")
+    same_run = pd.MultiIndex.from_tuples([(dataset, reference(strategy, strategies), seed)
                                           for dataset, strategy, seed in values.index], names=values.index.names)
     return pd.DataFrame(values.to_numpy() - values.reindex(same_run).to_numpy(), values.index, values.columns)
 
@@ -53,9 +71,11 @@ def excessive_risks(final: pd.DataFrame) -> pd.DataFrame:
 
 
 def gap(by_group: pd.DataFrame) -> pd.Series[float]:
-    """The largest difference between two groups in each row; the column "all" is left out."""
+    """The largest difference between two groups in each row, not a number for fewer than two that are numbers; the
+    column "all" is left out.
+    """
     groups = by_group.drop(columns=ALL, errors="ignore")
-    return groups.max(axis=1) - groups.min(axis=1)
+    return (groups.max(axis=1) - groups.min(axis=1)).where(groups.count(axis=1) > 1)
 
 
 def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) -> pd.DataFrame:

@@ -12,10 +12,10 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedfair.randomness import key
-from simulations.compare import experiments
+from simulations.compare import experiments, refuse_chosen
 from simulations.experiment import Experiment, SettingsError, in_words
 from simulations.files import write_text
-from simulations.search import Search
+from simulations.search import Search, refuse_other_stops
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
@@ -67,6 +67,15 @@ class Sweep(BaseModel):
                              "what another trains on)")
         return self
 
+    @model_validator(mode="after")
+    def _data_are_named_once(self) -> Sweep:
+        """Every cell is of one data set: one of `datasets`, or a file."""
+        given = {**self.settings, **self.vary, **(self.search.space if self.search else {})}
+        refuse_chosen(given, ("dataset",))
+        if "csv" in given and self.datasets != Sweep.model_fields["datasets"].default:
+            raise ValueError(f"csv is given, and so is datasets, {', '.join(self.datasets)}: leave one of them out")
+        return self
+
     @staticmethod
     def read(path: Path) -> Sweep:
         """The sweep that a TOML file describes; raises `SettingsError`, or `FileNotFoundError`."""
@@ -85,7 +94,7 @@ class Sweep(BaseModel):
         """All comparisons, with their experiments validated; raises what `experiments` raises."""
         choices = [dict(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
         for dataset, chosen in product(self.datasets, choices if self.search is None else self.search.draws()):
-            settings = {**self.settings, **chosen, **({} if "csv" in self.settings else {"dataset": dataset})}
+            settings = {**self.settings, **chosen, "dataset": dataset}
             made = experiments(self.strategies, self.seeds, self.preset, settings)
             if self.search is not None and made[0].split[1] == 0:
                 raise SettingsError("a search chooses by the validation part, but split is "
@@ -131,5 +140,7 @@ def _extended(folder: Path, there: Sweep, sweep: Sweep) -> int:
         raise FileExistsError(f"{folder} holds another sweep, which differs in {', '.join(given)}: {len(lost)} of its "
                               f"{len(old)} trials are not in this one, the first is {lost[0]}; choose another folder, "
                               "or restore the description (its config.toml)")
+    if there.search and sweep.search and any(folder.glob("trials/*/stopped.json")):
+        refuse_other_stops(folder, there.search, sweep.search)
     write_text(folder / "config.toml", sweep.to_toml())
     return len(old)

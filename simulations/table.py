@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,7 +16,7 @@ from fedfair.datasets.columns import LEFT_OUT, Column
 from simulations.result import Result, identified
 from simulations.result import summary as summary_of
 from simulations.statistics import comparisons, findings, measures
-from simulations.summary import REFERENCE, final_test
+from simulations.summary import REFERENCE, final_test, is_reference
 
 
 def results_table(results: Sequence[Result]) -> RenderableType:
@@ -43,19 +43,23 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
 
 
 def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
-    """Who pays most for privacy, and which method gives most of it back, in words; nothing without sgd and dpsgd."""
+    """Who pays most for privacy, and which method gives most of it back, in words; nothing without sgd and dpsgd, or
+    if no group's cost is known.
+    """
     rows = {row["strategy"]: row for row in summary.to_dict("records")}
     if not {REFERENCE, "dpsgd"} <= set(rows):
         return []
     plain = rows["dpsgd"]
-    group = max(sizes, key=lambda name: plain[f"privacy_cost_{name}_mean"])
-    cost = f"privacy_cost_{group}_mean"
+    paid, group = _most_paid(plain, sizes)
+    if math.isnan(paid):
+        return []
     lines = [f"Under dpsgd, group {group} ({sizes[group]:,} of {sum(sizes.values()):,} records) pays most for privacy: "
-             f"{plain[cost]:.3f} of its accuracy, against {rows[REFERENCE][f'accuracy_{group}_mean']:.3f} under sgd."]
-    others = {name: row[cost] for name, row in rows.items() if name not in (REFERENCE, "dpsgd")}
+             f"{paid:.3f} of its accuracy, against {rows[REFERENCE][f'accuracy_{group}_mean']:.3f} under sgd."]
+    others = {name: cost for name, row in rows.items() if not (is_reference(name) or name == "dpsgd")
+              and not math.isnan(cost := row[f"privacy_cost_{group}_mean"])}
     if others:
         best = min(others, key=lambda name: others[name])
-        back = plain[cost] - others[best]
+        back = paid - others[best]
         lines.append(f"{best} gives most of it back: {back:.3f}." if back > 0 else "No method here gives it back.")
     spent = [row["epsilon"] for row in rows.values() if math.isfinite(row["epsilon"])]
     if max(spent, default=0) > 1.1 * min(spent, default=0):
@@ -74,7 +78,7 @@ def unprotected(summary: pd.DataFrame) -> Sequence[Text]:
 
 def columns_table(name: str, columns: Sequence[Column]) -> Table:
     """What the columns of a file are taken as."""
-    table = Table(title=f"{name}: columns")
+    table = Table(title=f"{escape(name)}: columns")
     for heading in ("column", "taken as", "values", "missing"):
         table.add_column(heading, justify="right" if heading == "missing" else "left")
     for column in columns:
@@ -94,19 +98,24 @@ def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int]) 
     table.add_row("all", *(_spread(row, "accuracy") for row in rows))
     groups = sorted(sizes, key=lambda name: sizes[name])
     for place, group in enumerate(groups):
-        table.add_row(f"{_short(group, 10)} ({sizes[group]:,})", *(_spread(row, f"accuracy_{group}") for row in rows),
-                      style="bold" if place == 0 else "")
+        table.add_row(Text(f"{_short(group, 10)} ({sizes[group]:,})"),
+                      *(_spread(row, f"accuracy_{group}") for row in rows), style="bold" if place == 0 else "")
     table.add_row("")
     for gap in ("accuracy_parity", "demographic_parity"):
         if not all(math.isnan(row[f"{gap}_mean"]) for row in rows):
             table.add_row(gap.replace("_", " "), *(_spread(row, gap) for row in rows))
     if not math.isnan(rows[0]["privacy_cost_gap_mean"]):
-        worst = [max((row[f"privacy_cost_{group}_mean"], group) for group in groups)[1] for row in rows]
-        paid = [row[f"privacy_cost_{group}_mean"] for row, group in zip(rows, worst, strict=True)]
-        table.add_row("pays most", *(_short(g, 8) if cost > 0 else "-" for g, cost in zip(worst, paid, strict=True)))
-        table.add_row("its cost", *(_number(cost, 3) if cost > 0 else "-" for cost in paid))
+        paid = [_most_paid(row, groups) for row in rows]
+        table.add_row("pays most", *(Text(_short(group, 8) if cost > 0 else "-") for cost, group in paid))
+        table.add_row("its cost", *(_number(cost, 3) if cost > 0 else "-" for cost, _ in paid))
         table.add_row("privacy cost gap", *(_number(row["privacy_cost_gap_mean"], 3) for row in rows))
     return table
+
+
+def _most_paid(row: Mapping[Any, Any], groups: Iterable[str]) -> tuple[float, str]:
+    """The largest privacy cost, and the group that pays it; not a number if none is known."""
+    costs = ((row[f"privacy_cost_{group}_mean"], group) for group in groups)
+    return max((pair for pair in costs if not math.isnan(pair[0])), default=(math.nan, ""))
 
 
 def _spread(row: Mapping[Any, Any], name: str) -> str:

@@ -6,12 +6,15 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ray
 import torch
 from ray import tune
+from ray._private.state import state
 from ray.tune.schedulers import ASHAScheduler, MedianStoppingRule, TrialScheduler
 
 from fedfair.host import ClientError
@@ -58,7 +61,10 @@ def run_trials(left: Mapping[str, Experiment], finished: int, folder: Path, reso
 
     A trial whose process or machine dies is started again, and goes on after its last checkpoint; one that fails for a
     reason of its own is not. `finished` is the number of those of an earlier call. Needs a connection to a cluster.
+    Raises `ValueError` if the cluster has no room for a trial, and `KeyboardInterrupt` if it is interrupted; what is
+    finished by then stays.
     """
+    _refuse_too_large(resources)
     os.environ.update(TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1", RAY_CHDIR_TO_TRIAL_DIR="0", RAY_AIR_NEW_OUTPUT="0")
     os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "600")  # its own checkpoints are not used here
     configs = [{"name": name, "folder": str(folder.absolute() / name), "settings": made.settings(),
@@ -71,21 +77,46 @@ def run_trials(left: Mapping[str, Experiment], finished: int, folder: Path, reso
         tune_config=tune.TuneConfig(reuse_actors=True, scheduler=_scheduler(search)),
         run_config=tune.RunConfig(name="tune", storage_path=str(folder.absolute().parent / ".tune"), verbose=0,
                                   failure_config=tune.FailureConfig(max_failures=_FAILURES), callbacks=[log]))
-    failed, results = {}, tuner.fit()
-    for result in (results[number] for number in range(len(results))):
-        assert result.config is not None
-        name, metrics = result.config["trial"]["name"], result.metrics or {}
-        if result.error is not None:
-            failed[name] = f"its process died {_FAILURES + 1} times: look for a lack of memory ({result.error})"
-        elif "error" in metrics:
-            failed[name] = metrics["error"]
-        elif not (folder / name / "summary.csv").is_file():
-            if search is None or "percent" not in metrics:
-                failed[name] = f"its result is not in {folder}: all machines must share this folder"
-            else:
-                reached = Reached(**{field: metrics[field] for field in Reached._fields})
-                write_text(folder / name / "stopped.json", json.dumps(reached._asdict()))
+    results = tuner.fit()
+    placed = zip(left, map(results.__getitem__, range(len(results))), strict=False)
+    over = {name: result for name, result in placed if _is_over(result)}
+    failed = {name: reason for name, result in over.items() if (reason := _failure(result, folder / name))}
+    if len(over) < len(left):
+        raise KeyboardInterrupt  # Tune takes the signal for itself, and returns as if all trials were over
     return failed
+
+
+def _refuse_too_large(resources: Resources) -> None:
+    """Raise `ValueError` if no machine of the cluster has room for a trial, and no autoscaler can add one."""
+    as_client = ray.util.client.ray.is_connected()  # type: ignore[no-untyped-call]
+    if as_client or state.get_max_resources_from_cluster_config() is not None:
+        return  # a client of a cluster cannot ask for its autoscaler
+    machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]  # type: ignore[no-untyped-call]
+    for resource, each in (("CPU", resources.cpus), ("GPU", resources.gpus)):
+        most = max(machine.get(resource, 0.0) for machine in machines)
+        if each > most:
+            raise ValueError(f"a trial with {each:g} {resource} does not fit into a Ray cluster that has {most:g} on "
+                             "its largest machine: take a smaller share for each")
+
+
+def _is_over(result: tune.Result) -> bool:
+    """Whether a trial ended for a reason of its own, or its scheduler's, not because all of them were interrupted."""
+    return result.error is not None or bool((result.metrics or {}).get("done"))
+
+
+def _failure(result: tune.Result, folder: Path) -> str | None:
+    """Why a trial that is over failed, if it did; one that was stopped early gets a note of that in its folder."""
+    metrics = result.metrics or {}
+    if result.error is not None:
+        return f"its process died {_FAILURES + 1} times: look for a lack of memory ({result.error})"
+    if "error" in metrics:
+        return str(metrics["error"])
+    if metrics["percent"] < 100:
+        reached = Reached(**{field: metrics[field] for field in Reached._fields})
+        write_text(folder / "stopped.json", json.dumps(reached._asdict()))
+    elif not (folder / "summary.csv").is_file():
+        return f"its result is not in {folder.parent}: all machines must share this folder"
+    return None
 
 
 def _trial(config: dict[str, Any]) -> None:
@@ -103,6 +134,9 @@ def _trial(config: dict[str, Any]) -> None:
         ending: dict[str, Any] = {"percent": 100.0}
     except (ValueError, OSError, ClientError) as error:
         ending = {"error": str(error)}
+    except Exception as error:  # a mistake in a method, which would be made again
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        ending = {"error": f"{type(error).__name__}: {error} ({at.filename}, line {at.lineno})"}
     tune.report({"value": float("nan"), **ending, "seconds": time.perf_counter() - start})
 
 

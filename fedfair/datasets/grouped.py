@@ -9,6 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedfair.fairness import RESERVED
+
 PARTS = ("train", "valid", "test")
 _ROWS, _NUMBERS = 4096, 2**20  # at most so many go through a model together; a convolution makes dozens of one number
 
@@ -35,7 +37,8 @@ class GroupedDataset:
     record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
     `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
     `published` `[n]`, numbers into PARTS, says which part the source itself put a record into; it is empty if the
-    source has no parts. Raises `ValueError` if the parts do not fit together.
+    source has no parts. Raises `ValueError` if the parts do not fit together, or a name is one of
+    `fedfair.fairness.RESERVED`.
     """
 
     x: Tensor
@@ -55,6 +58,10 @@ class GroupedDataset:
                              "they must have the same number")
         if not _within(self.group, len(self.names)):
             raise ValueError(f"group numbers must lie in 0..{len(self.names) - 1}, one for each of {self.names}")
+        for name in RESERVED:
+            if name in self.names:
+                raise ValueError(f"a group is called {name!r}, as results call figures of all groups together: give it "
+                                 "another name")
         if not _within(self.y, self.classes):
             raise ValueError(f"labels must lie in 0..{self.classes - 1}")
         if len(self.participant) not in (0, len(self)):

@@ -103,11 +103,27 @@ def read_csv(path: Path) -> pd.DataFrame:
         raise FileNotFoundError(f"there is no file {path}")
     try:
         with path.open(encoding="utf-8") as file:
-            header = file.readline()
-        return pd.read_csv(path, sep=max(",;\t", key=header.count), skipinitialspace=True, low_memory=False)
+            separator = max(",;\t", key=file.readline().count)
+        _refuse_repeated(_header(path, separator), path)
+        return pd.read_csv(path, sep=separator, skipinitialspace=True, low_memory=False)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a complete CSV file ({str(error).strip()}): check that it was copied whole"
-                         ) from error
+        raise ValueError(f"{path} is not a complete CSV file ({str(error).strip()}): check that it was copied whole, "
+                         "and that no row has more values than the first line has names") from error
+
+
+def _header(path: Path, separator: str) -> pd.Series:
+    """The names of a file's columns, "" for one without; raises `ParserError` if its first row has more values."""
+    # read as two rows, since pandas takes values without a name for an index and shifts the columns
+    return pd.read_csv(path, sep=separator, skipinitialspace=True, header=None, nrows=2, dtype=str,
+                       keep_default_na=False).iloc[0]
+
+
+def _refuse_repeated(names: pd.Series, path: Path) -> None:
+    """Raise `ValueError` for a name that two columns have: pandas would give the second another one."""
+    repeated = names[(names != "") & names.duplicated()]
+    if not repeated.empty:
+        raise ValueError(f"{path} names column {repeated.iloc[0]!r} more than once: give each column a name of its "
+                         "own, or remove the repeated one")
 
 
 def complete(frame: pd.DataFrame, missing: Missing) -> pd.DataFrame:

@@ -31,7 +31,7 @@ def fetch(name: str, label: Column = None, group: Column = None) -> None:
 
     Example: fedfair data fetch adult
     """
-    parts = Task(dataset=name, label=label, group=group).data()
+    parts = Experiment(dataset=name, label=label, group=group).task.data()
     print(f"{name}: {sum(len(part) for _, part in parts):,} records, verified")
 
 
@@ -40,7 +40,7 @@ def describe(name: str, label: Column = None, group: Column = None) -> None:
 
     Example: fedfair data describe digits
     """
-    _describe(name, Task(dataset=name, label=label, group=group))
+    _describe(name, Experiment(dataset=name, label=label, group=group).task)
 
 
 def check(file: Path, label: Annotated[str, typer.Option()], group: Annotated[str, typer.Option()],

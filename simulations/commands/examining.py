@@ -11,7 +11,7 @@ from rich.console import Console
 from simulations.audit_report import audit_table, audits
 from simulations.commands.options import EngineName, Set, StrategyName
 from simulations.commands.terminal import progress_bar
-from simulations.files import write_json
+from simulations.files import refuse_unwritable, write_json
 from simulations.ledger_table import ledger_table, read_ledgers
 from simulations.values import pairs
 
@@ -33,6 +33,10 @@ def audit(
     Example: fedfair audit --strategy dpsgd-f --epsilon 1 --seeds 5 --set trust=local
     """
     settings = {"target_epsilon": epsilon, **pairs(set_)}
+    if out is not None:
+        if out.is_dir():
+            raise IsADirectoryError(f"{out} is a folder: name a file in it, for example {out / 'audit.json'}")
+        refuse_unwritable(out.parent)
     with progress_bar() as on_round:
         found = audits(strategy, attack, range(seeds), settings, canaries, confidence, engine, on_round)
     Console().print(audit_table(found))

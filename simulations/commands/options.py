@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from fedfair.datasets import DATASETS
-from simulations.engines import ENGINES
+from simulations.compare import refuse_chosen
+from simulations.engines import ENGINES, Engine, make_engine
 from simulations.presets import preset_names
 from simulations.tracking import TRACKERS
 from simulations.values import pairs
@@ -52,12 +53,23 @@ Column = Annotated[str | None, typer.Option(help="Column of the file.")]
 
 
 def settings_of(set_: list[str], risk: Sequence[str] = (), **given: Any) -> dict[str, Any]:
-    """Settings from key=value pairs, those of `--risk`, and options that were given; values are read as TOML, or else
-    as text.
+    """Settings from key=value pairs, those of `--risk`, and options that were given, of which a file takes the place of
+    the data set; values are read as TOML, or else as text. Raises `ValueError` for one that says what an option says.
     """
-    settings = {key: str(value) if isinstance(value, Path) else value for key, value in given.items()
-                if value is not None and not (key == "dataset" and given.get("csv"))}
-    return {**settings, **pairs(set_), **{f"risk_{key}": value for key, value in pairs(risk).items()}}
+    options = {key: str(value) if isinstance(value, Path) else value for key, value in given.items()
+               if value is not None}
+    own = pairs(set_)
+    refuse_chosen(own)
+    settings = {**options, **own, **{f"risk_{key}": value for key, value in pairs(risk).items()}}
+    return {key: value for key, value in settings.items() if key != "dataset" or not settings.get("csv")}
+
+
+def engine_of(name: str, nodes: int | None, engine_set: list[str]) -> Engine:
+    """The engine with its settings from key=value pairs; raises `ValueError` for one that is not allowed."""
+    settings = pairs(engine_set)
+    if "nodes" in settings:
+        raise ValueError(f"nodes is {settings['nodes']!r} among the engine's settings, but it is chosen by --nodes")
+    return make_engine(name, nodes, settings)
 
 
 def names_of(names: str) -> list[str]:

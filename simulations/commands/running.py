@@ -26,18 +26,18 @@ from simulations.commands.options import (
     StrategyName,
     StrategyNames,
     Track,
+    engine_of,
     names_of,
     settings_of,
 )
 from simulations.commands.terminal import progress_bar, show
 from simulations.compare import compare as run_comparison
 from simulations.compare import experiments
-from simulations.engines import Engine, make_engine
+from simulations.engines import Engine
 from simulations.experiment import Experiment
-from simulations.result import refuse_other, save_comparison
+from simulations.result import refuse_to_replace, save_comparison
 from simulations.run import run as run_experiment
 from simulations.tracking import tracking
-from simulations.values import pairs
 
 _OPENING = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt"
 
@@ -65,14 +65,14 @@ def compare(
     names = names_of(strategies)
     settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group)
     planned = experiments(names, list(range(seeds)), preset, settings)
-    chosen = make_engine(engine, nodes, pairs(engine_set))
+    chosen = engine_of(engine, nodes, engine_set)
     if len(planned) == 1:
         _run_one(planned[0], chosen, out, None, json)
         return
     described = {"strategies": names, "seeds": list(range(seeds)), **({"preset": preset} if preset else {}),
                  "settings": settings}
     if out is not None:
-        refuse_other(out, described)
+        refuse_to_replace(out, described)
     with progress_bar() as on_round:
         results = run_comparison(planned, chosen, on_round=on_round)
     saved = save_comparison(results, described, out) if out is not None else None
@@ -103,7 +103,7 @@ def run(
     """
     settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group)
     planned = experiments([strategy], [seed], preset, settings)
-    _run_one(planned[0], make_engine(engine, nodes, pairs(engine_set)), out, checkpoint_every, json, track)
+    _run_one(planned[0], engine_of(engine, nodes, engine_set), out, checkpoint_every, json, track)
 
 
 def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: int | None, json: bool,

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from simulations.search import refuse_unmeasured
 from simulations.sweep import Sweep, prepare_folder, trials
 
 
@@ -27,6 +28,8 @@ def sweep(
     """
     described = Sweep.read(config)
     planned = trials(described)
+    if described.search is not None:
+        refuse_unmeasured(described.search, next(iter(planned.values())))
     kept = prepare_folder(out, described)
     from simulations.collect import collect  # here, because importing Ray takes a second
     from simulations.grids.workers import connect

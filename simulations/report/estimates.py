@@ -48,4 +48,5 @@ def of_records(share: float, records: float) -> Estimate:
     z = float(scipy.stats.norm.ppf((1 + CONFIDENCE) / 2))
     middle = (share + z**2 / (2 * records)) / (1 + z**2 / records)
     half = z * math.sqrt(share * (1 - share) / records + z**2 / (4 * records**2)) / (1 + z**2 / records)
-    return Estimate(share, middle - half, middle + half)
+    # an end that equals the share, at 0 or 1, must not lie on its other side after rounding
+    return Estimate(share, min(share, middle - half), max(share, middle + half))

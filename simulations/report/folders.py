@@ -14,13 +14,18 @@ import pandas as pd
 
 from fedfair.accounting import Ledger
 from fedfair.fairness import ALL
+from fedfair.task import Task
+from simulations.compare import for_strategy
 from simulations.ledger_table import read_ledgers
+from simulations.presets import merged, preset
 from simulations.statistics import comparisons, measures
 from simulations.summary import final_test, summarise
 
 Kind = Literal["run", "comparison", "sweep"]
 Run = tuple[str, str, int]
 """Data set, method and seed."""
+_DATA = ("dataset", "csv", "label", "group", "missing", "participant", "split", "balance", "imbalance")
+"""The settings that say which records are trained and tested on."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +46,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods that were run on one data set with one choice of the varied settings (`chosen`).
+    """Methods that were run on the same records with one choice of the varied settings (`chosen`).
 
-    `metrics` is long (dataset, strategy, seed, round, split, group, metric, value); `ledgers` are by run.
+    `data` has only the settings that say which records. `metrics` is long (dataset, strategy, seed, round, split,
+    group, metric, value); `ledgers` are by run.
     """
 
     dataset: str
+    data: Task
     chosen: Mapping[str, Any]
     metrics: pd.DataFrame
     ledgers: Mapping[Run, Ledger]
@@ -98,17 +105,28 @@ class Comparison:
 
 
 def read(folders: Sequence[Path]) -> tuple[list[Source], list[Comparison]]:
-    """What the folders hold; runs and comparisons on one data set are put together.
+    """What the folders hold; runs and comparisons on the same records are put together.
 
-    A method that an earlier folder has with the same seed is called after its own folder too. Raises
-    `FileNotFoundError` or `ValueError` for a folder that holds no finished result.
+    Where an earlier folder has a method of a later one with the same seed, all methods of the later are called after
+    their folder too. Raises `FileNotFoundError` or `ValueError` for a folder that holds no finished result, or is named
+    more than once.
     """
     sources, found = [], []
-    for folder in folders:
+    for folder, name in zip(folders, _names(folders), strict=True):
         source, parts = read_folder(folder)
         sources.append(source)
-        found += [(source, part) for part in parts]
+        found += [(name, part) for part in parts]
     return sources, _together(found)
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """The folders' own names, numbered where several have the same; raises `ValueError` for a folder named twice."""
+    places = [folder.resolve() for folder in folders]
+    for place, folder in zip(places, folders, strict=True):
+        if places.count(place) > 1:
+            raise ValueError(f"{folder} is named more than once: name each folder once")
+    names = [place.name for place in places]
+    return [name if names.count(name) == 1 else f"{name} {names[: i + 1].count(name)}" for i, name in enumerate(names)]
 
 
 def read_folder(folder: Path) -> tuple[Source, list[Comparison]]:
@@ -140,7 +158,7 @@ def _kind(folder: Path) -> Kind:
 
 
 def _comparison(chosen: Mapping[str, Any], folders: Sequence[Path]) -> Comparison:
-    """The runs of several folders on one data set."""
+    """The runs of several folders on the same records."""
     frames, ledgers = [], {}
     for folder in folders:
         frame = pd.read_parquet(folder / "metrics.parquet")
@@ -149,7 +167,18 @@ def _comparison(chosen: Mapping[str, Any], folders: Sequence[Path]) -> Compariso
         for dataset, strategy, seed in frame[["dataset", "strategy", "seed"]].drop_duplicates().itertuples(index=False):
             ledgers[str(dataset), str(strategy), int(seed)] = saved.get("") or saved[f"{strategy}/seed-{seed}"]
     metrics = pd.concat(frames, ignore_index=True)
-    return Comparison(str(metrics["dataset"].iloc[0]), chosen, metrics, ledgers)
+    dataset = str(metrics["dataset"].iloc[0])
+    return Comparison(dataset, _data(folders[0], dataset), chosen, metrics, ledgers)
+
+
+def _data(folder: Path, dataset: str) -> Task:
+    """Which records the folder of a run, or the first method of a comparison's, trains and tests on."""
+    settings = tomllib.loads((folder / "config.toml").read_text())
+    if "strategies" in settings:
+        strategies = settings["strategies"]
+        settings = merged({"dataset": dataset}, preset(settings.get("preset"), dataset, strategies[0]),
+                          for_strategy(settings["settings"], strategies[0], strategies))
+    return Task(**{name: settings[name] for name in _DATA if name in settings})
 
 
 def _sweep(folder: Path) -> tuple[tuple[str, ...], list[Comparison]]:
@@ -168,20 +197,29 @@ def _sweep(folder: Path) -> tuple[tuple[str, ...], list[Comparison]]:
     return tuple(f"not shown: {row['trial']} ({row['ended']})" for row in others.to_dict("records")), parts
 
 
-def _together(found: Sequence[tuple[Source, Comparison]]) -> list[Comparison]:
-    """One comparison for each data set and choice of settings."""
-    merged: dict[tuple[str, str], Comparison] = {}
-    for source, part in found:
-        key = (part.dataset, repr(part.chosen))
-        merged[key] = _joined(merged[key], part, source.folder.resolve().name) if key in merged else part
-    return list(merged.values())
+def _together(found: Sequence[tuple[str, Comparison]]) -> list[Comparison]:
+    """One comparison for all on the same records and choice of settings; each comes with its folder's name."""
+    joined: dict[tuple[Task, str], Comparison] = {}
+    for name, part in found:
+        key = (part.data, repr(part.chosen))
+        joined[key] = _joined(joined[key], part, name) if key in joined else part
+    return [_told_apart(part, list(joined.values())) for part in joined.values()]
+
+
+def _told_apart(part: Comparison, others: Sequence[Comparison]) -> Comparison:
+    """A comparison whose choice names the settings by which its records differ from those of others on its data set."""
+    same = [other.data for other in others if other.dataset == part.dataset]
+    differing = {name: getattr(part.data, name) for name in _DATA if len({getattr(data, name) for data in same}) > 1}
+    return replace(part, chosen={**differing, **part.chosen})
 
 
 def _joined(first: Comparison, second: Comparison, name: str) -> Comparison:
-    """Both comparisons' runs; methods of the second that the first has too are called "method (name)"."""
-    clash = {method for _, method, _ in set(first.ledgers) & set(second.ledgers)}
-    called = {method: f"{method} ({name})" if method in clash else method for method in second.methods}
+    """Both comparisons' runs; if the first has some of the second's, the second's methods are "method (name)", so that
+    each stays with its reference (see `simulations.summary.reference`).
+    """
+    clash = first.ledgers.keys() & second.ledgers.keys()
+    called = {method: f"{method} ({name})" if clash else method for method in second.methods}
     metrics = pd.concat([first.metrics, second.metrics.replace({"strategy": called})], ignore_index=True)
     renamed: Iterator[tuple[Run, Ledger]] = (((dataset, called[method], seed), ledger)
                                              for (dataset, method, seed), ledger in second.ledgers.items())
-    return Comparison(first.dataset, first.chosen, metrics, {**first.ledgers, **dict(renamed)})
+    return replace(first, metrics=metrics, ledgers={**first.ledgers, **dict(renamed)})

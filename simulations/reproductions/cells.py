@@ -45,8 +45,11 @@ def compared(published: Published, cells: pd.DataFrame, found: Values) -> pd.Dat
 
 
 def strategy_name(published: Published, method: str) -> str:
-    """What a method's runs are called among the metrics: its own name, or "sgd" for the reference."""
-    return REFERENCE if published.methods.get(method, {}).get("strategy") == REFERENCE else method
+    """What a method's runs are called among the metrics: its own name, or "sgd" for the first that is one, the
+    reference of all.
+    """
+    plain = [name for name, settings in published.methods.items() if settings.get("strategy") == REFERENCE]
+    return REFERENCE if method in plain[:1] else method
 
 
 def _compared(published: Published, cell: Mapping[Any, Any], found: Values) -> dict[str, Any]:

@@ -32,11 +32,12 @@ class Kept(NamedTuple):
 
 def kept_runs(experiments: Sequence[Experiment], folder: Path, on_round: OnRound = lambda *_: None, jobs: int = 1
               ) -> list[Kept]:
-    """Every experiment's run, those that are not in `folder` after running them there, `jobs` at a time.
+    """Every experiment's run, those that are not in `folder` after running them there, each once, `jobs` at a time.
 
     With several jobs each is a process with one thread of its own. Raises what `simulations.run.run` raises.
     """
-    missing = [experiment for experiment in experiments if not _file(experiment, folder).exists()]
+    planned = {_file(experiment, folder): experiment for experiment in experiments}
+    missing = [experiment for file, experiment in planned.items() if not file.exists()]
     if jobs > 1 and len(missing) > 1:
         for done, _ in enumerate(in_processes(partial(kept, folder=folder), missing, jobs)):
             on_round(done, len(missing), f"{jobs} runs at a time", 1, 1)

@@ -27,7 +27,7 @@ def data(model: str, records: int, seed: int) -> GroupedDataset:
     if model == "next_word":
         x = torch.randint(CLASSES + 2, shape, generator=draws)
     y = torch.randint(CLASSES, (records,), generator=draws)
-    return GroupedDataset(x, y, torch.zeros(records).long(), ("all",), CLASSES)
+    return GroupedDataset(x, y, torch.zeros(records).long(), ("everybody",), CLASSES)
 
 
 def one_by_one(name: str, own: GroupedDataset, local: LocalSgd, client: int, round_: int) -> dict[str, torch.Tensor]:

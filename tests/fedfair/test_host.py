@@ -26,7 +26,7 @@ class Viewed(nn.Module):
 def hosted(model: nn.Module, x: Tensor) -> None:
     """Compute with the model twice, at weights that lie in order."""
     zeros = torch.zeros(len(x), dtype=torch.long)
-    data = GroupedDataset(x, zeros, zeros, ("all",), 2)
+    data = GroupedDataset(x, zeros, zeros, ("everybody",), 2)
     host = Host({0: Parts(data, data, data)}, model, "cpu")
     for _ in range(2):
         host.evaluate({name: value.detach().clone().contiguous() for name, value in model.named_parameters()}, "test",

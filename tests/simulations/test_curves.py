@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 from simulations.cli import app
 from simulations.compare import experiments
 from simulations.curve_plot import Axis
-from simulations.curves import curves, theta_curve
+from simulations.curves import curves, save_curves, theta_curve
 from simulations.experiment import SettingsError
 from simulations.run import run
 
@@ -64,6 +65,39 @@ def test_what_no_strategy_uses_is_refused(settings: dict[str, object]) -> None:
         curves(["dpsgd"], [0], None, settings, {"fairdp.M": [1]})
     with pytest.raises(ValueError, match="did not look for a threshold"):
         list(theta_curve(run(experiments(["dpsgd"], [0], None, settings)[0]), (0.1,)))
+
+
+@pytest.mark.parametrize(("over", "message"), [
+    ({"dpsgd.clip_norm": [1], "dpsgd.learning_rate": [1]}, r"is followed over dpsgd\.learning_rate: write STRATEGY"),
+    ({"theta": [0.1]}, "followed over theta: write STRATEGY.setting .* theta for those that look for a threshold"),
+    ({"dpsgd.theta": [0.1]}, r"no strategy here is followed over dpsgd\.theta"),
+    ({"dpsgd": [1]}, "no strategy here is followed over dpsgd:"),
+    ({"dpsgd.clip_norm": 0.1}, r"dpsgd\.clip_norm is 0\.1: give a list of values, for example dpsgd\.clip_norm=\[0\.1"),
+    ({"dpsgd.clip_norm": []}, r"dpsgd\.clip_norm is \[\]: give a list of values"),
+    ({"dpsgd.clip_norm": "ab"}, r"dpsgd\.clip_norm is 'ab': give a list of values"),
+    ({"dpsgd.seed": [1]}, "seed is 1 among the settings, but it is chosen by --seed"),
+    ({"dpsgd.clip_norm": [1, -1]}, "clip_norm is -1: it should be greater than 0")])
+def test_what_cannot_be_followed_is_refused_before_anything_runs(
+        over: dict[str, Any], message: str, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulations.curves.run", lambda *_, **__: pytest.fail("this is a run"))
+    with pytest.raises(SettingsError, match=message):
+        curves(["dpsgd"], [0], None, settings, over)
+
+
+def test_a_value_of_theta_is_checked_before_anything_runs(settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
+                                                          ) -> None:
+    monkeypatch.setattr("simulations.curves.run", lambda *_, **__: pytest.fail("this is a run"))
+    for over in ({"theta": [0.1, "much"]}, {"dpsgd-p.theta": ["much"]}):
+        with pytest.raises(SettingsError, match="theta is 'much'"):
+            curves(["dpsgd-p"], [0], None, settings, over)
+
+
+def test_values_that_are_lists_are_written_as_text(settings: dict[str, object], tmp_path: Path) -> None:
+    over = {"dpsgd.hidden": [[8], [4, 2]]}
+    frame = curves(["dpsgd"], [0], None, {**settings, "model": "mlp", "steps": 2}, over)
+    save_curves(frame, {"over": over}, tmp_path / "out")
+    assert pd.read_csv(tmp_path / "out" / "curves.csv")["value"].tolist() == ["[8]", "[4, 2]"]
+    assert (tmp_path / "out" / "curves.svg").is_file()
 
 
 def test_the_command_writes_a_table_and_a_picture(settings: dict[str, object], tmp_path: Path) -> None:

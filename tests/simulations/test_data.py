@@ -109,6 +109,8 @@ def test_every_data_set_is_listed_and_the_embedded_one_described() -> None:
     assert all(name in shown for name in DATASETS)
     assert "digits: 1,797 records, (1, 8, 8) features, 10 classes" in said("data", "describe", "digits")
     assert "digits: 1,797 records, verified" in said("data", "fetch", "digits")
+    for command in ("fetch", "describe"):
+        assert said("data", command, "adlt", code=2).startswith("Error: unknown data set 'adlt': did you mean 'adult'?")
     assert "label is 'y', but digits has its own" in said("data", "describe", "digits", "--label", "y", code=2)
 
 

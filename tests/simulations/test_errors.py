@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from fedfair.task import Task
 from simulations import Experiment
 from simulations.cli import app
 from simulations.experiment import SettingsError
@@ -64,6 +65,36 @@ def test_a_wrong_setting(arguments: list[str], expected: str) -> None:
     assert expected in error_of("run", *FAST, *arguments)
 
 
+@pytest.mark.parametrize("command", ["run", "compare", "curve", "audit"])
+@pytest.mark.parametrize(("setting", "expected"), [
+    ("seed=3", "seed is 3 among the settings, but it is chosen by --seed or --seeds, or by seeds in a sweep"),
+    ("strategy=sgd", "strategy is 'sgd' among the settings, but it is chosen by --strategy or --strategies"),
+    ("dpsgd.dataset=compas", "dataset is 'compas' among the settings, but it is chosen by --dataset, or by datasets"),
+    ("options=3", "options is 3: give a strategy's own settings by name, for example options.max_bound=4"),
+    ("dpsgd=3", "unknown setting 'dpsgd'"),
+])
+def test_a_setting_that_is_chosen_in_another_way(command: str, setting: str, expected: str) -> None:
+    named = "--strategy" if command in ("run", "audit") else "--strategies"
+    assert expected in error_of(command, named, "dpsgd", "--set", setting)
+
+
+@pytest.mark.parametrize("attack", ["canaries", "membership"])
+def test_a_run_without_steps_cannot_be_attacked(attack: str) -> None:
+    assert "steps is 0: a run without steps releases nothing that could be attacked" in error_of(
+        "audit", "--attack", attack, "--set", "steps=0")
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "curve"])
+def test_a_data_set_is_named_once(command: str) -> None:
+    assert "but it is chosen by --dataset" in error_of(command, "--set", "dataset=compas")
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_the_number_of_nodes_is_no_setting_of_an_engine(command: str) -> None:
+    assert "nodes is 2 among the engine's settings, but it is chosen by --nodes" in error_of(
+        command, "--engine-set", "nodes=2")
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     """A small file of one's own."""
@@ -119,6 +150,40 @@ def test_a_folder_that_holds_a_different_experiment(tmp_path: Path) -> None:
     (tmp_path / "other" / "letter.txt").write_text("dear")
     assert "holds no experiment" in error_of("run", *FAST, "--out", str(tmp_path / "other"))
     assert (tmp_path / "other" / "letter.txt").exists()
+
+
+@pytest.mark.parametrize("command", [["run"], ["compare", "--strategies", "sgd,dpsgd", "--seeds", "1"], ["curve"],
+                                     ["audit"]])
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_computed(
+        command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Task, "data", lambda task: pytest.fail("this is work"))
+    (tmp_path / "file").write_text("")
+    expected = f"cannot be written, because {tmp_path / 'file'} is a file: choose another"
+    assert expected in error_of(*command, "--out", str(tmp_path / "file" / "x"))
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    expected = f"cannot be written, because nothing may be changed in {tmp_path}: choose another"
+    assert expected in error_of(*command, "--out", str(tmp_path / "new" / "x"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("command", [["run"], ["compare", "--strategies", "sgd,dpsgd", "--seeds", "1"]])
+def test_a_folder_whose_place_no_other_can_take_is_refused_before_anything_is_computed(
+        command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Task, "data", lambda task: pytest.fail("this is work"))
+    monkeypatch.chdir(tmp_path)
+    assert "cannot be the folder that you are in: name one in it" in error_of(*command, "--out", ".")
+    (tmp_path / "out").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "is_mount", lambda path: path == tmp_path / "out")
+        assert "cannot be the folder where a disk is mounted: name one in it" in error_of(*command, "--out", "out")
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    assert f"because nothing may be changed in {tmp_path}" in error_of(*command, "--out", "out")
+
+
+def test_a_file_of_findings_that_cannot_be_written_is_refused_before_anything_is_computed(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Task, "data", lambda task: pytest.fail("this is work"))
+    assert f"{tmp_path} is a folder: name a file in it" in error_of("audit", "--out", str(tmp_path))
 
 
 def test_a_client_whose_values_are_not_finite() -> None:

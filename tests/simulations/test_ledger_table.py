@@ -35,6 +35,13 @@ def test_every_figure_of_every_group_and_observer_is_there_with_its_reason() -> 
     assert f"{ledger.epsilon(1e-3):.3f}" in text(ledger, 1e-3)
 
 
+def test_names_of_groups_are_no_markup() -> None:
+    names = ("[other]", "[/x]", ":car:")
+    ledger = Ledger(names, 1e-5)
+    ledger.record(Event((0.1,) * 3, (1.0,) * 3, (2.0,) * 3), 10)
+    assert all(text(ledger).count(name) == 2 for name in names)
+
+
 def test_the_command_prints_the_ledger_of_a_folder(tmp_path: Path) -> None:
     result = run(Experiment(strategy="dpsgd", steps=2, hidden=(8,), delta=1e-4))
     result.save(tmp_path / "run")

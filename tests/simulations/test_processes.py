@@ -72,6 +72,38 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path, signal_: s
     assert waited(lambda: ended(noted.read_text()), 10)
 
 
+INTERRUPTED = """
+import signal
+import sys
+from pathlib import Path
+from simulations.processes import in_processes
+from tests.simulations.test_processes import note_and_wait
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    list(in_processes(note_and_wait, [Path(sys.argv[1]) / str(number) for number in range(8)], 2))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to_all", [False, True])
+def test_an_interrupt_ends_all_processes_at_once(tmp_path: Path, to_all: bool) -> None:
+    script, folder = tmp_path / "parent.py", tmp_path / "noted"
+    script.write_text(INTERRUPTED)
+    folder.mkdir()
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen([sys.executable, script, folder], env={**os.environ, "PYTHONPATH": paths},
+                          stderr=subprocess.DEVNULL, start_new_session=True) as parent:
+        try:
+            assert waited(lambda: sum(file.read_text() != "" for file in folder.iterdir()) == 2)
+            (os.killpg if to_all else os.kill)(parent.pid, signal.SIGINT)
+            assert parent.wait(10) != 0
+            assert len(list(folder.iterdir())) == 2
+            assert waited(lambda: all(ended(file.read_text()) for file in folder.iterdir()), 10)
+        finally:
+            if parent.poll() is None:
+                os.killpg(parent.pid, signal.SIGKILL)
+
+
 @pytest.mark.slow
 def test_every_item_has_its_own_result() -> None:
     assert dict(in_processes(abs, [-3, 2, -1], 2)) == {0: 3, 1: 2, 2: 1}

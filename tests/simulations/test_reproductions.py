@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from simulations.cli import app
 from simulations.compare import compare, experiments
 from simulations.experiment import Experiment
-from simulations.reproductions.cells import compared, half_unit, values
+from simulations.reproductions.cells import compared, half_unit, strategy_name, values
 from simulations.reproductions.markdown import report, sentence
 from simulations.reproductions.orders import orders
 from simulations.reproductions.published import Published, load, names, plan
@@ -155,6 +155,13 @@ def test_orders_count_only_pairs_that_the_paper_tells_apart() -> None:
     assert orders(cells, ("loss",)) == []
 
 
+def test_one_method_is_the_reference_though_several_are_plain() -> None:
+    published, _ = load("bagdasaryan2019")
+    names = {method: strategy_name(published, method) for method in published.methods}
+    assert [method for method, name in names.items() if name == "sgd"] == ["SGD"]
+    assert len(set(names.values())) == len(names)
+
+
 def test_values_are_those_of_the_runs() -> None:
     results = compare(experiments(["sgd", "dpsgd"], [0, 1], "digits", {"dataset": "digits", **SETTINGS}))
     metrics = identified(results)
@@ -258,6 +265,16 @@ def test_several_jobs_give_the_same_runs(tmp_path: Path) -> None:
     alone, together = kept_runs(made, tmp_path / "a"), kept_runs(made, tmp_path / "b", jobs=2)
     for a, b in zip(alone, together, strict=True):
         pd.testing.assert_frame_equal(a.metrics, b.metrics, rtol=1e-4)
+
+
+def test_equal_runs_do_not_meet_in_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = experiments(["dpsgd"], [0, 1], "digits", {"dataset": "digits", **SETTINGS})
+    begun: list[Experiment] = []
+    monkeypatch.setattr("simulations.reproductions.store.in_processes",
+                        lambda work, items, jobs: begun.extend(items) or ((n, work(i)) for n, i in enumerate(items)))
+    runs = kept_runs([one, other, one], tmp_path, jobs=2)
+    assert begun == [one, other]
+    pd.testing.assert_frame_equal(runs[0].metrics, runs[2].metrics)
 
 
 def test_a_wrong_name_and_another_folder_are_refused(tmp_path: Path) -> None:

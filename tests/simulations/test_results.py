@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import tomllib
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from fedfair.accounting import Ledger
 from simulations import Experiment, run
 from simulations.cli import app
+from simulations.commands.options import settings_of
 from simulations.compare import compare, experiments
 from simulations.result import environment, summary
+from simulations.summary import gap
+from simulations.table import comparison_table
 
 FILES = {"config.toml", "metrics.parquet", "summary.csv", "ledger.json", "model.safetensors", "environment.json"}
 QUICK = {"hidden": (8,), "epochs": 2, "delta": 1e-4}
@@ -85,7 +91,86 @@ def test_compare_prints_a_table_of_80_columns_and_saves(tmp_path: Path, data_dir
     assert len(pd.read_csv(tmp_path / "out" / "summary.csv")) == 6
 
 
+def shown(summary: pd.DataFrame, sizes: dict[str, int]) -> str:
+    """The table of a comparison, as a terminal of 80 columns shows it."""
+    file = io.StringIO()
+    Console(file=file, width=80).print(comparison_table(summary, sizes))
+    return file.getvalue()
+
+
+def test_a_group_that_was_not_measured_neither_pays_most_nor_makes_a_gap(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("\n".join(["x,hired,group", *(f"{i % 7},{i % 7 // 4},{'C' if i % 3 else 'B'}" for i in range(90)),
+                              "1,1,A"]) + "\n")
+    settings = {"csv": str(file), "label": "hired", "group": "group", "hidden": [8], "steps": 40, "batch_size": 16,
+                "delta": 1e-4, "noise_multiplier": 20, "learning_rate": 0.5, "split": [0.7, 0, 0.3]}
+    results = compare(experiments(["sgd", "dpsgd", "dpsgd-f"], [2], None, settings))
+    table, sizes = summary(results), dict(zip("ABC", results[0].data.train.group_sizes(), strict=True))
+    private = table.set_index("strategy").loc["dpsgd"]
+    paid = {group: private[f"privacy_cost_{group}_mean"] for group in "ABC"}
+    assert math.isnan(paid["A"])
+    assert paid["B"] != paid["C"]
+    assert private["privacy_cost_gap_mean"] == pytest.approx(abs(paid["B"] - paid["C"]))
+    assert f"Under dpsgd, group {max('BC', key=paid.__getitem__)} (" in shown(table, sizes)
+    assert "nan" not in shown(table, sizes)
+
+
+def test_one_measured_group_has_no_gap() -> None:
+    costs = pd.DataFrame({"A": [math.nan, 0.1], "B": [0.2, 0.3], "all": [0.2, 0.9]})
+    assert gap(costs).tolist() == pytest.approx([math.nan, 0.2], nan_ok=True)
+
+
+def test_names_of_groups_are_no_markup(tmp_path: Path) -> None:
+    names = ("[other]", "[/x]", ":car:")
+    file = tmp_path / "people.csv"
+    file.write_text("\n".join(["x,hired,group", *(f"{i % 7},{i % 2},{names[i % 3]}" for i in range(90))]) + "\n")
+    results = compare(experiments(["sgd", "dpsgd"], [0], None, {
+        "csv": str(file), "label": "hired", "group": "group", "hidden": [8], "steps": 2, "batch_size": 16}))
+    sizes = dict(zip(results[0].data.train.names, results[0].data.train.group_sizes(), strict=True))
+    assert all(f"{name} ({sizes[name]})" in shown(summary(results), sizes) for name in names)
+
+
 def test_a_setting_can_be_meant_for_one_strategy() -> None:
     made = experiments(["sgd", "dpsgd-f"], [0], None, {"dpsgd-f.options.max_bound": 3, "dpsgd-f.learning_rate": 2.0})
     assert [e.learning_rate for e in made] == [0.5, 2.0]
     assert [e.options for e in made] == [{}, {"max_bound": 3}]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_settings_of_one_strategy_win_wherever_they_stand(order: int) -> None:
+    for general in ({"options": {"max_bound": 9.0}}, {"options.max_bound": 9.0}):
+        for particular in ({"dpsgd-f.options.max_bound": 3.0}, {"dpsgd-f.options": {"max_bound": 3.0}}):
+            settings = dict([*{**general, "clip_norm": 2.0, **particular, "dpsgd-f.clip_norm": 1.0}.items()][::order])
+            made = experiments(["dpsgd-f", "dpsgd-f-quantile"], [0], "xu2021", settings)
+            assert [e.options["max_bound"] for e in made] == [3.0, 9.0]
+            assert [e.clip_norm for e in made] == [1.0, 2.0]
+
+
+def test_options_that_are_given_stay_as_they_are() -> None:
+    settings = {"options": {"max_bound": 9.0}, "dpsgd-f.options.max_bound": 3.0}
+    experiments(["dpsgd-f"], [0], None, settings)
+    assert settings == {"options": {"max_bound": 9.0}, "dpsgd-f.options.max_bound": 3.0}
+
+
+@pytest.mark.parametrize("settings", [{"csv": "d/digits.csv"}, {"csv": "people.csv", "dataset": "digits"},
+                                      {"csv": "adult.csv"}])
+@pytest.mark.parametrize("preset", [None, "yang2024"])
+def test_a_file_of_ones_own_gets_nothing_that_is_meant_for_a_data_set(settings: dict[str, str], preset: str | None
+                                                                      ) -> None:
+    columns = {"label": "hired", "group": "sex"}
+    name = Path(settings["csv"]).stem
+    other = experiments(["dpsgd-f"], [0], preset, {"csv": "other.csv", **columns})[0]
+    assert experiments(["dpsgd-f"], [0], preset, {**settings, **columns}) == [
+        other.model_copy(update={"csv": settings["csv"], "dataset": name})]
+    assert preset or other.settings() == Experiment(csv="other.csv", strategy="dpsgd-f", **columns).settings()
+
+
+def test_a_file_called_like_a_data_set_has_not_its_vocabulary() -> None:
+    made = Experiment(csv="shakespeare.csv", label="hired", group="sex")
+    assert "vocabulary" not in str(environment([made])["not_private"])
+
+
+def test_a_file_takes_the_place_of_the_data_set_however_it_is_named() -> None:
+    assert settings_of(["csv=people.csv"], dataset="adult") == {"csv": "people.csv"}
+    assert settings_of([], dataset="adult", csv=Path("people.csv")) == {"csv": "people.csv"}
+    assert settings_of([], dataset="adult") == {"dataset": "adult"}

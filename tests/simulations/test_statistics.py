@@ -93,6 +93,26 @@ def test_findings_say_when_seeds_are_too_few_and_when_they_are_enough() -> None:
     assert findings(many, comparisons(many))[-1].endswith("dpsgd-f below dpsgd.")
 
 
+def test_only_seeds_that_every_method_ran_are_tested_and_counted() -> None:
+    gaps = {"dpsgd": [0.1, 0.2, 0.1, 0.2, 0.1, 0.2], "dpsgd-f": [0.01, 0.02, 0.01, 0.02, 0.01, 0.02]}
+    runs = measured(gaps).reset_index()
+    one = runs[(runs["strategy"] == "dpsgd") | (runs["seed"] == 5)].set_index(["dataset", "strategy", "seed"])
+    assert findings(one, comparisons(one))[-1].startswith("1 seed cannot tell methods apart: 2 one-sided")
+    none = runs[(runs["strategy"] == "dpsgd") == (runs["seed"] < 3)].set_index(["dataset", "strategy", "seed"])
+    assert findings(none, comparisons(none))[-1] == (
+        "No seed has a gap between groups for every method: there are no pairs to test.")
+
+
+def test_runs_that_do_not_exist_are_no_runs() -> None:
+    rows = [("adult", strategy, seed, round_, "test", group, metric, 0.5)
+            for strategy, seed in (("sgd", 0), ("sgd", 1), ("dpsgd", 0)) for round_ in (1, 2)
+            for group, metric in (("all", "accuracy"), ("all", "accuracy_parity"), ("f", "accuracy"))]
+    final = final_test(pd.DataFrame(rows, columns=["dataset", "strategy", "seed", "round", "split", "group", "metric",
+                                                   "value"]))
+    assert sorted(final.index) == [("adult", "dpsgd", 0), ("adult", "sgd", 0), ("adult", "sgd", 1)]
+    assert len(final.columns) == 3
+
+
 def test_measures_of_real_runs_are_against_sgd_of_the_same_seed() -> None:
     results = compare(experiments(["sgd", "dpsgd"], [0, 1], None, {"hidden": [8], "epochs": 1}))
     final = final_test(identified(results))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -19,7 +23,8 @@ from simulations.benchmarks.kills import killed
 from simulations.compare import compare
 from simulations.experiment import SettingsError
 from simulations.result import summary
-from simulations.search import Range, Search, Spent, cost
+from simulations.run import run
+from simulations.search import Range, Search, Spent, cost, refuse_unmeasured
 from simulations.sweep import Sweep, prepare_folder, trial_name, trials
 
 SMALL: dict[str, Any] = {
@@ -63,6 +68,12 @@ def test_a_description_survives_toml(tmp_path: Path) -> None:
     ({"seed": 3}, "unknown setting 'seed': did you mean 'seeds'"),
     ({"vary": {"learning_rat": [1]}}, "unknown setting 'learning_rat'"),
     ({"vary": {"learning_rate": []}}, "vary.learning_rate"),
+    ({"settings": {"dataset": "compas"}}, "dataset is 'compas' among the settings, but it is chosen by .* datasets in"),
+    ({"settings": {"strategy": "sgd"}}, "strategy is 'sgd' among the settings, but it is chosen by .* strategies in"),
+    ({"settings": {"seed": 3}}, "seed is 3 among the settings, but it is chosen by .* seeds in a sweep"),
+    ({"vary": {"dataset": ["compas", "law"]}}, r"dataset is \['compas', 'law'\] among the settings"),
+    ({"vary": {"strategy": ["sgd", "dpsgd"]}}, "strategy is 'sgd' among the settings"),
+    ({"vary": {"csv": ["a.csv"]}, "datasets": ["adult", "law"]}, "csv is given, and so is datasets, adult, law: leave"),
     ({"search": {"space": {"learning_rate": {"low": 1}}}, "vary": {}}, "a searched setting has either values"),
     ({"search": {"space": {"learning_rate": {"low": 0.1, "high": 1}}}}, "name one of each"),
 ])
@@ -83,6 +94,36 @@ def test_a_changed_sweep_is_noticed_and_an_extended_one_keeps_what_is_there(tmp_
     (tmp_path / "other" / "letter.txt").write_text("dear")
     with pytest.raises(FileExistsError, match="holds no sweep"):
         prepare_folder(tmp_path / "other", Sweep(**SMALL))
+
+
+def test_a_search_is_not_extended_by_another_rule_where_trials_were_stopped(tmp_path: Path) -> None:
+    def asked(**changed: Any) -> Sweep:
+        return Sweep(**{**SEARCH, "search": {**SEARCH["search"], "scheduler": "asha", **changed}})
+
+    prepare_folder(tmp_path, asked())
+    assert prepare_folder(tmp_path, asked(grace=20, trials=8)) == 6
+    note = tmp_path / "trials" / "one" / "stopped.json"
+    note.parent.mkdir(parents=True)
+    note.write_text("{}")
+    with pytest.raises(FileExistsError, match=r"another rule, which differs in metric, scheduler of \[search\]"):
+        prepare_folder(tmp_path, asked(grace=20, trials=9, metric="loss", scheduler="median"))
+    assert prepare_folder(tmp_path, asked(grace=20, trials=9)) == 8
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"metric": "acuracy"}, "unknown metric of all to search by 'acuracy': did you mean 'accuracy'"),
+    ({"metric": "accuracy_parity", "group": "3"}, "unknown metric of 3 to search by 'accuracy_parity'"),
+    ({"group": "three"}, "unknown group to search by 'three'"),
+    ({"metric": "demographic_parity"}, "demographic_parity of all is not a number on the validation part"),
+])
+def test_a_search_by_what_no_run_measures_is_refused(change: dict[str, Any], message: str) -> None:
+    described = Sweep(**{**SEARCH, "search": {**SEARCH["search"], **change}})
+    made = next(described.cells()).experiments[0]
+    assert described.search is not None
+    with pytest.raises(ValueError, match=message):
+        refuse_unmeasured(described.search, made)
+    for metric in ("accuracy", "loss", "gradient_norm"):
+        refuse_unmeasured(described.search.model_copy(update={"metric": metric, "group": "3"}), made)
 
 
 @given(low=st.floats(1e-3, 10), width=st.floats(0, 10), log=st.booleans(), seed=st.integers(0, 99))
@@ -110,6 +151,58 @@ def test_a_search_costs_the_sum_of_its_trials() -> None:
     assert cost([Spent(1.5, 1e-6, True)])["epsilon_of_the_search_is"].startswith("what was spent")
 
 
+def finished(described: Sweep, folder: Path, left: int = 0) -> list[str]:
+    """Finish a sweep's trials one after the other, but for so many of the last; their names."""
+    planned = trials(described)
+    for name in list(planned)[:len(planned) - left]:
+        run(planned[name]).save(folder / "trials" / name)
+    return list(planned)
+
+
+def test_a_failed_trial_is_charged_what_it_can_have_released(tmp_path: Path) -> None:
+    from simulations.collect import collect  # here, because importing Ray takes a second
+
+    described = Sweep(**{**SEARCH, "search": {**SEARCH["search"], "trials": 2}})
+    names = finished(described, tmp_path, left=1)
+    collect(described, tmp_path, {names[1]: "its process died"})
+    found = json.loads((tmp_path / "search.json").read_text())
+    table = pd.read_csv(tmp_path / "trials.csv")
+    assert (found["trials"], found["stopped_early"]) == (2, 0)
+    assert found["epsilon_of_the_search"] == pytest.approx(2 * found["epsilon_of_the_best_run"])
+    assert found["epsilon_of_the_search"] == pytest.approx(table["epsilon"].sum())
+    assert found["epsilon_of_the_search_is"].startswith("guaranteed in advance")
+
+
+def test_a_trial_that_could_not_begin_costs_nothing(tmp_path: Path) -> None:
+    from simulations.collect import collect
+
+    described = Sweep(**{**SEARCH, "settings": {**SEARCH["settings"], "batch_size": 10**6}})
+    collect(described, tmp_path, dict.fromkeys(trials(described), "batch_size is 1000000"))
+    found = json.loads((tmp_path / "search.json").read_text())
+    assert (found["best"], found["trials"], found["epsilon_of_the_search"]) == (None, 0, 0)
+
+
+def test_a_metric_that_is_not_a_number_makes_no_trial_the_best(tmp_path: Path) -> None:
+    from simulations.collect import collect
+
+    described = Sweep(**{**SEARCH, "search": {**SEARCH["search"], "trials": 1, "metric": "demographic_parity"}})
+    finished(described, tmp_path)
+    collect(described, tmp_path, {})
+    assert json.loads((tmp_path / "search.json").read_text())["best"] is None
+
+
+def test_a_varied_setting_that_the_summary_has_anyway_is_one_column(tmp_path: Path) -> None:
+    from simulations.collect import collect
+
+    vary = {"delta": [1e-4, 1e-5], "hidden": [[4]]}
+    described = Sweep(**{**SMALL, "strategies": ["dpsgd"], "seeds": 1, "vary": vary})
+    finished(described, tmp_path)
+    collect(described, tmp_path, {})
+    table = pd.read_csv(tmp_path / "summary.csv")
+    assert list(table)[:4] == ["delta", "hidden", "dataset", "strategy"]
+    assert table["delta"].tolist() == [1e-4, 1e-5]
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
 def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(tmp_path: Path) -> None:
@@ -126,6 +219,45 @@ def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(tmp_pat
     assert all(path.stat().st_mtime_ns == when for path, when in times.items())
 
 
+def interrupted(command: list[str], begun: Callable[[], bool]) -> subprocess.CompletedProcess[str]:
+    """A command that gets Ctrl-C as soon as it has `begun`, and what it says of that."""
+    command = [*command[:2], f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {command[2]}",
+               *command[3:]]  # a shell's background processes are started with the signal ignored
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        end = time.monotonic() + 120
+        while not begun() and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(command, process.returncode, output)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_an_interrupted_search_ends_so_and_takes_no_trial_for_finished_that_is_not(tmp_path: Path) -> None:
+    settings = {**SEARCH, "search": {"space": {"steps": {"values": [2, 10**6]}}, "trials": 2, "seed": 6}}
+    folder = tmp_path / "out" / "trials"
+    config = write(tmp_path / "sweep.toml", **settings)
+    done = interrupted(command(config, tmp_path / "out"), lambda: any(folder.glob("*/summary.csv"))
+                       and any(folder.glob("*/checkpoint.pt")))
+    assert done.returncode == 130
+    assert "saved" not in done.stdout
+    files = ("summary.csv", "checkpoint.pt", "stopped.json")
+    assert [len(list(folder.glob(f"*/{file}"))) for file in files] == [1, 1, 0]
+    assert not (tmp_path / "out" / "search.json").exists()
+
+
+def test_an_interrupt_before_any_trial_has_started_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.tune import ResultGrid, Tuner  # here, because importing Ray takes a second
+
+    from simulations.trials import Resources, run_trials
+
+    monkeypatch.setattr("simulations.trials._refuse_too_large", lambda resources: None)
+    monkeypatch.setattr(Tuner, "fit", lambda tuner: ResultGrid(SimpleNamespace(trials=[])))
+    with pytest.raises(KeyboardInterrupt):
+        run_trials(trials(Sweep(**SMALL)), 0, tmp_path, Resources())
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
 def test_a_trial_that_fails_for_a_reason_of_its_own_is_named_and_the_others_finish(tmp_path: Path) -> None:
@@ -137,6 +269,41 @@ def test_a_trial_that_fails_for_a_reason_of_its_own_is_named_and_the_others_fini
     ended = pd.read_csv(tmp_path / "out" / "trials.csv").set_index("learning_rate")["ended"]
     assert ended[0.1] == "finished"
     assert "not finite" in ended[1e38]
+
+
+MISTAKEN = """
+from pathlib import Path
+from strategies import Strategy
+
+class Mistaken(Strategy):
+    def rule(self):
+        with Path("calls.txt").open("a") as calls:
+            calls.write("called")
+        return 1 / 0
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_a_mistake_in_a_method_is_made_once(tmp_path: Path) -> None:
+    (tmp_path / "mistaken.py").write_text(MISTAKEN)
+    (tmp_path / "sweep.toml").write_text('strategies = ["mistaken"]\n[settings]\nsteps = 2\nhidden = [8]\n')
+    done = subprocess.run(command(tmp_path / "sweep.toml", tmp_path / "out"), check=False, capture_output=True,
+                          text=True, timeout=600, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "ZeroDivisionError: division by zero (" in done.stderr
+    assert "died" not in done.stderr
+    assert (tmp_path / "calls.txt").read_text().count("called") == 2  # by the trial, and to charge it
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_a_trial_that_fits_on_no_machine_is_refused(tmp_path: Path) -> None:
+    config = write(tmp_path / "sweep.toml", **SMALL)
+    done = subprocess.run([*command(config, tmp_path / "out"), "--cpus", "4096"], check=False, capture_output=True,
+                          text=True, timeout=120)
+    assert done.returncode == 2
+    assert "a trial with 4096 CPU does not fit into a Ray cluster that has" in done.stderr
 
 
 @pytest.mark.slow

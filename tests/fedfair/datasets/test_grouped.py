@@ -27,6 +27,13 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
         GroupedDataset(x, zeros - 1, zeros, ("a",), 2)
 
 
+@pytest.mark.parametrize("name", ["all", "parity", "gap"])
+def test_a_group_cannot_be_called_what_results_call_all_groups_together(name: str) -> None:
+    zeros = torch.zeros(3).long()
+    with pytest.raises(ValueError, match=f"a group is called {name!r}, as results call .*: give it another name"):
+        GroupedDataset(torch.zeros(3, 1), zeros, zeros, ("a", name), 2)
+
+
 def test_records_keep_their_numbers_when_they_are_taken() -> None:
     taken = toy(10).take(torch.tensor([7, 2, 5])).take(torch.tensor([2, 0]))
     assert taken.records.tolist() == [5, 7]

@@ -92,6 +92,9 @@ def test_a_column_that_is_label_and_group_is_not_a_feature(tmp_path: Path) -> No
 @pytest.mark.parametrize(("content", "message"), [
     (b"", "is not a complete CSV file"), (b'a,b\n1,"2\n', "is not a complete CSV file|unknown column"),
     (b"good,sex,x\n1,f,2\n0,m,3,4,5\n", "is not a complete CSV file"),
+    (b"good,sex,x\n1,f,2,\n0,m,3,\n", "line 2, saw 4.* no row has more values than the first line has names"),
+    (b"good,sex,x\n1,f,2,7\n0,m,3,8\n", "line 2, saw 4.* no row has more values than the first line has names"),
+    (b"good,sex,x,good\n1,f,2,0\n0,m,3,1\n", "names column 'good' more than once: give each column a name of its own"),
     (b"good,sex,x\n1,f,2\n0,m,3\n1,f\n", "missing values in x"),
     (b"\xff\xfe\x00\x01,\x80", "is not a complete CSV file")])
 def test_a_truncated_csv_is_refused_in_one_sentence(content: bytes, message: str, tmp_path: Path) -> None:
@@ -99,6 +102,11 @@ def test_a_truncated_csv_is_refused_in_one_sentence(content: bytes, message: str
     with pytest.raises(ValueError, match=message) as error:
         from_csv(tmp_path / "own.csv", "good", "sex")
     assert "\n" not in str(error.value)
+
+
+def test_columns_without_a_name_are_no_repetition(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_bytes(b"good,sex,,\n1,f,3,5\n0,m,2,4\n")
+    assert from_csv(tmp_path / "own.csv", "good", "sex").x[:, :2].tolist() == [[3, 5], [2, 4]]
 
 
 def test_a_csv_that_is_not_there(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 
@@ -25,6 +26,12 @@ def test_one_seed_and_no_number_have_no_interval_and_shares_stay_between_0_and_1
     assert math.isnan(over_seeds([0.5]).low)
     assert math.isnan(over_seeds([]).mean)
     assert share_over_seeds([0.99, 0.2]) == (pytest.approx(0.595), 0.0, 1.0)
+
+
+def test_wilsons_interval_holds_a_share_of_none_or_all() -> None:
+    for share, records in itertools.product((0.0, 1.0), range(1, 200)):
+        _, low, high = of_records(share, records)
+        assert low <= share <= high
 
 
 @given(st.integers(1, 500), st.data())

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from simulations import Experiment, run
+from simulations.report.contents import found
 from simulations.report.folders import read
-from tests.simulations.report.conftest import QUICK
+from tests.simulations.report.conftest import QUICK, saved_comparison
 
 
 def test_a_comparison_has_its_methods_seeds_and_the_summary_that_was_saved(comparison_folder: Path) -> None:
@@ -32,6 +33,46 @@ def test_runs_of_several_folders_are_one_comparison_and_a_method_met_twice_is_na
     assert [source.kind for source in sources] == ["run"] * 3
     assert comparison.methods == ["dpsgd", "dpsgd (wide)", "dpsgd-f"]
     assert len(comparison.summary) == 3
+
+
+def test_a_folder_s_privacy_costs_are_against_its_own_reference(comparison_folder: Path, tmp_path: Path) -> None:
+    longer = saved_comparison(tmp_path / "longer", ["sgd", "dpsgd"], 2, imbalance="8:40", epochs=6)
+    alone = run(Experiment(**QUICK, imbalance="8:40", split=(0.8, 0.0, 0.2), strategy="dpsgd", clip_norm=2.0))
+    _, (comparison,) = read([comparison_folder, longer, alone.save(tmp_path / "alone")])
+    assert comparison.methods == ["sgd", "dpsgd", "dpsgd-f", "sgd (longer)", "dpsgd (longer)", "dpsgd (alone)"]
+    summary, own = comparison.summary.set_index("strategy"), pd.read_csv(longer / "summary.csv").set_index("strategy")
+    for method in ("sgd", "dpsgd"):
+        for figure in ("privacy_cost_8_mean", "privacy_cost_gap_mean", "excessive_risk_8_mean"):
+            assert summary.loc[f"{method} (longer)", figure] == pytest.approx(own.loc[method, figure])
+    assert summary.loc["dpsgd (alone)", "privacy_cost_8_mean"] == pytest.approx(
+        comparison.final.loc[("digits", "sgd", 0), ("8", "accuracy")] - summary.loc["dpsgd (alone)", "accuracy_8_mean"])
+    assert not any("sgd (longer)" in sentence.replace("dpsgd (longer)", "") for sentence in found(comparison))
+
+
+def test_folders_of_one_name_are_told_apart_and_one_folder_is_named_once(tmp_path: Path) -> None:
+    for place in ("a", "b", "c"):
+        run(Experiment(**QUICK, steps=1)).save(tmp_path / place / "out")
+    folders = [tmp_path / place / "out" for place in ("a", "b", "c")]
+    _, (comparison,) = read(folders)
+    assert comparison.methods == ["dpsgd", "dpsgd (out 2)", "dpsgd (out 3)"]
+    with pytest.raises(ValueError, match="is named more than once: name each folder once"):
+        read([folders[0], folders[1], folders[0]])
+
+
+def test_runs_on_other_data_are_another_comparison_that_says_how_they_differ(tmp_path: Path) -> None:
+    for place, imbalance in (("all", None), ("few", "8:40")):
+        run(Experiment(**QUICK, steps=1, imbalance=imbalance)).save(tmp_path / place)
+    _, comparisons = read([tmp_path / "all", tmp_path / "few"])
+    assert [comparison.title for comparison in comparisons] == ["digits, imbalance = None", "digits, imbalance = 8:40"]
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        file = tmp_path / place / "people.csv"
+        file.write_text("\n".join(["x,hired,sex", *(f"{i % 7},{i % 2},{'fm'[i % 3 // 2]}" for i in range(90))]) + "\n")
+        saved_comparison(tmp_path / place / "out", ["dpsgd"], 1, csv=str(file), label="hired", group="sex",
+                         batch_size=16)
+    _, comparisons = read([tmp_path / "here" / "out", tmp_path / "there" / "out"])
+    assert [comparison.chosen for comparison in comparisons] == [{"csv": str(tmp_path / place / "people.csv")}
+                                                                 for place in ("here", "there")]
 
 
 def test_a_sweep_is_a_comparison_for_each_choice_and_says_what_is_missing(sweep_folder: Path) -> None:
