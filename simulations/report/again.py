@@ -44,7 +44,7 @@ def _run(settings: Mapping[str, Any]) -> list[str]:
 
 def _beyond(name: str | None, strategy: str, own: Mapping[str, Any]) -> dict[str, Any] | None:
     """The settings that a run has beyond a preset and the defaults; None if the preset sets what the run does not."""
-    layer = preset(name, own["dataset"], strategy)
+    layer = preset(name, None if "csv" in own else own["dataset"], strategy)
     try:
         base = Experiment(**merged(_data(own), layer, {"strategy": strategy})).settings()
     except SettingsError:
