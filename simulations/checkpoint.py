@@ -25,7 +25,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
 from fedfair.messages import unpacked
-from simulations.result import refuse_to_replace, replaced
+from simulations.result import CHECKPOINT, CHECKPOINT_TO_BE, refuse_to_replace, replaced
 from strategies import Strategy
 from strategies.releases import charge_lost_round
 from strategies.state import restore, state
@@ -47,7 +47,7 @@ class Checkpoint:
     @property
     def file(self) -> Path:
         """The file of the latest checkpoint; it goes when the result comes."""
-        return self.folder / "checkpoint.pt"
+        return self.folder / CHECKPOINT
 
     def read(self) -> tuple[int, dict[str, Any]] | None:
         """The rounds done and the strategy's state after them, if there is a checkpoint.
@@ -72,7 +72,7 @@ class Checkpoint:
         if not (self.folder / "config.toml").exists():
             with replaced(self.folder) as new:
                 (new / "config.toml").write_text(tomli_w.dumps(dict(self.settings)))
-        new = self.file.with_name(".checkpoint.new")
+        new = self.folder / CHECKPOINT_TO_BE
         try:
             with new.open("wb") as file:
                 torch.save({"round": done, "state": saved}, file)

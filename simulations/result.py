@@ -25,6 +25,9 @@ from simulations.statistics import comparisons, measures
 from simulations.summary import final_test, summarise
 from strategies.threshold_search import Threshold, ThresholdSearch
 
+CHECKPOINT, CHECKPOINT_TO_BE = "checkpoint.pt", ".checkpoint.new"
+"""What a run that is broken off leaves in its folder."""
+
 _PACKAGES = ("flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
 
 
@@ -124,8 +127,8 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
                  model: Mapping[str, Tensor], described: dict[str, str] | None = None) -> Path:
     """Write everything beside the folder, then put it in place at once. Raises what `refuse_to_replace` does.
 
-    Thresholds, if there are any, go into thresholds.json by "strategy/seed". `described` goes with the model, so that
-    it can be used without the data.
+    What somebody put into an earlier folder of the same settings stays. Thresholds, if there are any, go into
+    thresholds.json by "strategy/seed". `described` goes with the model, so that it can be used without the data.
     """
     refuse_to_replace(folder, settings)
     with replaced(folder) as new:
@@ -142,7 +145,15 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
             (new / "thresholds.json").write_text(json.dumps(thresholds, indent=1))
         made = environment([result.experiment for result in results])
         (new / "environment.json").write_text(json.dumps(made, indent=1))
+        _carry_over(folder, new)
     return folder
+
+
+def _carry_over(folder: Path, new: Path) -> None:
+    """Copy into the folder that takes its place what a folder holds besides: a report, or somebody's notes."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name not in (CHECKPOINT, CHECKPOINT_TO_BE) and not (new / path.name).exists():
+            (shutil.copytree if path.is_dir() else shutil.copy2)(path, new / path.name)
 
 
 @contextmanager

@@ -175,9 +175,10 @@ def _data(folder: Path, dataset: str) -> Task:
     """Which records the folder of a run, or the first method of a comparison's, trains and tests on."""
     settings = tomllib.loads((folder / "config.toml").read_text())
     if "strategies" in settings:
-        strategies = settings["strategies"]
-        settings = merged({"dataset": dataset}, preset(settings.get("preset"), dataset, strategies[0]),
-                          for_strategy(settings["settings"], strategies[0], strategies))
+        strategies, name = settings["strategies"], settings.get("preset")
+        own = for_strategy(settings["settings"], strategies[0], strategies)
+        layer = preset(name, None if own.get("csv") else dataset, strategies[0])
+        settings = merged({"dataset": dataset}, layer, own)
     return Task(**{name: settings[name] for name in _DATA if name in settings})
 
 

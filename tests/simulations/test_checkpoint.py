@@ -113,6 +113,21 @@ def test_a_link_stays_a_link_to_the_folder_of_the_results(tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_dir()) == ["disk", "link", "real"]
 
 
+def test_what_somebody_put_beside_a_result_stays_and_the_checkpoint_goes(tmp_path: Path) -> None:
+    made, folder = experiment("dpsgd"), tmp_path / "run"
+    run(made).save(folder)
+    (folder / "notes.txt").write_text("mine")
+    (folder / "figures").mkdir()
+    (folder / "figures" / "one.svg").write_text("drawn")
+    (folder / "checkpoint.pt").write_text("old")
+    (folder / "summary.csv").write_text("spoilt")
+    before = sorted(path.name for path in folder.iterdir())
+    run(made).save(folder)
+    assert sorted(path.name for path in folder.iterdir()) == [name for name in before if name != "checkpoint.pt"]
+    assert (folder / "notes.txt").read_text() + (folder / "figures" / "one.svg").read_text() == "minedrawn"
+    assert (folder / "summary.csv").read_text() != "spoilt"
+
+
 def test_a_checkpoint_of_another_experiment_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
     made = experiment("dpsgd")
     run(made, checkpoint=place(made, tmp_path / "run"))

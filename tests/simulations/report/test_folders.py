@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import tomli_w
 
 from simulations import Experiment, run
+from simulations.report import folders
 from simulations.report.contents import found
 from simulations.report.folders import read
 from tests.simulations.report.conftest import QUICK, saved_comparison
@@ -73,6 +75,14 @@ def test_runs_on_other_data_are_another_comparison_that_says_how_they_differ(tmp
     _, comparisons = read([tmp_path / "here" / "out", tmp_path / "there" / "out"])
     assert [comparison.chosen for comparison in comparisons] == [{"csv": str(tmp_path / place / "people.csv")}
                                                                  for place in ("here", "there")]
+
+
+def test_records_of_a_file_are_not_those_of_a_data_set_of_its_name(tmp_path: Path) -> None:
+    described = {"strategies": ["dpsgd"], "seeds": [0], "preset": "xu2021"}
+    for settings, expected in (({"dataset": "mnist"}, "8:500"),
+                               ({"csv": "mnist.csv", "label": "hired", "group": "sex"}, None)):
+        (tmp_path / "config.toml").write_text(tomli_w.dumps({**described, "settings": settings}))
+        assert folders._data(tmp_path, "mnist").imbalance == expected
 
 
 def test_a_sweep_is_a_comparison_for_each_choice_and_says_what_is_missing(sweep_folder: Path) -> None:
