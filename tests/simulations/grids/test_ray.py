@@ -13,6 +13,7 @@ import pytest
 import ray
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from ray.tune import Tuner
 
 from fedfair import client_app
 from fedfair.host import ClientError
@@ -25,6 +26,7 @@ from simulations.grids.ray import RayGrid
 from simulations.grids.workers import Shape
 from simulations.result import Result
 from simulations.run import conduct
+from simulations.trials import Resources, run_trials
 from strategies.exchange import added, answers
 from tests.simulations.grids.faulty import app, calls, leaving, left
 
@@ -195,6 +197,16 @@ def test_a_client_lost_for_good_ends_the_run_or_is_left_out_as_configured() -> N
 def test_a_cluster_that_is_too_small_is_refused() -> None:
     with pytest.raises(ValueError, match=r"3 workers with 1 CPU each do not fit into a Ray cluster that has 2"):
         run(experiment("dpsgd"), Ray(nodes=3))
+
+
+def test_a_trial_that_fits_on_no_machine_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def waiting(tuner: Tuner) -> None:
+        raise AssertionError("Tune would wait for a machine that never comes")
+
+    monkeypatch.setattr(Tuner, "fit", waiting)
+    with pytest.raises(ValueError, match="a trial with 4096 CPU does not fit into a Ray cluster that has 2 on its"):
+        run_trials({"one": experiment("dpsgd")}, 0, tmp_path, Resources(cpus=4096))
+    assert not any(tmp_path.iterdir())
 
 
 def test_by_default_there_are_as_many_nodes_as_the_cluster_has_room_for() -> None:
