@@ -257,13 +257,16 @@ def _of_pairs(inputs: Tensor, deltas: Tensor, written_down: Callable[[int], Tens
     """`sum_ts inputs_ts deltas_ts` `[B]` of inner products `[B, T, T]` between positions: squared norms.
 
     Where positions cancel, rounding is all that is left of this sum: its error grows with `S^2`,
-    `S = sum_t |a_t| |d_t|`. An example whose norm is below 2 % of S (in float32) gets it from `written_down`.
+    `S = sum_t |a_t| |d_t|`. An example whose norm is below 2 % of S (in float32) gets it from `written_down`, and `T S`
+    times the unit of rounding on top: as much as rounding can add to its gradient, wherever that is summed.
     """
     squares = torch.mul(inputs, deltas).sum((1, 2))
     sizes = (inputs.diagonal(dim1=1, dim2=2) * deltas.diagonal(dim1=1, dim2=2)).clamp(min=0).sqrt().sum(1)
-    lost = (squares <= _CANCELLED * torch.finfo(squares.dtype).eps * sizes.square()) & (sizes > 0)
+    rounding = torch.finfo(squares.dtype).eps
+    lost = (squares <= _CANCELLED * rounding * sizes.square()) & (sizes > 0)
     for example in lost.nonzero().flatten().tolist():
-        squares[example] = written_down(example)
+        norm = written_down(example).sqrt() + inputs.shape[1] * rounding * sizes[example]
+        squares[example] = norm.square()
     return squares
 
 

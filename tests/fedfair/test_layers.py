@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -127,6 +127,7 @@ def test_group_norm(b: int, groups: int, channels: int, side: int, seed: int) ->
 
 
 @settings(deadline=None, max_examples=60)
+@example(1e6, 5, False, 43438)
 @given(st.sampled_from([1.0, 1e2, 1e4, 1e6]), st.integers(2, 5), st.booleans(), seeds)
 def test_an_example_whose_positions_cancel_adds_no_more_than_its_clip_norm(size: float, t: int, bias: bool, seed: int
                                                                             ) -> None:
@@ -139,7 +140,7 @@ def test_an_example_whose_positions_cancel_adds_no_more_than_its_clip_norm(size:
     for layer in (OuterProducts(names, torch.Size((10, 40)), inputs, deltas.float()),
                   Lookups("weight", torch.Size((2, 10)), tokens, (size * deltas).float())):
         coefficients = (1 / layer.square_norms().sqrt()).clamp(max=1)
-        for example in range(3):
-            alone = torch.zeros(3).index_fill(0, torch.tensor([example]), float(coefficients[example]))
+        for place in range(3):
+            alone = torch.zeros(3).index_fill(0, torch.tensor([place]), float(coefficients[place]))
             added = torch.stack([value.double().square().sum() for value in layer.weighted_sum(alone).values()])
-            assert float(added.sum().sqrt()) <= 1.01
+            assert float(added.sum().sqrt()) <= 1.001
