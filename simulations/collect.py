@@ -64,7 +64,7 @@ def _row(cell: Cell, made: Experiment, folder: Path, failed: Mapping[str, str]) 
         return {**row, "ended": f"stopped at {reached.percent:.0f} %", "epsilon": reached.epsilon,
                 "delta": reached.delta}
     if name in failed:
-        return {**row, "ended": failed[name], **_at_most(made)}
+        return {**row, "ended": failed[name], **_at_most(made, failed[name])}
     if not (folder / name / "summary.csv").is_file():
         return {**row, "ended": "not run"}
     figures = pd.read_csv(folder / name / "summary.csv").iloc[0]
@@ -72,12 +72,14 @@ def _row(cell: Cell, made: Experiment, folder: Path, failed: Mapping[str, str]) 
         "epsilon", "delta", "accuracy_mean", "accuracy_parity_mean", "demographic_parity_mean")}}
 
 
-def _at_most(made: Experiment) -> dict[str, float]:
-    """What a trial that failed can have released: all that was planned, for its last rounds left no ledger."""
+def _at_most(made: Experiment, reason: str) -> dict[str, float]:
+    """What a trial that failed can have released: all that was planned, for its last rounds left no ledger; nothing if
+    it failed for what keeps it from beginning, and an infinite epsilon if the plan cannot be made for another reason.
+    """
     try:
         planned = planned_ledger(made)
-    except Exception:  # what cannot begin has released nothing
-        return {}
+    except Exception as error:
+        return {} if str(error) in reason else {"epsilon": math.inf, "delta": made.delta}
     return {"epsilon": planned.epsilon(), "delta": planned.delta}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import signal
 import subprocess
@@ -173,13 +174,16 @@ def test_a_failed_trial_is_charged_what_it_can_have_released(tmp_path: Path) -> 
     assert found["epsilon_of_the_search_is"].startswith("guaranteed in advance")
 
 
-def test_a_trial_that_could_not_begin_costs_nothing(tmp_path: Path) -> None:
+def test_a_trial_that_could_not_begin_costs_nothing_and_one_without_a_plan_everything(tmp_path: Path) -> None:
     from simulations.collect import collect
 
     described = Sweep(**{**SEARCH, "settings": {**SEARCH["settings"], "batch_size": 10**6}})
-    collect(described, tmp_path, dict.fromkeys(trials(described), "batch_size is 1000000"))
-    found = json.loads((tmp_path / "search.json").read_text())
-    assert (found["best"], found["trials"], found["epsilon_of_the_search"]) == (None, 0, 0)
+    with pytest.raises(ValueError, match="batch_size is 1000000") as refused:
+        run(next(iter(trials(described).values())))
+    for reason, cost in ((str(refused.value), 0), ("its process died", math.inf)):
+        collect(described, tmp_path, dict.fromkeys(trials(described), reason))
+        found = json.loads((tmp_path / "search.json").read_text())
+        assert (found["best"], found["epsilon_of_the_search"]) == (None, cost)
 
 
 def test_a_metric_that_is_not_a_number_makes_no_trial_the_best(tmp_path: Path) -> None:
