@@ -20,7 +20,7 @@ from fedfair.host import ClientError, Contribution, Host
 from fedfair.layers import Gradients
 from fedfair.messages import BEFORE_THRESHOLD, pack, unpack
 from fedfair.noise import NoiseName
-from fedfair.rounds import Round
+from fedfair.rounds import Round, refuse_distrust
 from fedfair.task import Task
 from fedfair.thresholds import RejectOption
 from fedfair.traces import trace_samples
@@ -200,12 +200,16 @@ def evaluate(message: Message, here: Host) -> RecordDict:
 @app.query("clipping_effect")
 @_answer
 def clipping_effect(message: Message, here: Host) -> RecordDict:
-    """A batch's gradient with and without clipping, and the groups' exact gradients over all records; not private."""
+    """A batch's gradient with and without clipping, and the groups' losses and gradients over all records, exact; not
+    private.
+    """
     weights, round_ = _weights_and_round(message)
+    refuse_distrust(round_, "risk terms")
     if not here.clients:
         return RecordDict({"sums": pack({})})
-    found = curvature.clipping_effect(here, weights, round_)
-    found["groups"] = curvature.group_gradients(here.model, here.training_records(weights))
+    found, data = curvature.clipping_effect(here, weights, round_), here.training_records(weights)
+    found["records"] = torch.bincount(data.group, minlength=len(data.names))
+    found["losses"], found["gradients"] = curvature.losses_and_gradients(here.model, data)
     return RecordDict({"sums": pack(found)})
 
 
@@ -213,13 +217,14 @@ def clipping_effect(message: Message, here: Host) -> RecordDict:
 @_answer
 def hessian_products(message: Message, here: Host) -> RecordDict:
     """Each group's Hessian, over a sample of its records, times the vectors that the message holds for the group."""
-    weights, asked = unpack(message.content, "weights"), unpack(message.content, "vectors")
+    (weights, round_), asked = _weights_and_round(message), unpack(message.content, "vectors")
+    refuse_distrust(round_, "risk terms")
     if not here.clients:
         return RecordDict({"products": pack({})})
     data = here.training_records(weights)
-    rates, seed, step = _sampling(message)
+    rates, seed = _sampling(message, round_)
     found = {}
-    for group, rows in curvature.samples(data, rates, seed, step, "curvature"):
+    for group, rows in curvature.samples(data, rates, seed, round_.step, "curvature"):
         found[f"{group}"] = curvature.hessian_products(here.model, data, rows, asked[f"{group}"])
         found[f"{group}/records"] = torch.tensor(len(rows))
     return RecordDict({"products": pack(found)})
@@ -229,21 +234,23 @@ def hessian_products(message: Message, here: Host) -> RecordDict:
 @_answer
 def traces(message: Message, here: Host) -> RecordDict:
     """Samples of the trace of each group's Hessian: their sum, the sum of their squares, and their number, `[K]`."""
+    weights, round_ = _weights_and_round(message)
+    refuse_distrust(round_, "risk terms")
     if not here.clients:
         return RecordDict({"traces": pack({})})
-    data = here.training_records(unpack(message.content, "weights"))
-    rates, seed, step = _sampling(message)
-    found = [trace_samples(here.model, data, rows, seed, step).double()
-             for _, rows in curvature.samples(data, rates, seed, step, "trace")]
+    data = here.training_records(weights)
+    rates, seed = _sampling(message, round_)
+    found = [trace_samples(here.model, data, rows, seed, round_.step).double()
+             for _, rows in curvature.samples(data, rates, seed, round_.step, "trace")]
     return RecordDict({"traces": pack({"sums": torch.stack([own.sum() for own in found]),
                                        "squares": torch.stack([own.square().sum() for own in found]),
                                        "records": torch.tensor([len(own) for own in found])})})
 
 
-def _sampling(message: Message) -> tuple[list[float], int, int]:
-    """The groups' sampling rates, the seed and the step that a message names."""
-    options = message.content.config_records["options"]
-    return cast(list[float], options["rates"]), int(cast(int, options["seed"])), int(cast(int, options["step"]))
+def _sampling(message: Message, round_: Round) -> tuple[list[float], int]:
+    """The groups' sampling rates that a message names, and the seed of the run, which has one."""
+    assert round_.seed is not None
+    return cast(list[float], message.content.config_records["options"]["rates"]), round_.seed
 
 
 def _on_device(message: Message, name: str, here: Host) -> Gradients:

@@ -1,8 +1,9 @@
-"""First and second derivatives of the groups' losses over the records that a node holds: what risk terms are made of.
+"""The groups' losses over the records that a node holds, and their first and second derivatives: what risk terms are
+made of.
 
-Vectors are flat, `[P]`, the parameters in the model's order. A Hessian is never written down: it is multiplied by
-vectors, by two backward passes (Pearlmutter 1994). Nothing here is private: it goes to a server that is trusted with
-exact sums.
+Vectors are flat, `[P]`, the trained parameters in the model's order. A Hessian is never written down: it is
+multiplied by vectors, by two backward passes (Pearlmutter 1994). Nothing here is private: it goes to a server that is
+trusted with exact sums.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
+from fedfair.gradients import trained_parameters
 from fedfair.host import Host
 from fedfair.layers import Gradients, flat
 from fedfair.models import loss
@@ -38,23 +40,27 @@ def clipping_effect(here: Host, weights: Mapping[str, Tensor], round_: Round) ->
     return {"plain": plain, "clipped": clipped, "sizes": sizes, "excess": excess}
 
 
-def group_gradients(model: nn.Module, data: GroupedDataset) -> Tensor:
-    """The sum of the gradients of each group's records: `[K, P]`."""
-    parameters = list(model.parameters())
-    sums = torch.zeros(len(data.names), sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
-    for group, row in enumerate(sums):
+def losses_and_gradients(model: nn.Module, data: GroupedDataset) -> tuple[Tensor, Tensor]:
+    """The summed loss of each group's records, `[K]` in double precision, and its gradient, `[K, P]`."""
+    parameters = list(trained_parameters(model)[0].values())
+    losses = torch.zeros(len(data.names), dtype=torch.float64)
+    gradients = torch.zeros(len(data.names), sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
+    for group, row in enumerate(gradients):
         for rows in data.portions((data.group == group).nonzero().flatten()):
-            gradient = torch.autograd.grad(_total_loss(model, data, rows), parameters)
+            total = _total_loss(model, data, rows)
+            losses[group] += total.item()
+            gradient = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
             row += torch.cat([part.flatten() for part in gradient]).cpu()
-    return sums
+    return losses, gradients
 
 
 def hessian_products(model: nn.Module, data: GroupedDataset, rows: Tensor, vectors: Tensor) -> Tensor:
     """The Hessian of the summed loss of some rows times each vector: `[n, P]` from vectors `[n, P]`."""
-    parameters = list(model.parameters())
+    parameters = list(trained_parameters(model)[0].values())
     products = torch.zeros_like(vectors)
     for part in data.portions(rows):
-        gradient = torch.autograd.grad(_total_loss(model, data, part), parameters, create_graph=True)
+        gradient = torch.autograd.grad(_total_loss(model, data, part), parameters, create_graph=True,
+                                       allow_unused=True, materialize_grads=True)
         joined = torch.cat([piece.flatten() for piece in gradient])
         for product, vector in zip(products, vectors.to(joined.device), strict=True):
             second = torch.autograd.grad(joined, parameters, vector, retain_graph=True, materialize_grads=True)

@@ -19,8 +19,7 @@ from fedfair.gradients import Probe, trained_parameters
 from fedfair.host import Host
 from fedfair.layers import Gradients
 from fedfair.models import loss
-from fedfair.noise import Trust
-from fedfair.rounds import Round
+from fedfair.rounds import Round, refuse_distrust
 from fedfair.second_order import differentiable
 
 
@@ -53,7 +52,7 @@ class Penalty(NamedTuple):
 
 def batch_sums(here: Host, weights: Mapping[str, Tensor], round_: Round) -> BatchSums | None:
     """The node's part of the batch's sums, without noise; raises `ValueError` unless the server is trusted."""
-    _refuse_distrust(round_)
+    refuse_distrust(round_, "FairLens")
     if not here.clients:
         return None
     assert round_.rule is not None
@@ -68,7 +67,7 @@ def batch_sums(here: Host, weights: Mapping[str, Tensor], round_: Round) -> Batc
 
 def penalty_gradient(here: Host, weights: Mapping[str, Tensor], round_: Round, penalty: Penalty) -> Gradients:
     """The node's part of the penalty's gradient, without noise; raises `ValueError` unless the server is trusted."""
-    _refuse_distrust(round_)
+    refuse_distrust(round_, "FairLens")
     if not here.clients:
         return {}
     assert round_.rule is not None
@@ -93,7 +92,7 @@ def shifted_gradient_sum(here: Host, weights: Mapping[str, Tensor], round_: Roun
     """The node's part of the sum of clipped `g_i + shift`, without noise; raises `ValueError` unless the server is
     trusted.
     """
-    _refuse_distrust(round_)
+    refuse_distrust(round_, "FairLens")
     if not here.clients:
         return {}
     assert round_.rule is not None
@@ -115,10 +114,3 @@ class Shifted:
         total = coefficients.sum()
         return {name: value + total * self._shift[name]
                 for name, value in self._probe.weighted_sum(coefficients).items()}
-
-
-def _refuse_distrust(round_: Round) -> None:
-    """Raise `ValueError` if the server must not see sums without noise."""
-    if round_.trust is not Trust.CENTRAL:
-        raise ValueError(f"sums for FairLens leave a client without noise, but trust is {round_.trust.value!r}: only "
-                         "central trust allows it")

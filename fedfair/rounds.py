@@ -99,6 +99,13 @@ class Round:
         return Round(**parts)
 
 
+def refuse_distrust(round_: Round, purpose: str) -> None:
+    """Raise `ValueError` if the server must not see sums without noise, which `purpose` needs."""
+    if round_.trust is not Trust.CENTRAL:
+        raise ValueError(f"sums for {purpose} leave a client without noise, but trust is {round_.trust.value!r}: only "
+                         "central trust allows it")
+
+
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:
     """JSON's lists as the tuples that frozen descriptions hold."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from simulations.files import in_json
 from simulations.result import Result, identified, summary
 from simulations.statistics import comparisons, findings, measures
 from simulations.summary import final_test
@@ -20,12 +18,6 @@ def as_json(results: Sequence[Result], folder: Path | None = None) -> str:
     JSON has no infinity: an epsilon that does not exist is null, and its guarantee "none".
     """
     measured = measures(final_test(identified(results)))
-    return json.dumps({"summary": [_finite(row) for row in summary(results).to_dict("records")],
-                       "findings": findings(measured, comparisons(measured)),
-                       "folder": None if folder is None else str(folder)}, indent=1, allow_nan=False)
-
-
-def _finite(row: dict[Any, Any]) -> dict[str, Any]:
-    """A row with null for every number that is none."""
-    return {str(name): None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in row.items()}
+    return in_json({"summary": summary(results).to_dict("records"),
+                    "findings": findings(measured, comparisons(measured)),
+                    "folder": None if folder is None else str(folder)})

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedfair.accounting import Ledger
 from simulations.experiment import Experiment
-from simulations.files import write_text
+from simulations.files import write_json, write_text
 from simulations.planned import planned_ledger
 from simulations.search import Search, Spent, cost
 from simulations.summary import summarise
@@ -33,7 +33,7 @@ def collect(sweep: Sweep, folder: Path, failed: Mapping[str, str]) -> pd.DataFra
     write_text(folder / "trials.csv", trials.to_csv(index=False))
     if sweep.search is not None:
         found = _found(sweep.search, cells, trials, folder / "trials")
-        write_text(folder / "search.json", json.dumps(found, indent=1))
+        write_json(folder / "search.json", found)
     return summary
 
 

@@ -6,6 +6,7 @@ any other setting takes a run for each value.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,12 +16,13 @@ import pandas as pd
 import tomli_w
 import torch
 
+from fedfair import randomness
 from fedfair.fairness import ALL, GroupCounts, metrics
 from fedfair.models import loss
 from simulations.compare import OnRound, experiments, following
 from simulations.curve_plot import curve_plot
 from simulations.experiment import Experiment, SettingsError
-from simulations.files import write_text
+from simulations.files import write_json, write_text
 from simulations.processes import in_processes
 from simulations.result import Result, refuse_other
 from simulations.run import Progress, run
@@ -35,25 +37,26 @@ MEASURED = ("demographic_parity", "accuracy_parity", "accuracy")
 
 def curves(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, settings: Mapping[str, Any],
            over: Mapping[str, Sequence[Any]], engine: str = "local", on_round: OnRound = lambda *progress: None,
-           jobs: int = 1) -> pd.DataFrame:
+           jobs: int = 1, kept: Path | None = None) -> pd.DataFrame:
     """A row for each strategy, seed and value: dataset, strategy, seed, setting, value, and what is `MEASURED`.
 
     `over` holds values by "STRATEGY.setting"; strategies that look for a threshold are otherwise followed over theta
     ("theta" for all of them, by default `THETAS`), and all others are single points. With several `jobs`, so many runs
-    go on at a time, each in a process with one thread. Values that are lists or tables are written as text. Raises what
-    `experiments` and `run` raise, and `SettingsError` for values that are no list, or that no strategy uses.
+    go on at a time, each in a process with one thread. Points of runs that are in the folder `kept` are read back, and
+    others are kept there. Values that are lists or tables are written as text. Raises what `experiments` and `run`
+    raise, and `SettingsError` for values that are no list, or that no strategy uses.
     """
     made = experiments(strategies, seeds, preset, settings)
     _refuse_unused(over, made)
     planned = [part for each in made for part in _parts(each, preset, settings, over)]
     if jobs > 1:
         rows: dict[int, list[dict[str, Any]]] = {}
-        for place, found in in_processes(partial(_measured, engine=engine), planned, jobs):
+        for place, found in in_processes(partial(_points, engine=engine, kept=kept), planned, jobs):
             on_round(len(rows), len(planned), f"{jobs} runs at a time", 1, 1)
             rows[place] = found
         return pd.DataFrame([row for place in sorted(rows) for row in rows[place]])
     followed = zip(planned, following([part.made for part in planned], on_round), strict=True)
-    return pd.DataFrame([row for part, (_, progress) in followed for row in _measured(part, engine, progress)])
+    return pd.DataFrame([row for part, (_, progress) in followed for row in _points(part, engine, kept, progress)])
 
 
 def theta_curve(result: Result, thetas: Sequence[float]) -> Iterator[tuple[float, dict[str, float]]]:
@@ -78,13 +81,17 @@ def theta_curve(result: Result, thetas: Sequence[float]) -> Iterator[tuple[float
 
 
 def save_curves(frame: pd.DataFrame, settings: Mapping[str, Any], folder: Path) -> Path:
-    """Write config.toml, curves.csv and curves.svg; raises `FileExistsError` if the folder holds something else."""
+    """As `write_curves`, but raises `FileExistsError` if the folder holds something else."""
     refuse_other(folder, settings)
-    folder.mkdir(parents=True, exist_ok=True)
+    write_curves(frame, settings, folder)
+    return folder
+
+
+def write_curves(frame: pd.DataFrame, settings: Mapping[str, Any], folder: Path) -> None:
+    """Write config.toml, first, so that a folder which is broken off is known again, curves.csv and curves.svg."""
+    write_text(folder / "config.toml", tomli_w.dumps(dict(settings)))
     write_text(folder / "curves.csv", frame.to_csv(index=False))
     write_text(folder / "curves.svg", curve_plot(frame))
-    write_text(folder / "config.toml", tomli_w.dumps(dict(settings)))
-    return folder
 
 
 class _Part(NamedTuple):
@@ -94,6 +101,18 @@ class _Part(NamedTuple):
     setting: str
     values: Sequence[Any]
     by_theta: bool = False
+
+
+def _points(part: _Part, engine: str, kept: Path | None, progress: Progress = lambda *_: None) -> list[dict[str, Any]]:
+    """The points of one run, out of the folder `kept` where they are there, or measured, and put there if it is one."""
+    if kept is None:
+        return _measured(part, engine, progress)
+    described = json.dumps([part.made.settings(), part.setting, list(part.values)], sort_keys=True)
+    file = kept / f"{randomness.key(described):016x}.json"
+    if not file.is_file():
+        write_json(file, {"points": _measured(part, engine, progress)})
+    points: list[dict[str, Any]] = json.loads(file.read_text())["points"]
+    return points
 
 
 def _measured(part: _Part, engine: str, progress: Progress = lambda *_: None) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from pydantic import ValidationError, model_validator
 from fedfair.registry import unknown
 from fedfair.task import Task
 from strategies import COMBINATIONS, find_strategy
+from strategies.risk import refuse_unmeasurable
 from strategies.training import Training
 
 
@@ -52,6 +53,8 @@ class Experiment(Task, Training):
         if self.sync is not None and self.sync not in strategy.modes:
             raise ValueError(f"sync is {self.sync!r}, but {self.strategy} runs only with sync = "
                              f"{' or '.join(map(repr, strategy.modes))}: leave it out")
+        if self.risk_every is not None:
+            refuse_unmeasurable(self, self.sync or strategy.default_sync, strategy.exchange)
         try:
             strategy.Options(**self.options)
         except ValidationError as error:

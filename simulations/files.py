@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,5 +30,19 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write values as JSON, as `write_text` does."""
-    write_text(path, json.dumps(values, indent=1) + "\n")
+    """Write values as `in_json`, as `write_text` does."""
+    write_text(path, in_json(values) + "\n")
+
+
+def in_json(values: Mapping[str, Any]) -> str:
+    """Values as JSON, which has no infinity: a number that is not finite, as an epsilon without noise, is null."""
+    return json.dumps(_finite(values), indent=1, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """A value, with None for every number in it that is not finite."""
+    if isinstance(value, Mapping):
+        return {str(name): _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from fedfair.accounting import Ledger
 from fedfair.datasets import DATASETS, Parts
 from simulations.experiment import Experiment
-from simulations.files import refuse_unwritable
+from simulations.files import in_json, refuse_unwritable
 from simulations.statistics import comparisons, measures
 from simulations.summary import final_test, summarise
 from strategies.threshold_search import Threshold, ThresholdSearch
@@ -137,14 +137,14 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
         summary(results).to_csv(new / "summary.csv", index=False)
         if len(results) > 1:
             tests(results).to_csv(new / "statistics.csv", index=False)
-        (new / "ledger.json").write_text(json.dumps(ledger, indent=1))
+        (new / "ledger.json").write_text(in_json(ledger))
         save_file({name: value.detach().contiguous().cpu() for name, value in model.items()},
                   new / "model.safetensors", described)
         thresholds = {name: r.threshold_to_dict() for name, r in by_run(results).items() if r.threshold}
         if thresholds:
-            (new / "thresholds.json").write_text(json.dumps(thresholds, indent=1))
+            (new / "thresholds.json").write_text(in_json(thresholds))
         made = environment([result.experiment for result in results])
-        (new / "environment.json").write_text(json.dumps(made, indent=1))
+        (new / "environment.json").write_text(in_json(made))
         _carry_over(folder, new)
     return folder
 

@@ -117,13 +117,15 @@ def cost(spent: Sequence[Spent]) -> dict[str, Any]:
     """What all trials on the same training records cost together, by basic composition (Dwork and Roth 2014, Theorem
     3.16): the sums of their epsilons and deltas.
     """
-    stopped = sum(trial.stopped for trial in spent)
+    stopped, epsilon = sum(trial.stopped for trial in spent), sum(trial.epsilon for trial in spent)
+    kind = ("without bound: a trial had no noise, or nobody knows what it released" if math.isinf(epsilon) else
+            "what was spent: trials were stopped by their results" if stopped else
+            "guaranteed in advance, by basic composition")
     return {
         "trials": len(spent), "stopped_early": stopped,
-        "epsilon_of_the_search": sum(trial.epsilon for trial in spent),
+        "epsilon_of_the_search": epsilon,
         "delta_of_the_search": sum(trial.delta for trial in spent),
-        "epsilon_of_the_search_is": "what was spent: trials were stopped by their results" if stopped else
-                                    "guaranteed in advance, by basic composition",
+        "epsilon_of_the_search_is": kind,
         "means": "The settings were chosen by runs on the same training records, so publishing the best model, or "
                  "only its settings, costs the epsilon of the search; that of the best run alone is what this one run "
                  "spent. Both hold for noise drawn afresh in every trial, while this simulation draws it from the seed "

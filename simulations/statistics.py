@@ -22,7 +22,7 @@ from simulations.summary import TAU, excessive_risks, gap, is_reference, privacy
 LEVEL = 0.05
 """Of significance."""
 
-LARGER_IS_BETTER = {"accuracy": True, "accuracy_parity": False, "privacy_cost_gap": False,
+LARGER_IS_BETTER = {"accuracy": True, "loss": False, "accuracy_parity": False, "privacy_cost_gap": False,
                     "excessive_risk_gap": False}
 """The measures that are tested, and which way is better."""
 
@@ -63,12 +63,17 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def measures(final: pd.DataFrame) -> pd.DataFrame:
-    """The measures of each run (see `LARGER_IS_BETTER`) from `simulations.summary.final_test`: one row for each run."""
+def measures(final: pd.DataFrame, pair: tuple[str, str] | None = None) -> pd.DataFrame:
+    """The measures of each run (see `LARGER_IS_BETTER`) from `simulations.summary.final_test`: one row for each run.
+
+    Gaps are between the two groups of `pair`, or the largest between any two.
+    """
+    costs, risks = (by_group[list(pair)] if pair else by_group
+                    for by_group in (privacy_costs(final), excessive_risks(final)))
     return pd.DataFrame({
-        "accuracy": final[ALL, "accuracy"], "accuracy_parity": final[ALL, "accuracy_parity"],
-        "privacy_cost_gap": gap(privacy_costs(final)),
-        "excessive_risk_gap": gap(excessive_risks(final))})
+        "accuracy": final[ALL, "accuracy"], "loss": final[ALL, "loss"],
+        "accuracy_parity": final[ALL, "accuracy_parity"],
+        "privacy_cost_gap": gap(costs), "excessive_risk_gap": gap(risks)})
 
 
 def comparisons(measured: pd.DataFrame) -> pd.DataFrame:

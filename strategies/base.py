@@ -87,7 +87,8 @@ class Strategy(FlowerStrategy):
         self.noise = self.noise_multipliers()
         self.budget = group_budget(self) if training.group_epsilon is not None else None
         self.ledger = Ledger(population.names, training.delta, training.trust, self.sharers,
-                             training.accountant, self.unproved(), self.protects, self.broadcasts,
+                             training.accountant, self.unproved(), self.protects,
+                             broadcasts=self.broadcasts or self._risk is not None,  # which sends the batch's gradient
                              public=task.public(self.protects), budget=self.budget.filter if self.budget else None)
         self.rows = Rows(population.names, training.favourable)
         self.search = ThresholdSearch(task, training, population, self.protects)
@@ -226,7 +227,9 @@ class Strategy(FlowerStrategy):
             rule, noise = self.budget.within(rule, noise)
         self._round = replace(plan, rule=rule, noise_multiplier=noise)
         if self._risk is not None and self._round.step % self._risk.every == 0:
-            self.rows.add(server_round, "train", self._risk.measure(grid, arrays, self._round, self.divisor()))
+            self.ledger.expose("risk terms on the train part", "losses, gradients, Hessians by group, without noise")
+            self.rows.add(server_round, "train", self._risk.measure(
+                grid, arrays, self._round, self.divisor(), self.training.learning_rate))
         return self._requests(self.exchange, grid, weights=arrays, round_=self._round)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]

@@ -30,10 +30,18 @@ class ClippingError(Strategy):
     _plain: Gradients
 
     def prepare(self) -> None:
-        """Raise `ValueError` if the server may not see both sums."""
+        """Raise `ValueError` if the server may not see both sums, for an optimiser that undoes a change of length, and
+        for risk terms, which are those of a step along gbar.
+        """
         if self.training.trust is not Trust.CENTRAL:
             raise ValueError("this strategy compares a batch's gradient with its clipped version at the server, but "
                              f"trust is {self.training.trust.value!r}: take 'central'")
+        if self.training.optimizer != "sgd":
+            raise ValueError("this strategy makes steps of a wrong length or direction, which "
+                             f"{self.training.optimizer!r} would scale anew: take the optimizer 'sgd'")
+        if self.training.risk_every is not None:
+            raise ValueError("risk_every describes steps along sums of clipped gradients, which this strategy does not "
+                             "take: leave it out")
 
     def rule(self) -> ClipRule:
         """One clip norm for all, as in DP-SGD."""

@@ -1,8 +1,8 @@
 """The server's part of the excessive-risk terms: what it asks the clients, and what it makes of it. Not private.
 
-One measurement costs a pass over all training records for the groups' exact gradients, Hessian-vector products over a
-sample of each group, two for the step itself and a few for the largest eigenvalue, whose vectors are kept from one
-measurement to the next, and for the trace two backward passes over another sample.
+One measurement costs a pass over all training records for the groups' exact losses and gradients, Hessian-vector
+products over a sample of each group, two for the step itself and a few for the largest eigenvalue, whose vectors are
+kept from one measurement to the next, and for the trace two backward passes over another sample.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from fedfair import messages
 from fedfair.clipping import sensitivity
 from fedfair.fairness import ALL
 from fedfair.layers import Gradients
-from fedfair.messages import unpacked
 from fedfair.noise import Trust
 from fedfair.randomness import generator
 from fedfair.risk import (
@@ -50,61 +49,58 @@ Measured = tuple[str, str, float]
 class RiskMeter:
     """Measures one run's risk terms, every `every` steps.
 
-    Raises `ValueError` if the run takes no plain SGD steps, or the server may not see exact sums.
+    Raises what `refuse_unmeasurable` does.
     """
 
     def __init__(self, task: Task, training: Training, population: Population, sync: str, exchange: str) -> None:
-        for name, found, needed in (("sync", sync, "step"), ("optimizer", training.optimizer, "sgd"),
-                                    ("momentum", training.momentum, 0), ("trust", training.trust, Trust.CENTRAL)):
-            if found != needed:
-                raise ValueError(f"risk_every looks at single SGD steps with exact sums at the server, but {name} is "
-                                 f"{str(found)!r}: take {str(needed)!r}, or leave risk_every out")
-        if exchange != messages.GRADIENT_SUM:
-            raise ValueError("risk_every describes steps along sums of clipped gradients, which this strategy does not "
-                             "take: leave it out")
+        refuse_unmeasurable(training, sync, exchange)
         assert training.risk_every is not None
         self.every = training.risk_every
         self._task, self._training, self._population = task, training, population
         self._eigenvectors: Tensor | None = None
 
-    def measure(self, grid: Grid, weights: ArrayRecord, round_: Round, divisor: float) -> Iterator[Measured]:
-        """The risk terms of a round's step from `weights`, whose gradient sum is divided by `divisor`."""
+    def measure(self, grid: Grid, weights: ArrayRecord, round_: Round, divisor: float,
+                learning_rate: float) -> Iterator[Measured]:
+        """The risk terms of a round's step from `weights`, whose gradient sum is divided by `divisor`, at
+        `learning_rate`.
+        """
         assert round_.rule is not None
-        lr, sizes = self._training.learning_rate, torch.tensor(self._population.by_group, dtype=torch.float64)
         sums = self._ask(grid, messages.CLIPPING_EFFECT, "sums", weights=weights, round_=round_)
-        gradients = sums["groups"].double() / sizes[:, None]
+        sizes = sums["records"].double()  # the population's may be rounded
+        gradients = sums["gradients"].double() / sizes[:, None]
         steps = torch.stack([sums["plain"], sums["clipped"]]).cpu() / divisor
-        starts = self._starts(weights)
+        starts = self._starts(sums["plain"].numel())
         products = self._products(grid, weights, round_, [torch.cat([steps, start[None]]) for start in starts])
         plain, clipped = _along(steps, gradients, products)
         bound = sensitivity(round_.rule, len(sizes))
         deviation = round_.noise_multiplier * bound if round_.noise_multiplier else 0.0
         traces, errors = self._traces(grid, weights, round_)
-        magnitude, direction = magnitude_risk(lr, plain, clipped), direction_risk(lr, plain, clipped)
+        magnitude = magnitude_risk(learning_rate, plain, clipped)
+        direction = direction_risk(learning_rate, plain, clipped)
         eigenvalues = self._eigenvalues(grid, weights, round_, starts, torch.stack([found[-1] for found in products]))
         yield from self._by_group({
-            "risk_noise": noise_risk(lr, deviation / divisor, traces),
-            "risk_noise_se": noise_risk(lr, deviation / divisor, errors),
+            "risk_noise": noise_risk(learning_rate, deviation / divisor, traces),
+            "risk_noise_se": noise_risk(learning_rate, deviation / divisor, errors),
             "risk_magnitude": magnitude, "risk_direction": direction, "risk_clip": magnitude + direction,
-            "hessian_trace": traces, "largest_eigenvalue": eigenvalues, "gradient_norm_exact": gradients.norm(dim=1),
+            "hessian_trace": traces, "largest_eigenvalue": eigenvalues,
+            "loss_exact": sums["losses"] / sizes, "gradient_norm_exact": gradients.norm(dim=1),
             "expected_error": expected_error(sums["sizes"], sums["excess"], gaussian_scale(deviation)),
         })
-        yield ALL, "learning_rate_times_eigenvalue", lr * float(eigenvalues.max())
-        yield from _gap("direction", direction, direction_gap_bound(lr, plain, clipped))
+        yield ALL, "learning_rate_times_eigenvalue", learning_rate * float(eigenvalues.max())
+        yield from _gap("direction", direction, direction_gap_bound(learning_rate, plain, clipped))
         yield from _gap("clip", magnitude + direction,
-                        clip_gap_bound(lr, gradients.norm(dim=1), sizes / sizes.sum(), bound))
+                        clip_gap_bound(learning_rate, gradients.norm(dim=1), sizes / sizes.sum(), bound))
 
     def _traces(self, grid: Grid, weights: ArrayRecord, round_: Round) -> tuple[Tensor, Tensor]:
         """`Tr(H_k)` and its standard error, `[K]` each."""
-        found = self._ask(grid, messages.TRACES, "traces", weights=weights, seed=round_.seed, step=round_.step,
+        found = self._ask(grid, messages.TRACES, "traces", weights=weights, round_=round_,
                           rates=self._rates(self._training.risk_vectors))
         return trace_estimate(found["sums"], found["squares"], found["records"])
 
-    def _starts(self, weights: ArrayRecord) -> Tensor:
+    def _starts(self, size: int) -> Tensor:
         """Unit vectors to begin with, `[K, P]`: those of the last measurement, or the same random one for all."""
         if self._eigenvectors is not None:
             return self._eigenvectors
-        size = sum(value.numel() for value in unpacked(weights).values())
         start = rademacher(size, generator(self._task.seed, "eigenvector"), self._task.torch_dtype)
         return unit_vectors(start.repeat(len(self._population.names), 1))
 
@@ -121,9 +117,9 @@ class RiskMeter:
     def _products(self, grid: Grid, weights: ArrayRecord, round_: Round, vectors: list[Tensor]) -> list[Tensor]:
         """Each group's mean Hessian times its own vectors `[n, P]`."""
         asked = {"vectors": {str(group): rows for group, rows in enumerate(vectors)}}
-        found = self._ask(grid, messages.HESSIAN_PRODUCTS, "products", weights=weights, tensors=asked,
-                          rates=self._rates(self._training.risk_records), seed=round_.seed, step=round_.step)
-        return [found[str(group)] / found[f"{group}/records"].clamp(min=1) for group in range(len(vectors))]
+        found = self._ask(grid, messages.HESSIAN_PRODUCTS, "products", weights=weights, round_=round_, tensors=asked,
+                          rates=self._rates(self._training.risk_records))
+        return [found[str(group)] / found[f"{group}/records"] for group in range(len(vectors))]
 
     def _rates(self, records: int) -> list[float]:
         """The sampling rates that take about so many records of each group."""
@@ -139,6 +135,21 @@ class RiskMeter:
         for metric, values in metrics.items():
             for name, value in zip(self._population.names, values.tolist(), strict=True):
                 yield name, metric, value
+
+
+def refuse_unmeasurable(training: Training, sync: str, exchange: str) -> None:
+    """Raise `ValueError` for a run that takes no plain SGD steps, or of which the server may not see exact sums of all
+    clients, or that has no seed from which records are sampled.
+    """
+    for name, found, needed in (("sync", sync, "step"), ("optimizer", training.optimizer, "sgd"),
+                                ("momentum", training.momentum, 0), ("trust", training.trust, Trust.CENTRAL),
+                                ("dropouts", training.dropouts, 0), ("randomness", training.randomness, "seeded")):
+        if found != needed:
+            raise ValueError(f"risk_every looks at single SGD steps with exact sums at the server, in simulations, but "
+                             f"{name} is {str(found)!r}: take {str(needed)!r}, or leave risk_every out")
+    if exchange != messages.GRADIENT_SUM:
+        raise ValueError("risk_every describes steps along sums of clipped gradients, which this strategy does not "
+                         "take: leave it out")
 
 
 def _along(steps: Tensor, gradients: Tensor, products: list[Tensor]) -> tuple[Along, Along]:

@@ -31,9 +31,10 @@ class Training(ThresholdSettings, BaseModel):
     can be repeated. `dropouts` is how many clients a round may do without: so many shares of distributed noise are too
     many. `eval_every` is in epochs.
 
-    `risk_every` measures the excessive-risk terms (see `fedfair.risk`) at the first and every so many steps, without
-    any privacy: Hessians over about `risk_records` training records of each group, their traces by about `risk_vectors`
-    Rademacher vectors, each for a record of its own.
+    `risk_every` measures the excessive-risk terms (see `fedfair.risk`) before the first and every so many steps,
+    without any privacy: "loss_exact" and "gradient_norm_exact", the mean loss of each group and the norm of its
+    gradient, over all training records; Hessians over about `risk_records` training records of each group, their traces
+    by about `risk_vectors` Rademacher vectors, each for a record of its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,6 +63,16 @@ class Training(ThresholdSettings, BaseModel):
     risk_records: Annotated[int, Field(ge=1)] = 256
     risk_vectors: Annotated[int, Field(ge=2)] = 1000
     options: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _risk_terms_are_asked_for(self) -> Training:
+        """What belongs to a measurement has no effect without one."""
+        named = {"risk_records", "risk_vectors"} & self.model_fields_set
+        defaults = {name for name in named if getattr(self, name) == type(self).model_fields[name].default}
+        if self.risk_every is None and named - defaults:
+            raise ValueError(f"{min(named - defaults)} is set, but risk_every is not, so nothing is measured: set "
+                             "risk_every, or leave it out")
+        return self
 
     @model_validator(mode="after")
     def _momentum_is_of_sgd(self) -> Training:

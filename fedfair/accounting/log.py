@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -89,10 +90,14 @@ class EventLog:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> EventLog:
-        """The log that `to_dict` wrote, ready to go on after its last step."""
+        """The log that `to_dict` wrote, ready to go on after its last step.
+
+        Infinite multipliers, of groups of which nothing was released, may have become None: JSON has no infinity.
+        """
         log = EventLog()
         for value in values["events"]:
-            fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+            fields: dict[str, Any] = {k: tuple(math.inf if x is None else x for x in v) if isinstance(v, list | tuple)
+                                      else v for k, v in value.items()}
             first, steps, attempt = (int(fields.pop(name)) for name in ("first", "steps", "attempt"))
             log._enter(Entry(Event(**fields), first, steps, attempt))
         log._attempt = int(values["attempt"])

@@ -24,12 +24,16 @@ from simulations.curves import curves, save_curves
 from simulations.reproductions.fair_fight import fair_fight
 from simulations.reproductions.markdown import sentence
 from simulations.reproductions.published import names as published_names
+from simulations.reproductions.shakespeare import NAME as SHAKESPEARE
+from simulations.reproductions.shakespeare import reproduce as reproduce_shakespeare
 from simulations.reproductions.tables import reproduce as reproduce_table
 from simulations.reproductions.tuning import NAME as FAIR_FIGHT
 from simulations.reproductions.yang_curves import NAME as YANG_CURVES
 from simulations.reproductions.yang_curves import yang_curves
 from simulations.result import refuse_other
 from simulations.values import pairs
+
+REPRODUCED = f"NAME is one of {', '.join((FAIR_FIGHT, SHAKESPEARE, YANG_CURVES, *published_names()))}."
 
 
 def curve(
@@ -64,11 +68,14 @@ def curve(
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join((FAIR_FIGHT, YANG_CURVES, *published_names()))}.")],
-    out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs that are there are not repeated.")],
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller version, in minutes; the page says what differs.")
+    name: Annotated[str, typer.Argument(help="What is reproduced, see below.")],
+    out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs that are there are not repeated, "
+                                           f"but those of {SHAKESPEARE}.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller version; the page says what differs.")
                      ] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default the paper's.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default our choice for each, which "
+                                                     "is not always the paper's, often fewer with --quick: the page "
+                                                     "says how many.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process.")] = 1,
 ) -> None:
@@ -81,6 +88,17 @@ def reproduce(
             said = fair_fight(out, seeds, quick, device, on_round, jobs)
         elif name == YANG_CURVES:
             said = yang_curves(out, seeds, quick, device, on_round, jobs)
+        elif name == SHAKESPEARE:
+            _refuse_for_shakespeare(quick, jobs)
+            said = reproduce_shakespeare(out, seeds, device, on_round)
         else:
             said = sentence(reproduce_table(name, out, seeds, quick, device, on_round, jobs))
     print(f"{said} See {out / 'README.md'}.")
+
+
+def _refuse_for_shakespeare(quick: bool, jobs: int) -> None:
+    """Raise `ValueError` for options that this reproduction has no use for."""
+    if quick:
+        raise ValueError(f"{SHAKESPEARE} has no quick version: leave --quick out, or take --seeds 1")
+    if jobs > 1:
+        raise ValueError(f"jobs is {jobs}, but the runs of {SHAKESPEARE} go on one after the other: leave --jobs out")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedfair.fairness import ALL
 from simulations.reproductions.published import Published, why_missing
 from simulations.statistics import Spread, spread
 from simulations.summary import REFERENCE, excessive_risks, final_part, gap, privacy_costs
@@ -21,7 +22,7 @@ def values(metrics: pd.DataFrame, pair: tuple[str, str] | None) -> Values:
 
     The test metrics by their names, those of the training part as train_NAME, and against sgd of the same seed:
     privacy_cost, accuracy_change (its negative), excessive_risk, and the gaps of the first and the last under the group
-    "gap": between the two groups of `pair`, or the largest.
+    "gap": between two groups, those of `pair` or all there are, with its sign, or else the largest between any two.
     """
     final, train = final_part(metrics, "test"), final_part(metrics, "train")
     found = {f"{prefix}{metric}": part.loc[:, part.columns.get_level_values("metric") == metric].droplevel("metric", 1)
@@ -29,7 +30,7 @@ def values(metrics: pd.DataFrame, pair: tuple[str, str] | None) -> Values:
     costs, risks = privacy_costs(final), excessive_risks(final)
     found |= {"privacy_cost": costs, "accuracy_change": -costs, "excessive_risk": risks}
     for metric, by_group in (("privacy_cost", costs), ("excessive_risk", risks)):
-        found[f"{metric}_gap"] = gap(by_group[list(pair)] if pair else by_group).to_frame("gap")
+        found[f"{metric}_gap"] = _gap(by_group[list(pair)] if pair else by_group).to_frame("gap")
     return found
 
 
@@ -38,7 +39,9 @@ def compared(published: Published, cells: pd.DataFrame, found: Values) -> pd.Dat
 
     `agrees` is "yes", "no" or "not run". Two numbers agree if they differ by at most two published spreads, or two of
     our standard deviations where none was published; what printing rounds away is granted, of the value and of the
-    spread. With neither spread nor second seed there is no tolerance beyond that. Ours are in the published units.
+    spread. With neither spread nor second seed there is no tolerance beyond that. Ours are in the published units. A
+    gap between two groups is the size of the mean difference, as the papers define it by expectations: a mean of sizes
+    would be larger by chance alone.
     """
     rows = [{**cell, **_compared(published, cell, found)} for cell in cells.to_dict("records")]
     return pd.DataFrame(rows) if rows else cells
@@ -55,19 +58,27 @@ def strategy_name(published: Published, method: str) -> str:
 def _compared(published: Published, cell: Mapping[Any, Any], found: Values) -> dict[str, Any]:
     """What one cell is found to be."""
     ours = _ours(published, cell, found)
-    if ours is None:
+    if not ours or not all(map(math.isfinite, ours)):
         return {"ours": math.nan, "ours_deviation": math.nan, "ours_error": math.nan, "seeds": 0,
                 "difference": math.nan, "tolerance": math.nan, "agrees": "not run",
-                "note": why_missing(published, cell)}
+                "note": why_missing(published, cell) if ours is None else "the runs have no such number"}
     unit = 100 if cell["metric"] in published.percent else 1
     own = Spread(*(unit * value for value in spread(ours)))
-    difference, tolerance = own.mean - float(cell["published"]), _tolerance(cell, own)
+    if cell["group"] == "gap":
+        own = own._replace(mean=abs(own.mean))
+    difference, tolerance = own.mean - float(cell["published"]), _tolerance(published, cell, own)
     agrees = abs(difference) <= tolerance + 1e-9
-    notes = [note for note in published.notes if not agrees and note.concerns(cell)]
+    notes = [note for note in published.notes if not agrees and note.concerns(cell, len(ours))]
     about_the_metric = [note for note in notes if note.metric]
     return {"ours": own.mean, "ours_deviation": own.deviation, "ours_error": own.error, "seeds": len(ours),
             "difference": difference, "tolerance": tolerance, "agrees": "yes" if agrees else "no",
             "note": " ".join(note.text for note in about_the_metric or notes)}
+
+
+def _gap(by_group: pd.DataFrame) -> pd.Series[float]:
+    """The first group less the second in each row, or the largest difference if there are more than two."""
+    groups = by_group.drop(columns=ALL, errors="ignore")
+    return groups.iloc[:, 0] - groups.iloc[:, 1] if groups.shape[1] == 2 else gap(groups)
 
 
 def _ours(published: Published, cell: Mapping[Any, Any], found: Values) -> list[float] | None:
@@ -75,14 +86,16 @@ def _ours(published: Published, cell: Mapping[Any, Any], found: Values) -> list[
     groups = published.groups.get(cell["dataset"], {})
     group, table = groups.get(cell["group"], cell["group"]), found.get(cell["metric"])
     run = (cell["dataset"], strategy_name(published, cell["method"]))
-    if table is None or group not in table.columns or run not in {(dataset, name) for dataset, name, _ in table.index}:
+    if run not in {(dataset, name) for table in found.values() for dataset, name, _ in table.index}:
         return None
+    if table is None or group not in table.columns:
+        return []
     return [float(value) for value in table.loc[run, group]]
 
 
-def _tolerance(cell: Mapping[Any, Any], own: Spread) -> float:
+def _tolerance(published: Published, cell: Mapping[Any, Any], own: Spread) -> float:
     """By how much a cell may differ."""
-    rounding = half_unit(cell["published"])
+    rounding = half_unit(cell["published"]) * (2 if published.truncated else 1)
     if cell["spread"]:
         return 2 * (float(cell["spread"]) + half_unit(cell["spread"])) + rounding
     return rounding + (0.0 if math.isnan(own.deviation) else 2 * own.deviation)

@@ -25,15 +25,23 @@ def drawn(published: Published, planned: Sequence[Planned], runs: Sequence[Kept]
               for plan, run in zip(planned, runs, strict=True)]
     every = pd.concat(frames, ignore_index=True)
     for drawing in published.figures:
-        rows = every[(every["metric"] == drawing.metric) & (every["split"] == drawing.split)]
-        rows = rows[rows["method"].isin(drawing.methods)] if drawing.methods else rows
-        rows = rows[rows["group"].isin(drawing.groups)] if drawing.groups else rows
-        if rows.empty:
-            raise ValueError(f"figure {drawing.name!r} shows {drawing.metric!r} of the part {drawing.split!r}, which "
-                             "no run has measured: correct the figure's description")
+        rows = _shown(drawing, every)
         panels = {"by-group": _by_group, "course": _course, "against": _against}[drawing.kind](drawing, rows)
         yield Figure(drawing.name, drawing.title, f"{drawing.text} {_SAID}".strip(), tuple(panels),
                      same="y" if drawing.kind == "course" and not drawing.log else "neither")
+
+
+def _shown(drawing: Drawing, every: pd.DataFrame) -> pd.DataFrame:
+    """The rows that a figure shows; raises `ValueError` for a metric that none of them has."""
+    rows = every[every["metric"].isin(drawing.metric) & (every["split"] == drawing.split)]
+    rows = rows[rows["method"].isin(drawing.methods)] if drawing.methods else rows
+    rows = rows[rows["group"].isin(drawing.groups)] if drawing.groups else rows
+    for metric in drawing.metric:
+        if metric not in set(rows["metric"]):
+            raise ValueError(f"figure {drawing.name!r} shows {metric!r} of the part {drawing.split!r}, which no run "
+                             "has measured: correct the figure's description, or, if the runs were kept by an earlier "
+                             "version that did not measure it, take an empty folder")
+    return rows
 
 
 def _settings(published: Published, plan: Planned) -> dict[str, float]:
@@ -61,11 +69,14 @@ def _by_group(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
 
 
 def _course(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
-    """A panel for each data set and group, a line over the rounds for each method."""
-    numbers = {method: number for number, method in enumerate(rows["method"].unique())}
+    """A panel for each data set and group, a line over the rounds for each method, and for each of several metrics."""
+    names = rows["method"]
+    if len(drawing.metric) > 1:
+        names = names + ", " + rows["metric"].str.replace("_", " ")
+    numbers = {name: number for number, name in enumerate(names.unique())}
     for (dataset, group), own in rows.groupby(["dataset", "group"], sort=False):
-        lines = tuple(Series(str(method), numbers[method], tuple(_line(of)))
-                      for method, of in own.groupby("method", sort=False))
+        lines = tuple(Series(str(name), numbers[name], tuple(_line(of)))
+                      for name, of in own.groupby(names, sort=False))
         yield Panel(f"{dataset}, {group}", Scale("round"), Scale(drawing.label, drawing.log), lines)
 
 

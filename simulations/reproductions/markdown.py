@@ -10,12 +10,14 @@ import pandas as pd
 
 from simulations.report.figure import Figure
 from simulations.reproductions.cells import digits
+from simulations.reproductions.claims import ClaimTest, Statistics
 from simulations.reproductions.orders import Order, orders
 from simulations.reproductions.published import Published
+from simulations.statistics import LEVEL
 
 
-def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequence[Figure], seeds: int, quick: bool,
-           device: str) -> str:
+def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequence[Figure], statistics: Statistics,
+           seeds: int, quick: bool, device: str) -> str:
     """The page; `cells` as `cells.compared` gives them."""
     command = f"fedfair reproduce {name} --seeds {seeds}{' --quick' if quick else ''} --device {device} --out DIR"
     lines = [f"# {published.title}", "", f"`{command}`", ""]
@@ -23,8 +25,11 @@ def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequen
         lines += [f"{sentence(cells)} {_rule(published, seeds)}", ""]
     if quick:
         lines += [f"This is the quick version. {published.quick.text}", ""]
+    if published.departures:
+        lines += ["## Settings that are not the paper's", "", *(f"- {text}" for text in published.departures), ""]
     if len(cells):
         lines += [*_disagreements(cells), *_orders(orders(cells, published.orders))]
+    lines += [*_claims(statistics.claims), *_findings(statistics.findings)]
     for dataset in cells["dataset"].unique():
         lines += [f"## {dataset}", "", *_table(cells[cells["dataset"] == dataset]), ""]
     for figure in figures:
@@ -44,10 +49,14 @@ def sentence(cells: pd.DataFrame) -> str:
 
 def _rule(published: Published, seeds: int) -> str:
     """What agreement means here."""
+    if published.spread == "none" and seeds == 1:
+        return ("With one seed, and without a published spread, nothing says what is chance: to agree is to print the "
+                "same digits.")
     spread = (f"two published spreads ({published.spread} over {published.published_seeds} runs)"
               if published.spread != "none" else "two of our standard deviations, since the paper has no spread")
     many = f"{seeds} seeds" if seeds > 1 else "one seed, so without a deviation of ours"
-    return f"To agree is to differ by at most {spread}, rounding granted; ours are means over {many}."
+    printing = "cutting digits off" if published.truncated else "rounding"
+    return f"To agree is to differ by at most {spread}, {printing} granted; ours are means over {many}."
 
 
 def _disagreements(cells: pd.DataFrame) -> Iterator[str]:
@@ -72,9 +81,37 @@ def _orders(found: list[Order]) -> Iterator[str]:
                 "count.", "")
     for order in found:
         turned = "".join(f"; not: {low} below {high}" for low, high in order.turned)
+        clear = f"{order.same_apart} of the {order.apart} that lie" if order.apart else "none of which lies"
+        apart = f", {clear} more than two of both published spreads apart" if order.apart < order.pairs else ""
         yield (f"- {order.dataset}, {order.metric}{_of(order.group)}: {' < '.join(order.published)}. Ours: "
-               f"{' < '.join(order.ours)}. {order.same} of {order.pairs} pairs in the published order{turned}.")
+               f"{' < '.join(order.ours)}. {order.same} of {order.pairs} pairs in the published order{apart}{turned}.")
     yield ""
+
+
+def _claims(claims: Sequence[ClaimTest]) -> Iterator[str]:
+    """What the paper calls significant, tested again."""
+    if not claims:
+        return
+    seeds = min(claim.seeds for claim in claims)
+    seen = sum(claim.p < LEVEL for claim in claims)
+    said = (f"{seen} of {len(claims)} are seen at p < {LEVEL}" if 2.0**-seeds < LEVEL else
+            f"{seeds} seed{'s' if seeds > 1 else ''} can show none of them, since p is at least {2.0**-seeds:g}")
+    yield from ("## What the paper calls significant", "",
+                f"One-sided Wilcoxon signed-rank tests, paired by seed, each for itself as in the paper: {said}. The "
+                f"last column is corrected for all {len(claims)} (Holm).", "",
+                "| data | metric | better | worse | difference | p | p, corrected |", "|---|---|---|---|---|---|---|")
+    for claim in claims:
+        yield (f"| {claim.dataset} | {claim.metric} | {claim.better} | {claim.worse} | {claim.difference:.4f} | "
+               f"{claim.p:.3f} | {claim.p_holm:.3f} |")
+    yield ""
+
+
+def _findings(findings: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """What the tests of all methods against each other say of each data set."""
+    if any(findings.values()):
+        yield from ("## All methods against each other", "", "Every test is in statistics.csv.", "")
+        yield from (f"- {dataset}: {' '.join(lines)}" for dataset, lines in findings.items() if lines)
+        yield ""
 
 
 def _table(rows: pd.DataFrame) -> Iterator[str]:

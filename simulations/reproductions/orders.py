@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ class Order(NamedTuple):
     """The methods of one data set by one metric of one group, from the lowest value, as published and as ours.
 
     `pairs` are those whose published values differ, `same` how many of them we find in the same order, `turned` the
-    others as (lower in the paper, higher in the paper).
+    others as (lower in the paper, higher in the paper). `apart` are those of the pairs that differ by more than two of
+    both their published spreads together, `same_apart` how many of these are in the same order.
     """
 
     dataset: str
@@ -23,6 +25,8 @@ class Order(NamedTuple):
     pairs: int
     same: int
     turned: tuple[tuple[str, str], ...]
+    apart: int
+    same_apart: int
 
 
 def orders(cells: pd.DataFrame, metrics: tuple[str, ...]) -> list[Order]:
@@ -40,5 +44,9 @@ def _order(rows: pd.DataFrame) -> Order:
     told = [(a, b) if published[a] < published[b] else (b, a) for a, b in combinations(published, 2)
             if published[a] != published[b]]
     turned = tuple((low, high) for low, high in told if not ours[low] < ours[high])
+    spreads = {method: float(spread or 0) for method, spread in zip(rows["method"], rows["spread"], strict=True)}
+    apart = [(low, high) for low, high in told
+             if published[high] - published[low] > 2 * math.hypot(spreads[low], spreads[high])]
     return Order(dataset, metric, group, tuple(sorted(published, key=published.__getitem__)),
-                 tuple(sorted(ours, key=ours.__getitem__)), len(told), len(told) - len(turned), turned)
+                 tuple(sorted(ours, key=ours.__getitem__)), len(told), len(told) - len(turned), turned, len(apart),
+                 len(set(apart) - set(turned)))

@@ -4,6 +4,7 @@ come from and what is drawn.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from fedfair.registry import unknown
 from simulations.compare import experiments
@@ -19,6 +20,9 @@ from simulations.experiment import Experiment
 
 PUBLISHED = Path(str(files("simulations") / "configs" / "published"))
 COLUMNS = ["dataset", "method", "group", "metric", "published", "spread"]
+
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+"""One name, or a list of them."""
 
 
 class _Part(BaseModel):
@@ -41,7 +45,7 @@ class Quick(_Part):
 
 class Drawing(_Part):
     """A figure: `metric` of the part `split` ("rule" for the numbers of clip rules), for some or all `methods` and
-    `groups`.
+    `groups`. Several metrics of one unit, where the rounds are shown, are lines of one panel.
 
     "by-group" shows every group at the end of training; "course" the rounds; "against" the end of training along
     `across`, a setting, "epsilon" or "records" (of the group, trained on), less that of the method `minus` if one is
@@ -51,7 +55,7 @@ class Drawing(_Part):
     name: str
     title: str
     kind: Literal["by-group", "course", "against"]
-    metric: str
+    metric: Annotated[Names, Field(min_length=1)]
     split: str = "test"
     methods: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -60,37 +64,62 @@ class Drawing(_Part):
     log: bool = False
     text: str = ""
 
+    @model_validator(mode="after")
+    def _several_metrics_are_lines_over_the_rounds(self) -> Drawing:
+        """Other kinds have no lines to tell metrics apart by."""
+        if len(self.metric) > 1 and self.kind != "course":
+            raise ValueError(f"figure {self.name!r} of kind {self.kind!r} shows the metrics "
+                             f"{', '.join(map(repr, self.metric))}: take one, or the kind 'course'")
+        return self
+
     @property
     def label(self) -> str:
-        """What stands along the axis upwards."""
-        name = self.metric.replace("_", " ")
+        """What stands along the axis upwards: the first metric's name."""
+        name = self.metric[0].replace("_", " ")
         return f"{name}, less that of {self.minus}" if self.minus else name
 
 
 class Note(_Part):
-    """Why cells disagree: those of one data set, method or metric, where it names one.
+    """Why cells disagree: those of some data sets, methods, groups or metrics, where it names any.
 
-    Where some notes on a cell name its metric, the others are left out.
+    `seeds` is the largest number of seeds for which it holds. Where some notes on a cell name its metric, the others
+    are left out.
     """
 
     text: str
-    dataset: str | None = None
-    method: str | None = None
-    metric: str | None = None
+    dataset: Names = ()
+    method: Names = ()
+    group: Names = ()
+    metric: Names = ()
+    seeds: int | None = None
 
-    def concerns(self, cell: Mapping[str, Any]) -> bool:
-        """Whether the note is about a cell."""
-        return all(wanted in (None, cell[name]) for name, wanted in (
-            ("dataset", self.dataset), ("method", self.method), ("metric", self.metric)))
+    def concerns(self, cell: Mapping[str, Any], seeds: int) -> bool:
+        """Whether the note is about a cell, of which there are so many seeds."""
+        named = {"dataset": self.dataset, "method": self.method, "group": self.group, "metric": self.metric}
+        return seeds <= (self.seeds or seeds) and all(not wanted or cell[name] in wanted
+                                                      for name, wanted in named.items())
+
+
+class Claim(_Part):
+    """What a paper calls significant: each of the methods `better` is better than each of `worse` by each metric, which
+    are those of `simulations.statistics.LARGER_IS_BETTER`, on every data set.
+    """
+
+    better: Names
+    worse: Names
+    metric: Names
 
 
 class Published(_Part):
     """One published table.
 
     `datasets` and `methods` map the paper's names to settings over `preset`, `missing` those that cannot be run here to
-    the reason. `groups` translates the paper's group names by data set, `pair` are the two groups of a gap, by default
-    all. `spread` says what the CSV's spreads are over `published_seeds` runs. `percent` are the metrics printed in
-    percent, `orders` those by which methods are ranked. `figures` are drawn from the same runs.
+    the reason; a data set that `needs` a folder of FEDFAIR_DATA_DIR is missing where that is not there. `groups`
+    translates the paper's group names by data set, `pair` are the two groups of a gap, by default all. `spread` says
+    what the CSV's spreads are over `published_seeds` runs, `truncated` that digits were cut off and not rounded.
+    `percent` are the metrics printed in percent, `orders` those by which methods are ranked, `claims` what the paper
+    calls significant. `departures` are the settings that are not those that the paper states, with reasons. `figures`
+    are drawn from the same runs.
     """
 
     title: str
@@ -98,8 +127,11 @@ class Published(_Part):
     seeds: Annotated[int, Field(ge=1)]
     published_seeds: Annotated[int, Field(ge=1)]
     spread: Literal["standard deviation", "standard error", "none"] = "none"
+    truncated: bool = False
     percent: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    departures: tuple[str, ...] = ()
     pair: tuple[str, str] | None = None
     datasets: Mapping[str, Mapping[str, Any]]
     groups: Mapping[str, Mapping[str, str]] = {}
@@ -144,19 +176,29 @@ def plan(published: Published, seeds: Sequence[int], quick: bool, device: str) -
     planned = []
     for seed in seeds:
         for dataset in wanted:
-            if "missing" in published.datasets[dataset]:
+            if missing(published.datasets[dataset]):
                 continue
             for method, own in published.methods.items():
                 if quick and published.quick.methods and method not in published.quick.methods:
                     continue
                 settings = {**published.datasets[dataset], **own, **changed}
+                settings.pop("needs", None)
                 strategy = settings.pop("strategy")
                 planned += [Planned(dataset, method, e)
                             for e in experiments([strategy], [seed], published.preset, settings)]
     return planned
 
 
+def missing(dataset: Mapping[str, Any]) -> str | None:
+    """Why a data set cannot be had: what its description says, or that the folder which it needs is not there."""
+    folder = dataset.get("needs")
+    if folder and not Path(os.environ.get("FEDFAIR_DATA_DIR", ""), folder).is_dir():
+        return f"there is no folder {folder} in FEDFAIR_DATA_DIR"
+    reason: str | None = dataset.get("missing")
+    return reason
+
+
 def why_missing(published: Published, cell: Mapping[str, Any]) -> str:
     """Why a cell was not run: its data set or method cannot be had, or the quick version leaves it out."""
     dataset = published.datasets[cell["dataset"]]
-    return str(dataset.get("missing") or published.missing.get(cell["method"]) or "left out of the quick version")
+    return str(missing(dataset) or published.missing.get(cell["method"]) or "left out of the quick version")

@@ -1,6 +1,6 @@
 """Who pays for participant-level privacy: Bagdasaryan and Shmatikov 2019 (poster), "Federated Learning".
 
-python -m simulations.reproductions.shakespeare --out DIR [--seeds N]
+`fedfair reproduce shakespeare --out DIR`, or python -m simulations.reproductions.shakespeare --out DIR [--seeds N].
 
 They trained a next-word model on 80,000 participants of Reddit, and saw that the private model has a smaller active
 vocabulary than the non-private one, and that it suits participants with simpler vocabularies better. Here 171 speaking
@@ -16,6 +16,7 @@ those who use them, and the vocabularies differ little (71 to 80 distinct words 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,13 +30,14 @@ from rich.table import Table
 from fedfair.datasets import shakespeare
 from fedfair.fairness import ALL
 from simulations.commands.terminal import plain_errors
-from simulations.compare import compare, experiments
+from simulations.compare import OnRound, compare, experiments
 from simulations.files import write_text
 from simulations.reproductions.bars import Bar, picture
 from simulations.reproductions.continuations import accuracies
 from simulations.result import Result, identified, refuse_other, save_comparison
 from simulations.summary import final_test
 
+NAME = "shakespeare"
 REFERENCE, PRIVATE = "fedavg", "dp-fedavg"
 QUARTERS = ("smallest", "smaller", "larger", "largest")
 MEASURES = {"words": "distinct words spoken", "rarefied": "distinct words in 100"}
@@ -109,27 +111,49 @@ def observations(participants: pd.DataFrame, active: pd.DataFrame) -> pd.DataFra
 
 @plain_errors
 def main(out: Out, seeds: Seeds = 3) -> None:
-    """Run both strategies, print the tables, and save them with the runs and a picture."""
-    settings: dict[str, Any] = {"dataset": "shakespeare", "group": "role"}
+    """As `fedfair reproduce shakespeare`."""
+    print(f"{reproduce(out, seeds)} See {out / 'README.md'}.")
+
+
+def reproduce(out: Path, seeds: int | None = None, device: str = "cpu", on_round: OnRound = lambda *_: None) -> str:
+    """Run both strategies, by default with three seeds, and save the runs, the tables, a picture and README.md; returns
+    how many observations are made.
+
+    Raises `FileExistsError` if the folder holds something else, and what `simulations.run.run` raises.
+    """
+    seeds = seeds or 3
+    settings: dict[str, Any] = {"dataset": "shakespeare", "group": "role", "device": device}
     described = {"strategies": [REFERENCE, PRIVATE], "seeds": list(range(seeds)), "settings": settings}
     refuse_other(out, described)
-    results = compare(experiments([REFERENCE, PRIVATE], range(seeds), None, settings))
+    results = compare(experiments([REFERENCE, PRIVATE], range(seeds), None, settings), on_round=on_round)
     participants, active = by_participant(results), active_vocabulary(results)
     quarters = {measure: by_quarter(participants, measure) for measure in MEASURES}
     save_comparison(results, described, out)
     write_text(out / "participants.csv", participants.to_csv(index=False))
     write_text(out / "active_vocabulary.csv", active.to_csv())
-    write_text(out / "observations.csv", observations(participants, active).to_csv(index=False))
+    observed = observations(participants, active)
+    write_text(out / "observations.csv", observed.to_csv(index=False))
     for measure, table in quarters.items():
         write_text(out / f"quarters_by_{measure}.csv", table.to_csv(index=False))
     write_text(out / "picture.svg", _picture(quarters, active))
-    _print(results, quarters, participants, active)
+    said = f"{int(observed['seen'].sum())} of {len(observed)} observations are made in every seed."
+    write_text(out / "README.md", _page(said, _told(results, quarters, participants, active), seeds))
+    return said
 
 
-def _print(results: Sequence[Result], quarters: dict[str, pd.DataFrame], participants: pd.DataFrame,
-           active: pd.DataFrame) -> None:
-    """The tables, for the terminal."""
-    console, ledger = Console(), results[-1].ledger
+def _page(said: str, told: str, seeds: int) -> str:
+    """The page."""
+    return "\n".join([
+        "# Who pays for participant-level privacy: Bagdasaryan and Shmatikov 2019", "",
+        f"`fedfair reproduce {NAME} --seeds {seeds} --out DIR`", "", said, "",
+        "![What privacy costs, by vocabulary](picture.svg)", "", "```text", told.rstrip(), "```", ""])
+
+
+def _told(results: Sequence[Result], quarters: dict[str, pd.DataFrame], participants: pd.DataFrame,
+          active: pd.DataFrame) -> str:
+    """The tables as text."""
+    told = StringIO()
+    console, ledger = Console(file=told, width=120), results[-1].ledger
     for measure, rows in quarters.items():
         table = Table(title=f"Accuracy in %, by {MEASURES[measure]} (mean over participants, ± deviation over "
                             f"{len(active)} seeds)", title_justify="left", box=None)
@@ -150,6 +174,7 @@ def _print(results: Sequence[Result], quarters: dict[str, pd.DataFrame], partici
     for row in observations(participants, active).to_dict("records"):
         console.print(f"{'seen' if row['seen'] else 'NOT seen'} in every seed: {row['observation']}: "
                       f"{row['mean']:.3g}±{row['std']:.2g}", highlight=False)
+    return "\n".join(line.rstrip() for line in told.getvalue().splitlines())
 
 
 def _spread(mean: float, deviation: float, percent: bool = False) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,16 +9,17 @@ import pandas as pd
 import tomli_w
 
 from fedfair.fairness import ALL
-from simulations.files import write_text
+from simulations.files import write_json, write_text
 from simulations.report.figure import Figure
 from simulations.report.paper import needs_matplotlib, save_figure
 from simulations.reproductions import markdown
-from simulations.reproductions.cells import Values, compared, strategy_name, values
+from simulations.reproductions.cells import compared, strategy_name, values
+from simulations.reproductions.claims import Statistics, claim_tests
 from simulations.reproductions.drawings import drawn
 from simulations.reproductions.published import PUBLISHED, Planned, Published, load, plan
 from simulations.reproductions.store import Kept, OnRound, kept_runs
 from simulations.result import environment, refuse_other
-from simulations.statistics import comparisons, measures
+from simulations.statistics import comparisons, findings, measures
 from simulations.summary import final_test
 
 
@@ -41,24 +41,35 @@ def reproduce(name: str, out: Path, seeds: int | None = None, quick: bool = Fals
     planned = plan(published, range(number), quick, device)
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", tomli_w.dumps(described))
-    figures: list[Figure] = []
-    found: Values = {}
-    if planned:
-        runs = kept_runs([run.experiment for run in planned], out / "runs", on_round, jobs)
-        metrics = _metrics(published, planned, runs)
-        found = values(metrics, published.pair)
-        write_text(out / "statistics.csv", comparisons(measures(final_test(metrics))).to_csv(index=False))
-        figures = list(drawn(published, planned, runs))
+    runs = kept_runs([run.experiment for run in planned], out / "runs", on_round, jobs)
+    metrics = _metrics(published, planned, runs)
+    figures = list(drawn(published, planned, runs)) if planned else []
     for figure in figures:
-        save_figure(figure, out)
-        table = figure.table()
-        rows = pd.DataFrame(table.rows, columns=list(table.columns))
-        write_text(out / f"{figure.name}.csv", rows.to_csv(index=False))
-    cells = compared(published, cells, found)
+        _save(figure, out)
+    statistics = _statistics(published, metrics, out) if len(cells) and planned else Statistics()
+    cells = compared(published, cells, values(metrics, published.pair) if planned else {})
     write_text(out / "cells.csv", cells.to_csv(index=False))
-    write_text(out / "environment.json", json.dumps(environment([run.experiment for run in planned]), indent=1))
-    write_text(out / "README.md", markdown.report(name, published, cells, figures, number, quick, device))
+    write_json(out / "environment.json", environment([run.experiment for run in planned]))
+    write_text(out / "README.md", markdown.report(name, published, cells, figures, statistics, number, quick, device))
     return cells
+
+
+def _statistics(published: Published, metrics: pd.DataFrame, out: Path) -> Statistics:
+    """Write every test to statistics.csv; returns what they say."""
+    measured = measures(final_test(metrics), published.pair)
+    every = comparisons(measured)
+    write_text(out / "statistics.csv", every.to_csv(index=False))
+    return Statistics(claim_tests(published, every), {
+        str(dataset): findings(own, every[every["dataset"] == dataset])
+        for dataset, own in measured.groupby(level="dataset", sort=False)})
+
+
+def _save(figure: Figure, out: Path) -> None:
+    """A figure, and its numbers as CSV."""
+    save_figure(figure, out)
+    table = figure.table()
+    rows = pd.DataFrame(table.rows, columns=list(table.columns))
+    write_text(out / f"{figure.name}.csv", rows.to_csv(index=False))
 
 
 def _metrics(published: Published, planned: Sequence[Planned], runs: Sequence[Kept]) -> pd.DataFrame:
@@ -69,4 +80,4 @@ def _metrics(published: Published, planned: Sequence[Planned], runs: Sequence[Ke
                 "value": ledger.epsilon()}
         frame = pd.concat([metrics, pd.DataFrame([last])], ignore_index=True)
         frames.append(frame.assign(dataset=dataset, strategy=strategy_name(published, method), seed=experiment.seed))
-    return pd.concat(frames, ignore_index=True)
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()

@@ -8,10 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from simulations.compare import experiments
-from simulations.experiment import Experiment
+from simulations.experiment import Experiment, SettingsError, in_words
 from simulations.summary import REFERENCE
 
 NAME = "fair-fight"
@@ -48,10 +48,16 @@ class Entry(NamedTuple):
 
 
 def load(quick: bool = False, seeds: int | None = None, file: Path = CONFIG) -> Tuning:
-    """What the configuration says, its quick version if asked for; `seeds` win."""
+    """What the configuration says, its quick version if asked for; `seeds` win.
+
+    Raises `SettingsError` for what it must not say, such as a single seed, which has no deviation.
+    """
     config = tomllib.loads(file.read_text())
     smaller = config.pop("quick")
-    return Tuning(**{**config, **(smaller if quick else {}), **({"seeds": seeds} if seeds else {})})
+    try:
+        return Tuning(**{**config, **(smaller if quick else {}), **({"seeds": seeds} if seeds else {})})
+    except ValidationError as error:
+        raise SettingsError(f"{NAME}: {in_words(error, Tuning.model_fields)}") from None
 
 
 def plan(tuning: Tuning, device: str) -> list[Entry]:

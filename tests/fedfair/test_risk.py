@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedfair.curvature import group_gradients, hessian_products, samples
+from fedfair.curvature import hessian_products, losses_and_gradients, samples
 from fedfair.datasets import GroupedDataset
 from fedfair.layers import flat
 from fedfair.models import build, loss
@@ -106,7 +106,7 @@ def along(vector: Tensor, model: nn.Module, data: GroupedDataset) -> Along:
     sizes = torch.tensor(data.group_sizes(), dtype=torch.float64)
     curvatures = torch.stack([hessian_products(model, data, (data.group == k).nonzero().flatten(), vector[None])[0]
                               @ vector / sizes[k] for k in range(2)])
-    return Along(float(vector.norm()), group_gradients(model, data) @ vector / sizes, curvatures)
+    return Along(float(vector.norm()), losses_and_gradients(model, data)[1] @ vector / sizes, curvatures)
 
 
 @pytest.mark.parametrize("convex", [False, True])
@@ -114,7 +114,7 @@ def test_derivatives_equal_the_explicit_ones(data: GroupedDataset, convex: bool)
     model = network(convex)
     gradients, hessians = explicit(model, data)
     sizes = torch.tensor(data.group_sizes(), dtype=torch.float64)[:, None]
-    assert torch.allclose(group_gradients(model, data) / sizes, gradients, rtol=1e-10, atol=1e-12)
+    assert torch.allclose(losses_and_gradients(model, data)[1] / sizes, gradients, rtol=1e-10, atol=1e-12)
     vectors = torch.randn(3, gradients.shape[1], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     for k in range(2):
         found = hessian_products(model, data, (data.group == k).nonzero().flatten(), vectors) / sizes[k]

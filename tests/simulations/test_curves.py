@@ -15,7 +15,8 @@ from simulations.cli import app
 from simulations.compare import experiments
 from simulations.curve_plot import Axis
 from simulations.curves import curves, save_curves, theta_curve
-from simulations.experiment import SettingsError
+from simulations.experiment import Experiment, SettingsError
+from simulations.result import Result
 from simulations.run import run
 
 
@@ -58,6 +59,35 @@ def test_several_jobs_give_the_same_curves(settings: dict[str, object]) -> None:
     alone, together = (curves(["dpsgd", "dpsgd-p"], [0, 1], None, settings, {"theta": [0.0, 0.5]}, jobs=jobs)
                        for jobs in (1, 2))
     pd.testing.assert_frame_equal(alone, together, rtol=1e-4)
+
+
+def test_points_that_are_kept_are_not_measured_again(
+        settings: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    over: dict[str, list[Any]] = {"theta": [0.0, 0.5], "dpsgd.learning_rate": [0.1]}
+    first = curves(["dpsgd", "dpsgd-p"], [0], None, settings, over, kept=tmp_path / "runs")
+    pd.testing.assert_frame_equal(first, curves(["dpsgd", "dpsgd-p"], [0], None, settings, over), check_exact=True)
+    asked: list[tuple[str, int, float]] = []
+
+    def counted(made: Experiment, *rest: Any, **named: Any) -> Result:
+        asked.append((made.strategy, made.seed, made.learning_rate))
+        return run(made, *rest, **named)
+
+    monkeypatch.setattr("simulations.curves.run", counted)
+    more = curves(["dpsgd", "dpsgd-p"], [0, 1], None, settings, {**over, "dpsgd.learning_rate": [0.1, 0.2]},
+                  kept=tmp_path / "runs")
+    assert asked == [("dpsgd", 0, 0.2), ("dpsgd", 1, 0.1), ("dpsgd", 1, 0.2), ("dpsgd-p", 1, 0.5)]
+    assert len(more) == 8
+
+
+def test_a_folder_that_was_broken_off_is_known_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pd.DataFrame({"dataset": ["d"], "strategy": ["dpsgd"], "seed": [0], "setting": [""], "value": [None],
+                          "demographic_parity": [0.1], "accuracy_parity": [0.1], "accuracy": [0.9]})
+    with monkeypatch.context() as until:
+        until.setattr("simulations.curves.curve_plot", lambda frame: frame["missing"])
+        with pytest.raises(KeyError):
+            save_curves(frame, {"seeds": 1}, tmp_path / "out")
+    save_curves(frame, {"seeds": 1}, tmp_path / "out")
+    assert (tmp_path / "out" / "curves.svg").is_file()
 
 
 def test_what_no_strategy_uses_is_refused(settings: dict[str, object]) -> None:

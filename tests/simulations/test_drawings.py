@@ -11,7 +11,7 @@ import pytest
 from fedfair.accounting import Event, Ledger
 from simulations.reproductions.drawings import drawn
 from simulations.reproductions.published import Drawing, Published, load, names, plan
-from simulations.reproductions.store import Kept
+from simulations.reproductions.store import Kept, kept_runs
 from simulations.reproductions.tables import reproduce
 
 METHODS = {"SGD": {"strategy": "sgd"}, "A": {"strategy": "dpsgd"}, "B": {"strategy": "dpsgd", "epochs": 2}}
@@ -27,7 +27,7 @@ def kept(offset: float, steps: int) -> Kept:
     """Two evaluations of two groups, and a clip norm that is told twice."""
     rows = [(round_, "test", group, "accuracy", offset + 0.1 * round_ + (group == "8") * 0.5)
             for round_ in (1, 3) for group in ("2", "8", "all")]
-    rows += [(1, "rule", "2", "clip_norms", 1.0), (3, "rule", "2", "clip_norms", 2.0)]
+    rows += [(1, "rule", "2", "clip_norms", 1.0), (3, "rule", "2", "clip_norms", 2.0), (3, "rule", "2", "theta", 5.0)]
     rows += [(3, "train", group, "records", 100 * steps + (group == "8")) for group in ("2", "8")]
     ledger = Ledger(("2", "8"), 1e-5)
     ledger.record(Event((0.1, 0.1), (1.0, 1.0), (1.0, 1.0)), steps)
@@ -59,6 +59,21 @@ def test_the_course_of_training_and_of_a_rule() -> None:
     assert [point.y.mean for point in figure.panels[0].series[0].points] == [1.0, 2.0]
 
 
+def test_several_metrics_are_lines_of_one_panel_told_apart_in_legend_and_table() -> None:
+    figure, _ = made(described(kind="course", split="rule", metric=["clip_norms", "theta"], methods=("A", "B")))
+    (panel,) = figure.panels
+    assert panel.y.label == "clip norms"
+    lines = {"A, clip norms": [1.0, 2.0], "A, theta": [5.0], "B, clip norms": [1.0, 2.0], "B, theta": [5.0]}
+    assert {series.name: [point.y.mean for point in series.points] for series in panel.series} == lines
+    assert figure.legend() == dict(zip(lines, range(4), strict=True))
+    assert {row[1] for row in figure.table().rows} == set(lines)
+
+
+def test_several_metrics_have_no_other_place_than_lines_over_the_rounds() -> None:
+    with pytest.raises(ValueError, match="figure 'f' of kind 'by-group' shows the metrics 'accuracy', 'loss'"):
+        described(kind="by-group", metric=["accuracy", "loss"])
+
+
 @pytest.mark.parametrize("across", ["epsilon", "epochs"])
 def test_what_is_lost_along_a_setting_or_epsilon(across: str) -> None:
     figure, runs = made(described(kind="against", across=across, minus="SGD", groups=("2",)))
@@ -81,6 +96,34 @@ def test_what_a_group_has_along_the_records_that_it_trains_with() -> None:
 def test_a_metric_that_no_run_has_is_refused() -> None:
     with pytest.raises(ValueError, match="figure 'f' shows 'acuracy' of the part 'test', which no run has measured"):
         made(described(kind="course", metric="acuracy"))
+    with pytest.raises(ValueError, match="'acuracy' of the part 'test', which no run has measured"):
+        made(described(kind="course", metric=["accuracy", "acuracy"]))
+
+
+def test_the_figures_of_esipova_et_al_show_what_runs_measure(tmp_path: Path) -> None:
+    """On other data, with few steps: a loss of each group in training, and each gap with its own bound."""
+    small = {"dataset": "digits", "imbalance": "8:40", "hidden": [4], "steps": 3, "risk_every": 1, "risk_vectors": 2}
+    published = load("esipova2023-figures")[0].model_copy(update={"datasets": {"Digits": small}})
+    planned = plan(published, [0], False, "cpu")
+    runs = kept_runs([run.experiment for run in planned], tmp_path)
+    figures = {figure.name: figure for figure in drawn(published, planned, runs)}
+    losses = {series.name: series.points[0].y.mean for series in figures["loss"].panels[0].series}
+    assert losses == dict.fromkeys(published.methods, losses["SGD"])  # all begin with the same weights
+    for name, risk in (("direction-gap", "risk direction gap"), ("clip-gap", "risk clip gap")):
+        (panel,) = figures[name].panels
+        gap, bound = panel.series
+        assert (gap.name, bound.name) == (f"DPSGD, {risk}", f"DPSGD, {risk} bound")
+        assert all(above.y.mean > below.y.mean for above, below in zip(gap.points, bound.points, strict=True))
+
+
+def test_figure_2_of_xu_et_al_has_the_clip_norm_of_every_class() -> None:
+    published = load("xu2021-figures1-3")[0]
+    figures = tuple(figure for figure in published.figures if figure.name == "figure2")
+    planned = [run for run in plan(published, [0], False, "cpu") if run.method == "DPSGD-F"]
+    rows = [(round_, "rule", str(group), "clip_norms", 1.0) for round_ in (1, 2) for group in range(10)]
+    metrics = pd.DataFrame(rows, columns=["round", "split", "group", "metric", "value"])
+    (figure,) = drawn(published.model_copy(update={"figures": figures}), planned, [Kept(metrics, kept(0, 1).ledger)])
+    assert [panel.title for panel in figure.panels] == [f"MNIST, {group}" for group in range(10)]
 
 
 @pytest.mark.parametrize("name", names())

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from fedfair.accounting import Event, Ledger
+from simulations.cli import app
 from simulations.reproductions.fair_fight import (
     choose,
     chosen_and_published,
@@ -121,6 +123,13 @@ def test_the_cost_of_looking_is_that_of_all_settings_together() -> None:
     assert costs["epsilon"].item() == pytest.approx(ledger.epsilon())
     assert costs["epsilon_of_all"].item() == pytest.approx(all_of_them.epsilon())
     assert costs["epsilon_of_all"].item() > costs["epsilon"].item()
+
+
+def test_a_single_seed_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["reproduce", "fair-fight", "--seeds", "1", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert " ".join(result.stderr.split()) == "Error: fair-fight: seeds is 1: it should be greater than or equal to 2"
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_small_fight_from_beginning_to_end(config: Path, tmp_path: Path) -> None:

@@ -37,6 +37,9 @@ def test_the_run_config_knows_every_field_of_an_experiment() -> None:
                             "pixels": "[0.13, 0.31]"})
     assert (made.strategy, made.sync, made.hidden, made.seed) == ("dpsgd-f", "epoch", (32, 16), 3)
     assert made.pixels == (0.13, 0.31)
+    assert (made.epochs, made.learning_rate, made.target_epsilon) == (40, 2, 8)
+    other = from_run_config({**config, "dataset": "adult", "strategy": "dpsgd", "preset": "yang2024", "sync": "epoch"})
+    assert (other.epochs, other.learning_rate, other.target_epsilon) == (160 / 7, 0.01, 2.66)
     assert made.options == {"bounds": "authors", "max_bound": 4}
 
 
@@ -94,7 +97,7 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
                                      stderr=subprocess.STDOUT, cwd=tmp_path)
     nodes = [supernode(p, link, ports[p], heart, tmp_path / f"node{p}.log") for p in range(3)]
     settings = {"strategy": "dpsgd-f", "sync": "epoch", "steps": 2, "clients": 3, "partition": "site", "hidden": "[8]",
-                "dtype": "float64", "eval-every": 1000.0, "target-epsilon": "", "checkpoint-every": 1, "out": str(out)}
+                "dtype": "float64", "eval-every": 1000.0, "checkpoint-every": 1, "out": str(out)}
     config = " ".join(f"{key}={json.dumps(value)}" for key, value in settings.items())
     command = ["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config]
     with subprocess.Popen(command, env=flower, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -122,7 +125,7 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
 @pytest.mark.slow
 def test_flwr_run_without_arguments_and_with_a_run_config(flower: dict[str, str], tmp_path: Path) -> None:
     for config, strategy in ((f'out="{tmp_path}/one"', "dpsgd-f"), (
-            f'out="{tmp_path}/two" strategy="dpsgd" sync="step" steps=5 target-epsilon="" clients=3', "dpsgd")):
+            f'out="{tmp_path}/two" strategy="dpsgd" sync="step" steps=5 clients=3', "dpsgd")):
         done = subprocess.run(["flwr", "run", str(ROOT), "--stream", "--run-config", config], env=flower, cwd=tmp_path,
                               capture_output=True, text=True, timeout=400, check=True)
         output = done.stdout + done.stderr

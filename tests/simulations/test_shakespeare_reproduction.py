@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from fedfair.datasets import GroupedDataset, Parts
+from simulations.cli import app
+from simulations.compare import experiments
+from simulations.reproductions import shakespeare as module
 from simulations.reproductions.bars import Bar, picture
 from simulations.reproductions.continuations import accuracies, learned, predicted
 from simulations.reproductions.shakespeare import by_quarter, correlations, observations
@@ -66,3 +71,29 @@ def test_the_picture_is_a_drawing_of_every_bar_on_the_scale_of_its_panel() -> No
     assert widths[2] == pytest.approx(360)
     texts = [part.text for part in root if part.tag.endswith("text")]
     assert texts == ["one", "a", "-1.0000", "<b>", "3.0000", "two", "c", "300"]
+
+
+def test_the_command_runs_it_and_writes_a_page(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDFAIR_DATA_DIR", str(data_dir))
+    monkeypatch.setattr(module, "experiments", lambda names, seeds, preset, settings: experiments(
+        names, seeds, preset, {**settings, "steps": 1}))
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["reproduce", "shakespeare", "--seeds", "1", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    said = result.stdout.split(" See ")[0]
+    assert said.endswith("of 5 observations are made in every seed.")
+    page = (out / "README.md").read_text()
+    for words in ("`fedfair reproduce shakespeare --seeds 1 --out DIR`", said, "](picture.svg)", "Active vocabulary: "):
+        assert words in page
+    assert {"picture.svg", "participants.csv", "observations.csv", "config.toml"} <= {f.name for f in out.iterdir()}
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    (["--quick"], "shakespeare has no quick version: leave --quick out, or take --seeds 1"),
+    (["--jobs", "2"], "jobs is 2, but the runs of shakespeare go on one after the other: leave --jobs out"),
+    (["--device", "abacus"], "device 'abacus' cannot be used here")])
+def test_options_that_it_has_no_use_for_are_refused(options: list[str], expected: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["reproduce", "shakespeare", "--out", str(tmp_path / "out"), *options])
+    assert result.exit_code == 2
+    assert expected in " ".join(result.stderr.split())
+    assert not (tmp_path / "out").exists()

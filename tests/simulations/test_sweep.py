@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 import signal
 import subprocess
@@ -180,10 +179,11 @@ def test_a_trial_that_could_not_begin_costs_nothing_and_one_without_a_plan_every
     described = Sweep(**{**SEARCH, "settings": {**SEARCH["settings"], "batch_size": 10**6}})
     with pytest.raises(ValueError, match="batch_size is 1000000") as refused:
         run(next(iter(trials(described).values())))
-    for reason, charged in ((str(refused.value), 0), ("its process died", math.inf)):
+    for reason, charged, is_ in ((str(refused.value), 0, "guaranteed"), ("its process died", None, "without bound")):
         collect(described, tmp_path, dict.fromkeys(trials(described), reason))
         found = json.loads((tmp_path / "search.json").read_text())
         assert (found["best"], found["epsilon_of_the_search"]) == (None, charged)
+        assert found["epsilon_of_the_search_is"].startswith(is_)
 
 
 def test_a_metric_that_is_not_a_number_makes_no_trial_the_best(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pandas as pd
 import pytest
@@ -12,7 +13,8 @@ from typer.testing import CliRunner
 
 from fedfair.accounting import Event, Ledger
 from simulations.cli import app
-from simulations.ledger_table import ledger_table
+from simulations.files import in_json
+from simulations.ledger_table import ledger_table, read_ledgers
 
 QUICK = ["--set", "epochs=1", "--set", "hidden=[8]"]
 
@@ -26,8 +28,25 @@ def test_json_is_all_that_a_script_reads_and_is_valid_where_epsilon_is_infinite(
     assert (values["summary"][0]["epsilon"], values["summary"][0]["guarantee"]) == (None, "none")
     assert values["summary"][1]["epsilon"] > 0
     assert values["folder"] == str(tmp_path / "out")
+    ledgers = json.loads((tmp_path / "out" / "ledger.json").read_text(), parse_constant=pytest.fail)
+    assert [ledger["epsilon"] is None for ledger in ledgers.values()] == [True, False]
+    assert [ledger.epsilon() == math.inf for ledger in read_ledgers(tmp_path / "out").values()] == [True, False]
     one = CliRunner().invoke(app, ["run", "--strategy", "dpsgd", "--json", *QUICK])
     assert json.loads(one.stdout)["folder"] is None
+
+
+def test_a_ledger_survives_json_also_where_nothing_was_released_of_a_group() -> None:
+    ledger = Ledger(("a", "b"), 1e-6)
+    ledger.record(Event((0.1, 0.1), (1.0, 1.0), (1.0, math.inf)), 3)
+    again = Ledger.from_dict(json.loads(in_json(ledger.to_dict()), parse_constant=pytest.fail))
+    assert again.events == ledger.events
+    assert again.epsilon_by_group() == ledger.epsilon_by_group()
+    assert again.epsilon_by_group()["b"] == 0
+
+
+def test_the_help_of_reproduce_says_what_can_be_reproduced() -> None:
+    said = CliRunner().invoke(app, ["reproduce", "--help"])
+    assert all(name in said.output for name in ("fair-fight", "yang2024-table1", "xu2021-figures1-3"))
 
 
 def test_risk_terms_are_an_option_of_any_run(tmp_path) -> None:

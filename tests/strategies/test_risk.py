@@ -9,6 +9,12 @@ import pandas as pd
 import pytest
 import torch
 
+from fedfair import client_app
+from fedfair.clipping import Flat
+from fedfair.curvature import hessian_products, losses_and_gradients
+from fedfair.messages import pack, requests
+from fedfair.noise import Trust
+from fedfair.rounds import Round
 from simulations import Experiment, run
 from simulations.result import Result
 from tests.strategies.oracle import gradients
@@ -29,13 +35,71 @@ def weights(result: Result) -> torch.Tensor:
 
 
 def test_terms_do_not_depend_on_clients_and_nodes_nor_change_the_training() -> None:
-    plain, together = run(experiment(risk_every=None)), run(experiment())
+    plain, together = run(experiment(risk_every=None, risk_vectors=1000)), run(experiment())
     spread = run(experiment(partition="site", clients=3), nodes=2)
     assert torch.equal(weights(plain), weights(together))
     assert terms(plain).empty
     assert sorted(set(terms(together).index.get_level_values("round"))) == [1, 3]
     pd.testing.assert_series_equal(terms(together), terms(spread), rtol=1e-8, atol=1e-12)
     assert plain.ledger.epsilon() == together.ledger.epsilon()
+
+
+def test_the_loss_of_each_group_is_that_of_all_its_training_records_before_the_step() -> None:
+    """At rounds 1 and 3, of the initial weights and of those after two steps; the last round has metrics besides."""
+    measured, data = run(experiment()), experiment().task.data().train
+    assert {"loss", "loss_exact"} <= set(measured.metrics.query("split == 'train' and round == 3")["metric"])
+    for round_, before in ((1, experiment().task.build_model()), (3, run(experiment(steps=2)).model)):
+        before.requires_grad_(False)
+        for k, name in enumerate(data.names):
+            mine = data.group == k
+            loss = torch.nn.functional.cross_entropy(before(data.x[mine]), data.y[mine])
+            assert terms(measured)[round_, name, "loss_exact"] == pytest.approx(float(loss), rel=1e-12)
+
+
+def test_what_the_terms_tell_of_the_training_records_is_named_as_unprotected() -> None:
+    """Clients are sent the batch's gradient, for products with it, which is no secret of theirs."""
+    plain, measured = (run(experiment(risk_every=every, risk_vectors=1000, steps=1)).ledger for every in (None, 1))
+    assert set(measured.unprotected) - set(plain.unprotected) == {"risk terms on the train part"}
+    assert math.isfinite(plain.by_observer()["client"])
+    assert math.isinf(measured.by_observer()["client"])
+
+
+def test_terms_are_those_of_the_records_that_there_are_though_their_numbers_are_rounded() -> None:
+    made = experiment(steps=1, imbalance="8:9")
+    exact, rounded = (terms(run(made.model_copy(update={"round_sizes": size}))) for size in (1, 50))
+    for metric in ("loss_exact", "gradient_norm_exact", "largest_eigenvalue"):
+        pd.testing.assert_series_equal(exact.xs(metric, level="metric"), rounded.xs(metric, level="metric"), rtol=1e-9)
+
+
+def test_terms_are_those_of_the_learning_rate_of_the_step() -> None:
+    """fair-dp has another one in the last tenth of its rounds."""
+    found = terms(run(experiment(strategy="fair-dp", sync="step", steps=10, risk_every=9, optimizer="sgd",
+                                 learning_rate=0.5)))
+    for round_, rate in ((1, 0.5), (10, 0.005)):
+        largest = found[round_].xs("largest_eigenvalue", level="metric").max()
+        assert found[round_, "all", "learning_rate_times_eigenvalue"] == pytest.approx(rate * largest)
+
+
+def test_parameters_that_are_not_trained_are_in_no_term() -> None:
+    class Part(torch.nn.Module):
+        def __init__(self, frozen: bool) -> None:
+            super().__init__()
+            self.first, self.last = torch.nn.Linear(64, 5), torch.nn.Linear(5, 10)
+            self.first.requires_grad_(not frozen)
+            self.unused = torch.nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(self.first(x.flatten(1)).tanh())
+
+    data = experiment().task.data().train
+    for frozen, parameters in ((False, 64 * 5 + 5 + 60 + 6), (True, 60 + 6)):
+        model = Part(frozen).double()
+        losses, gradients_ = losses_and_gradients(model, data)
+        assert gradients_.shape == (10, parameters)
+        assert bool((losses > 0).all())
+        products = hessian_products(model, data, torch.arange(5), torch.ones(1, parameters, dtype=torch.float64))
+        assert bool((products[0, -6:] == 0).all())
+        assert products.norm() > 0
 
 
 @pytest.mark.parametrize("strategy", ["dpsgd", "dpsgd-f", "dpsgd-global-adapt", "naive"])
@@ -87,7 +151,30 @@ def test_the_gap_s_bound_belongs_to_the_pair_with_the_largest_gap() -> None:
 @pytest.mark.parametrize(("setting", "needed"), [({"sync": "epoch"}, "sync is 'epoch': take 'step'"),
                                                  ({"optimizer": "adam"}, "optimizer is 'adam': take 'sgd'"),
                                                  ({"momentum": 0.5}, r"momentum is '0\.5': take '0'"),
-                                                 ({"trust": "distributed"}, "trust is 'distributed': take 'central'")])
-def test_runs_whose_steps_the_terms_do_not_describe_are_refused(setting: dict[str, Any], needed: str) -> None:
+                                                 ({"trust": "distributed"}, "trust is 'distributed': take 'central'"),
+                                                 ({"dropouts": 1}, "dropouts is '1': take '0'"),
+                                                 ({"randomness": "system"}, "randomness is 'system': take 'seeded'"),
+                                                 ({"strategy": "gs-dp-sgd"}, "sync is 'epoch': take 'step'"),
+                                                 ({"strategy": "fairlens"}, "which this strategy does not take"),
+                                                 ({"risk_every": None}, "risk_vectors is set, but risk_every is not")])
+def test_runs_whose_steps_the_terms_do_not_describe_are_refused_when_they_are_described(setting: dict[str, Any],
+                                                                                       needed: str) -> None:
     with pytest.raises(ValueError, match=needed):
-        run(experiment(**setting))
+        experiment(**setting)
+
+
+@pytest.mark.parametrize("strategy", ["direction-error", "magnitude-error"])
+def test_steps_of_a_wrong_length_or_direction_have_no_terms_and_no_other_optimiser(strategy: str) -> None:
+    with pytest.raises(ValueError, match="which this strategy does not take"):
+        run(experiment(strategy=strategy))
+    with pytest.raises(ValueError, match="'adam' would scale anew"):
+        run(experiment(strategy=strategy, risk_every=None, risk_vectors=1000, optimizer="adam"))
+
+
+@pytest.mark.parametrize("action", ["clipping_effect", "hessian_products", "traces"])
+def test_a_client_answers_only_whom_it_trusts(action: str) -> None:
+    task, round_ = experiment().task, Round(0, 0, (0.1,) * 10, 1.0, 0.0, Trust.LOCAL, 2, Flat(1.0))
+    message, = requests(f"query.{action}", [1], task, weights=pack(task.build_model().state_dict()), round_=round_,
+                        tensors={"vectors": {}}, rates=[1.0] * 10)
+    with pytest.raises(ValueError, match="trust is 'local': only central trust"):
+        getattr(client_app, action).__wrapped__(message, None)

@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import lru_cache, reduce
 
 import dp_accounting as dpa
+import mpmath
 import numpy as np
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 from dp_accounting.rdp import RdpAccountant
 from opacus.accountants.analysis.rdp import compute_rdp
-from scipy.special import ndtr
 
 from fedfair.accounting import Release
 from fedfair.accounting.knots import Floats
 from fedfair.accounting.privacy_loss import Loss
 from fedfair.accounting.renyi import ORDERS, divergences, to_epsilon
 
+mpmath.mp.dps = 50  # at rates near 1 the terms of these differences agree in more digits than a float has
 
-def gaussian(multiplier: float, loss: float) -> float:
+
+def gaussian(multiplier: float, loss: mpmath.mpf) -> mpmath.mpf:
     """The hockey-stick divergence of N(1, s^2) from N(0, s^2) (Balle and Wang 2018)."""
-    mu = 1 / multiplier
-    return float(ndtr(mu / 2 - loss / mu) - math.exp(loss) * ndtr(-mu / 2 - loss / mu))
+    mu = 1 / mpmath.mpf(multiplier)
+    return mpmath.ncdf(mu / 2 - loss / mu) - mpmath.exp(loss) * mpmath.ncdf(-mu / 2 - loss / mu)
 
 
 def hockey_stick(rate: float, multiplier: float, loss: float, removal: bool) -> float:
     """The same on a Poisson sample, when a record is removed or added (Zhu et al. 2022)."""
-    if rate == 1:  # either way alike; exchanging the neighbours would cancel digits
-        return gaussian(multiplier, loss)
-    if not removal:
-        return 1 - math.exp(loss) + math.exp(loss) * hockey_stick(rate, multiplier, -loss, True)
-    if math.exp(loss) <= 1 - rate:
-        return 1 - math.exp(loss)
-    return rate * gaussian(multiplier, math.log1p(math.expm1(loss) / rate))
+    rate, loss = mpmath.mpf(rate), mpmath.mpf(loss)
+    if removal:
+        return float(_removal(rate, multiplier, loss))
+    return float(1 - mpmath.exp(loss) + mpmath.exp(loss) * _removal(rate, multiplier, -loss))
+
+
+def _removal(rate: mpmath.mpf, multiplier: float, loss: mpmath.mpf) -> mpmath.mpf:
+    """When a record is removed."""
+    if mpmath.exp(loss) <= 1 - rate:
+        return 1 - mpmath.exp(loss)
+    return rate * gaussian(multiplier, mpmath.log((mpmath.exp(loss) - (1 - rate)) / rate))
 
 
 def of_losses(loss: Loss, interval: float, at: float) -> float:

@@ -13,9 +13,11 @@ from tests.fedfair.accounting.oracle import hockey_stick, of_losses
 
 
 @settings(deadline=None, max_examples=150)
-@given(st.one_of(st.just(1.0), st.floats(1e-4, 1)), st.floats(0.2, 20), st.floats(0, 1), st.floats(1e-3, 0.2))
+@given(st.one_of(st.just(1.0), st.floats(1e-4, 1), st.floats(0.999999, 1)), st.floats(0.2, 20), st.floats(0, 1),
+       st.floats(1e-3, 0.2))
 @example(0.005, 1.0, 0.1, 0.04)
 @example(1.0, 0.203125, 0.75, 0.015625)
+@example(0.9999999999999999, 0.21875, 0.00390625, 0.125)
 def test_the_discretised_loss_dominates_the_release(rate: float, multiplier: float, place: float, fineness: float
                                                     ) -> None:
     interval = fineness * min(1 / multiplier, 1.0)
