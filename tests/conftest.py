@@ -22,6 +22,12 @@ def real_data() -> None:
         os.environ["FEDFAIR_DATA_DIR"] = str(SHARED / "data")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def equal_workers() -> None:
+    """Ray's workers, niced by 15 by default, would get next to no time beside other tests, and miss their timeouts."""
+    os.environ["RAY_worker_niceness"] = "0"
+
+
 @pytest.fixture(scope="session")
 def data_dir(real_data: None) -> Path:
     """The folder of real data files; skips where there is none."""
