@@ -25,7 +25,7 @@ def real_data() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def equal_workers() -> None:
     """Ray's workers, niced by 15 by default, would get next to no time beside other tests, and miss their timeouts."""
-    os.environ["RAY_worker_niceness"] = "0"
+    os.environ.update(RAY_worker_niceness="0")
 
 
 @pytest.fixture(scope="session")
