@@ -15,11 +15,11 @@ import tomli_w
 
 from fedfair.accounting import Ledger
 from fedfair.fairness import ALL
-from simulations.files import write_text
+from simulations.files import write_json, write_text
 from simulations.reproductions import fair_fight_report as report
 from simulations.reproductions.store import Kept, OnRound, kept_runs
 from simulations.reproductions.tuning import CONFIG, NAME, PUBLISHED, Entry, load, plan
-from simulations.result import refuse_other
+from simulations.result import environment, refuse_other
 from simulations.summary import REFERENCE, final_part
 
 
@@ -27,8 +27,9 @@ def fair_fight(out: Path, seeds: int | None = None, quick: bool = False, device:
                on_round: OnRound = lambda *_: None, jobs: int = 1, file: Path = CONFIG) -> str:
     """Run everything, write it to `out`, and return what it shows of dpsgd in a sentence for each data set.
 
-    `out` gets grid.csv (every setting), results.csv (published and tuned), README.md and the runs, which are not
-    repeated. Raises `FileExistsError` if the folder holds something else, and what `simulations.run.run` raises.
+    `out` gets grid.csv (every setting), results.csv (published and tuned), README.md, environment.json and the runs,
+    which are not repeated. Raises `FileExistsError` if the folder holds something else, and what `simulations.run.run`
+    raises.
     """
     refuse_other(out, {"reproduction": NAME})
     tuning = load(quick, seeds, file)
@@ -42,6 +43,7 @@ def fair_fight(out: Path, seeds: int | None = None, quick: bool = False, device:
     costs = tuning_costs(entries, runs)
     write_text(out / "grid.csv", measured.to_csv(index=False))
     write_text(out / "results.csv", results.to_csv(index=False))
+    write_json(out / "environment.json", environment([entry.experiment for entry in entries]))
     write_text(out / "README.md", report.page(tuning, results, chosen, costs, quick))
     return " ".join(report.findings(results))
 

@@ -14,12 +14,14 @@ import numpy as np
 import pandas as pd
 import tomli_w
 
+from simulations.compare import experiments
 from simulations.curves import curves, write_curves
-from simulations.files import write_text
+from simulations.files import write_json, write_text
 from simulations.reproductions.store import OnRound
-from simulations.result import refuse_other
+from simulations.result import environment, refuse_other
 
 NAME = "yang2024-figures2-3"
+_PRESET = "yang2024"
 DATASETS = ("adult", "bank", "compas", "credit", "dutch", "law")
 OURS, OTHERS, PLAIN = "gs-dp-sgd-to", ("dpsgd-p", "fair-dp"), "dpsgd"
 FAIR = 0.1  # a demographic parity below which the paper calls outcomes fair
@@ -40,7 +42,8 @@ class Statement(NamedTuple):
 
 def yang_curves(out: Path, seeds: int | None = None, quick: bool = False, device: str = "cpu",
                 on_round: OnRound = lambda *_: None, jobs: int = 1) -> str:
-    """Run all curves, a folder for each data set, and write statements.csv and README.md; returns what is seen.
+    """Run all curves, a folder for each data set, and write statements.csv, environment.json and README.md; returns
+    what is seen.
 
     With several `jobs`, so many runs go on at a time, each in a process. The quick version is Adult alone with three
     norms of fair-dp. Runs that are kept in `out` are not run again, so that curves that were broken off, or get more
@@ -59,11 +62,14 @@ def yang_curves(out: Path, seeds: int | None = None, quick: bool = False, device
                    ) -> None:
             on_round(place, len(datasets), f"{data}, {name}", done * of + rounds, runs * of)
 
-        frame = curves([OURS, *OTHERS, PLAIN], range(number), "yang2024", {"dataset": dataset, "device": device},
+        frame = curves([OURS, *OTHERS, PLAIN], range(number), _PRESET, {"dataset": dataset, "device": device},
                        {"fair-dp.options.max_norm": norms}, on_round=within, jobs=jobs, kept=out / "runs")
         settings = {"dataset": dataset, "seeds": number, "max_norm": list(norms), "device": device}
         write_curves(frame, settings, out / dataset)
         statements += _statements(dataset, frame)
+    made = [run for dataset in datasets
+            for run in experiments([OURS, *OTHERS, PLAIN], [0], _PRESET, {"dataset": dataset, "device": device})]
+    write_json(out / "environment.json", environment(made))
     return _write(statements, out, number, quick)
 
 

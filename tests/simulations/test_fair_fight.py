@@ -136,7 +136,7 @@ def test_a_small_fight_from_beginning_to_end(config: Path, tmp_path: Path) -> No
     said = fair_fight(tmp_path / "out", quick=True, file=config)
     assert said.startswith("digits: dpsgd's impact on accuracy parity is")
     assert {f.name for f in (tmp_path / "out").iterdir()} == {"grid.csv", "results.csv", "README.md", "runs",
-                                                              "config.toml"}
+                                                              "config.toml", "environment.json"}
     grid = pd.read_csv(tmp_path / "out" / "grid.csv")
     assert len(grid) == 2 * 2 * 3
     page = (tmp_path / "out" / "README.md").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,7 @@ def test_the_folder_has_all_curves_and_statements(tmp_path: Path, monkeypatch: p
     assert told[0] == (0, 6, f"{module.DATASETS[0]}, dpsgd, seed 0", 15, 20)
     assert [place for place, *_ in told] == list(range(6))
     assert asked == [(dataset, 5) for dataset in module.DATASETS]
+    assert "torch" in json.loads((tmp_path / "out" / "environment.json").read_text())["packages"]
     page = (tmp_path / "out" / "README.md").read_text()
     assert page.count("![Curves of") == 6
     assert "Means over 5 seeds, where the paper has 15; by default there are 5 here, 1 in the quick version." in page
