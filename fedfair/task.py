@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from torch import nn
 
 from fedfair import models
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
+from fedfair.datasets.features import Range, leave_out, standardise, to_ranges
 from fedfair.datasets.grouped import Pixels, crossed
-from fedfair.datasets.prepare import Missing, keep, reduce_group, split, standardise
+from fedfair.datasets.prepare import Missing, keep, reduce_group, split
 from fedfair.partition import by_group, by_mixture, by_site
 from fedfair.registry import unknown
 from fedfair.shares import Shares
@@ -26,6 +27,11 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 HUGGING_FACE = "hf:"
 """What the name of a data set in Hugging Face's format begins with."""
+
+
+def _listed(ranges: Any) -> Any:
+    """Ranges by column, as people write them, one after the other."""
+    return [(column, *ends) for column, ends in ranges.items()] if isinstance(ranges, dict) else ranges
 
 
 class Task(BaseModel):
@@ -43,6 +49,8 @@ class Task(BaseModel):
     Clients tell the numbers of their records rounded up to multiples of `round_sizes`, and everything is planned with
     those.
     Pixels are scaled to [0, 1] and standardised with the mean and the deviation `pixels`, which are public numbers.
+    Of a table, the columns `without` are no features. `ranges` holds for every numeric column the public range that is
+    scaled to [0, 1]; without it they are standardised by the training records, which is not private.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,6 +69,8 @@ class Task(BaseModel):
     round_sizes: Annotated[int, Field(ge=1)] = 1
     alpha: Annotated[float, Field(ge=1e-3, le=1e9)] | None = None
     pixels: tuple[Finite, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = (0.0, 1.0)
+    without: tuple[str, ...] | None = None
+    ranges: Annotated[tuple[Range, ...], BeforeValidator(_listed)] | None = None
     model: str = "mlp"
     hidden: tuple[Width, ...] = ()
     seed: Annotated[int, Field(ge=0)] = 0
@@ -202,6 +212,8 @@ def _data(task: Task, modified: int) -> Parts:
     """See `Task.data`; `modified` tells one state of a CSV file from another."""
     data = reduce(crossed, [_source(task.dataset, task.csv, task.label, attribute, task.missing, task.participant,
                                     modified) for attribute in task.attributes])
+    data = leave_out(data, task.without) if task.without else data
+    data = to_ranges(data, task.ranges) if task.ranges else data
     if task.balance:
         data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)
     parts = split(data, task.split, task.seed)

@@ -190,11 +190,12 @@ def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
     """
     names = sorted({experiment.dataset for experiment in experiments if not experiment.csv})
     learned = [sentence for name in names if name in DATASETS for sentence in DATASETS[name].not_private]
+    standardised = [] if all(experiment.ranges for experiment in experiments) else [
+        "means and deviations for standardisation come from the training part"]
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
         "packages": {name: version(name) for name in _PACKAGES},
         "randomness": sorted({_RANDOMNESS[experiment.randomness] for experiment in experiments}),
         "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
-        "not_private": ["means and deviations for standardisation come from the training part",
-                        "all metrics are computed without noise", *learned],
+        "not_private": [*standardised, "all metrics are computed without noise", *learned],
     }

@@ -33,8 +33,10 @@ class GroupedDataset:
 
     Where `pixels` is given, `x` are bytes. They stay bytes, a quarter of the memory, until a model needs some of them:
     `features` makes them what `pixels` says.
-    `numeric` lists the columns of a two-dimensional `x` that are not yet standardised. `records` `[n]` numbers each
-    record once and for all: its random draws hang on it, so that they do not depend on where the record lies.
+    `columns` names the column of the source's table that each column of a two-dimensional `x` comes from, one-hot ones
+    alike, or is empty if there is no table; `numeric` lists those of `x` that are not yet scaled.
+    `records` `[n]` numbers each record once and for all: its random draws hang on it, so that they do not depend on
+    where the record lies.
     `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
     `published` `[n]`, numbers into PARTS, says which part the source itself put a record into; it is empty if the
     source has no parts. Raises `ValueError` if the parts do not fit together, or a name is one of
@@ -51,6 +53,7 @@ class GroupedDataset:
     participant: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     published: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     pixels: Pixels | None = None
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.x) == len(self.y) == len(self.group):

@@ -1,4 +1,4 @@
-"""From a source to training, validation and test parts: variant, split, reduced group, standardisation."""
+"""From a source to training, validation and test parts: variant, split, reduced group."""
 
 from __future__ import annotations
 
@@ -72,26 +72,6 @@ def reduce_group(parts: Parts, imbalance: str, seed: int) -> Parts:
     if amount.endswith("%"):
         wanted = wanted / 100 * parts.train.group_sizes()[parts.train.names.index(name)]
     return replace(parts, train=keep(parts.train, {name: round(wanted)}, seed))
-
-
-def standardise(parts: Parts) -> Parts:
-    """Centre and scale the numeric columns by mean and standard deviation of the training part.
-
-    These statistics are not private; a run says so.
-    """
-    columns = list(parts.train.numeric)
-    if not columns:
-        return parts
-    values = parts.train.x[:, columns]
-    mean, deviation = values.mean(0), values.std(0, correction=0)
-    deviation[deviation == 0] = 1
-
-    def scaled(data: GroupedDataset) -> GroupedDataset:
-        x = data.x.clone()
-        x[:, columns] = (x[:, columns] - mean) / deviation
-        return replace(data, x=x, numeric=())
-
-    return Parts(scaled(parts.train), scaled(parts.valid), scaled(parts.test))
 
 
 def _shuffled(size: int, seed: int, purpose: str) -> Tensor:

@@ -24,7 +24,7 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
                ) -> GroupedDataset:
     """Encode a complete table.
 
-    The columns `numeric` come first, unscaled and marked for standardisation, then `binary`, whose two values in sorted
+    The columns `numeric` come first, unscaled and marked as such, then `binary`, whose two values in sorted
     order become 0 and 1; every other column but the label is one-hot, the group's own included. Labels and groups are
     numbered in sorted order.
     Raises `ValueError` for missing or infinite values, an unknown column, or a label or group with a single value.
@@ -49,6 +49,7 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
         group=torch.tensor(groups.codes.astype("int64")),
         names=tuple(map(str, groups.categories)),
         classes=len(labels.categories),
+        columns=tuple(map(str, (*numeric, *binary, *(name for name in kinds for _ in range(kinds[name].nunique()))))),
         numeric=tuple(range(len(numeric))),
     )
 

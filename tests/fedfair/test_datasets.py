@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from fedfair.datasets import DATASETS, GroupedDataset
-from fedfair.datasets.prepare import keep, reduce_group, split, standardise
+from fedfair.datasets.features import standardise
+from fedfair.datasets.prepare import keep, reduce_group, split
 from fedfair.task import Task
 
 

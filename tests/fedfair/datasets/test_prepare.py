@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.datasets.prepare import keep, reduce_group, split, standardise
+from fedfair.datasets.features import standardise
+from fedfair.datasets.prepare import keep, reduce_group, split
 from fedfair.task import Task
 
 
