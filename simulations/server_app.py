@@ -22,7 +22,7 @@ from simulations.values import pairs, parsed
 app = ServerApp()
 log = logging.getLogger("flwr")
 
-_LISTS, _OF_THE_RUN = ("split", "pixels", "hidden", "deprived"), ("out", "checkpoint-every")
+_LISTS, _OF_THE_RUN = ("split", "pixels", "without", "ranges", "hidden", "deprived"), ("out", "checkpoint-every")
 
 
 @app.main()
@@ -50,8 +50,8 @@ def main(grid: Grid, context: Context) -> None:
 def from_run_config(config: Mapping[str, Any]) -> Experiment:
     """The experiment that a Flower run config describes: the fields with dashes, "" for those not set.
 
-    `options` is text, "key=value key=value"; `split`, `pixels`, `hidden` and `deprived` are lists in text, "[64, 32]".
-    Raises `SettingsError`.
+    `options` is text, "key=value key=value"; `split`, `pixels`, `without`, `hidden` and `deprived` are lists in text,
+    "[64, 32]", and `ranges` is a table, "{age = [17, 90]}". Raises `SettingsError`.
     """
     given = {key.replace("-", "_"): value for key, value in config.items() if value != "" and key not in _OF_THE_RUN}
     settings = {key: parsed(value) if key in _LISTS and isinstance(value, str) else value

@@ -34,9 +34,10 @@ def test_the_run_config_knows_every_field_of_an_experiment() -> None:
     of_the_run = {"preset", "out", "checkpoint-every"}
     assert set(config) == {name.replace("_", "-") for name in Experiment.model_fields} | of_the_run
     made = from_run_config({**config, "options": "bounds=authors max_bound=4", "hidden": "[32, 16]", "seed": 3,
-                            "pixels": "[0.13, 0.31]"})
+                            "pixels": "[0.13, 0.31]", "without": '["sex"]', "ranges": "{age = [17, 90]}"})
     assert (made.strategy, made.sync, made.hidden, made.seed) == ("dpsgd-f", "epoch", (32, 16), 3)
     assert made.pixels == (0.13, 0.31)
+    assert (made.without, made.ranges) == (("sex",), (("age", 17, 90),))
     assert (made.epochs, made.learning_rate, made.target_epsilon) == (40, 2, 8)
     other = from_run_config({**config, "dataset": "adult", "strategy": "dpsgd", "preset": "yang2024", "sync": "epoch"})
     assert (other.epochs, other.learning_rate, other.target_epsilon) == (160 / 7, 0.01, 2.66)
