@@ -30,8 +30,14 @@ HUGGING_FACE = "hf:"
 
 
 def _listed(ranges: Any) -> Any:
-    """Ranges by column, as people write them, one after the other."""
-    return [(column, *ends) for column, ends in ranges.items()] if isinstance(ranges, dict) else ranges
+    """Ranges by column, as people write them, one after the other; raises `ValueError` for one that has no two ends."""
+    if not isinstance(ranges, dict):
+        return ranges
+    for column, ends in ranges.items():
+        if not isinstance(ends, list | tuple) or len(ends) != 2:
+            raise ValueError(f"the range of {column} is {ends!r}: give two numbers, the smaller first, for example "
+                             f"ranges = {{ {column} = [0, 100] }}")
+    return [(column, *ends) for column, ends in ranges.items()]
 
 
 class Task(BaseModel):

@@ -197,5 +197,6 @@ def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
         "packages": {name: version(name) for name in _PACKAGES},
         "randomness": sorted({_RANDOMNESS[experiment.randomness] for experiment in experiments}),
         "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
-        "not_private": [*standardised, "all metrics are computed without noise", *learned],
+        "not_private": [*standardised, "the values that a column, a label or a group can have are those that occur",
+                        "all metrics are computed without noise", *learned],
     }

@@ -15,6 +15,7 @@ from fedfair.datasets.features import Range, leave_out, to_ranges
 from fedfair.datasets.table import from_frame
 from fedfair.task import Task
 from simulations import Experiment, run
+from simulations.experiment import SettingsError
 from simulations.result import environment
 
 FRAME = pd.DataFrame({"age": [20, 40, 60, 90], "city": ["a", "b", "c", "a"], "pay": [1.0, 2.0, 3.0, 9.0],
@@ -75,6 +76,12 @@ def test_ranges_that_do_not_fit_are_refused(ranges: tuple[Range, ...], message: 
         to_ranges(data(), ranges)
 
 
+@pytest.mark.parametrize("ends", [5, [17], [17, 50, 90], "17-90"])
+def test_a_range_without_two_ends_is_refused_in_a_sentence(ends: Any) -> None:
+    with pytest.raises(SettingsError, match=r"^the range of age is .*: give two numbers, the smaller first"):
+        Experiment(dataset="adult", ranges={"age": ends})
+
+
 def test_images_have_no_columns() -> None:
     for settings, message in (({"without": ("sex",)}, "the records are no table"),
                               ({"ranges": {"age": (0, 1)}}, "none: leave ranges out")):
@@ -83,7 +90,7 @@ def test_images_have_no_columns() -> None:
 
 
 def test_ranges_by_name_are_those_of_the_task_that_clients_are_told(data_dir: Path) -> None:
-    task = Task(dataset="adult", ranges=ADULT, without=("sex", "race"))  # type: ignore[arg-type]
+    task = Task(dataset="adult", ranges=ADULT, without=("sex", "race"))
     told = Task.model_validate_json(task.text)
     assert told == task
     assert task.ranges is not None
@@ -101,5 +108,6 @@ def test_a_run_with_ranges_takes_nothing_from_the_training_records_without_noise
     again = Experiment(**made.settings())
     assert again == made
     assert not any("standardisation" in said for said in environment([made])["not_private"])
+    assert any("values that a column" in said for said in environment([made])["not_private"])
     assert any("standardisation" in said for said in environment([made, Experiment()])["not_private"])
     assert run(made).experiment == made
