@@ -24,6 +24,7 @@ from simulations.curves import curves, save_curves
 from simulations.reproductions.fair_fight import fair_fight
 from simulations.reproductions.markdown import sentence
 from simulations.reproductions.published import names as published_names
+from simulations.reproductions.request import Request
 from simulations.reproductions.shakespeare import NAME as SHAKESPEARE
 from simulations.reproductions.shakespeare import reproduce as reproduce_shakespeare
 from simulations.reproductions.tables import reproduce as reproduce_table
@@ -78,27 +79,33 @@ def reproduce(
                                                      "says how many.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process.")] = 1,
+    datasets: Annotated[str, typer.Option(help="Some of its data sets alone, as the page calls them, separated by "
+                                          "commas. Their runs are there when the same folder is given the others.")
+                        ] = "",
 ) -> None:
     """A published table or figure, run again and set beside the paper; or fair-fight, every method tuned alike.
 
     Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
     """
+    request = Request(seeds, quick, tuple(names_of(datasets)), device)
     with progress_bar() as on_round:
         if name == FAIR_FIGHT:
-            said = fair_fight(out, seeds, quick, device, on_round, jobs)
+            said = fair_fight(out, request, on_round, jobs)
         elif name == YANG_CURVES:
-            said = yang_curves(out, seeds, quick, device, on_round, jobs)
+            said = yang_curves(out, request, on_round, jobs)
         elif name == SHAKESPEARE:
-            _refuse_for_shakespeare(quick, jobs)
+            _refuse_for_shakespeare(request, jobs)
             said = reproduce_shakespeare(out, seeds, device, on_round)
         else:
-            said = sentence(reproduce_table(name, out, seeds, quick, device, on_round, jobs))
+            said = sentence(reproduce_table(name, out, request, on_round, jobs))
     print(f"{said} See {out / 'README.md'}.")
 
 
-def _refuse_for_shakespeare(quick: bool, jobs: int) -> None:
+def _refuse_for_shakespeare(request: Request, jobs: int) -> None:
     """Raise `ValueError` for options that this reproduction has no use for."""
-    if quick:
+    if request.datasets:
+        raise ValueError(f"{SHAKESPEARE} has one data set: leave --datasets out")
+    if request.quick:
         raise ValueError(f"{SHAKESPEARE} has no quick version: leave --quick out, or take --seeds 1")
     if jobs > 1:
         raise ValueError(f"jobs is {jobs}, but the runs of {SHAKESPEARE} go on one after the other: leave --jobs out")

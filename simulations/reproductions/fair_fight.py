@@ -17,14 +17,15 @@ from fedfair.accounting import Ledger
 from fedfair.fairness import ALL
 from simulations.files import write_json, write_text
 from simulations.reproductions import fair_fight_report as report
+from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import Kept, OnRound, kept_runs
 from simulations.reproductions.tuning import CONFIG, NAME, PUBLISHED, Entry, load, plan
 from simulations.result import environment, refuse_other
 from simulations.summary import REFERENCE, final_part
 
 
-def fair_fight(out: Path, seeds: int | None = None, quick: bool = False, device: str = "cpu",
-               on_round: OnRound = lambda *_: None, jobs: int = 1, file: Path = CONFIG) -> str:
+def fair_fight(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambda *_: None, jobs: int = 1,
+               file: Path = CONFIG) -> str:
     """Run everything, write it to `out`, and return what it shows of dpsgd in a sentence for each data set.
 
     `out` gets grid.csv (every setting), results.csv (published and tuned), README.md, environment.json and the runs,
@@ -32,8 +33,8 @@ def fair_fight(out: Path, seeds: int | None = None, quick: bool = False, device:
     raises.
     """
     refuse_other(out, {"reproduction": NAME})
-    tuning = load(quick, seeds, file)
-    entries = plan(tuning, device)
+    tuning = load(request, file)
+    entries = plan(tuning, request.device)
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", tomli_w.dumps({"reproduction": NAME}))
     runs = kept_runs([entry.experiment for entry in entries], out / "runs", on_round, jobs)
@@ -44,7 +45,7 @@ def fair_fight(out: Path, seeds: int | None = None, quick: bool = False, device:
     write_text(out / "grid.csv", measured.to_csv(index=False))
     write_text(out / "results.csv", results.to_csv(index=False))
     write_json(out / "environment.json", environment([entry.experiment for entry in entries]))
-    write_text(out / "README.md", report.page(tuning, results, chosen, costs, quick))
+    write_text(out / "README.md", report.page(tuning, results, chosen, costs, request))
     return " ".join(report.findings(results))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pandas as pd
 import scipy
 
+from simulations.reproductions.request import Request
 from simulations.reproductions.tuning import NAME, PUBLISHED, Tuning
 from simulations.statistics import spread, wilcoxon_less
 from simulations.summary import REFERENCE
@@ -15,17 +16,15 @@ from simulations.summary import REFERENCE
 _SUBJECT = "dpsgd"
 
 
-def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, costs: pd.DataFrame, quick: bool) -> str:
+def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, costs: pd.DataFrame, request: Request
+         ) -> str:
     """The page; results, chosen and costs as `simulations.reproductions.fair_fight` makes them."""
-    command = f"fedfair reproduce {NAME} --seeds {tuning.seeds}{' --quick' if quick else ''} --out DIR"
-    lines = ["# A fair fight", "", f"`{command}`", "",
+    lines = ["# A fair fight", "", f"`{request.command(NAME, tuning.seeds)}`", "",
              f"Settings of {tuning.preset}, against every method tuned over the learning rates "
              f"{_list(tuning.learning_rates)} and the clip norms {_list(tuning.clip_norms)} at the same epsilon, by "
              f"its accuracy on the validation part. Test part, mean ± half a 95 % t-interval over {tuning.seeds} "
              f"seeds; impact is accuracy parity less that of {REFERENCE} with the same seed, tuned like the method.",
-             ""]
-    if quick:
-        lines += [f"This is the quick version: {tuning.text}", ""]
+             "", *request.left_out(tuning.text)]
     lines += [*(f"- {line}" for line in findings(results)), ""]
     for dataset in results["dataset"].unique():
         lines += [f"## {dataset}", "", *_table(results[results["dataset"] == dataset],

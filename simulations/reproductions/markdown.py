@@ -12,19 +12,19 @@ from simulations.report.figure import Figure
 from simulations.reproductions.cells import digits
 from simulations.reproductions.claims import ClaimTest, Statistics
 from simulations.reproductions.orders import Order, orders
-from simulations.reproductions.published import Published
+from simulations.reproductions.published import Published, seeds_of
+from simulations.reproductions.request import Request
 from simulations.statistics import LEVEL
 
 
 def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequence[Figure], statistics: Statistics,
-           seeds: int, quick: bool, device: str) -> str:
+           request: Request) -> str:
     """The page; `cells` as `cells.compared` gives them."""
-    command = f"fedfair reproduce {name} --seeds {seeds}{' --quick' if quick else ''} --device {device} --out DIR"
-    lines = [f"# {published.title}", "", f"`{command}`", ""]
+    seeds = seeds_of(published, request)
+    lines = [f"# {published.title}", "", f"`{request.command(name, seeds)}`", ""]
     if len(cells):
         lines += [f"{sentence(cells)} {_rule(published, seeds)}", ""]
-    if quick:
-        lines += [f"This is the quick version. {published.quick.text}", ""]
+    lines += request.left_out(published.quick.text)
     if published.departures:
         lines += ["## Settings that are not the paper's", "", *(f"- {text}" for text in published.departures), ""]
     if len(cells):

@@ -5,7 +5,7 @@ come from and what is drawn.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -17,6 +17,7 @@ from fedfair.datasets.files import data_folder
 from fedfair.registry import unknown
 from simulations.compare import experiments
 from simulations.experiment import Experiment
+from simulations.reproductions.request import Request
 
 PUBLISHED = Path(str(files("simulations") / "configs" / "published"))
 COLUMNS = ["dataset", "method", "group", "metric", "published", "spread"]
@@ -170,17 +171,26 @@ def load(name: str, folder: Path = PUBLISHED) -> tuple[Published, pd.DataFrame]:
     return published, pd.read_csv(cells, dtype=str, keep_default_na=False)[COLUMNS]
 
 
-def plan(published: Published, seeds: Sequence[int], quick: bool, device: str) -> list[Planned]:
-    """The runs of a table, seed by seed, so that a run that is broken off has whole seeds."""
-    changed = {**(published.quick.settings if quick else {}), "device": device}
-    wanted = published.quick.datasets if quick and published.quick.datasets else tuple(published.datasets)
+def seeds_of(published: Published, request: Request) -> int:
+    """How many seeds run."""
+    return request.seeds or (published.quick.seeds if request.quick else published.seeds)
+
+
+def plan(published: Published, request: Request) -> list[Planned]:
+    """The runs of a table, seed by seed, so that a run that is broken off has whole seeds.
+
+    Raises `ValueError` for a data set that is not in it.
+    """
+    quick = published.quick if request.quick else None
+    changed = {**(quick.settings if quick else {}), "device": request.device}
+    datasets = request.among(quick.datasets if quick and quick.datasets else tuple(published.datasets))
     planned = []
-    for seed in seeds:
-        for dataset in wanted:
+    for seed in range(seeds_of(published, request)):
+        for dataset in datasets:
             if missing(published.datasets[dataset]):
                 continue
             for method, own in published.methods.items():
-                if quick and published.quick.methods and method not in published.quick.methods:
+                if quick and quick.methods and method not in quick.methods:
                     continue
                 settings = {**published.datasets[dataset], **own, **changed}
                 settings.pop("needs", None)
@@ -200,6 +210,6 @@ def missing(dataset: Mapping[str, Any]) -> str | None:
 
 
 def why_missing(published: Published, cell: Mapping[str, Any]) -> str:
-    """Why a cell was not run: its data set or method cannot be had, or the quick version leaves it out."""
+    """Why a cell was not run: its data set or method cannot be had, or was not asked for."""
     dataset = published.datasets[cell["dataset"]]
-    return str(missing(dataset) or published.missing.get(cell["method"]) or "left out of the quick version")
+    return str(missing(dataset) or published.missing.get(cell["method"]) or "not asked for")

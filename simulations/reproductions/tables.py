@@ -17,27 +17,27 @@ from simulations.reproductions.cells import compared, reported, strategy_name, v
 from simulations.reproductions.claims import Statistics, claim_tests
 from simulations.reproductions.drawings import drawn
 from simulations.reproductions.published import PUBLISHED, Planned, Published, load, plan
+from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import Kept, OnRound, kept_runs
 from simulations.result import environment, refuse_other
 from simulations.statistics import comparisons, findings, measures
 
 
-def reproduce(name: str, out: Path, seeds: int | None = None, quick: bool = False, device: str = "cpu",
-              on_round: OnRound = lambda *_: None, jobs: int = 1, folder: Path = PUBLISHED) -> pd.DataFrame:
+def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnRound = lambda *_: None, jobs: int = 1,
+              folder: Path = PUBLISHED) -> pd.DataFrame:
     """Run a published table, `jobs` runs at a time, and write it to `out`; returns the cells (see `cells.compared`).
 
     `out` gets cells.csv, README.md, statistics.csv, environment.json and the figures, and keeps the runs, so that a
-    reproduction that was broken off, or gets more seeds, goes on where it was. Raises `ValueError` for a wrong name or
-    where figures cannot be drawn, `FileExistsError` if the folder holds something else, and what `simulations.run.run`
-    raises.
+    reproduction that was broken off, or gets more seeds or data sets, goes on where it was. Raises `ValueError` for a
+    wrong name, of a data set too, or where figures cannot be drawn, `FileExistsError` if the folder holds something
+    else, and what `simulations.run.run` raises.
     """
     published, cells = load(name, folder)
     described = {"reproduction": name}
     refuse_other(out, described)
     if published.figures:
         needs_matplotlib()
-    number = seeds or (published.quick.seeds if quick else published.seeds)
-    planned = plan(published, range(number), quick, device)
+    planned = plan(published, request)
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", tomli_w.dumps(described))
     runs = kept_runs([run.experiment for run in planned], out / "runs", on_round, jobs)
@@ -49,7 +49,7 @@ def reproduce(name: str, out: Path, seeds: int | None = None, quick: bool = Fals
     cells = compared(published, cells, values(metrics, published.pair, published.losses) if planned else {})
     write_text(out / "cells.csv", cells.to_csv(index=False))
     write_json(out / "environment.json", environment([run.experiment for run in planned]))
-    write_text(out / "README.md", markdown.report(name, published, cells, figures, statistics, number, quick, device))
+    write_text(out / "README.md", markdown.report(name, published, cells, figures, statistics, request))
     return cells
 
 

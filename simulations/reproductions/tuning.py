@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from simulations.compare import experiments
 from simulations.experiment import Experiment, SettingsError, in_words
+from simulations.reproductions.request import EVERYTHING, Request
 from simulations.summary import REFERENCE
 
 NAME = "fair-fight"
@@ -47,17 +48,20 @@ class Entry(NamedTuple):
     experiment: Experiment
 
 
-def load(quick: bool = False, seeds: int | None = None, file: Path = CONFIG) -> Tuning:
-    """What the configuration says, its quick version if asked for; `seeds` win.
+def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Tuning:
+    """What the configuration says, as far as it is asked for.
 
-    Raises `SettingsError` for what it must not say, such as a single seed, which has no deviation.
+    Raises `SettingsError` for what it must not say, such as a single seed, which has no deviation, and `ValueError` for
+    a data set that is not in it.
     """
     config = tomllib.loads(file.read_text())
     smaller = config.pop("quick")
     try:
-        return Tuning(**{**config, **(smaller if quick else {}), **({"seeds": seeds} if seeds else {})})
+        tuning = Tuning(**{**config, **(smaller if request.quick else {}),
+                           **({"seeds": request.seeds} if request.seeds else {})})
     except ValidationError as error:
         raise SettingsError(f"{NAME}: {in_words(error, Tuning.model_fields)}") from None
+    return tuning.model_copy(update={"datasets": request.among(tuning.datasets)})
 
 
 def plan(tuning: Tuning, device: str) -> list[Entry]:

@@ -17,6 +17,7 @@ import tomli_w
 from simulations.compare import experiments
 from simulations.curves import curves, write_curves
 from simulations.files import write_json, write_text
+from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import OnRound
 from simulations.result import environment, refuse_other
 
@@ -40,46 +41,45 @@ class Statement(NamedTuple):
     seen: bool | None
 
 
-def yang_curves(out: Path, seeds: int | None = None, quick: bool = False, device: str = "cpu",
-                on_round: OnRound = lambda *_: None, jobs: int = 1) -> str:
+def yang_curves(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambda *_: None, jobs: int = 1) -> str:
     """Run all curves, a folder for each data set, and write statements.csv, environment.json and README.md; returns
     what is seen.
 
     With several `jobs`, so many runs go on at a time, each in a process. The quick version is Adult alone with three
     norms of fair-dp. Runs that are kept in `out` are not run again, so that curves that were broken off, or get more
-    seeds, go on where they were. Raises `FileExistsError` if the folder holds something else, and what
-    `simulations.run.run` raises.
+    seeds, go on where they were. Raises `ValueError` for a data set that is not in them, `FileExistsError` if the
+    folder holds something else, and what `simulations.run.run` raises.
     """
     described = {"reproduction": NAME}
     refuse_other(out, described)
+    names, norms, number = (DATASETS[:1], _NORMS[::4], _QUICK_SEEDS) if request.quick else (DATASETS, _NORMS, _SEEDS)
+    datasets, seeds = request.among(names), request.seeds or number
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", tomli_w.dumps(described))
-    datasets, norms, number = (DATASETS[:1], _NORMS[::4], _QUICK_SEEDS) if quick else (DATASETS, _NORMS, _SEEDS)
-    number = seeds or number
     statements: list[Statement] = []
     for place, dataset in enumerate(datasets):
         def within(done: int, runs: int, name: str, rounds: int, of: int, place: int = place, data: str = dataset
                    ) -> None:
             on_round(place, len(datasets), f"{data}, {name}", done * of + rounds, runs * of)
 
-        frame = curves([OURS, *OTHERS, PLAIN], range(number), _PRESET, {"dataset": dataset, "device": device},
+        frame = curves([OURS, *OTHERS, PLAIN], range(seeds), _PRESET, {"dataset": dataset, "device": request.device},
                        {"fair-dp.options.max_norm": norms}, on_round=within, jobs=jobs, kept=out / "runs")
-        settings = {"dataset": dataset, "seeds": number, "max_norm": list(norms), "device": device}
+        settings = {"dataset": dataset, "seeds": seeds, "max_norm": list(norms), "device": request.device}
         write_curves(frame, settings, out / dataset)
         statements += _statements(dataset, frame)
-    made = [run for dataset in datasets
-            for run in experiments([OURS, *OTHERS, PLAIN], [0], _PRESET, {"dataset": dataset, "device": device})]
-    write_json(out / "environment.json", environment(made))
-    return _write(statements, out, number, quick)
+    made = [experiments([OURS, *OTHERS, PLAIN], [0], _PRESET, {"dataset": dataset, "device": request.device})
+            for dataset in datasets]
+    write_json(out / "environment.json", environment([run for runs in made for run in runs]))
+    return _write(statements, out, seeds, request)
 
 
-def _write(statements: Iterable[Statement], out: Path, seeds: int, quick: bool) -> str:
+def _write(statements: Iterable[Statement], out: Path, seeds: int, request: Request) -> str:
     """Write statements.csv and README.md; returns how many statements are seen."""
     frame = pd.DataFrame(statements)
     write_text(out / "statements.csv", frame.to_csv(index=False))
     told = frame[frame["seen"].notna()]
     said = f"{int(told['seen'].astype(bool).sum())} of {len(told)} statements are seen."
-    write_text(out / "README.md", _page(frame, said, seeds, quick))
+    write_text(out / "README.md", _page(frame, said, seeds, request))
     return said
 
 
@@ -152,10 +152,10 @@ def _told(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.3f}" for name, value in values.items()) or "no curve gets there"
 
 
-def _page(statements: pd.DataFrame, said: str, seeds: int, quick: bool) -> str:
+def _page(statements: pd.DataFrame, said: str, seeds: int, request: Request) -> str:
     """The page."""
     lines = ["# Yang et al. 2024, Figures 2 and 3", "",
-             f"`fedfair reproduce {NAME} --seeds {seeds}{' --quick' if quick else ''} --out DIR`", "",
+             f"`{request.command(NAME, seeds)}`", "",
              f"{said} Means over {seeds} seed{'s' if seeds > 1 else ''}, where the paper has {_PAPERS_SEEDS}; by "
              f"default there are {_SEEDS} here, {_QUICK_SEEDS} in the quick version. Values between two points of a "
              "curve lie on the line between them.", "",
@@ -164,8 +164,8 @@ def _page(statements: pd.DataFrame, said: str, seeds: int, quick: bool) -> str:
              "demographic parity in common with fair-dp or dpsgd-p, or, beside dpsgd, its whole curve. It is seen only "
              "if it holds everywhere there; what is found is the share of that range, and by how much it fails. Of "
              "accuracy the paper excepts compas and dutch.", "",
-             *(["This is the quick version: Adult alone, three norms of fair-dp, "
-                f"{_QUICK_SEEDS} seed by default instead of {_SEEDS}.", ""] if quick else [])]
+             *request.left_out(f"Adult alone, three norms of fair-dp, {_QUICK_SEEDS} seed by default instead of "
+                               f"{_SEEDS}.")]
     for dataset, own in statements.groupby("dataset", sort=False):
         lines += [f"## {dataset}", "", f"![Curves of {dataset}]({dataset}/curves.svg)", "",
                   "| statement | found | seen |", "|---|---|---|"]

@@ -81,7 +81,7 @@ def test_a_cell_that_was_not_run_says_why_and_never_counts_as_agreeing() -> None
     assert sentence(result) == "1 of 1 cells agree. 3 were not run."
     left_out = compared(published(methods={"A": {"strategy": "dpsgd"}, "B": {"strategy": "naive"}}),
                         pd.DataFrame([cell("0.8", method="B")]), found(0.8))
-    assert list(left_out["note"]) == ["left out of the quick version"]
+    assert list(left_out["note"]) == ["not asked for"]
     nothing = compared(published(), pd.DataFrame([cell("0.8")]), found(0.8, math.nan))
     assert (list(nothing["agrees"]), list(nothing["note"])) == (["not run"], ["the runs have no such number"])
 

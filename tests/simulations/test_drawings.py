@@ -11,6 +11,7 @@ import pytest
 from fedfair.accounting import Event, Ledger
 from simulations.reproductions.drawings import drawn
 from simulations.reproductions.published import Drawing, Published, load, names, plan
+from simulations.reproductions.request import Request
 from simulations.reproductions.store import Kept, kept_runs
 from simulations.reproductions.tables import reproduce
 
@@ -35,7 +36,7 @@ def kept(offset: float, steps: int) -> Kept:
 
 
 def made(published: Published) -> Any:
-    planned = plan(published, range(2), False, "cpu")
+    planned = plan(published, Request(seeds=2))
     runs = [kept({"SGD": 0.3, "A": 0.1, "B": 0.2}[p.method] + 0.01 * p.experiment.seed,
                  {"SGD": 1, "A": 10, "B": 20}[p.method]) for p in planned]
     return next(iter(drawn(published, planned, runs))), runs
@@ -104,7 +105,7 @@ def test_the_figures_of_esipova_et_al_show_what_runs_measure(tmp_path: Path) -> 
     """On other data, with few steps: a loss of each group in training, and each gap with its own bound."""
     small = {"dataset": "digits", "imbalance": "8:40", "hidden": [4], "steps": 3, "risk_every": 1, "risk_vectors": 2}
     published = load("esipova2023-figures")[0].model_copy(update={"datasets": {"Digits": small}})
-    planned = plan(published, [0], False, "cpu")
+    planned = plan(published, Request(seeds=1))
     runs = kept_runs([run.experiment for run in planned], tmp_path)
     figures = {figure.name: figure for figure in drawn(published, planned, runs)}
     losses = {series.name: series.points[0].y.mean for series in figures["loss"].panels[0].series}
@@ -119,7 +120,7 @@ def test_the_figures_of_esipova_et_al_show_what_runs_measure(tmp_path: Path) -> 
 def test_figure_2_of_xu_et_al_has_the_clip_norm_of_every_class() -> None:
     published = load("xu2021-figures1-3")[0]
     figures = tuple(figure for figure in published.figures if figure.name == "figure2")
-    planned = [run for run in plan(published, [0], False, "cpu") if run.method == "DPSGD-F"]
+    planned = [run for run in plan(published, Request(seeds=1)) if run.method == "DPSGD-F"]
     rows = [(round_, "rule", str(group), "clip_norms", 1.0) for round_ in (1, 2) for group in range(10)]
     metrics = pd.DataFrame(rows, columns=["round", "split", "group", "metric", "value"])
     (figure,) = drawn(published.model_copy(update={"figures": figures}), planned, [Kept(metrics, kept(0, 1).ledger)])
@@ -133,7 +134,7 @@ def test_every_described_figure_names_methods_and_settings_that_there_are(name: 
         assert set(figure.methods) | ({figure.minus} - {""}) <= set(published.methods)
         assert (figure.kind == "against") == bool(figure.across)
         if figure.across not in ("", "epsilon", "records"):
-            values = {float(getattr(run.experiment, figure.across)) for run in plan(published, [0], False, "cpu")
+            values = {float(getattr(run.experiment, figure.across)) for run in plan(published, Request(seeds=1))
                       if run.method in figure.methods}
             assert len(values) > 2
     assert len({figure.name for figure in published.figures}) == len(published.figures)

@@ -19,6 +19,7 @@ from simulations.reproductions.fair_fight import (
     tuning_costs,
 )
 from simulations.reproductions.fair_fight_report import findings
+from simulations.reproductions.request import Request
 from simulations.reproductions.store import Kept, kept
 from simulations.reproductions.tuning import Entry, load, plan
 
@@ -65,7 +66,7 @@ RUNS = frame([
 
 def test_the_real_grid_is_the_same_for_every_method_at_one_epsilon() -> None:
     for quick in (False, True):
-        tuning = load(quick)
+        tuning = load(Request(quick=quick))
         entries = plan(tuning, "cpu")
         for dataset in tuning.datasets:
             mine = [e for e in entries if e.dataset == dataset]
@@ -81,7 +82,7 @@ def test_the_real_grid_is_the_same_for_every_method_at_one_epsilon() -> None:
             assert all(e.experiment.split[1] > 0 for e in mine)
             assert all(e.experiment.eval_every > (e.experiment.epochs or 0) for e in mine)
         assert len({str(e.experiment.settings()) for e in entries}) >= len(entries) - len(entries) // 4
-    assert load(seeds=7).seeds == 7
+    assert load(Request(seeds=7)).seeds == 7
 
 
 def test_the_mean_on_the_validation_part_chooses_among_the_grid_alone() -> None:
@@ -116,7 +117,7 @@ def test_the_cost_of_looking_is_that_of_all_settings_together() -> None:
     ledger.record(event, 100)
     all_of_them = Ledger(("a", "b"), 1e-5, accountant="rdp")
     all_of_them.record(event, 300)
-    made = plan(load(quick=True), "cpu")[0].experiment
+    made = plan(load(Request(quick=True)), "cpu")[0].experiment
     entries = [Entry("d", "dpsgd", setting, made) for setting in ("published", "lr 1", "lr 2", "lr 3")]
     costs = tuning_costs(entries, [Kept(pd.DataFrame(), ledger)] * 4)
     assert costs["settings"].item() == 3
@@ -133,16 +134,16 @@ def test_a_single_seed_is_refused_in_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_small_fight_from_beginning_to_end(config: Path, tmp_path: Path) -> None:
-    said = fair_fight(tmp_path / "out", quick=True, file=config)
+    said = fair_fight(tmp_path / "out", Request(quick=True), file=config)
     assert said.startswith("digits: dpsgd's impact on accuracy parity is")
     assert {f.name for f in (tmp_path / "out").iterdir()} == {"grid.csv", "results.csv", "README.md", "runs",
                                                               "config.toml", "environment.json"}
     grid = pd.read_csv(tmp_path / "out" / "grid.csv")
     assert len(grid) == 2 * 2 * 3
     page = (tmp_path / "out" / "README.md").read_text()
-    for words in ("# A fair fight", "quick version: One clip norm.", "| dpsgd | tuned: lr 1, C 1 (edge of the grid) |",
-                  "What tuning cost"):
+    for words in ("# A fair fight", "This is the quick version. One clip norm.",
+                  "| dpsgd | tuned: lr 1, C 1 (edge of the grid) |", "What tuning cost"):
         assert words in page
-    entries = plan(load(True, file=config), "cpu")
+    entries = plan(load(Request(quick=True), file=config), "cpu")
     first = kept(entries[0].experiment, tmp_path / "out" / "runs")
     assert math.isinf(measures(entries[:1], [first])["epsilon"].item())

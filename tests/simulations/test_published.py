@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from simulations.reproductions.published import load, names, plan
+from simulations.reproductions.request import Request
 
 NAMES = names()
 
@@ -26,7 +27,7 @@ def test_every_cell_of_a_published_table_has_runs_or_a_reason(name: str) -> None
         missing = "missing" in table.datasets[row["dataset"]] or row["method"] in table.missing
         assert missing or row["method"] in table.methods
     for quick in (False, True):
-        planned = plan(table, [0, 1], quick, "cpu")
+        planned = plan(table, Request(seeds=2, quick=quick))
         labels = [(run.dataset, run.method, run.experiment.seed) for run in planned]
         assert len(set(labels)) == len(labels)
         assert len({str(run.experiment.settings()) for run in planned}) == len(labels)

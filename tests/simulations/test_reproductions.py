@@ -20,6 +20,7 @@ from simulations.reproductions.cells import compared
 from simulations.reproductions.claims import Statistics
 from simulations.reproductions.markdown import report
 from simulations.reproductions.published import load, plan, why_missing
+from simulations.reproductions.request import Request
 from simulations.reproductions.store import kept, kept_runs
 from simulations.reproductions.tables import reproduce
 from simulations.result import identified
@@ -106,7 +107,7 @@ def test_losses_are_of_the_part_that_the_description_names(folder: Path, tmp_pat
     measured = {}
     for split in ("test", "train"):
         (folder / "nobody2026-table1.toml").write_text(f'losses = "{split}"\n{TOML}')
-        cells = reproduce("nobody2026-table1", tmp_path / "out", quick=True, folder=folder)
+        cells = reproduce("nobody2026-table1", tmp_path / "out", Request(quick=True), folder=folder)
         assert cells["ours"][1] == pytest.approx(last["loss", "8", split])
         assert cells["ours"][0] == pytest.approx(100 * last["accuracy", "all", "test"])
         assert ("of the training part" in (tmp_path / "out" / "README.md").read_text()) == (split == "train")
@@ -117,7 +118,7 @@ def test_losses_are_of_the_part_that_the_description_names(folder: Path, tmp_pat
 
 
 def test_the_quick_version_says_so(folder: Path, tmp_path: Path) -> None:
-    reproduce("nobody2026-table1", tmp_path / "out", quick=True, folder=folder)
+    reproduce("nobody2026-table1", tmp_path / "out", Request(quick=True), folder=folder)
     page = (tmp_path / "out" / "README.md").read_text()
     assert "This is the quick version. Half an epoch." in page
     assert "one seed, so without a deviation of ours" in page
@@ -125,7 +126,7 @@ def test_the_quick_version_says_so(folder: Path, tmp_path: Path) -> None:
 
 def test_a_single_seed_without_a_published_spread_can_only_print_the_same(folder: Path, tmp_path: Path) -> None:
     (folder / "nobody2026-table1.toml").write_text(TOML.replace('spread = "standard deviation"', ""))
-    reproduce("nobody2026-table1", tmp_path / "out", quick=True, folder=folder)
+    reproduce("nobody2026-table1", tmp_path / "out", Request(quick=True), folder=folder)
     assert "to agree is to print the same digits" in (tmp_path / "out" / "README.md").read_text()
 
 
@@ -190,20 +191,20 @@ def test_a_wrong_name_and_another_folder_are_refused(tmp_path: Path) -> None:
 def test_celeba_is_missing_only_where_its_images_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, cells = load("esipova2023-table3")
     monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
-    assert plan(table, [0], False, "cpu") == []
+    assert plan(table, Request(seeds=1)) == []
     reasons = {why_missing(table, cell) for cell in cells.to_dict("records")}
     assert reasons == {"there is no folder celeba in FEDFAIR_DATA_DIR"}
     (tmp_path / "here" / "celeba").mkdir(parents=True)
     with monkeypatch.context() as elsewhere:
         elsewhere.chdir(tmp_path / "here")
         elsewhere.delenv("FEDFAIR_DATA_DIR")
-        assert plan(table, [0], False, "cpu") == []
+        assert plan(table, Request(seeds=1)) == []
     images = [Pillow.new("RGB", (64, 64))] * 20
     flags = {name: [i % step == 0 for i in range(20)] for name, step in (("Male", 2), ("Eyeglasses", 5))}
     features = Features({"image": Image(), "celeb_id": Value("int64"), **dict.fromkeys(flags, Value("bool"))})
     Dataset.from_dict({"image": images, "celeb_id": list(range(20)), **flags}, features).save_to_disk(
         tmp_path / "celeba")
-    planned = {run.method: run.experiment for run in plan(table, [0], False, "cpu")}
+    planned = {run.method: run.experiment for run in plan(table, Request(seeds=1))}
     assert set(planned) == set(cells["method"])
     for made in planned.values():
         assert (made.model, made.noise_multiplier, made.clip_norm, made.epochs, made.batch_size) == (
@@ -225,7 +226,7 @@ def test_a_table_of_which_nothing_can_be_run_says_so(folder: Path, tmp_path: Pat
 
 def test_the_page_of_a_table_that_cannot_be_run_claims_nothing() -> None:
     table, cells = load("esipova2023-table3")
-    page = report("esipova2023-table3", table, compared(table, cells, {}), [], Statistics(), 5, False, "cpu")
+    page = report("esipova2023-table3", table, compared(table, cells, {}), [], Statistics(), Request())
     assert "0 of 0 cells agree. 48 were not run." in page
     assert not set(itertools.chain(*(line.split("|")[-2].split() for line in page.splitlines() if line.startswith("| ")
                                      and "method" not in line))) - {"not", "run"}

@@ -89,6 +89,7 @@ def test_the_command_runs_it_and_writes_a_page(data_dir: Path, tmp_path: Path, m
 
 
 @pytest.mark.parametrize(("options", "expected"), [
+    (["--datasets", "mnist"], "shakespeare has one data set: leave --datasets out"),
     (["--quick"], "shakespeare has no quick version: leave --quick out, or take --seeds 1"),
     (["--jobs", "2"], "jobs is 2, but the runs of shakespeare go on one after the other: leave --jobs out"),
     (["--device", "abacus"], "device 'abacus' cannot be used here")])

@@ -12,6 +12,7 @@ import pytest
 from simulations.compare import OnRound
 from simulations.files import write_text
 from simulations.reproductions import yang_curves as module
+from simulations.reproductions.request import Request
 from simulations.reproductions.yang_curves import OURS, yang_curves
 
 
@@ -109,12 +110,13 @@ def test_the_folder_has_all_curves_and_statements(tmp_path: Path, monkeypatch: p
 
 def test_a_larger_version_goes_on_in_the_folder_of_a_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = replaced(monkeypatch)
-    yang_curves(tmp_path / "out", quick=True, jobs=3)
+    yang_curves(tmp_path / "out", Request(quick=True), jobs=3)
     page = (tmp_path / "out" / "README.md").read_text()
     assert "Means over 1 seed, where" in page
     assert "Adult alone, three norms of fair-dp, 1 seed by default instead of 5." in page
-    yang_curves(tmp_path / "out", seeds=2, jobs=3)
-    assert asked == [("adult", 1), *((dataset, 2) for dataset in module.DATASETS)]
+    yang_curves(tmp_path / "out", Request(datasets=("law",)), jobs=3)
+    yang_curves(tmp_path / "out", Request(seeds=2), jobs=3)
+    assert asked == [("adult", 1), ("law", 5), *((dataset, 2) for dataset in module.DATASETS)]
     assert "seeds = 2" in (tmp_path / "out" / "adult" / "config.toml").read_text()
 
 

@@ -1,0 +1,52 @@
+"""Some of a reproduction's data sets: which runs are made, and what the page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from simulations.cli import app
+from simulations.reproductions.published import load, plan
+from simulations.reproductions.request import Request
+from simulations.reproductions.tuning import load as load_tuning
+
+
+def test_the_data_sets_asked_for_are_run_and_no_others(data_dir: Path) -> None:
+    table, _ = load("xu2021-table1")
+    for request in (Request(2, datasets=("Dutch", "Adult")), Request(2, quick=True, datasets=("Dutch", "Adult"))):
+        some = plan(table, request)
+        assert some == [run for run in plan(table, Request(2)) if run.dataset in ("Adult", "Dutch")]
+        assert {run.experiment.seed for run in some} == {0, 1}
+    assert plan(table, Request(1, quick=True, datasets=("Dutch",))) == [
+        run for run in plan(table, Request(1, quick=True)) if run.dataset == "Dutch"]
+    tuning = load_tuning(Request(datasets=("law", "compas")))
+    assert tuning.datasets == ("compas", "law")
+    assert tuning.model_copy(update={"datasets": ()}) == load_tuning().model_copy(update={"datasets": ()})
+
+
+def test_the_page_has_the_command_and_what_is_left_out() -> None:
+    assert Request(datasets=("law", "compas")).command("fair-fight", 5) == (
+        "fedfair reproduce fair-fight --seeds 5 --datasets law,compas --device cpu --out DIR")
+    assert Request(7, quick=True, device="cuda").command("x", 3) == (
+        "fedfair reproduce x --seeds 3 --quick --device cuda --out DIR")
+    assert Request().left_out("Smaller.") == []
+    assert Request(quick=True, datasets=("law",)).left_out("Smaller.") == [
+        "This is the quick version. Smaller.", "", "Of the data sets only law.", ""]
+
+
+@pytest.mark.parametrize(("arguments", "why"), [
+    (["xu2021-table1", "--datasets", "Dutsch"], "unknown data set 'Dutsch': did you mean 'Dutch'? known are Adult, "
+                                                "Dutch, MNIST"),
+    (["xu2021-table1", "--datasets", "MNIST", "--quick"], "unknown data set of the quick version 'MNIST': known are "
+                                                          "Adult, Dutch"),
+    (["fair-fight", "--datasets", "Law"], "unknown data set 'Law': did you mean 'law'? known are adult, bank, compas, "
+                                          "credit, dutch, law"),
+    (["yang2024-figures2-3", "--datasets", "law", "--quick"], "unknown data set of the quick version 'law': known "
+                                                                "are adult")])
+def test_another_name_is_refused_before_work_starts(arguments: list[str], why: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert " ".join(result.stderr.split()) == f"Error: {why}"
+    assert not (tmp_path / "out").exists()
