@@ -16,9 +16,9 @@ from simulations.summary import REFERENCE
 _SUBJECT = "dpsgd"
 
 
-def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, costs: pd.DataFrame, request: Request
-         ) -> str:
-    """The page; results, chosen and costs as `simulations.reproductions.fair_fight` makes them."""
+def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, clip_norms: pd.DataFrame, costs: pd.DataFrame,
+         request: Request) -> str:
+    """The page; results, chosen, clip_norms and costs as `simulations.reproductions.fair_fight` makes them."""
     lines = ["# A fair fight", "", f"`{request.command(NAME, tuning.seeds)}`", "",
              f"Settings of {tuning.preset}, against every method tuned over the learning rates "
              f"{_list(tuning.learning_rates)} and the clip norms {_list(tuning.clip_norms)} at the same epsilon, by "
@@ -29,7 +29,7 @@ def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, costs: pd.
     for dataset in results["dataset"].unique():
         lines += [f"## {dataset}", "", *_table(results[results["dataset"] == dataset],
                                                chosen[chosen["dataset"] == dataset]), ""]
-    return "\n".join([*lines, *_costs(costs)])
+    return "\n".join([*lines, *_clip_norms(clip_norms), *_costs(costs)])
 
 
 def findings(results: pd.DataFrame) -> list[str]:
@@ -73,6 +73,22 @@ def _table(results: pd.DataFrame, chosen: pd.DataFrame) -> Iterator[str]:
             cells = (_mean(runs[name].tolist()) for name in ("accuracy", "accuracy_parity", "impact"))
             yield (f"| {strategy} | {version}: lr {first['learning_rate']:g}{clip}{edge} | {epsilon} | "
                    f"{' | '.join(cells)} |")
+
+
+def _clip_norms(best: pd.DataFrame) -> Iterator[str]:
+    """What a clip norm changes once its learning rate is tuned; nothing if there is only one."""
+    tried = sorted(best["clip_norm"].unique())
+    if len(tried) < 2:
+        return
+    yield from ("## What the clip norm changes", "", "Mean test accuracy of each clip norm's best learning rate, "
+                "chosen on the validation part. The spread is the largest less the smallest.", "",
+                f"| data set | method | {' | '.join(f'C {clip_norm:g}' for clip_norm in tried)} | spread |",
+                f"|---|---|{'---|' * len(tried)}---|")
+    for (dataset, strategy), own in best.groupby(["dataset", "strategy"], sort=False):
+        cells = (f"{row.accuracy:.4f} (lr {row.learning_rate:g})" for row in own.sort_values("clip_norm").itertuples())
+        spread_ = own["accuracy"].max() - own["accuracy"].min()
+        yield f"| {dataset} | {strategy} | {' | '.join(cells)} | {spread_:.4f} |"
+    yield ""
 
 
 def _costs(costs: pd.DataFrame) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from fedfair.accounting import Event, Ledger
 from simulations.cli import app
 from simulations.reproductions.fair_fight import (
+    best_by_clip_norm,
     choose,
     chosen_and_published,
     fair_fight,
@@ -91,6 +92,16 @@ def test_the_mean_on_the_validation_part_chooses_among_the_grid_alone() -> None:
     assert chosen["at_edge"].to_dict() == {"sgd": False, "dpsgd": True}
 
 
+def test_each_clip_norm_has_its_own_learning_rate_and_the_test_part_does_not_choose_it() -> None:
+    private = RUNS[RUNS["strategy"] == "dpsgd"]
+    worse = private.assign(clip_norm=2.0, valid=private["valid"].where(private["setting"] == "lr 1", 0.1), accuracy=0.7)
+    better = private.assign(accuracy=private["accuracy"].where(private["setting"] == "lr 2", 0.99))
+    best = best_by_clip_norm(pd.concat([RUNS[RUNS["strategy"] == "sgd"], better, worse]))
+    assert set(best["strategy"]) == {"dpsgd"}
+    assert best.set_index("clip_norm")["learning_rate"].to_dict() == {0.5: 2.0, 2.0: 1.0}
+    assert best.set_index("clip_norm")["accuracy"].to_dict() == pytest.approx({0.5: 0.8, 2.0: 0.7})
+
+
 def test_impact_is_against_sgd_tuned_or_not_like_the_method_itself() -> None:
     results = chosen_and_published(RUNS, choose(RUNS)).set_index(["strategy", "version", "seed"])["impact"]
     assert results["dpsgd", "published", 1] == pytest.approx(0.051)
@@ -144,6 +155,12 @@ def test_a_small_fight_from_beginning_to_end(config: Path, tmp_path: Path) -> No
     for words in ("# A fair fight", "This is the quick version. One clip norm.",
                   "| dpsgd | tuned: lr 1, C 1 (edge of the grid) |", "What tuning cost"):
         assert words in page
+    assert "clip norm changes" not in page
+    fair_fight(tmp_path / "out", file=config)
+    page = (tmp_path / "out" / "README.md").read_text()
+    assert "quick" not in page
+    assert "| data set | method | C 1 | C 3 | spread |" in page
+    assert page.count("| digits | dpsgd | ") == 2
     entries = plan(load(Request(quick=True), file=config), "cpu")
     first = kept(entries[0].experiment, tmp_path / "out" / "runs")
     assert math.isinf(measures(entries[:1], [first])["epsilon"].item())
