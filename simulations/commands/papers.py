@@ -79,15 +79,18 @@ def reproduce(
                                                      "says how many.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process.")] = 1,
-    datasets: Annotated[str, typer.Option(help="Some of its data sets alone, as the page calls them, separated by "
-                                          "commas. Their runs are there when the same folder is given the others.")
-                        ] = "",
+    datasets: Annotated[str | None, typer.Option(help="Some of its data sets alone, as the page calls them, separated "
+                                                 "by commas. Their runs are there when the same folder is given the "
+                                                 "others.")] = None,
 ) -> None:
     """A published table or figure, run again and set beside the paper; or fair-fight, every method tuned alike.
 
     Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
     """
-    request = Request(seeds, quick, tuple(names_of(datasets)), device)
+    chosen = tuple(names_of(datasets or ""))
+    if datasets is not None and not chosen:
+        raise ValueError(f"datasets is {datasets!r}, which names none: name some, or leave --datasets out for all")
+    request = Request(seeds, quick, chosen, device)
     with progress_bar() as on_round:
         if name == FAIR_FIGHT:
             said = fair_fight(out, request, on_round, jobs)

@@ -24,6 +24,7 @@ from simulations.result import environment, refuse_other
 from simulations.summary import REFERENCE, final_part
 
 _SETTING = ["dataset", "strategy", "setting", "learning_rate", "clip_norm"]
+"""The columns that tell one point of a grid from another, seeds aside."""
 
 
 def fair_fight(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambda *_: None, jobs: int = 1,

@@ -81,13 +81,13 @@ def _clip_norms(best: pd.DataFrame) -> Iterator[str]:
     if len(tried) < 2:
         return
     yield from ("## What the clip norm changes", "", "Mean test accuracy of each clip norm's best learning rate, "
-                "chosen on the validation part. The spread is the largest less the smallest.", "",
-                f"| data set | method | {' | '.join(f'C {clip_norm:g}' for clip_norm in tried)} | spread |",
+                "chosen on the validation part. The last column is the largest less the smallest.", "",
+                f"| data set | method | {' | '.join(f'C {clip_norm:g}' for clip_norm in tried)} | difference |",
                 f"|---|---|{'---|' * len(tried)}---|")
     for (dataset, strategy), own in best.groupby(["dataset", "strategy"], sort=False):
         cells = (f"{row.accuracy:.4f} (lr {row.learning_rate:g})" for row in own.sort_values("clip_norm").itertuples())
-        spread_ = own["accuracy"].max() - own["accuracy"].min()
-        yield f"| {dataset} | {strategy} | {' | '.join(cells)} | {spread_:.4f} |"
+        difference = own["accuracy"].max() - own["accuracy"].min()
+        yield f"| {dataset} | {strategy} | {' | '.join(cells)} | {difference:.4f} |"
     yield ""
 
 

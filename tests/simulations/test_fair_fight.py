@@ -159,7 +159,7 @@ def test_a_small_fight_from_beginning_to_end(config: Path, tmp_path: Path) -> No
     fair_fight(tmp_path / "out", file=config)
     page = (tmp_path / "out" / "README.md").read_text()
     assert "quick" not in page
-    assert "| data set | method | C 1 | C 3 | spread |" in page
+    assert "| data set | method | C 1 | C 3 | difference |" in page
     assert page.count("| digits | dpsgd | ") == 2
     entries = plan(load(Request(quick=True), file=config), "cpu")
     first = kept(entries[0].experiment, tmp_path / "out" / "runs")

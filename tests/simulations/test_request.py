@@ -37,6 +37,8 @@ def test_the_page_has_the_command_and_what_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "why"), [
+    (["fair-fight", "--datasets", ","], "datasets is ',', which names none: name some, or leave --datasets out for "
+                                        "all"),
     (["xu2021-table1", "--datasets", "Dutsch"], "unknown data set 'Dutsch': did you mean 'Dutch'? known are Adult, "
                                                 "Dutch, MNIST"),
     (["xu2021-table1", "--datasets", "MNIST", "--quick"], "unknown data set of the quick version 'MNIST': known are "
