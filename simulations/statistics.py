@@ -105,7 +105,8 @@ def findings(measured: pd.DataFrame, tested: pd.DataFrame) -> list[str]:
     """What the statistics say about runs on one data set, in a few sentences."""
     verdicts = {name: fair for name, fair in equal_cost(measured).items() if not is_reference(name)}
     lines = []
-    for fair, text in ((True, f"Equal cost of privacy (mean gap at most {TAU}): "), (False, "Not equal: ")):
+    for fair, text in ((True, f"Equal cost of privacy (mean gap at most {TAU}): "),
+                       (False, f"Unequal cost of privacy (mean gap above {TAU}): ")):
         if names := [name for name, verdict in verdicts.items() if verdict is fair]:
             lines.append(text + ", ".join(names) + ".")
     seeds = measured.index.get_level_values("seed").nunique()

@@ -39,12 +39,12 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
     width = 5 if several else 6
     tables = [part for start in range(0, len(rows), width)
               for part in (_strategies_table(rows[start : start + width], sizes), Text())]
-    return Group(title, *tables, *verdict(summary, sizes), *unprotected(summary))
+    return Group(title, *tables, *verdict(summary, sizes), *unlike(summary), *unprotected(summary))
 
 
 def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
-    """Who pays most for privacy, and which method gives most of it back, in words; nothing without sgd and dpsgd, or
-    if no group's cost is known.
+    """Who pays most for privacy, which method gives most back, and how much, in words; nothing without sgd and dpsgd,
+    or if no group's cost is known.
     """
     rows = {row["strategy"]: row for row in summary.to_dict("records")}
     if not {REFERENCE, "dpsgd"} <= set(rows):
@@ -53,18 +53,26 @@ def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
     paid, group = _most_paid(plain, sizes)
     if math.isnan(paid):
         return []
+    if paid <= 0:
+        return [Text("Under dpsgd no group has a lower accuracy than under sgd.")]
     lines = [f"Under dpsgd, group {group} ({sizes[group]:,} of {sum(sizes.values()):,} records) pays most for privacy: "
              f"{paid:.3f} of its accuracy, against {rows[REFERENCE][f'accuracy_{group}_mean']:.3f} under sgd."]
     others = {name: cost for name, row in rows.items() if not (is_reference(name) or name == "dpsgd")
               and not math.isnan(cost := row[f"privacy_cost_{group}_mean"])}
     if others:
         best = min(others, key=lambda name: others[name])
-        back = paid - others[best]
-        lines.append(f"{best} gives most of it back: {back:.3f}." if back > 0 else "No method here gives it back.")
-    spent = [row["epsilon"] for row in rows.values() if math.isfinite(row["epsilon"])]
-    if max(spent, default=0) > 1.1 * min(spent, default=0):
-        lines.append("Mind that epsilon differs between methods: set target_epsilon to compare at the same one.")
+        back, most = paid - others[best], ", the most of any method here" if len(others) > 1 else ""
+        lines.append(f"{best} gives back {back:.3f} of that{most}." if back > 0 else
+                     "No method here gives any of that back.")
     return [Text(line) for line in lines]
+
+
+def unlike(summary: pd.DataFrame) -> Sequence[Text]:
+    """That the methods have not the same epsilon, in words, if they have not."""
+    spent = [epsilon for epsilon in summary["epsilon"] if math.isfinite(epsilon)]
+    if max(spent, default=0) <= 1.1 * min(spent, default=0):
+        return []
+    return [Text("Mind that epsilon differs between methods: set target_epsilon to compare at the same one.")]
 
 
 def unprotected(summary: pd.DataFrame) -> Sequence[Text]:

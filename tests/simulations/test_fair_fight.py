@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import scipy
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from fedfair.accounting import Event, Ledger
@@ -109,17 +114,41 @@ def test_impact_is_against_sgd_tuned_or_not_like_the_method_itself() -> None:
     assert results["sgd", "tuned", 2] == 0
 
 
-def test_the_finding_says_whether_anything_is_left() -> None:
-    results = chosen_and_published(RUNS, choose(RUNS))
-    sentence, = findings(results)
-    assert "+0.051 ± 0.002 as published and +0.000 ± 0.002 tuned" in sentence
-    assert "after tuning it cannot be told from none" in sentence
+def told(published: Sequence[float], tuned: Sequence[float]) -> str:
+    """What is found of a dpsgd with these impacts, one a seed."""
+    rows = [("dpsgd", version, seed, impact) for version, impacts in (("published", published), ("tuned", tuned))
+            for seed, impact in enumerate(impacts)]
+    sentence, = findings(pd.DataFrame(rows, columns=["strategy", "version", "seed", "impact"]).assign(dataset="d"))
+    return sentence
+
+
+def test_the_finding_gives_both_impacts_and_their_difference_by_seed() -> None:
+    sentence, = findings(chosen_and_published(RUNS, choose(RUNS)))
+    assert "+0.051 ± 0.002 as published and +0.000 ± 0.002 tuned, so that tuning takes away +0.051 ± 0.005" in sentence
     assert "p = 0.125, at best 0.125" in sentence
-    more = results["impact"] + 0.0255
-    worse = results.assign(impact=results["impact"].where(results["version"] == "published", more))
-    assert "50% of it is left after tuning" in findings(worse)[0]
-    nothing = results.assign(impact=results["impact"] * 0 + results["seed"] - 1)
-    assert "even as published it cannot be told from none" in findings(nothing)[0]
+
+
+@pytest.mark.parametrize(("published", "tuned", "verdict"), [
+    ((0.04, 0.05, 0.06), (0.000, 0.001, -0.001), "it comes from the settings, and what is left cannot be told from no"),
+    ((0.04, 0.05, 0.06), (0.020, 0.025, 0.030), "50% of it is left, the rest comes from the settings"),
+    ((0.04, 0.05, 0.06), (0.035, 0.052, 0.06), "what is left cannot be told from all of it"),
+    ((0.009, 0.01, 0.011), (-0.02, 0.0, 0.025), "neither that nor what is left can be told from none"),
+    ((-1.0, 0.0, 1.0), (0.0, 0.0, 0.0), "even as published it cannot be told from none"),
+])
+def test_the_impact_comes_from_the_settings_only_if_what_tuning_takes_away_is_told_from_none(
+        published: Sequence[float], tuned: Sequence[float], verdict: str) -> None:
+    assert verdict in told(published, tuned)
+
+
+@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=2, max_size=8))
+def test_which_is_what_the_paired_t_test_says(pairs: list[tuple[int, int]]) -> None:
+    published, tuned = zip(*pairs, strict=True)
+    taken, before = np.subtract(published, tuned), np.array(published)
+    assume(taken.std() > 0)
+    assume(before.std() > 0)
+    upper = [scipy.stats.ttest_1samp(values, 0, alternative="greater").pvalue for values in (taken, before)]
+    assume(all(abs(p - 0.025) > 1e-6 for p in upper))
+    assert ("comes from the settings" in told(published, tuned)) == all(p < 0.025 for p in upper)
 
 
 def test_the_cost_of_looking_is_that_of_all_settings_together() -> None:
