@@ -70,8 +70,7 @@ def curve(
 
 def reproduce(
     name: Annotated[str, typer.Argument(help="What is reproduced, see below.")],
-    out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs that are there are not repeated, "
-                                           f"but those of {SHAKESPEARE}.")],
+    out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs that are there are not repeated.")],
     quick: Annotated[bool, typer.Option("--quick", help="A smaller version; the page says what differs.")
                      ] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default our choice for each, which "
@@ -97,18 +96,7 @@ def reproduce(
         elif name == YANG_CURVES:
             said = yang_curves(out, request, on_round, jobs)
         elif name == SHAKESPEARE:
-            _refuse_for_shakespeare(request, jobs)
-            said = reproduce_shakespeare(out, seeds, device, on_round)
+            said = reproduce_shakespeare(out, request, on_round, jobs)
         else:
             said = sentence(reproduce_table(name, out, request, on_round, jobs))
     print(f"{said} See {out / 'README.md'}.")
-
-
-def _refuse_for_shakespeare(request: Request, jobs: int) -> None:
-    """Raise `ValueError` for options that this reproduction has no use for."""
-    if request.datasets:
-        raise ValueError(f"{SHAKESPEARE} has one data set: leave --datasets out")
-    if request.quick:
-        raise ValueError(f"{SHAKESPEARE} has no quick version: leave --quick out, or take --seeds 1")
-    if jobs > 1:
-        raise ValueError(f"jobs is {jobs}, but the runs of {SHAKESPEARE} go on one after the other: leave --jobs out")

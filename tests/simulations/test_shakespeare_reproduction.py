@@ -16,7 +16,7 @@ from simulations.compare import experiments
 from simulations.reproductions import shakespeare as module
 from simulations.reproductions.bars import Bar, picture
 from simulations.reproductions.continuations import accuracies, learned, predicted
-from simulations.reproductions.shakespeare import by_quarter, correlations, observations
+from simulations.reproductions.vocabularies import by_quarter, correlations, observations
 
 
 def made(costs: list[float]) -> pd.DataFrame:
@@ -77,21 +77,27 @@ def test_the_command_runs_it_and_writes_a_page(data_dir: Path, tmp_path: Path, m
     monkeypatch.setenv("FEDFAIR_DATA_DIR", str(data_dir))
     monkeypatch.setattr(module, "experiments", lambda names, seeds, preset, settings: experiments(
         names, seeds, preset, {**settings, "steps": 1}))
-    out = tmp_path / "out"
-    result = CliRunner().invoke(app, ["reproduce", "shakespeare", "--seeds", "1", "--out", str(out)])
+    out, command = tmp_path / "out", ["reproduce", "shakespeare", "--seeds", "1", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     said = result.stdout.split(" See ")[0]
     assert said.endswith("of 5 observations are made in every seed.")
     page = (out / "README.md").read_text()
-    for words in ("`fedfair reproduce shakespeare --seeds 1 --out DIR`", said, "](picture.svg)", "Active vocabulary: "):
+    for words in ("`fedfair reproduce shakespeare --seeds 1 --device cpu --out DIR`", said, "](picture.svg)",
+                  "Distinct words that a model predicts: fedavg ", "| largest |"):
         assert words in page
-    assert {"picture.svg", "participants.csv", "observations.csv", "config.toml"} <= {f.name for f in out.iterdir()}
+    assert "nan" not in page
+    assert {"picture.svg", "participants.csv", "observations.csv", "config.toml", "environment.json", "runs"} <= {
+        file.name for file in out.iterdir()}
+    made = {file: file.stat().st_mtime_ns for file in (out / "runs").iterdir()}
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert {file: file.stat().st_mtime_ns for file in (out / "runs").iterdir()} == made
+    assert (out / "README.md").read_text() == page
 
 
 @pytest.mark.parametrize(("options", "expected"), [
-    (["--datasets", "mnist"], "shakespeare has one data set: leave --datasets out"),
+    (["--datasets", "mnist"], "unknown data set 'mnist': known are shakespeare"),
     (["--quick"], "shakespeare has no quick version: leave --quick out, or take --seeds 1"),
-    (["--jobs", "2"], "jobs is 2, but the runs of shakespeare go on one after the other: leave --jobs out"),
     (["--device", "abacus"], "device 'abacus' cannot be used here")])
 def test_options_that_it_has_no_use_for_are_refused(options: list[str], expected: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["reproduce", "shakespeare", "--out", str(tmp_path / "out"), *options])

@@ -1,0 +1,61 @@
+"""The federated experiment as a page to read: what privacy cost whom, by vocabulary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+
+from fedfair.accounting import Ledger
+from simulations.reproductions.bars import Bar, picture
+from simulations.reproductions.vocabularies import COLUMNS, MEASURES, PRIVATE, REFERENCE
+
+
+def page(command: str, quarters: Mapping[str, pd.DataFrame], active: pd.DataFrame, observed: pd.DataFrame,
+         ledger: Ledger) -> str:
+    """The page; quarters by measure, active and observed as `simulations.reproductions.vocabularies` makes them."""
+    words = ", ".join(f"{name} {_spread(active[name].mean(), active[name].std(), '.0f')}" for name in active)
+    lines = ["# Who pays for participant-level privacy: Bagdasaryan and Shmatikov 2019", "", f"`{command}`", "",
+             f"{seen(observed)} Means over participants, and ± their deviation over {len(active)} seeds. {PRIVATE}: "
+             f"epsilon {ledger.epsilon():.2f} at delta {ledger.delta:g}, a {ledger.protects} with all records, "
+             f"{ledger.guarantee}.", "", "![What privacy costs, by vocabulary](picture.svg)", "",
+             "| observation | figure | seen in every seed |", "|---|---|---|"]
+    lines += [f"| {row['observation']} | {_spread(row['mean'], row['std'], '.3g')} | {'yes' if row['seen'] else 'no'} |"
+              for row in observed.to_dict("records")]
+    lines += ["", f"Distinct words that a model predicts: {words}.", ""]
+    for measure, table in quarters.items():
+        lines += [f"## By {MEASURES[measure]}", "", *_table(measure, table), ""]
+    return "\n".join(lines)
+
+
+def seen(observed: pd.DataFrame) -> str:
+    """How many of the observations are made."""
+    return f"{int(observed['seen'].sum())} of {len(observed)} observations are made in every seed."
+
+
+def _table(measure: str, quarters: pd.DataFrame) -> Iterator[str]:
+    """A row for each quarter of the participants."""
+    yield f"| vocabulary | words | {REFERENCE}, % | {PRIVATE}, % | cost, % | excess loss | cost/accuracy, % |"
+    yield "|---|---|---|---|---|---|---|"
+    for row in quarters.to_dict("records"):
+        cells = (_spread(row[f"{name}_mean"], row[f"{name}_std"], ".3f") if name == "excessive_risk" else
+                 _spread(100 * row[f"{name}_mean"], 100 * row[f"{name}_std"], ".1f") for name in COLUMNS)
+        yield f"| {row['quarter']} | {row[f'{measure}_mean']:.0f} | {' | '.join(cells)} |"
+
+
+def _spread(mean: float, deviation: float, form: str) -> str:
+    """A mean with its deviation, or alone for one seed."""
+    return f"{mean:{form}}" if math.isnan(deviation) else f"{mean:{form}} ± {deviation:{form}}"
+
+
+def drawing(quarters: Mapping[str, pd.DataFrame], active: pd.DataFrame) -> str:
+    """What privacy costs by vocabulary, and the active vocabularies: an SVG."""
+    panels = {f"{told}, by {MEASURES[measure]}": [
+        Bar(str(row["quarter"]), row[f"{of}_mean"], row[f"{of}_std"]) for row in table.to_dict("records")]
+        for of, told in (("cost", "accuracy lost"), ("excessive_risk", "excess loss"))
+        for measure, table in quarters.items()}
+    panels["active vocabulary, words"] = [
+        Bar(str(name), float(active[name].mean()), float(np.nan_to_num(active[name].std()))) for name in active]
+    return picture("What participant-level privacy costs, by the participants' vocabulary", panels)
