@@ -17,10 +17,11 @@ def page(command: str, quarters: Mapping[str, pd.DataFrame], active: pd.DataFram
          ledger: Ledger) -> str:
     """The page; quarters by measure, active and observed as `simulations.reproductions.vocabularies` makes them."""
     words = ", ".join(f"{name} {_spread(active[name].mean(), active[name].std(), '.0f')}" for name in active)
+    spread = f", and ± their deviation over {len(active)} seeds" if len(active) > 1 else ", one seed"
     lines = ["# Who pays for participant-level privacy: Bagdasaryan and Shmatikov 2019", "", f"`{command}`", "",
-             f"{seen(observed)} Means over participants, and ± their deviation over {len(active)} seeds. {PRIVATE}: "
-             f"epsilon {ledger.epsilon():.2f} at delta {ledger.delta:g}, a {ledger.protects} with all records, "
-             f"{ledger.guarantee}.", "", "![What privacy costs, by vocabulary](picture.svg)", "",
+             f"{seen(observed)} Means over participants{spread}. {PRIVATE}: epsilon {ledger.epsilon():.2f} at delta "
+             f"{ledger.delta:g}, a {ledger.protects} with all records, {ledger.guarantee}.", "",
+             "![What privacy costs, by vocabulary](picture.svg)", "",
              "| observation | figure | seen in every seed |", "|---|---|---|"]
     lines += [f"| {row['observation']} | {_spread(row['mean'], row['std'], '.3g')} | {'yes' if row['seen'] else 'no'} |"
               for row in observed.to_dict("records")]
