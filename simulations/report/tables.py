@@ -131,4 +131,3 @@ def ledger_by_observer(comparison: Comparison) -> Table:
 
 OBSERVER_WORDS: dict[Observer, str] = {"model": "whoever gets the model",
                                       "server": "the server", "client": "another client"}
-

@@ -116,5 +116,3 @@ def half_unit(printed: str) -> float:
 def digits(printed: str) -> int:
     """How many digits a printed number has behind the point."""
     return len(printed.partition(".")[2])
-
-
