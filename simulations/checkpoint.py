@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
+from time import monotonic
 from typing import Any
 
 import tomli_w
@@ -30,14 +31,17 @@ from strategies import Strategy
 from strategies.releases import charge_lost_round
 from strategies.state import restore, state
 
-_STEPS, _EPOCHS = 100, 1  # rounds between checkpoints by default: a write takes about as long as a step
+_STEPS, _EPOCHS = 100, 1  # rounds between checkpoints by default, at least
+_FORMAT = 2  # what a file holds; changes with `strategies.state`
+_WORTH = 50  # times as long as the latest write took, what comes after it by default, at least: it grows with the run
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """The place of a run's checkpoints, the folder that its result will be saved in, and the rounds between them.
 
-    `settings` are the experiment's. `every` is by default 100 rounds of one step, or a single local epoch.
+    `settings` are the experiment's. `every` is by default 100 rounds of one step, or a single local epoch, and more
+    where checkpoints would else take over 2 % of the time.
     """
 
     folder: Path
@@ -53,16 +57,19 @@ class Checkpoint:
         """The rounds done and the strategy's state after them, if there is a checkpoint.
 
         Raises `FileExistsError` if the folder holds something else, another `OSError` if nothing could be saved there,
-        and `ValueError` if the file is damaged.
+        and `ValueError` if the file is damaged or another version's.
         """
         refuse_to_replace(self.folder, self.settings)
         if not self.file.exists():
             return None
         try:
             saved = torch.load(self.file, weights_only=True)
-            return saved["round"], saved["state"]
-        except (RuntimeError, UnpicklingError, EOFError, KeyError) as error:
+        except (RuntimeError, UnpicklingError, EOFError) as error:
             raise ValueError(f"{self.file} is damaged: remove it to start the run again ({error})") from None
+        if saved.get("format") != _FORMAT:
+            raise ValueError(f"{self.file} was written by another version of fedfair: go on with that one, or remove "
+                             "it to start the run again")
+        return saved["round"], saved["state"]
 
     def write(self, done: int, saved: Mapping[str, Any]) -> None:
         """Put a checkpoint in place of the latest one, at once.
@@ -75,7 +82,7 @@ class Checkpoint:
         new = self.folder / CHECKPOINT_TO_BE
         try:
             with new.open("wb") as file:
-                torch.save({"round": done, "state": saved}, file)
+                torch.save({"format": _FORMAT, "round": done, "state": saved}, file)
                 file.flush()
                 os.fsync(file.fileno())
             torch.load(new, weights_only=True)
@@ -109,9 +116,15 @@ def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Check
         strategy.hold(unpacked(arrays))
         checkpoint.write(done, state(strategy))
 
+    worth = 0 if again or (checkpoint and checkpoint.every) else _WORTH
+    due = monotonic()
+
     def ended(now: int) -> None:
-        if checkpoint and now % every == 0 and now < strategy.rounds:
+        nonlocal due
+        began = monotonic()
+        if checkpoint and now % every == 0 and now < strategy.rounds and began >= due:
             checkpoint.write(now, state(strategy))
+            due = monotonic() + worth * (monotonic() - began)
         watch(strategy, now)
 
     return Resumed(strategy, done, ended).start(grid, arrays, num_rounds=strategy.rounds - done).arrays

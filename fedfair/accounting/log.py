@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedfair.accounting.events import Event
@@ -85,7 +85,7 @@ class EventLog:
 
     def to_dict(self) -> dict[str, Any]:
         """All entries, and where the log goes on, for JSON."""
-        events = [{"first": e.first, "steps": e.steps, "attempt": e.attempt, **asdict(e.event)} for e in self.entries]
+        events = [{"first": e.first, "steps": e.steps, "attempt": e.attempt, **vars(e.event)} for e in self.entries]
         return {"attempt": self._attempt, "next_step_by_client": list(self._next.items()), "events": events}
 
     @staticmethod

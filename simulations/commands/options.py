@@ -44,7 +44,8 @@ EngineSet = Annotated[list[str], typer.Option("--engine-set", help="A setting of
 Nodes = Annotated[int | None, typer.Option(min=1, help="Flower nodes that host the clients; by default one, two under "
                                            "Flower, and as many as there is room for on Ray.")]
 Every = Annotated[int | None, typer.Option(min=1, help="Rounds between checkpoints in the folder --out, from which the "
-                                           "same command goes on if it was stopped; by default 100 steps, or 1 epoch.")]
+                                           "same command goes on if it was stopped; by default 100 steps or 1 epoch, "
+                                           "more where they would take over 2 % of the time.")]
 Track = Annotated[str | None, typer.Option(help=f"Follow the run in one of {', '.join(TRACKERS)}: in the "
                                            "folder OUT-tracking, or tracking without --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of the table.")]

@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 from simulations import Experiment, run
+from simulations import checkpoint as module
 from simulations.benchmarks.kills import different, killed
 from simulations.checkpoint import Checkpoint
 from simulations.result import Result
@@ -156,6 +158,32 @@ def test_a_damaged_checkpoint_is_said_to_be_so(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:500])
     with pytest.raises(ValueError, match=r"checkpoint\.pt is damaged: remove it to start the run again"):
         run(made, checkpoint=place(made, tmp_path / "run"))
+
+
+def test_a_checkpoint_of_another_version_is_said_to_be_so(tmp_path: Path) -> None:
+    made = experiment("dpsgd")
+    run(made, checkpoint=place(made, tmp_path / "run"))
+    file = tmp_path / "run" / "checkpoint.pt"
+    torch.save({"round": 2, "state": {}}, file)
+    with pytest.raises(ValueError, match=r"checkpoint\.pt was written by another version of fedfair: go on with that"):
+        run(made, checkpoint=place(made, tmp_path / "run"))
+
+
+@pytest.mark.parametrize(("every", "expected"), [(None, [100]), (100, [100, 200, 300]), (150, [150, 300])])
+def test_slow_checkpoints_are_rare_unless_their_number_is_asked_for(
+        every: int | None, expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write takes a second here, so that another is not worth it in the 49 that follow."""
+    made, now, written = experiment("dpsgd", steps=400, eval_every=1000), [0.0], []
+
+    def write(self: Checkpoint, done: int, saved: Mapping[str, Any]) -> None:
+        written.append(done)
+        now[0] += 1
+
+    monkeypatch.setattr(Checkpoint, "write", write)
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    run(made, progress=lambda *_: now.__setitem__(0, now[0] + 0.1),
+        checkpoint=Checkpoint(tmp_path / "run", made.settings(), every))
+    assert written == expected
 
 
 def test_a_method_that_keeps_what_a_checkpoint_cannot_hold_is_told_so(tmp_path: Path,
