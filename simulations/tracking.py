@@ -39,11 +39,10 @@ def tracking(name: str, folder: Path, experiment: Experiment) -> Iterator[Watch]
     Raises `ValueError` for a tracker that is unknown, or whose library is not installed.
     """
     label = f"{experiment.dataset}-{experiment.strategy}-{experiment.seed}"
-    tracker, sent = TRACKERS[name](label, folder, experiment.settings()), 0
+    tracker = TRACKERS[name](label, folder, experiment.settings())
 
     def watch(strategy: Strategy, now: int) -> None:
-        nonlocal sent
-        rows, sent = strategy.rows.all[sent:], len(strategy.rows.all)
+        rows = strategy.rows.latest(now)
         values = {f"{row['split']}/{row['metric']}/{row['group']}": row["value"] for row in rows}
         if any(row["split"] == "test" for row in rows):
             values["ledger/epsilon/all"] = strategy.ledger.epsilon()

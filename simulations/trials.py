@@ -142,9 +142,9 @@ def _trial(config: dict[str, Any]) -> None:
 
 def _report(strategy: Strategy, now: int, search: Search) -> None:
     """Tell the search where a trial stands, at the end of a round that was evaluated; it may end the trial here."""
-    wanted = (now, "valid", search.group, search.metric)
-    values = [row["value"] for row in strategy.rows.all
-              if (row["round"], row["split"], row["group"], row["metric"]) == wanted]
+    wanted = ("valid", search.group, search.metric)
+    values = [row["value"] for row in strategy.rows.latest(now)
+              if (row["split"], row["group"], row["metric"]) == wanted]
     if values and now < strategy.rounds:
         ledger = strategy.ledger
         tune.report(Reached(100 * now / strategy.rounds, values[0], ledger.epsilon(), ledger.delta)._asdict())

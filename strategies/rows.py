@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import TypedDict
 
 from fedfair.clipping import ClipRule, parameters
@@ -31,6 +32,10 @@ class Rows:
         """Add values with their group and metric."""
         self.all += [Row(round=round_, split=split, group=group, metric=metric, value=value)
                      for group, metric, value in measured]
+
+    def latest(self, round_: int) -> list[Row]:
+        """The rows of a round, if it is the last that has any."""
+        return list(takewhile(lambda row: row["round"] == round_, reversed(self.all)))[::-1]
 
     def add_rule(self, round_: int, rule: ClipRule) -> None:
         """Add the numbers of a round's clip rule, where they differ from the last."""

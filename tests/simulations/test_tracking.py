@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from simulations import Experiment, Result, run
+from simulations.checkpoint import Checkpoint
 from simulations.cli import app
 from simulations.tracking import TRACKERS, tracking
 
@@ -104,6 +105,27 @@ def test_every_row_is_told_once_and_the_end_also_when_a_run_fails(tmp_path: Path
     with pytest.raises(ZeroDivisionError), tracking("noted", tmp_path, EXPERIMENT):
         _ = 1 / 0
     assert noted.finished
+
+
+def test_a_run_that_goes_on_tells_what_follows_its_checkpoint_each_at_its_own_round(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Experiment(strategy="dpsgd-f", hidden=(8,), steps=12, eval_every=0.6, delta=1e-4, noise_multiplier=1.0)
+    place = Checkpoint(tmp_path / "run", made.settings(), every=4)
+
+    def stop(done: int, rounds: int) -> None:
+        if done == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(made, progress=stop, checkpoint=place)
+    noted = Noted("", tmp_path, {})
+    monkeypatch.setitem(TRACKERS._values, "noted", lambda *_: noted)
+    with tracking("noted", tmp_path, made) as watch:
+        metrics = run(made, checkpoint=place, watch=watch).metrics
+    names = metrics["split"] + "/" + metrics["metric"] + "/" + metrics["group"]
+    told = {(round_, name) for round_, values in noted.seen for name in values if name != "ledger/epsilon/all"}
+    assert told == {(r, name) for r, name in zip(metrics["round"], names, strict=True) if r > 4}
+    assert any(name.startswith("rule/") for _, name in told)
 
 
 def test_an_unknown_tracker_and_a_missing_library_are_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
