@@ -1,10 +1,14 @@
 """What a whole run takes, evaluation and ledger included: dpsgd-f on Adult against a plain loop of as many SGD steps.
 
+The same run is also made with checkpoints on the way and its result saved.
+
 python -m simulations.benchmarks.whole_run [--epochs 20] [--repeats 3] [--out FILE.json]
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Annotated
 
@@ -12,6 +16,7 @@ import typer
 
 from simulations.benchmarks.steps import plain
 from simulations.benchmarks.timing import Figures, Out, Repeats, Target, report, take_turns
+from simulations.checkpoint import Checkpoint
 from simulations.commands.terminal import plain_errors
 from simulations.compare import experiments
 from simulations.experiment import Experiment
@@ -26,7 +31,8 @@ def main(strategy: str = "dpsgd-f", epochs: Annotated[int, typer.Option(min=1)] 
     """Run a strategy with the settings of yang2024 and take as many plain steps, in turn."""
     (made,) = experiments([strategy], [0], "yang2024", {"dataset": "adult", "epochs": epochs})
     steps = int(epochs * len(made.task.data().train) / made.batch_size)
-    times = take_turns({_PLAIN: lambda: _plain_steps(made, steps), strategy: lambda: _whole_run(made)}, repeats)
+    times = take_turns({_PLAIN: lambda: _plain_steps(made, steps), strategy: lambda: _whole_run(made),
+                        f"{strategy}, saved": lambda: _saved_run(made)}, repeats)
     rows: list[Figures] = [{"run": name, "s": times.milliseconds(name) / 1000, "spread": times.spread(name),
                             "ms a step": times.milliseconds(name) / steps, "x plain": times.ratio(name, _PLAIN)}
                            for name in times.turns]
@@ -39,6 +45,15 @@ def _whole_run(experiment: Experiment) -> float:
     start = perf_counter()
     run(experiment)
     return (perf_counter() - start) * 1000
+
+
+def _saved_run(experiment: Experiment) -> float:
+    """The same in a folder: with checkpoints, and the result."""
+    with TemporaryDirectory() as parent:
+        folder = Path(parent) / "run"
+        start = perf_counter()
+        run(experiment, checkpoint=Checkpoint(folder, experiment.settings())).save(folder)
+        return (perf_counter() - start) * 1000
 
 
 def _plain_steps(experiment: Experiment, steps: int) -> float:
