@@ -33,7 +33,7 @@ from strategies.state import restore, state
 
 _STEPS, _EPOCHS = 100, 1  # rounds between checkpoints by default, at least
 _FORMAT = 2  # what a file holds; changes with `strategies.state`
-_WORTH = 50  # times as long as the latest write took, what comes after it by default, at least: it grows with the run
+_PAUSE = 50  # the least time until the next one by default, in times that the latest took: writes grow with the run
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Check
         strategy.hold(unpacked(arrays))
         checkpoint.write(done, state(strategy))
 
-    worth = 0 if again or (checkpoint and checkpoint.every) else _WORTH
+    pause = 0 if again or (checkpoint and checkpoint.every) else _PAUSE
     due = monotonic()
 
     def ended(now: int) -> None:
@@ -124,7 +124,7 @@ def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Check
         began = monotonic()
         if checkpoint and now % every == 0 and now < strategy.rounds and began >= due:
             checkpoint.write(now, state(strategy))
-            due = monotonic() + worth * (monotonic() - began)
+            due = monotonic() + pause * (monotonic() - began)
         watch(strategy, now)
 
     return Resumed(strategy, done, ended).start(grid, arrays, num_rounds=strategy.rounds - done).arrays

@@ -39,7 +39,7 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
     width = 5 if several else 6
     tables = [part for start in range(0, len(rows), width)
               for part in (_strategies_table(rows[start : start + width], sizes), Text())]
-    return Group(title, *tables, *verdict(summary, sizes), *unlike(summary), *unprotected(summary))
+    return Group(title, *tables, *verdict(summary, sizes), *unequal_epsilons(summary), *unprotected(summary))
 
 
 def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
@@ -67,8 +67,8 @@ def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
     return [Text(line) for line in lines]
 
 
-def unlike(summary: pd.DataFrame) -> Sequence[Text]:
-    """That the methods have not the same epsilon, in words, if they have not."""
+def unequal_epsilons(summary: pd.DataFrame) -> Sequence[Text]:
+    """That the largest epsilon is more than a tenth above the smallest, in words, if it is; infinite ones aside."""
     spent = [epsilon for epsilon in summary["epsilon"] if math.isfinite(epsilon)]
     if max(spent, default=0) <= 1.1 * min(spent, default=0):
         return []

@@ -85,6 +85,7 @@ class EventLog:
 
     def to_dict(self) -> dict[str, Any]:
         """All entries, and where the log goes on, for JSON."""
+        # Every checkpoint does this; `asdict`, which copies every tuple, takes 20 times as long.
         events = [{"first": e.first, "steps": e.steps, "attempt": e.attempt, **vars(e.event)} for e in self.entries]
         return {"attempt": self._attempt, "next_step_by_client": list(self._next.items()), "events": events}
 

@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from simulations.table import unlike, verdict
+from simulations.table import unequal_epsilons, verdict
 
 SIZES = {"men": 300, "women": 100}
 
@@ -51,8 +51,8 @@ def test_there_is_no_verdict_without_both_or_without_a_known_cost() -> None:
 
 def test_epsilons_that_differ_are_told_of_whichever_methods_have_them() -> None:
     frame = summary(naive=(0.0, 0.0), dpsgd_f=(0.0, 0.0))
-    assert unlike(frame) == []
-    assert unlike(frame.assign(epsilon=[math.inf, 3.0, 3.3])) == []
-    line, = unlike(frame.assign(epsilon=[math.inf, 3.0, 3.4]))
+    assert unequal_epsilons(frame) == []
+    assert unequal_epsilons(frame.assign(epsilon=[math.inf, 3.0, 3.3])) == []
+    line, = unequal_epsilons(frame.assign(epsilon=[math.inf, 3.0, 3.4]))
     assert line.plain.startswith("Mind that epsilon differs between methods")
-    assert unlike(summary()) == []
+    assert unequal_epsilons(summary()) == []
