@@ -31,6 +31,19 @@ def logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Mo
     return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), classes))
 
 
+@MODELS.register("binary_logistic")
+def binary_logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """Logistic regression with one score and no intercept; the other class always has the score 0.
+
+    Its gradients are 1/√2 as long as those of two scores that differ by as much, and are clipped the less. Raises
+    `ValueError` for hidden layers, or other than two classes.
+    """
+    if hidden or classes != 2:
+        raise ValueError(f"model binary_logistic has no hidden layers and two classes; hidden is {list(hidden)}, "
+                         f"classes are {classes}: take logistic or mlp")
+    return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), 1, bias=False), nn.ZeroPad1d((1, 0)))
+
+
 @MODELS.register("squashed_logistic")
 def squashed_logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
     """Logistic regression whose scores pass through a sigmoid before the cross entropy takes them for logits.

@@ -13,7 +13,7 @@ from torch import nn
 
 from fedfair import models
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
-from fedfair.datasets.features import Range, leave_out, standardise, to_ranges
+from fedfair.datasets.features import Range, drop_first, leave_out, standardise, to_ranges
 from fedfair.datasets.grouped import Pixels, crossed
 from fedfair.datasets.prepare import Missing, keep, reduce_group, split
 from fedfair.partition import by_group, by_mixture, by_site
@@ -55,8 +55,11 @@ class Task(BaseModel):
     Clients tell the numbers of their records rounded up to multiples of `round_sizes`, and everything is planned with
     those.
     Pixels are scaled to [0, 1] and standardised with the mean and the deviation `pixels`, which are public numbers.
-    Of a table, the columns `without` are no features. `ranges` holds for every numeric column the public range that is
-    scaled to [0, 1]; without it they are standardised by the training records, which is not private.
+    Of a table, the columns `without` are no features, nor are categories of one-hot columns there ("sex=Male").
+    `ranges` holds for every numeric column the public range that is
+    scaled to [0, 1], and for a one-hot column of codes that is to be one number; without it numeric columns are
+    standardised by the training records, which is not private. `drop_first` leaves out the first category of every
+    one-hot column.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,6 +80,7 @@ class Task(BaseModel):
     pixels: tuple[Finite, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = (0.0, 1.0)
     without: tuple[str, ...] | None = None
     ranges: Annotated[tuple[Range, ...], BeforeValidator(_listed)] | None = None
+    drop_first: bool = False
     model: str = "mlp"
     hidden: tuple[Width, ...] = ()
     seed: Annotated[int, Field(ge=0)] = 0
@@ -220,6 +224,7 @@ def _data(task: Task, modified: int) -> Parts:
                                     modified) for attribute in task.attributes])
     data = leave_out(data, task.without) if task.without else data
     data = to_ranges(data, task.ranges) if task.ranges else data
+    data = drop_first(data) if task.drop_first else data
     if task.balance:
         data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)
     parts = split(data, task.split, task.seed)

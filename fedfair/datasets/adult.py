@@ -18,7 +18,7 @@ _NUMERIC = ("age", "education-num", "capital-gain", "capital-loss", "hours-per-w
 _COLUMNS = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
             "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income")
 GROUPS = ("sex", "race")
-VARIANTS = {"balanced": {"Male": 14_000, "Female": 14_000}}
+VARIANTS = {"balanced": {"Male": 14_000, "Female": 14_000}, "all-women": {"Male": 14_695, "Female": 14_695}}
 
 
 def load(group: str | None = None) -> GroupedDataset:

@@ -13,7 +13,7 @@ _FILE = PublicFile(
     "dutch.csv", "https://raw.githubusercontent.com/tailequy/fairness_dataset/main/experiments/data/dutch.csv",
     "c0e1df7e2ca07fa84aa99b5565c7b782a381e2fab377648a6d920174d04ce090",
 )
-VARIANTS = {"unbalanced": {"male": 30_000, "female": 10_000}}
+VARIANTS = {"unbalanced": {"male": 30_000, "female": 10_000}, "mostly-female": {"female": 30_000, "male": 10_000}}
 
 
 def load(group: str | None = None) -> GroupedDataset:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import torch
+
 from fedfair.datasets.grouped import GroupedDataset, Parts
 from fedfair.registry import unknown
 
@@ -20,41 +22,90 @@ class Range(NamedTuple):
 
 
 def leave_out(data: GroupedDataset, columns: Sequence[str]) -> GroupedDataset:
-    """The data without some columns of its table, one-hot features of theirs included; groups and labels stay.
+    """The data without some columns of its table, one-hot features of theirs included, or without single categories of
+    one-hot columns ("sex=Male"); groups and labels stay.
 
-    Raises `ValueError` for a column that is not among the features, or if none would be left.
+    Raises `ValueError` for a column or a category that is not among the features, or if none would be left.
     """
-    for column in columns:
-        if column not in data.columns:
-            raise unknown("column", column, data.columns or ("none: the records are no table",))
-    kept = [place for place, column in enumerate(data.columns) if column not in columns]
+    features = [(column, f"{column}={category}" if category else "")
+                for column, category in zip(data.columns, data.categories, strict=True)]
+    for name in columns:
+        if not any(name in feature for feature in features):
+            raise unknown("column", name, _nearby(name, features) or ("none: the records are no table",))
+    kept = [place for place, feature in enumerate(features) if not set(feature) & set(columns)]
     if not kept:
         raise ValueError(f"without is {', '.join(columns)}: no feature would be left to learn from")
-    return replace(data, x=data.x[:, kept], columns=tuple(data.columns[place] for place in kept),
-                   numeric=tuple(new for new, old in enumerate(kept) if old in data.numeric))
+    return _features(data, kept)
+
+
+def _nearby(name: str, features: Sequence[tuple[str, str]]) -> list[str]:
+    """What might have been meant: a column's categories where it has that column, or else the columns."""
+    column = name.partition("=")[0]
+    return [category for known, category in features if known == column and category] or [
+        known for known, _ in features]
+
+
+def drop_first(data: GroupedDataset) -> GroupedDataset:
+    """The data without the first category of every one-hot column, which the others and an intercept tell.
+
+    As `pandas.get_dummies` and scikit-learn's `OneHotEncoder` do when asked. Raises `ValueError` if no column is
+    one-hot.
+    """
+    first = {data.columns.index(column) for column, category in zip(data.columns, data.categories, strict=True)
+             if category}
+    if not first:
+        raise ValueError("drop_first is set, but no column of the data is one-hot: leave it out")
+    return _features(data, [place for place in range(len(data.columns)) if place not in first])
 
 
 def to_ranges(data: GroupedDataset, ranges: Sequence[Range]) -> GroupedDataset:
     """The data with every numeric column scaled from its public range to [0, 1], values beyond it moved to its ends.
 
-    No record has a part in this, unlike in `standardise`. Raises `ValueError` unless every numeric column has one
-    range, finite and not empty, and no other column has any.
+    A one-hot column that is given a range is taken for the number that its categories are codes of. No record has a
+    part in this, unlike in `standardise`. Raises `ValueError` unless every numeric column has one range, finite and not
+    empty, and every other column that has one holds numbers.
     """
-    numeric, x = {data.columns[place]: place for place in data.numeric}, data.x.clone()
     for column, low, high in ranges:
-        if column not in data.columns:
-            raise unknown("numeric column", column, tuple(numeric) or ("none: leave ranges out",))
-        if column not in numeric:
-            raise ValueError(f"ranges names {column} twice, or it is not numeric: numeric columns without a range are "
-                             f"{', '.join(numeric) or 'none'}")
         if not -math.inf < low < high < math.inf:
             raise ValueError(f"the range of {column} is {low:g} to {high:g}: give two numbers, the smaller first")
+        if [named for named, _, _ in ranges].count(column) > 1:
+            raise ValueError(f"ranges names {column} twice: leave one of them out")
+        data = _as_number(data, column)
+    numeric, x = {data.columns[place]: place for place in data.numeric}, data.x.clone()
+    for column, low, high in ranges:
         place = numeric.pop(column)
         x[:, place] = (x[:, place].clamp(low, high) - low) / (high - low)
     if numeric:
         raise ValueError(f"ranges says nothing of {', '.join(numeric)}: give every numeric column its public range, or "
                          "leave ranges out, and all are standardised by the training records, which is not private")
     return replace(data, x=x, numeric=())
+
+
+def _as_number(data: GroupedDataset, column: str) -> GroupedDataset:
+    """The data with a one-hot column's codes as one numeric feature, in the place of the first."""
+    places = [place for place, name in enumerate(data.columns) if name == column]
+    if not places:
+        raise unknown("column", column, data.columns or ("none: leave ranges out",))
+    if places[0] in data.numeric:
+        return data
+    try:
+        codes = torch.tensor([float(data.categories[place]) for place in places], dtype=data.x.dtype)
+    except ValueError:
+        held = ", ".join(data.categories[place] for place in places if data.categories[place]) or "0 and 1"
+        raise ValueError(f"ranges names {column}, which holds no numbers ({held}): leave it out") from None
+    x = data.x.clone()
+    x[:, places[0]] = x[:, places] @ codes
+    told = replace(data, x=x, numeric=tuple(sorted((*data.numeric, places[0]))),
+                   categories=tuple("" if place == places[0] else category
+                                    for place, category in enumerate(data.categories)))
+    return _features(told, [place for place in range(len(data.columns)) if place not in places[1:]])
+
+
+def _features(data: GroupedDataset, kept: Sequence[int]) -> GroupedDataset:
+    """The data with some of its features: those at the places `kept`, in rising order."""
+    return replace(data, x=data.x[:, list(kept)], columns=tuple(data.columns[place] for place in kept),
+                   categories=tuple(data.categories[place] for place in kept),
+                   numeric=tuple(new for new, old in enumerate(kept) if old in data.numeric))
 
 
 def standardise(parts: Parts) -> Parts:

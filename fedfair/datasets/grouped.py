@@ -34,7 +34,8 @@ class GroupedDataset:
     Where `pixels` is given, `x` are bytes. They stay bytes, a quarter of the memory, until a model needs some of them:
     `features` makes them what `pixels` says.
     `columns` names the column of the source's table that each column of a two-dimensional `x` comes from, one-hot ones
-    alike, or is empty if there is no table; `numeric` lists those of `x` that are not yet scaled.
+    alike, or is empty if there is no table; `categories` has the category that each one-hot one stands for, "" for the
+    others; `numeric` lists those of `x` that are not yet scaled.
     `records` `[n]` numbers each record once and for all: its random draws hang on it, so that they do not depend on
     where the record lies.
     `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
@@ -54,6 +55,7 @@ class GroupedDataset:
     published: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     pixels: Pixels | None = None
     columns: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.x) == len(self.y) == len(self.group):
@@ -73,6 +75,9 @@ class GroupedDataset:
         if len(self.published) not in (0, len(self)):
             raise ValueError(f"published names the parts of {len(self.published)} records, but there are {len(self)}: "
                              "give one for each record, or none at all")
+        if len(self.categories) != len(self.columns):
+            raise ValueError(f"categories has {len(self.categories)} entries, but columns has {len(self.columns)}: "
+                             'give one for each, "" where it is not one-hot')
         if len(self.records) != len(self):
             object.__setattr__(self, "records", torch.arange(len(self)))
 

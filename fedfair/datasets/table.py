@@ -43,13 +43,15 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
     encoded = pd.concat([frame[list(numeric)].astype("float64"),
                          *(pd.Series(codes(frame[name], name).codes.astype("float64"), frame.index) for name in binary),
                          pd.get_dummies(kinds, dtype="float64")], axis=1)
+    one_hot = [(name, category) for name in kinds for category in sorted(kinds[name].unique())]
     return GroupedDataset(
         x=torch.tensor(encoded.to_numpy(), dtype=torch.float64),
         y=torch.tensor(labels.codes.astype("int64")),
         group=torch.tensor(groups.codes.astype("int64")),
         names=tuple(map(str, groups.categories)),
         classes=len(labels.categories),
-        columns=tuple(map(str, (*numeric, *binary, *(name for name in kinds for _ in range(kinds[name].nunique()))))),
+        columns=tuple(map(str, (*numeric, *binary, *(name for name, _ in one_hot)))),
+        categories=("",) * len((*numeric, *binary)) + tuple(category for _, category in one_hot),
         numeric=tuple(range(len(numeric))),
     )
 

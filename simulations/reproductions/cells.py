@@ -13,6 +13,8 @@ from simulations.reproductions.published import Published, why_missing
 from simulations.statistics import Spread, spread
 from simulations.summary import REFERENCE, excessive_risks, final_part, gap, privacy_costs
 
+CHANCE = "Chance: within two standard errors of the difference."
+
 Values = dict[str, pd.DataFrame]
 """By metric: a row for each run (dataset, strategy, seed), a column for each group."""
 
@@ -42,13 +44,15 @@ def values(metrics: pd.DataFrame, pair: tuple[str, str] | None, losses: str = "t
 
 
 def compared(published: Published, cells: pd.DataFrame, found: Values) -> pd.DataFrame:
-    """The cells with ours: columns ours, ours_deviation, ours_error, seeds, difference, tolerance, agrees, note.
+    """The cells with ours: columns ours, ours_deviation, ours_error, seeds, difference, difference_error, tolerance,
+    agrees, note.
 
     `agrees` is "yes", "no" or "not run". Two numbers agree if they differ by at most two published spreads, or two of
     our standard deviations where none was published; what printing rounds away is granted, of the value and of the
-    spread. With neither spread nor second seed there is no tolerance beyond that. Ours are in the published units. A
-    gap between two groups is the size of the mean difference, as the papers define it by expectations: a mean of sizes
-    would be larger by chance alone.
+    spread. With neither spread nor second seed there is no tolerance beyond that. `difference_error` is the standard
+    error of the difference, of the published mean and of ours; what disagrees by two of them at most is chance, unless
+    a note says more. Ours are in the published units. A gap between two groups is the size of the mean difference, as
+    the papers define it by expectations: a mean of sizes would be larger by chance alone.
     """
     rows = [{**cell, **_compared(published, cell, found)} for cell in cells.to_dict("records")]
     return pd.DataFrame(rows) if rows else cells
@@ -67,19 +71,22 @@ def _compared(published: Published, cell: Mapping[Any, Any], found: Values) -> d
     ours = _ours(published, cell, found)
     if not ours or not all(map(math.isfinite, ours)):
         return {"ours": math.nan, "ours_deviation": math.nan, "ours_error": math.nan, "seeds": 0,
-                "difference": math.nan, "tolerance": math.nan, "agrees": "not run",
+                "difference": math.nan, "difference_error": math.nan, "tolerance": math.nan, "agrees": "not run",
                 "note": why_missing(published, cell) if ours is None else "the runs have no such number"}
     unit = 100 if cell["metric"] in published.percent else 1
     own = Spread(*(unit * value for value in spread(ours)))
     if cell["group"] == "gap":
         own = own._replace(mean=abs(own.mean))
     difference, tolerance = own.mean - float(cell["published"]), _tolerance(published, cell, own)
+    error = _difference_error(published, cell, own, len(ours))
     agrees = abs(difference) <= tolerance + 1e-9
+    chance = not agrees and abs(difference) <= 2 * error + _rounding(published, cell)
     notes = [note for note in published.notes if not agrees and note.concerns(cell, len(ours))]
     about_the_metric = [note for note in notes if note.metric]
     return {"ours": own.mean, "ours_deviation": own.deviation, "ours_error": own.error, "seeds": len(ours),
-            "difference": difference, "tolerance": tolerance, "agrees": "yes" if agrees else "no",
-            "note": " ".join(note.text for note in about_the_metric or notes)}
+            "difference": difference, "difference_error": error, "tolerance": tolerance,
+            "agrees": "yes" if agrees else "no",
+            "note": " ".join(note.text for note in about_the_metric or notes) or (CHANCE if chance else "")}
 
 
 def _gap(by_group: pd.DataFrame) -> pd.Series[float]:
@@ -102,10 +109,31 @@ def _ours(published: Published, cell: Mapping[Any, Any], found: Values) -> list[
 
 def _tolerance(published: Published, cell: Mapping[Any, Any], own: Spread) -> float:
     """By how much a cell may differ."""
-    rounding = half_unit(cell["published"]) * (2 if published.truncated else 1)
     if cell["spread"]:
-        return 2 * (float(cell["spread"]) + half_unit(cell["spread"])) + rounding
-    return rounding + (0.0 if math.isnan(own.deviation) else 2 * own.deviation)
+        return 2 * _published_spread(cell) + _rounding(published, cell)
+    return _rounding(published, cell) + (0.0 if math.isnan(own.deviation) else 2 * own.deviation)
+
+
+def _difference_error(published: Published, cell: Mapping[Any, Any], own: Spread, seeds: int) -> float:
+    """The standard error of our mean less the published one; NaN if no deviation is known.
+
+    Where the paper prints no deviation, its runs have ours; where we have a single seed, ours has the paper's.
+    """
+    theirs = own.error * math.sqrt(seeds / published.published_seeds)
+    if cell["spread"]:
+        theirs = _published_spread(cell) / math.sqrt(
+            published.published_seeds if published.spread == "standard deviation" else 1)
+    return math.hypot(theirs, theirs * math.sqrt(published.published_seeds) if seeds == 1 else own.error)
+
+
+def _published_spread(cell: Mapping[Any, Any]) -> float:
+    """The largest spread that is printed like this one."""
+    return float(cell["spread"]) + half_unit(cell["spread"])
+
+
+def _rounding(published: Published, cell: Mapping[Any, Any]) -> float:
+    """What printing took away from the published value, at most."""
+    return half_unit(cell["published"]) * (2 if published.truncated else 1)
 
 
 def half_unit(printed: str) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from simulations.report.figure import Figure
-from simulations.reproductions.cells import digits
+from simulations.reproductions.cells import CHANCE, digits
 from simulations.reproductions.claims import ClaimTest, Statistics
 from simulations.reproductions.orders import Order, orders
 from simulations.reproductions.published import Published, seeds_of
@@ -60,6 +60,12 @@ def _rule(published: Published, seeds: int) -> str:
     return f"To agree is to differ by at most {spread}, {printing} granted; ours are means over {many}.{trained}"
 
 
+def _errors(seeds: int) -> str:
+    """Of what the standard error of a difference is made."""
+    ours = "of ours" if seeds > 1 else "of a single run, which has the published deviation"
+    return f" Its error is that of the published mean and {ours}."
+
+
 def _disagreements(cells: pd.DataFrame) -> Iterator[str]:
     """The cells that disagree, with their explanation or the lack of one."""
     wrong = cells[cells["agrees"] == "no"]
@@ -70,7 +76,7 @@ def _disagreements(cells: pd.DataFrame) -> Iterator[str]:
         rows = wrong[wrong["note"] == note]
         which = "; ".join(f"{row['dataset']} {row['method']} {row['metric']}{_of(row['group'])} "
                           f"({row['published']}, ours {_number(row['ours'], row)})" for row in rows.to_dict("records"))
-        yield f"- {which}. {note or 'Not explained.'}"
+        yield f"- {which}. {note or 'Not explained.'}{_errors(int(rows['seeds'].min())) if note == CHANCE else ''}"
     yield ""
 
 

@@ -6,7 +6,9 @@ import math
 
 import pytest
 import torch
+from sklearn.metrics import log_loss
 
+from fedfair.gradients import per_example
 from fedfair.models import build, loss
 
 
@@ -14,6 +16,7 @@ from fedfair.models import build, loss
     ("lenet", (1, 28, 28), 10, 431_080),  # Xu et al. 2021: 431K
     ("mlp", (98,), 2, 91_650),  # Esipova et al. 2023, B.3: Adult
     ("logistic", (59,), 2, 120),  # the same: Dutch
+    ("binary_logistic", (35,), 2, 35),
     ("squashed_logistic", (59,), 2, 120),
     ("cnn", (3, 64, 64), 2, 120_722),  # the same: CelebA
     ("cnn", (1, 28, 28), 10, 320 + 4_624 + 92_170),  # the same network; the paper says 80,522 for MNIST
@@ -35,6 +38,20 @@ def test_pooling_before_relu_is_what_pooling_after_it_is() -> None:
     assert all(torch.allclose(a, b, rtol=0, atol=1e-12) for a, b in zip(*gradients, strict=True))
 
 
+def test_one_score_gives_the_losses_of_scikit_learn_and_gradients_shorter_by_root_two() -> None:
+    one = build("binary_logistic", (), (3,), 2, 0, torch.float64)
+    two = torch.nn.Linear(3, 2, bias=False, dtype=torch.float64)
+    (weight,) = one.parameters()
+    with torch.no_grad():
+        two.weight.copy_(torch.cat([-weight / 2, weight / 2]))
+    x, y = torch.randn(7, 3, dtype=torch.float64), torch.tensor([0, 1, 1, 0, 1, 0, 0])
+    chances = torch.sigmoid(x @ weight.flatten()).tolist()
+    assert loss(one(x), y).mean().item() == pytest.approx(log_loss(y.numpy(), chances))
+    assert torch.allclose(loss(one(x), y), loss(two(x), y))
+    norms = [per_example(model, loss, x, y).norms for model in (one, two)]
+    assert torch.allclose(norms[0] * math.sqrt(2), norms[1])
+
+
 def test_behind_a_sigmoid_no_loss_is_below_that_of_the_scores_0_and_1() -> None:
     model = build("squashed_logistic", (), (3,), 2, 0, torch.float64)
     losses = loss(model(1e6 * torch.randn(50, 3, dtype=torch.float64)), torch.ones(50, dtype=torch.long))
@@ -53,7 +70,8 @@ def test_parameters_depend_on_the_seed_alone_and_leave_the_global_generator() ->
 
 @pytest.mark.parametrize(("name", "hidden", "shape", "message"), [
     ("cnn", (), (1, 4, 8), "at least 5 x 5 pixels"), ("lenet", (), (64,), "at least 16 x 16 pixels"),
-    ("cnn", (3,), (1, 28, 28), "takes 2 widths"), ("logistic", (3,), (5,), "no hidden layers"),
+    ("cnn", (3,), (1, 28, 28), "takes 2 widths"),
+    ("binary_logistic", (3,), (5,), "no hidden layers"), ("logistic", (3,), (5,), "no hidden layers"),
     ("mpl", (), (5,), "did you mean 'mlp'")])
 def test_what_does_not_fit_is_refused(name: str, hidden: tuple[int, ...], shape: tuple[int, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from simulations.compare import compare, experiments
-from simulations.reproductions.cells import compared, half_unit, strategy_name, values
+from simulations.reproductions.cells import CHANCE, compared, half_unit, strategy_name, values
 from simulations.reproductions.claims import claim_tests
 from simulations.reproductions.markdown import sentence
 from simulations.reproductions.orders import orders
@@ -70,6 +70,41 @@ def test_without_a_published_spread_ours_counts() -> None:
     assert agrees("0.80", "", 0.85, 0.87) == "no"
     assert agrees("0.80", "", 0.804) == "yes"
     assert agrees("0.80", "", 0.806) == "no"
+
+
+def chance(deviation: str, ours: tuple[float, ...], published_seeds: int, kind: str) -> str:
+    """What is said of our runs beside a published 0.800."""
+    table = published(published_seeds=published_seeds, spread=kind)
+    return str(compared(table, pd.DataFrame([cell("0.800", deviation)]), found(*ours))["note"].item())
+
+
+@pytest.mark.parametrize(("deviation", "own", "published_seeds", "kind", "error"), [
+    # one run, which has the published deviation, and the published mean's own error
+    ("0.010", (0.0,), 5, "standard error", math.hypot(math.sqrt(5) * 0.0105, 0.0105)),
+    ("0.010", (0.0,), 5, "standard deviation", math.hypot(0.0105, 0.0105 / math.sqrt(5))),
+    # five runs, whose mean has an error of 0.01
+    ("0.001", (-2.0, -1.0, 0.0, 1.0, 2.0), 5, "standard error", math.hypot(0.01, 0.0015)),
+    ("0.001", (-2.0, -1.0, 0.0, 1.0, 2.0), 5, "standard deviation", math.hypot(0.01, 0.0015 / math.sqrt(5))),
+    # nothing published: a run of theirs has our deviation
+    ("", (-2.0, -1.0, 0.0, 1.0, 2.0), 1, "none", math.hypot(0.01, 0.01 * math.sqrt(5))),
+])
+def test_what_two_errors_of_the_difference_explain_is_chance(
+        deviation: str, own: tuple[float, ...], published_seeds: int, kind: str, error: float) -> None:
+    edge = 0.8 + 2 * error + 0.0005
+    inside, outside = ([mean + 0.01 * math.sqrt(2) * value for value in own] for mean in (edge - 1e-6, edge + 1e-6))
+    assert chance(deviation, tuple(inside), published_seeds, kind) == CHANCE
+    assert chance(deviation, tuple(outside), published_seeds, kind) == ""
+
+
+def test_chance_is_no_word_for_what_agrees_or_nobody_knows() -> None:
+    assert chance("0.010", (0.81,), 5, "standard error") == ""
+    assert chance("", (0.9,), 5, "none") == ""
+
+
+def test_a_note_of_ours_goes_before_chance() -> None:
+    notes = [{"method": "A", "text": "known"}]
+    table = published(published_seeds=5, spread="standard error", notes=notes)
+    assert list(compared(table, pd.DataFrame([cell("0.800", "0.010")]), found(0.83))["note"]) == ["known"]
 
 
 def test_a_cell_that_was_not_run_says_why_and_never_counts_as_agreeing() -> None:
