@@ -56,10 +56,9 @@ class Task(BaseModel):
     those.
     Pixels are scaled to [0, 1] and standardised with the mean and the deviation `pixels`, which are public numbers.
     Of a table, the columns `without` are no features, nor are categories of one-hot columns there ("sex=Male").
-    `ranges` holds for every numeric column the public range that is
-    scaled to [0, 1], and for a one-hot column of codes that is to be one number; without it numeric columns are
-    standardised by the training records, which is not private. `drop_first` leaves out the first category of every
-    one-hot column.
+    `ranges` holds for every numeric column the public range that is scaled to [0, 1], and for a one-hot column of codes
+    that is to be one number; without it numeric columns are standardised by the training records, which is not private.
+    `drop_first` leaves out the first category of every one-hot column.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

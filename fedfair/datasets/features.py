@@ -89,9 +89,9 @@ def _as_number(data: GroupedDataset, column: str) -> GroupedDataset:
     if places[0] in data.numeric:
         return data
     try:
-        codes = torch.tensor([float(data.categories[place]) for place in places], dtype=data.x.dtype)
+        codes = torch.tensor([_finite(data.categories[place]) for place in places], dtype=data.x.dtype)
     except ValueError:
-        held = ", ".join(data.categories[place] for place in places if data.categories[place]) or "0 and 1"
+        held = ", ".join(data.categories[place] for place in places)
         raise ValueError(f"ranges names {column}, which holds no numbers ({held}): leave it out") from None
     x = data.x.clone()
     x[:, places[0]] = x[:, places] @ codes
@@ -99,6 +99,13 @@ def _as_number(data: GroupedDataset, column: str) -> GroupedDataset:
                    categories=tuple("" if place == places[0] else category
                                     for place, category in enumerate(data.categories)))
     return _features(told, [place for place in range(len(data.columns)) if place not in places[1:]])
+
+
+def _finite(text: str) -> float:
+    """The number that a text is; raises `ValueError` for "nan", "inf" and what is none."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return number
 
 
 def _features(data: GroupedDataset, kept: Sequence[int]) -> GroupedDataset:

@@ -20,16 +20,14 @@ from fedfair.registry import unknown
 _log = logging.getLogger(__name__)
 
 
-def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = (), binary: Sequence[str] = ()
-               ) -> GroupedDataset:
+def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = ()) -> GroupedDataset:
     """Encode a complete table.
 
-    The columns `numeric` come first, unscaled and marked as such, then `binary`, whose two values in sorted
-    order become 0 and 1; every other column but the label is one-hot, the group's own included. Labels and groups are
-    numbered in sorted order.
+    The columns `numeric` come first, unscaled and marked as such; every other column but the label is one-hot, the
+    group's own included. Labels, groups and categories are numbered in sorted order.
     Raises `ValueError` for missing or infinite values, an unknown column, or a label or group with a single value.
     """
-    for column in (label, group, *numeric, *binary):
+    for column in (label, group, *numeric):
         if column not in frame:
             raise unknown("column", column, map(str, frame.columns))
     missing = [str(c) for c in frame.columns[frame.isna().any()]]
@@ -39,10 +37,8 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
     if infinite:
         raise ValueError(f"the table has infinite values in {', '.join(infinite)}: correct or drop those rows")
     labels, groups = codes(frame[label], label), codes(frame[group], group)
-    kinds = frame.drop(columns=[label, *numeric, *binary]).astype(str)
-    encoded = pd.concat([frame[list(numeric)].astype("float64"),
-                         *(pd.Series(codes(frame[name], name).codes.astype("float64"), frame.index) for name in binary),
-                         pd.get_dummies(kinds, dtype="float64")], axis=1)
+    kinds = frame.drop(columns=[label, *numeric]).astype(str)
+    encoded = pd.concat([frame[list(numeric)].astype("float64"), pd.get_dummies(kinds, dtype="float64")], axis=1)
     one_hot = [(name, category) for name in kinds for category in sorted(kinds[name].unique())]
     return GroupedDataset(
         x=torch.tensor(encoded.to_numpy(), dtype=torch.float64),
@@ -50,8 +46,8 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
         group=torch.tensor(groups.codes.astype("int64")),
         names=tuple(map(str, groups.categories)),
         classes=len(labels.categories),
-        columns=tuple(map(str, (*numeric, *binary, *(name for name, _ in one_hot)))),
-        categories=("",) * len((*numeric, *binary)) + tuple(category for _, category in one_hot),
+        columns=tuple(map(str, (*numeric, *(name for name, _ in one_hot)))),
+        categories=(*("" for _ in numeric), *(category for _, category in one_hot)),
         numeric=tuple(range(len(numeric))),
     )
 

@@ -62,6 +62,19 @@ def test_the_published_numbers_are_those_of_the_reference_files(shared: Path) ->
     assert unused <= {1.0, 2.0, 3.0, 4.0, 5.0}
 
 
+RESULTS = sorted((Path(__file__).resolve().parents[2] / "docs" / "results").glob("*/cells.csv"))
+
+
+@pytest.mark.parametrize("cells", RESULTS, ids=lambda file: file.parent.name)
+def test_every_disagreement_in_the_results_has_a_line_that_explains_it(cells: Path) -> None:
+    rows = list(csv.DictReader(cells.open()))
+    assert {row["agrees"] for row in rows} <= {"yes", "no", "not run"}
+    assert [row for row in rows if row["agrees"] == "no" and not row["note"]] == []
+    page = (cells.parent / "README.md").read_text()
+    assert all(row["note"] in page for row in rows if row["agrees"] == "no")
+    assert "not explained" not in page.lower()
+
+
 @pytest.mark.parametrize(("number", "groups"), [(2, "28"), (3, ["without eyeglasses", "with eyeglasses"]), (4, "MF"),
                                                 (5, "MF")])
 def test_every_number_of_esipovas_tables_and_its_error_are_those_of_the_papers_text(number: int, groups: Sequence[str],

@@ -101,6 +101,21 @@ def test_ranges_make_numbers_zero_to_one_and_move_what_is_beyond_to_the_end() ->
     assert scaled.numeric == ()
 
 
+@pytest.mark.parametrize("text", ["nan", "inf", "x"])
+def test_a_category_that_is_no_finite_number_is_no_code(text: str) -> None:
+    made = from_frame(FRAME.assign(city=["1", text, "2", "1"]), "vote", "sex", ("age", "pay"))
+    with pytest.raises(ValueError, match=f"ranges names city, which holds no numbers .*{text}"):
+        to_ranges(made, (*RANGES, Range("city", 0, 2)))
+
+
+def test_yangs_one_feature_for_sex_is_1_for_men() -> None:
+    (experiment,) = experiments(["sgd"], [0], "yang2024", {"dataset": "dutch"})
+    train = experiment.task.data().train
+    assert train.x.shape[1] == 60
+    assert torch.equal(train.x[:, 0].long(), train.group)
+    assert train.names == ("female", "male")
+
+
 def test_a_category_is_left_out_alone() -> None:
     left = leave_out(data(), ("city=b", "sex"))
     assert left.categories == ("", "", "a", "c")
