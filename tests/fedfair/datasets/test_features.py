@@ -73,14 +73,21 @@ def test_the_attributes_of_xu_et_al_on_dutch_are_thirty_five() -> None:
     assert train.x.max() == 1
 
 
-@pytest.mark.parametrize(("dataset", "shape", "parameters"), [
-    ("adult", (23_512, 98), 91_650), ("dutch", (48_336, 59), 120)])
+@pytest.mark.parametrize(("dataset", "shape", "parameters", "coded"), [
+    ("adult", (23_512, 98), 91_650, {"sex": "Female", "race": "Non-White"}),
+    ("dutch", (48_336, 59), 120, {"sex": "female", "prev_residence_place": "2"})])
 def test_the_features_of_esipova_et_al_are_as_many_as_their_models_take(
-        dataset: str, shape: tuple[int, int], parameters: int) -> None:
-    """As many as follow from the parameters in the paper; Adult's records give the published epsilon, 3.41."""
+        dataset: str, shape: tuple[int, int], parameters: int, coded: dict[str, str]) -> None:
+    """As many as follow from the paper's parameters, with the authors' categories as 1 where there are two; Adult's
+    records give the published epsilon, 3.41.
+    """
     balance = {"balance": "all-women"} if dataset == "adult" else {}
     (experiment,) = experiments(["sgd"], [0], "esipova2023", {"dataset": dataset, **balance})
-    assert experiment.task.data().train.x.shape == shape
+    train = experiment.task.data().train
+    assert train.x.shape == shape
+    found = [(column, category) for column, category in zip(train.columns, train.categories, strict=True)
+             if column in coded]
+    assert sorted(found) == sorted(coded.items())
     assert sum(p.numel() for p in experiment.task.build_model().parameters()) == parameters
 
 
