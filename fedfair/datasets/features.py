@@ -49,10 +49,10 @@ def drop_first(data: GroupedDataset) -> GroupedDataset:
     """The data without the first category of every one-hot column, which the others and an intercept tell.
 
     As `pandas.get_dummies` and scikit-learn's `OneHotEncoder` do when asked. Raises `ValueError` if no column is
-    one-hot.
+    one-hot, or one lacks a category already.
     """
-    first = {data.columns.index(column) for column, category in zip(data.columns, data.categories, strict=True)
-             if category}
+    one_hot = {column for column, category in zip(data.columns, data.categories, strict=True) if category}
+    first = {_whole(data, column, "drop_first is set")[0] for column in one_hot}
     if not first:
         raise ValueError("drop_first is set, but no column of the data is one-hot: leave it out")
     return _features(data, [place for place in range(len(data.columns)) if place not in first])
@@ -83,11 +83,11 @@ def to_ranges(data: GroupedDataset, ranges: Sequence[Range]) -> GroupedDataset:
 
 def _as_number(data: GroupedDataset, column: str) -> GroupedDataset:
     """The data with a one-hot column's codes as one numeric feature, in the place of the first."""
-    places = [place for place, name in enumerate(data.columns) if name == column]
-    if not places:
+    if column not in data.columns:
         raise unknown("column", column, data.columns or ("none: leave ranges out",))
-    if places[0] in data.numeric:
+    if data.columns.index(column) in data.numeric:
         return data
+    places = _whole(data, column, f"ranges names {column}")
     try:
         codes = torch.tensor([_finite(data.categories[place]) for place in places], dtype=data.x.dtype)
     except ValueError:
@@ -99,6 +99,14 @@ def _as_number(data: GroupedDataset, column: str) -> GroupedDataset:
                    categories=tuple("" if place == places[0] else category
                                     for place, category in enumerate(data.categories)))
     return _features(told, [place for place in range(len(data.columns)) if place not in places[1:]])
+
+
+def _whole(data: GroupedDataset, column: str, asked: str) -> list[int]:
+    """The places of a one-hot column's features; raises `ValueError` if a record has none of its categories."""
+    places = [place for place, name in enumerate(data.columns) if name == column]
+    if not bool((data.x[:, places].sum(1) == 1).all()):
+        raise ValueError(f"{asked}, but a category of {column} is left out already: take it out of without")
+    return places
 
 
 def _finite(text: str) -> float:

@@ -60,7 +60,7 @@ def _rule(published: Published, seeds: int) -> str:
     return f"To agree is to differ by at most {spread}, {printing} granted; ours are means over {many}.{trained}"
 
 
-def _errors(seeds: int) -> str:
+def _error_parts(seeds: int) -> str:
     """Of what the standard error of a difference is made."""
     ours = "of ours" if seeds > 1 else "of a single run, which has the published deviation"
     return f" Its error is that of the published mean and {ours}."
@@ -76,7 +76,7 @@ def _disagreements(cells: pd.DataFrame) -> Iterator[str]:
         rows = wrong[wrong["note"] == note]
         which = "; ".join(f"{row['dataset']} {row['method']} {row['metric']}{_of(row['group'])} "
                           f"({row['published']}, ours {_number(row['ours'], row)})" for row in rows.to_dict("records"))
-        yield f"- {which}. {note or 'Not explained.'}{_errors(int(rows['seeds'].min())) if note == CHANCE else ''}"
+        yield f"- {which}. {note or 'Not explained.'}{_error_parts(int(rows['seeds'].min())) if note == CHANCE else ''}"
     yield ""
 
 

@@ -115,6 +115,14 @@ def test_a_category_that_is_no_finite_number_is_no_code(text: str) -> None:
         to_ranges(made, (*RANGES, Range("city", 0, 2)))
 
 
+def test_a_column_that_lacks_a_category_has_neither_a_first_one_nor_codes() -> None:
+    without = leave_out(from_frame(FRAME.assign(city=["1", "2", "3", "1"]), "vote", "sex", ("age", "pay")), ("city=2",))
+    with pytest.raises(ValueError, match="drop_first is set, but a category of city is left out already"):
+        drop_first(without)
+    with pytest.raises(ValueError, match="ranges names city, but a category of city is left out already"):
+        to_ranges(without, (*RANGES, Range("city", 0, 3)))
+
+
 def test_yangs_one_feature_for_sex_is_1_for_men() -> None:
     (experiment,) = experiments(["sgd"], [0], "yang2024", {"dataset": "dutch"})
     train = experiment.task.data().train
