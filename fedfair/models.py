@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from fedfair.randomness import key
 from fedfair.registry import Registry
+from fedfair.tanh import Tanh
 
 Builder = Callable[[Sequence[int], Sequence[int], int], nn.Module]
 """`builder(shape of one example, layer widths, classes)`; no widths means the published ones."""
@@ -59,7 +60,7 @@ def squashed_logistic(shape: Sequence[int], hidden: Sequence[int], classes: int)
 def mlp(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
     """Linear layers of the widths `hidden` (256, 256) with tanh between."""
     widths = [_size(shape), *(hidden or (256, 256))]
-    layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.Tanh())]
+    layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), Tanh())]
     return nn.Sequential(nn.Flatten(), *layers, nn.Linear(widths[-1], classes))
 
 
@@ -71,7 +72,7 @@ def cnn(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
     """
     first, second = _widths("cnn", hidden, (32, 16))
     channels, size = _image(shape, least=5)
-    return nn.Sequential(nn.Conv2d(channels, first, 3), nn.Tanh(), nn.Conv2d(first, second, 3), nn.Tanh(),
+    return nn.Sequential(nn.Conv2d(channels, first, 3), Tanh(), nn.Conv2d(first, second, 3), Tanh(),
                          nn.Flatten(), nn.Linear(second * (size[0] - 4) * (size[1] - 4), classes))
 
 
@@ -86,7 +87,7 @@ def next_word(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.M
     if len(shape) != 1:
         raise ValueError(f"model next_word needs a row of words, but an example has the shape {tuple(shape)}: take "
                          "another model")
-    return nn.Sequential(nn.Embedding(classes + 2, width), nn.Flatten(), nn.Linear(shape[0] * width, inner), nn.Tanh(),
+    return nn.Sequential(nn.Embedding(classes + 2, width), nn.Flatten(), nn.Linear(shape[0] * width, inner), Tanh(),
                          nn.Linear(inner, classes))
 
 

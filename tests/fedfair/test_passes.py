@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -14,12 +15,14 @@ from fedfair import gradients
 from fedfair.gradients import per_example, trained_parameters
 from fedfair.models import build, loss
 from fedfair.passes import UnreadableError, by_autograd, by_hand
+from fedfair.tanh import Tanh
 from tests.fedfair.probing import assert_close, check, few, made, randint, randn, seeds, small, squared_error
 
 WIDTH = 3
 LINKS: dict[str, Callable[[], nn.Module]] = {
     "linear": lambda: nn.Linear(WIDTH, WIDTH), "no bias": lambda: nn.Linear(WIDTH, WIDTH, bias=False),
-    "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "relu": nn.ReLU, "flatten": lambda: nn.Flatten(start_dim=2),
+    "tanh": nn.Tanh, "own tanh": Tanh, "sigmoid": nn.Sigmoid, "relu": nn.ReLU,
+    "flatten": lambda: nn.Flatten(start_dim=2),
     "in place": lambda: nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(inplace=True))}
 
 
@@ -36,6 +39,31 @@ def test_chains_of_known_layers_are_gone_through_by_hand(names: list[str], batch
     assert gradients._paths[model] is gradients._chained
 
 
+@st.composite
+def convolutions(draw: st.DrawFn) -> nn.Sequential:
+    """A convolution of any kind that pads by a number of zeros, between two others."""
+    pair = lambda low, high: draw(st.tuples(st.integers(low, high), st.integers(low, high)))  # noqa: E731
+    groups = draw(st.sampled_from([1, 2]))
+    middle = nn.Conv2d(2, 2 * groups, pair(1, 3), pair(1, 3), pair(0, 2), pair(1, 2), groups, draw(st.booleans()))
+    return nn.Sequential(nn.Conv2d(1, 2, 2), Tanh(), middle, nn.ReLU(), nn.Conv2d(2 * groups, 3, 1), nn.Flatten())
+
+
+@few
+@given(convolutions(), small, st.tuples(st.integers(6, 9), st.integers(6, 9)), seeds)
+def test_chains_of_convolutions_are_gone_through_by_hand(model: nn.Sequential, batch: int, size: tuple[int, int],
+                                                         seed: int) -> None:
+    model = model.double()
+    check(model, randn(batch + 1, 1, *size, seed=seed), seed=seed)
+    assert gradients._paths[model] is gradients._chained
+
+
+@pytest.mark.parametrize("padding", [{"padding": "same"}, {"padding": 1, "padding_mode": "circular"}])
+def test_convolutions_that_pad_otherwise_are_left_to_autograd(padding: dict[str, Any]) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3, **padding), nn.Flatten()).double()
+    check(model, randn(4, 1, 6, 6))
+    assert gradients._paths[model] is gradients._recorded
+
+
 def test_by_hand_and_by_autograd_every_layer_gets_the_same() -> None:
     model = nn.Sequential(*(LINKS[name]() for name in ("tanh", "linear", "relu", "no bias", "sigmoid"))).double()
     _, owned = trained_parameters(model)
@@ -48,10 +76,11 @@ def test_by_hand_and_by_autograd_every_layer_gets_the_same() -> None:
         assert_close(call.output_gradients, other.output_gradients)
 
 
-@pytest.mark.parametrize("name", ["logistic", "squashed_logistic", "mlp"])
-def test_the_published_models_for_tables_are_gone_through_by_hand(name: str) -> None:
-    model = build(name, (), (5,), 3, 0, torch.float64)
-    check(model, randn(6, 5), randint(3, 6), loss)
+@pytest.mark.parametrize(("name", "shape"), [("logistic", (5,)), ("squashed_logistic", (5,)), ("mlp", (5,)),
+                                             ("cnn", (1, 7, 6))])
+def test_published_models_are_gone_through_by_hand(name: str, shape: tuple[int, ...]) -> None:
+    model = build(name, (), shape, 3, 0, torch.float64)
+    check(model, randn(6, *shape), randint(3, 6), loss)
     assert gradients._paths[model] is gradients._chained
 
 
