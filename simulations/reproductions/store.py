@@ -15,7 +15,7 @@ from fedfair.accounting import Ledger
 from fedfair.randomness import key
 from simulations.checkpoint import Checkpoint
 from simulations.experiment import Experiment
-from simulations.files import write_json
+from simulations.files import in_json, write_json
 from simulations.processes import in_processes
 from simulations.run import run
 
@@ -37,7 +37,7 @@ def kept_runs(experiments: Sequence[Experiment], folder: Path, on_round: OnRound
     With several jobs each is a process with one thread of its own. Raises what `simulations.run.run` raises.
     """
     planned = {_file(experiment, folder): experiment for experiment in experiments}
-    missing = [experiment for file, experiment in planned.items() if not file.exists()]
+    missing = [experiment for experiment in planned.values() if not is_kept(experiment, folder)]
     if jobs > 1 and len(missing) > 1:
         for done, _ in enumerate(in_processes(partial(kept, folder=folder), missing, jobs)):
             on_round(done, len(missing), f"{jobs} runs at a time", 1, 1)
@@ -57,18 +57,36 @@ def kept(experiment: Experiment, folder: Path, progress: Callable[[int, int], No
     whole or not at all.
     """
     file = _file(experiment, folder)
-    ledger, broken = file.with_suffix(".json"), file.with_suffix("")
-    if not file.exists():
+    broken = file.with_suffix("")
+    if not is_kept(experiment, folder):
         result = run(experiment, progress=progress, checkpoint=Checkpoint(broken, experiment.settings()))
-        write_json(ledger, result.ledger.to_dict())
+        folder.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_suffix(".part")
         result.metrics.to_parquet(unfinished, index=False)
         unfinished.rename(file)
+        write_json(_described(file), {"settings": experiment.settings(), "ledger": result.ledger.to_dict()})
     if broken.exists():
         shutil.rmtree(broken)
-    return Kept(pd.read_parquet(file), Ledger.from_dict(json.loads(ledger.read_text())))
+    return Kept(pd.read_parquet(file), Ledger.from_dict(json.loads(_described(file).read_text())["ledger"]))
+
+
+def is_kept(experiment: Experiment, folder: Path) -> bool:
+    """Whether an experiment's run is in `folder`: one with the same settings, where those that did not exist when it
+    was run have their defaults.
+    """
+    file = _described(_file(experiment, folder))
+    if not file.exists():
+        return False
+    now, then = json.loads(in_json(experiment.settings())), json.loads(file.read_text())["settings"]
+    return all(name in now and now[name] == value for name, value in then.items())
 
 
 def _file(experiment: Experiment, folder: Path) -> Path:
-    """Where a run is kept: under a number that depends on every setting."""
-    return folder / f"{key(json.dumps(experiment.settings(), sort_keys=True)):016x}.parquet"
+    """Where a run's metrics are kept: under a number that depends on every setting that is not the default."""
+    chosen = experiment.model_dump(mode="json", exclude_defaults=True)
+    return folder / f"{key(json.dumps(chosen, sort_keys=True)):016x}.parquet"
+
+
+def _described(file: Path) -> Path:
+    """Where a run's settings and ledger are, the last that is written of it."""
+    return file.with_suffix(".json")

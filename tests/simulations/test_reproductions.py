@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 import re
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from simulations.reproductions.claims import Statistics
 from simulations.reproductions.markdown import report
 from simulations.reproductions.published import load, plan, why_missing
 from simulations.reproductions.request import Request
-from simulations.reproductions.store import kept, kept_runs
+from simulations.reproductions.store import is_kept, kept, kept_runs
 from simulations.reproductions.tables import reproduce
 from simulations.result import identified
 from simulations.run import run
@@ -138,6 +139,31 @@ def test_a_run_is_kept_by_all_of_its_settings(tmp_path: Path) -> None:
     again = kept(one, tmp_path)
     pd.testing.assert_frame_equal(first.metrics, again.metrics)
     assert again.ledger.epsilon() == first.ledger.epsilon() == run(one).ledger.epsilon()
+
+
+class Later(Experiment):
+    """An experiment of a version that knows one more setting."""
+
+    dropout: float = 0.5
+
+
+def test_a_run_from_before_a_setting_existed_is_one_with_its_default(tmp_path: Path) -> None:
+    kept(Experiment(strategy="dpsgd", **SETTINGS), tmp_path)
+    assert is_kept(Later(strategy="dpsgd", **SETTINGS), tmp_path)
+    assert not is_kept(Later(strategy="dpsgd", dropout=0.1, **SETTINGS), tmp_path)
+
+
+@pytest.mark.parametrize("then", [{"momentum": 0.9}, {"a setting that went": 1}])
+def test_a_run_with_another_default_is_run_again(then: dict[str, float], tmp_path: Path) -> None:
+    made = Experiment(strategy="dpsgd", **SETTINGS)
+    first = kept(made, tmp_path)
+    (file,) = tmp_path.glob("*.json")
+    described = json.loads(file.read_text())
+    file.write_text(json.dumps({**described, "settings": described["settings"] | then}))
+    first.metrics.assign(value=0).to_parquet(file.with_suffix(".parquet"))
+    assert not is_kept(made, tmp_path)
+    pd.testing.assert_frame_equal(kept(made, tmp_path).metrics, first.metrics)
+    assert is_kept(made, tmp_path)
 
 
 def test_a_run_that_was_broken_off_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
