@@ -30,9 +30,9 @@ def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, clip_norms
     lines = ["# A fair fight", "", f"`{request.command(NAME, tuning.seeds)}`", "",
              f"Settings of {tuning.preset}, against every method tuned over the learning rates "
              f"{_list(tuning.learning_rates)} and the clip norms {_list(tuning.clip_norms)} at the same epsilon, by "
-             f"its accuracy on the validation part. Test part, mean ± half a 95 % t-interval over {tuning.seeds} "
-             f"seeds, of each data set by itself; impact is accuracy parity less that of {REFERENCE} with the same "
-             "seed, tuned like the method.", "", *request.left_out(tuning.text)]
+             f"its mean accuracy on the validation part over {_seeds(len(tuning.choosing))}. Test part, mean ± half a "
+             f"95 % t-interval over {_seeds(tuning.seeds)}, of each data set by itself; impact is accuracy parity less "
+             f"that of {REFERENCE} with the same seed, tuned like the method.", "", *request.left_out(tuning.text)]
     lines += [*(f"- {line}" for line in findings(results)), ""]
     for dataset in results["dataset"].unique():
         lines += [f"## {dataset}", "", *_table(results[results["dataset"] == dataset],
@@ -121,6 +121,11 @@ def _costs(costs: pd.DataFrame) -> Iterator[str]:
         yield (f"| {row['dataset']} | {row['strategy']} | {row['settings']} | {row['epsilon']:.2f} | "
                f"{row['epsilon_of_all']:.2f} |")
     yield ""
+
+
+def _seeds(number: int) -> str:
+    """A number of seeds in words."""
+    return "one seed" if number == 1 else f"{number} seeds"
 
 
 def _interval(values: list[float]) -> Interval:

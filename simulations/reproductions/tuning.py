@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -25,7 +25,10 @@ Positives = Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_lengt
 
 
 class Tuning(BaseModel):
-    """What is compared, on which data sets, over which grid; `settings` hold for every tuned run."""
+    """What is compared, on which data sets, over which grid; `settings` hold for every tuned run.
+
+    Of the `seeds` that a result is the mean of, the first `choosing_seeds` choose the setting.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,8 +38,14 @@ class Tuning(BaseModel):
     learning_rates: Positives
     clip_norms: Positives
     seeds: Annotated[int, Field(ge=2)]
+    choosing_seeds: Annotated[int, Field(ge=1)]
     settings: Mapping[str, Any] = {}
     text: str = ""
+
+    @property
+    def choosing(self) -> range:
+        """The seeds that choose: all of them, if there are no more."""
+        return range(min(self.choosing_seeds, self.seeds))
 
 
 class Entry(NamedTuple):
@@ -65,19 +74,37 @@ def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Tuning:
 
 
 def plan(tuning: Tuning, device: str) -> list[Entry]:
-    """All runs: each method as published, then over the grid; sgd, which clips nothing, over learning rates alone."""
-    entries = []
-    for dataset in tuning.datasets:
-        for strategy in tuning.strategies:
-            clip_norms = tuning.clip_norms[:1] if strategy == REFERENCE else tuning.clip_norms
-            points: dict[str, dict[str, Any]] = {PUBLISHED: {}}
-            points |= {_words(strategy, rate, clip): {**tuning.settings, "learning_rate": rate, "clip_norm": clip}
-                       for rate in tuning.learning_rates for clip in clip_norms}
-            for setting, own in points.items():
-                made = experiments([strategy], range(tuning.seeds), tuning.preset,
-                                   {"dataset": dataset, "device": device, "eval_every": _AT_THE_END, **own})
-                entries += [Entry(dataset, strategy, setting, experiment) for experiment in made]
-    return entries
+    """The runs that choose: each method as published, then over the grid; sgd, which clips nothing, over learning rates
+    alone.
+    """
+    return [entry for dataset in tuning.datasets for strategy in tuning.strategies
+            for setting, own in _points(tuning, strategy).items()
+            for entry in _entries(tuning, device, dataset, strategy, setting, own, tuning.choosing)]
+
+
+def confirm(tuning: Tuning, chosen: Iterable[tuple[str, str, str]], device: str) -> list[Entry]:
+    """The runs that only measure: the published and the `chosen` setting of every data set and strategy, with the seeds
+    that had no part in the choice.
+    """
+    return [entry for dataset, strategy, setting in chosen for name in (PUBLISHED, setting)
+            for entry in _entries(tuning, device, dataset, strategy, name, _points(tuning, strategy)[name],
+                                  range(len(tuning.choosing), tuning.seeds))]
+
+
+def _points(tuning: Tuning, strategy: str) -> dict[str, dict[str, Any]]:
+    """What a strategy tries, by name: settings over the preset."""
+    clip_norms = tuning.clip_norms[:1] if strategy == REFERENCE else tuning.clip_norms
+    return {PUBLISHED: {}} | {
+        _words(strategy, rate, clip): {**tuning.settings, "learning_rate": rate, "clip_norm": clip}
+        for rate in tuning.learning_rates for clip in clip_norms}
+
+
+def _entries(tuning: Tuning, device: str, dataset: str, strategy: str, setting: str, own: Mapping[str, Any],
+             seeds: range) -> list[Entry]:
+    """One setting with some seeds."""
+    made = experiments([strategy], seeds, tuning.preset,
+                       {"dataset": dataset, "device": device, "eval_every": _AT_THE_END, **own})
+    return [Entry(dataset, strategy, setting, experiment) for experiment in made]
 
 
 def _words(strategy: str, rate: float, clip: float) -> str:

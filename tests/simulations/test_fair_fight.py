@@ -36,6 +36,7 @@ strategies = ["sgd", "dpsgd"]
 learning_rates = [0.001, 1.0]
 clip_norms = [1.0, 3.0]
 seeds = 2
+choosing_seeds = 5
 [settings]
 hidden = [6]
 epochs = 1
@@ -89,6 +90,8 @@ def test_the_real_grid_is_the_same_for_every_method_at_one_epsilon() -> None:
             assert all(e.experiment.eval_every > (e.experiment.epochs or 0) for e in mine)
         assert len({str(e.experiment.settings()) for e in entries}) >= len(entries) - len(entries) // 4
     assert load(Request(seeds=7)).seeds == 7
+    assert load(Request(seeds=3)).choosing == range(3)
+    assert load(Request(seeds=15)).choosing == range(5)
 
 
 def test_the_mean_on_the_validation_part_chooses_among_the_grid_alone() -> None:
@@ -171,6 +174,21 @@ def test_a_single_seed_is_refused_in_a_sentence(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert " ".join(result.stderr.split()) == "Error: fair-fight: seeds is 1: it should be greater than or equal to 2"
     assert not (tmp_path / "out").exists()
+
+
+def test_seeds_that_do_not_choose_run_only_what_was_chosen_and_what_is_published(config: Path, tmp_path: Path) -> None:
+    config.write_text(TOML.replace("choosing_seeds = 5", "choosing_seeds = 1"))
+    fair_fight(tmp_path / "out", Request(seeds=3), file=config)
+    grid, results = (pd.read_csv(tmp_path / "out" / f"{name}.csv") for name in ("grid", "results"))
+    runs = grid.groupby("seed").size()
+    assert runs.to_dict() == {0: 3 + 5, 1: 2 * 2, 2: 2 * 2}
+    assert choose(grid[grid["seed"] == 0])["setting"].tolist() == results.query(
+        "version == 'tuned' and seed == 2")["setting"].tolist()
+    assert results.groupby(["strategy", "version"])["seed"].agg(list).tolist() == [[0, 1, 2]] * 4
+    page = (tmp_path / "out" / "README.md").read_text()
+    assert "its mean accuracy on the validation part over one seed" in page
+    assert "t-interval over 3 seeds" in page
+    assert "| digits | dpsgd | 4 |" in page
 
 
 def test_a_small_fight_from_beginning_to_end(config: Path, tmp_path: Path) -> None:
