@@ -62,19 +62,19 @@ def _finding(dataset: str, published: list[float], tuned: list[float]) -> str:
 
 
 def _verdict(before: Interval, after: Interval, taken: Interval) -> str:
-    """Whether the impact comes from the settings: only if what tuning takes away, seed by seed, is told from none.
+    """Whether the impact comes from the settings: only if what tuning takes away, seed by seed, differs from zero.
 
     That one interval contains zero and another does not tells nothing of their difference (Gelman and Stern 2006).
     """
     if not _above_zero(before):
-        return "even as published it cannot be told from none"
+        return "even as published it is not distinguishable from zero"
     if _above_zero(taken) and _above_zero(after):
         return f"{after.mean / before.mean:.0%} of it is left, the rest comes from the settings"
     if _above_zero(taken):
-        return "it comes from the settings, and what is left cannot be told from none"
+        return "it comes from the settings, and what is left is not distinguishable from zero"
     if _above_zero(after):
-        return "what is left cannot be told from all of it"
-    return "neither that nor what is left can be told from none, so that more seeds are needed to say"
+        return "what is left is not distinguishable from all of it"
+    return "neither that nor what is left is distinguishable from zero, so more seeds are needed to say"
 
 
 def _table(results: pd.DataFrame, chosen: pd.DataFrame) -> Iterator[str]:

@@ -132,13 +132,14 @@ def test_the_finding_gives_both_impacts_and_their_difference_by_seed() -> None:
 
 
 @pytest.mark.parametrize(("published", "tuned", "verdict"), [
-    ((0.04, 0.05, 0.06), (0.000, 0.001, -0.001), "it comes from the settings, and what is left cannot be told from no"),
+    ((0.04, 0.05, 0.06), (0.000, 0.001, -0.001),
+     "it comes from the settings, and what is left is not distinguishable from zero"),
     ((0.04, 0.05, 0.06), (0.020, 0.025, 0.030), "50% of it is left, the rest comes from the settings"),
-    ((0.04, 0.05, 0.06), (0.035, 0.052, 0.06), "what is left cannot be told from all of it"),
-    ((0.009, 0.01, 0.011), (-0.02, 0.0, 0.025), "neither that nor what is left can be told from none"),
-    ((-1.0, 0.0, 1.0), (0.0, 0.0, 0.0), "even as published it cannot be told from none"),
+    ((0.04, 0.05, 0.06), (0.035, 0.052, 0.06), "what is left is not distinguishable from all of it"),
+    ((0.009, 0.01, 0.011), (-0.02, 0.0, 0.025), "neither that nor what is left is distinguishable from zero"),
+    ((-1.0, 0.0, 1.0), (0.0, 0.0, 0.0), "even as published it is not distinguishable from zero"),
 ])
-def test_the_impact_comes_from_the_settings_only_if_what_tuning_takes_away_is_told_from_none(
+def test_the_impact_comes_from_the_settings_only_if_what_tuning_takes_away_differs_from_zero(
         published: Sequence[float], tuned: Sequence[float], verdict: str) -> None:
     assert verdict in told(published, tuned)
 
