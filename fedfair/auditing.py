@@ -68,6 +68,7 @@ def epsilon_from_guesses(canaries: int, guesses: int, correct: int, delta: float
     """
 
     def excess(epsilon: float) -> float:
+        """How far the p-value of a claim lies above the error that is allowed: at 0 or more the claim stands."""
         if neighbours == "replace":
             return p_value(canaries, guesses, correct, 2 * epsilon, (1 + math.exp(epsilon)) * delta) - error
         return p_value(canaries, guesses, correct, epsilon, delta) - error
@@ -114,6 +115,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
     """Epsilon at `delta` of mu-Gaussian differential privacy (Dong, Roth and Su 2022, Corollary 2.13)."""
 
     def excess(epsilon: float) -> float:
+        """How far the Gaussian mechanism's delta at an epsilon lies above `delta`."""
         tail = epsilon + float(scipy.stats.norm.logcdf(-epsilon / mu - mu / 2))
         return float(scipy.stats.norm.cdf(-epsilon / mu + mu / 2)) - math.exp(tail) - delta
 

@@ -87,6 +87,7 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
 
     @wraps(handler)
     def answer(message: Message, context: Context) -> Message:
+        """The handler's answer for this node, or the sentence of what went wrong."""
         node, nodes = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
         try:
             here = host(_task(str(message.content["task"]["json"])), node, nodes)

@@ -115,6 +115,7 @@ def _gradients(model: nn.Module, stacked: Gradients, x: Tensor, y: Tensor, share
     """Each participant's gradient of its weighted loss at its own weights: `[m, *shape]`."""
 
     def weighted_loss(weights: Gradients, x: Tensor, y: Tensor, share: Tensor) -> Tensor:
+        """One participant's loss at its own weights."""
         return (share * loss(functional_call(model, weights, (x,)), y)).sum()
 
     leaves = {name: value.detach().requires_grad_() for name, value in stacked.items()}

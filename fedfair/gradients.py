@@ -128,6 +128,7 @@ def _vectorised(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
               for own, name in owned.get(layer, {}).items()}
 
     def one_loss(parameters: Gradients, x_i: Tensor, y_i: Tensor) -> tuple[Tensor, Tensor]:
+        """One example's loss, to be differentiated, and its value."""
         placed = {place: parameters[name] for place, name in places.items()}
         output = torch.func.functional_call(model, placed, (x_i.unsqueeze(0),), tie_weights=False)
         value = _losses(loss, output, y_i.unsqueeze(0))[0]

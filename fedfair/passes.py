@@ -73,6 +73,7 @@ def by_autograd(model: nn.Module, x: Tensor, losses: Losses, layers: Collection[
     anchor = torch.zeros((), device=x.device, requires_grad=True)
 
     def record(layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Any:
+        """Keep a call, whose output becomes part of the graph."""
         found = output if output.requires_grad else _Anchored.apply(output, anchor)  # type: ignore[no-untyped-call]
         recorded.append((layer, (*args, *kwargs.values())[0].detach(), get_gradient_edge(found)))
         return found

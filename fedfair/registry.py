@@ -29,6 +29,7 @@ class Registry(Generic[T]):
         """A decorator that enters a value under `name`."""
 
         def enter(value: T) -> T:
+            """Enter a value, and give it back as it is."""
             self._values[name] = value
             return value
 

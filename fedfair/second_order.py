@@ -64,6 +64,7 @@ def recorded(model: nn.Module, x: Tensor) -> tuple[Tensor, list[Call]]:
     calls: list[Call] = []
 
     def record(layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Any:
+        """Keep a call."""
         calls.append(Call(layer, owned[layer], (*args, *kwargs.values())[0], output))
 
     hooks = [layer.register_forward_hook(record, with_kwargs=True) for layer in owned]

@@ -150,6 +150,7 @@ class Task(BaseModel):
         clients = self._participants() if self.partition == "natural" else self.clients or groups
 
         def holder(data: GroupedDataset) -> torch.Tensor:
+            """The client of each record of one part."""
             if self.partition == "natural":
                 return data.participant
             if self.partition == "group":
@@ -240,6 +241,7 @@ def _data(task: Task, modified: int) -> Parts:
                          "out")
 
     def cast(part: GroupedDataset) -> GroupedDataset:
+        """One part in the task's dtype; pixels stay bytes until they are used."""
         if part.x.dtype == torch.uint8:
             return replace(part, pixels=Pixels(*task.pixels, dtype))
         return replace(part, x=part.x.to(dtype)) if part.x.is_floating_point() else part

@@ -70,6 +70,7 @@ def _along(call: Call, drawn: Tensor) -> Tensor:
     unused = getattr(call.layer, "padding_idx", None)
 
     def one(own: Tensor, inputs: Tensor) -> Tensor:
+        """The layer's output for one example, with its signs in place of the parameters."""
         directions = shaped(own, _trained(call))
         if unused is not None:
             directions["weight"] = directions["weight"].index_fill(0, torch.tensor(unused, device=own.device), 0)

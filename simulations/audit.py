@@ -150,6 +150,7 @@ def _judged(attack: str, result: Result, guesses: Guesses, confidence: float,
     delta, guaranteed, spent = ledger.delta, ledger.guaranteed_by_group(), ledger.epsilon_by_group()
 
     def finding(group: str, own: Guesses, claimed: float, spent: float, confidence: float) -> Finding:
+        """What the attack found of one group's claim."""
         bound = lower_bound(own.scores, own.included, delta, confidence, neighbours)
         sharper = gaussian_bound(own.scores, own.included, delta, confidence) if attack == "white box" else None
         return Finding(group, bound, claimed, spent, sharper)
@@ -172,6 +173,7 @@ def _strongest_norm(rule: ClipRule, sizes: Population) -> float:
     groups = torch.arange(len(sizes.names))
 
     def left(norm: float) -> float:
+        """What the rule leaves of gradients of this norm, summed over the groups."""
         norms = torch.full((len(groups),), norm, dtype=torch.float64)
         return round(float((rule.coefficients(norms, groups) * norms).sum()), 9)
 

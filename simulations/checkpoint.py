@@ -120,6 +120,7 @@ def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Check
     due = monotonic()
 
     def ended(now: int) -> None:
+        """Write a checkpoint if it is due, then tell who watches."""
         nonlocal due
         began = monotonic()
         if checkpoint and now % every == 0 and now < strategy.rounds and began >= due:

@@ -54,6 +54,7 @@ def following(planned: Sequence[Experiment], on_round: OnRound) -> Iterator[tupl
         name = f"{experiment.strategy}, seed {experiment.seed}"
 
         def progress(rounds: int, of: int, done: int = done, name: str = name) -> None:
+            """Tell how far this run is."""
             on_round(done, len(planned), name, rounds, of)
 
         yield experiment, progress

@@ -113,6 +113,7 @@ class Flower(Engine):
 
         @server_app.main()
         def main(grid: Grid, context: Context) -> None:
+            """Keep what `serve` returns."""
             results.append(serve(grid))
 
         with quiet_flower(logging.ERROR), warnings.catch_warnings():

@@ -42,6 +42,7 @@ def tracking(name: str, folder: Path, experiment: Experiment) -> Iterator[Watch]
     tracker = TRACKERS[name](label, folder, experiment.settings())
 
     def watch(strategy: Strategy, now: int) -> None:
+        """Tell the tracker what was measured in this round."""
         rows = strategy.rows.latest(now)
         values = {f"{row['split']}/{row['metric']}/{row['group']}": row["value"] for row in rows}
         if any(row["split"] == "test" for row in rows):

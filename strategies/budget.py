@@ -40,6 +40,7 @@ def common_noise(schedules: Sequence[Schedule], training: Training, counting: bo
         return training.noise_multiplier
 
     def spent(schedule: Schedule, noise: float, accountant: Accountant) -> float:
+        """The epsilon of a schedule at a noise multiplier."""
         return epsilon(_charged(schedule, training, counting, noise), training.delta, accountant)
 
     found = 0.0

@@ -64,7 +64,7 @@ class DpFedavg(Strategy):
     options: Options
 
     def prepare(self) -> None:
-        """Refuse another local optimiser than SGD; S starts at S0."""
+        """S starts at S0. Raises `ValueError` for another local optimiser than plain SGD."""
         if self.training.optimizer != "sgd" or self.training.momentum:
             raise ValueError(f"dp-fedavg trains each participant by plain SGD, but optimizer is "
                              f"{self.training.optimizer!r} with momentum {self.training.momentum:g}: take sgd and 0; "

@@ -26,10 +26,11 @@ class DpsgdF(Strategy):
     Before the gradients of each batch, with m_k and o_k at least 0 and r_k = 1 for a group without records,
 
         C_k = C0 (1 + r_k / (max(sum_j m_j, 1) / b))         bounds = "paper"
-        C_k = C0 (1 + r_k / mean_j r_j)                      bounds = "authors" (their code), counts floored
+        C_k = C0 (1 + r_k / mean_j r_j)                      bounds = "authors", counts floored
 
-    and the noise is relative to the largest C_k of all groups. `max_bound` caps C_k / C0. `noise_at` = "base" leaves
-    the noise at C0, as a listing in Esipova et al. 2023 has it; the ledger then charges what really follows.
+    the second in the code of Esipova et al. 2023 and of Yang et al. 2024, the same where groups are of one size. The
+    noise is relative to the largest C_k of all groups. `max_bound` caps C_k / C0. `noise_at` = "base" leaves the noise
+    at C0, as a listing in Esipova et al. 2023 has it; the ledger then charges what really follows.
 
     `weighting` = "clip-norms" also multiplies each clipped gradient by C_k / mean_j C_j, as what seems to be a port of
     the authors' code does, though no paper says so. A record then adds at most C_k^2 / mean_j C_j, to which the noise

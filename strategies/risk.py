@@ -109,6 +109,7 @@ class RiskMeter:
         iterations = _FIRST_ITERATIONS if self._eigenvectors is None else _ITERATIONS
 
         def products(vectors: Tensor) -> Tensor:
+            """Each group's Hessian times its own vector."""
             return torch.cat(self._products(grid, weights, round_, [row[None] for row in vectors]))
 
         values, self._eigenvectors = largest_eigenvalues(products, starts, images, iterations)

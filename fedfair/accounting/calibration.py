@@ -22,6 +22,7 @@ def calibrate(releases: Callable[[float], Mapping[Release, int]], target: float,
     """
 
     def excess(log_multiplier: float) -> float:
+        """How far a noise multiplier's epsilon lies above the target."""
         return epsilon(releases(math.exp(log_multiplier)), delta, accountant) - target
 
     least, most = math.log(_LEAST), math.log(_MOST)

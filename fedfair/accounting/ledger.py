@@ -131,6 +131,7 @@ class Ledger:
     def by_observer(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[Observer, float]:
         """What any record is guaranteed against each observer; see `observers`."""
         def against(observer: Observer) -> float:
+            """The largest epsilon of all groups against one observer."""
             return max(self._by_group(lambda event, k: (event.guaranteed(k, self._seen(observer, event)),), delta,
                                       accountant).values(), default=0.0)
 

@@ -136,6 +136,7 @@ def standardise(parts: Parts) -> Parts:
     deviation[deviation == 0] = 1
 
     def scaled(data: GroupedDataset) -> GroupedDataset:
+        """One part, by the training part's means and deviations."""
         x = data.x.clone()
         x[:, columns] = (x[:, columns] - mean) / deviation
         return replace(data, x=x, numeric=())

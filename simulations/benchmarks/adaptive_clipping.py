@@ -84,6 +84,7 @@ def flower_client(mods: list[Callable[..., Message]]) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
+        """A node's weights after its update, as Flower's strategy expects them."""
         round_ = int(message.content.config_records["config"]["server-round"])  # type: ignore[arg-type]
         client = int(context.node_config["partition-id"])
         arrays = unpacked(message.content.array_records["arrays"])
@@ -100,6 +101,7 @@ def our_client() -> ClientApp:
 
     @app.train("update_sum")
     def train(message: Message, context: Context) -> Message:
+        """A node's update, clipped, and the count, as dp-fedavg expects them."""
         asked = Round.from_json(str(message.content["round"]["json"]))
         assert asked.rule is not None
         assert asked.query is not None

@@ -20,6 +20,7 @@ def main(numbers: int = 92_162, repeats: Repeats = 9, threads: Threads = 1, out:
     seeded, reference = generator(0, "benchmark"), generator(0, "reference")
 
     def adding(noise: NoiseName, source: Source) -> Turn:
+        """Turns of adding one kind of noise."""
         return calls_of(lambda: add_noise(noise, values, 1.0, source))
 
     ways: dict[str, Turn] = {

@@ -35,6 +35,7 @@ def lines(title: str, x: str, series: Mapping[str, Points]) -> str:
     across, up = (_powers([point[axis] for point in points]) for axis in (0, 1))
 
     def at(point: tuple[float, float]) -> tuple[float, float]:
+        """Where a point lies in the picture, in pixels."""
         return (_LEFT + _WIDTH * _share(point[0], across), _TOP + _HEIGHT * (1 - _share(point[1], up)))
 
     drawn = [f'<text x="{_LEFT + _WIDTH / 2:.0f}" y="{_TOP + _HEIGHT + 38}" text-anchor="middle">{escape(x)}</text>']

@@ -31,6 +31,7 @@ def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
 
     def step() -> None:
+        """One step of SGD."""
         optimizer.zero_grad()
         F.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -52,6 +53,7 @@ def private(model: nn.Module, x: Tensor, y: Tensor) -> Step:
     deviation = NOISE * sensitivity(rule, 1)
 
     def step() -> None:
+        """One private step."""
         probe = per_example(model, loss, x, y)
         sums = probe.weighted_sum(rule.coefficients(probe.norms, groups))
         sums = add_gaussian(sums, deviation, generator(0, "noise", 0, next(taken)))
@@ -87,6 +89,7 @@ def _opacus(model: nn.Module, x: Tensor, y: Tensor, mode: Literal["hooks", "ghos
     wrapped, optimizer, criterion = made[0], made[1], made[2] if mode == "ghost" else criterion
 
     def step() -> None:
+        """One private step of Opacus."""
         optimizer.zero_grad()
         criterion(wrapped(x), y).backward()
         optimizer.step()

@@ -73,6 +73,7 @@ def private(epsilon: float, correlated: bool = True) -> Search:
     multiplier = calibrate(lambda m: {Release(1.0, m): 1}, epsilon, 1e-6)
 
     def search(counts: Tensor, draws: torch.Generator) -> RejectOption:
+        """The thresholds that noisy counts lead to."""
         if correlated:
             deviation = multiplier * prefix_sums.sensitivity(CELLS)
             return plain(prefix_sums.add_noise("gaussian", counts, deviation, draws), draws)
@@ -86,6 +87,7 @@ def private_with_confidence(epsilon: float) -> Search:
     multiplier = calibrate(lambda m: {Release(1.0, m): 1}, epsilon, 1e-6)
 
     def search(counts: Tensor, draws: torch.Generator) -> RejectOption:
+        """The thresholds that noisy counts lead to, with confidence."""
         noisy = prefix_sums.add_noise("gaussian", counts, multiplier * prefix_sums.sensitivity(CELLS), draws)
         deprived = below_average(noisy)
         found = toc(confident(noisy, CONFIDENCE, True, multiplier), deprived, THETA)

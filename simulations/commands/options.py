@@ -20,6 +20,7 @@ from strategies import COMBINATIONS, STRATEGIES
 def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
     """The names that begin as what was typed so far, or as its part behind the last comma; for the shell."""
     def complete(incomplete: str) -> list[str]:
+        """What the last name can be completed to."""
         before, comma, begun = incomplete.rpartition(",")
         return [f"{before}{comma}{name}" for name in names if name.startswith(begun)]
 

@@ -22,10 +22,11 @@ P = ParamSpec("P")
 
 
 def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
-    """A command whose expected errors are one sentence and exit code 2, without a traceback."""
+    """A command whose expected errors are one sentence and exit code 2, without a traceback: it raises `typer.Exit`."""
 
     @wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        """The command; raises `typer.Exit` with code 2 for an expected error."""
         try:
             command(*args, **kwargs)
         except (ValueError, OSError, ClientError) as error:
@@ -54,6 +55,7 @@ def progress_bar() -> Iterator[Callable[[int, int, str, int, int], None]]:
         bar = progress.add_task("preparing", total=1.0)
 
         def on_round(done: int, runs: int, name: str, rounds: int, of: int) -> None:
+            """Move the bar."""
             progress.update(bar, description=f"{name} ({done + 1} of {runs})", completed=(done + rounds / of) / runs)
 
         yield on_round

@@ -23,6 +23,7 @@ def accuracy_figure(comparison: Comparison) -> Figure:
     ticks = {row: method for method, row in rows.items()}
 
     def marks(group: str) -> tuple[Series, ...]:
+        """One group's accuracy under each method."""
         return tuple(Series(method, place, (Point(_accuracy(comparison, method, group), Estimate(row)),), joined=False)
                      for place, (method, row) in enumerate(rows.items()))
 

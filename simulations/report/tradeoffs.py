@@ -53,6 +53,7 @@ def pareto_figure(comparisons: Sequence[Comparison]) -> Figure:
     ticks, at = _epsilon_axis(found)
 
     def by_epsilon(outcome: Outcome) -> Point:
+        """Accuracy over epsilon."""
         return Point(Estimate(at(outcome.epsilon)), outcome.accuracy)
 
     fair, private = [], [Panel("accuracy against epsilon", Scale("epsilon", ticks=ticks), Scale("accuracy"),
@@ -62,9 +63,11 @@ def pareto_figure(comparisons: Sequence[Comparison]) -> Figure:
         front = [o for o in known if not any(other.beats(o, metric) for other in known)]
 
         def by_parity(outcome: Outcome, metric: str = metric) -> Point:
+            """Accuracy over the fairness metric."""
             return Point(outcome.parity[metric], outcome.accuracy, _epsilon(outcome.epsilon) if differ else "")
 
         def parity_by_epsilon(outcome: Outcome, metric: str = metric) -> Point:
+            """The fairness metric over epsilon."""
             return Point(Estimate(at(outcome.epsilon)), outcome.parity[metric])
 
         if known:

@@ -46,6 +46,7 @@ def kept_runs(experiments: Sequence[Experiment], folder: Path, on_round: OnRound
         label = f"{experiment.dataset}, {experiment.strategy}, seed {experiment.seed}"
 
         def progress(rounds: int, of: int, done: int = done, label: str = label) -> None:
+            """Tell how far this run is."""
             on_round(done, len(experiments), label, rounds, of)
 
         runs.append(kept(experiment, folder, progress))

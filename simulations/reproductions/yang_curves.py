@@ -60,6 +60,7 @@ def yang_curves(out: Path, request: Request = EVERYTHING, on_round: OnRound = la
     for place, dataset in enumerate(datasets):
         def within(done: int, runs: int, name: str, rounds: int, of: int, place: int = place, data: str = dataset
                    ) -> None:
+            """Tell how far all data sets are."""
             on_round(place, len(datasets), f"{data}, {name}", done * of + rounds, runs * of)
 
         frame = curves([OURS, *OTHERS, PLAIN], range(seeds), _PRESET, {"dataset": dataset, "device": request.device},

@@ -78,6 +78,7 @@ def main(folder: str, cohort: int, rounds: int) -> None:
 
     @server.main()
     def serve(grid: Grid, context: Context) -> None:
+        """All rounds, from a new linear model on."""
         model = nn.Linear(FEATURES, CLASSES)
         arrays = ArrayRecord({name: Array(value.numpy()) for name, value in model.state_dict().items()})
         strategy.start(grid, arrays, rounds, train_config=ConfigRecord({"folder": folder}))

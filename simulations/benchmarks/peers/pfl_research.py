@@ -67,6 +67,7 @@ def main(folder: Path, cohort: int, rounds: int) -> None:
     x, y = (torch.from_numpy(np.load(folder / f"{name}.npy")) for name in ("x", "y"))
 
     def one(user: int) -> Dataset:
+        """One participant's records."""
         rows = slice(user * RECORDS, (user + 1) * RECORDS)
         return Dataset((x[rows], y[rows]), user_id=str(user))
 
