@@ -114,13 +114,13 @@ class Claim(_Part):
 class Published(_Part):
     """One published table.
 
-    `datasets` and `methods` map the paper's names to settings over `preset`, `missing` those that cannot be run here to
-    the reason; a data set that `needs` a folder of FEDFAIR_DATA_DIR is missing where that is not there. `groups`
-    translates the paper's group names by data set, `pair` are the two groups of a gap, by default all. `spread` says
-    what the CSV's spreads are over `published_seeds` runs, `truncated` that digits were cut off and not rounded.
-    `percent` are the metrics printed in percent, `losses` the part of which losses are, `orders` the metrics by which
-    methods are ranked, `claims` what the paper calls significant. `departures` are the settings that are not those that
-    the paper states, with reasons. `figures` are drawn from the same runs.
+    `settings` are over those of `preset`, for all runs; `datasets` and `methods` map the paper's names to settings over
+    both, `missing` those that cannot be run here to the reason; a data set that `needs` a folder of FEDFAIR_DATA_DIR is
+    missing where that is not there. `groups` translates the paper's group names by data set, `pair` are the two groups
+    of a gap, by default all. `spread` says what the CSV's spreads are over `published_seeds` runs, `truncated` that
+    digits were cut off and not rounded. `percent` are the metrics printed in percent, `losses` the part of which losses
+    are, `orders` the metrics by which methods are ranked, `claims` what the paper calls significant. `departures` are
+    the settings that are not those that the paper states, with reasons. `figures` are drawn from the same runs.
     """
 
     title: str
@@ -135,6 +135,7 @@ class Published(_Part):
     claims: tuple[Claim, ...] = ()
     departures: tuple[str, ...] = ()
     pair: tuple[str, str] | None = None
+    settings: Mapping[str, Any] = {}
     datasets: Mapping[str, Mapping[str, Any]]
     groups: Mapping[str, Mapping[str, str]] = {}
     methods: Mapping[str, Mapping[str, Any]]
@@ -192,7 +193,7 @@ def plan(published: Published, request: Request) -> list[Planned]:
             for method, own in published.methods.items():
                 if quick and quick.methods and method not in quick.methods:
                     continue
-                settings = {**published.datasets[dataset], **own, **changed}
+                settings = {**published.settings, **published.datasets[dataset], **own, **changed}
                 settings.pop("needs", None)
                 strategy = settings.pop("strategy")
                 planned += [Planned(dataset, method, e)
