@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedfair.accounting.release import Release, joint_multiplier
 
@@ -39,6 +39,10 @@ class Event:
     def spent(self, group: int, noise: float | None = None) -> Release:
         """What a record of `group` is charged under the bounds of this step."""
         return self._release(group, self.spent_multipliers, noise)
+
+    def in_advance(self) -> Event:
+        """The same event, of which every group is charged what was certain whatever the bounds."""
+        return replace(self, spent_multipliers=self.multipliers)
 
     def separate(self, group: int) -> tuple[Release, ...]:
         """Gradient and counts as two separately sampled events, as the papers compose them; for comparison."""

@@ -83,6 +83,16 @@ class EventLog:
                 log._enter(replace(entry, steps=steps))
         return log
 
+    def in_advance(self) -> EventLog:
+        """The log with every event as it was known in advance (see `Event.in_advance`): a few entries, where bounds
+        followed earlier outputs and made an entry of every step.
+        """
+        log = EventLog()
+        for entry in self.entries:
+            log._enter(replace(entry, event=entry.event.in_advance()))
+        log._attempt, log._next = self._attempt, dict(self._next)
+        return log
+
     def to_dict(self) -> dict[str, Any]:
         """All entries, and where the log goes on, for JSON."""
         # Every checkpoint does this; `asdict`, which copies every tuple, takes 20 times as long.

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -24,7 +24,9 @@ OnRound = Callable[[int, int, str, int, int], None]
 
 
 class Kept(NamedTuple):
-    """What is kept of a run: its metrics (see `simulations.result.Result`) and its ledger."""
+    """What is kept of a run: its metrics (see `simulations.result.Result`), and its ledger, with what was guaranteed
+    in advance alone, unless there was a budget.
+    """
 
     metrics: pd.DataFrame
     ledger: Ledger
@@ -65,10 +67,17 @@ def kept(experiment: Experiment, folder: Path, progress: Callable[[int, int], No
         unfinished = file.with_suffix(".part")
         result.metrics.to_parquet(unfinished, index=False)
         unfinished.rename(file)
-        write_json(_described(file), {"settings": experiment.settings(), "ledger": result.ledger.to_dict()})
+        write_json(_described(file), {"settings": experiment.settings(), "ledger": _in_short(result.ledger)})
     if broken.exists():
         shutil.rmtree(broken)
     return Kept(pd.read_parquet(file), Ledger.from_dict(json.loads(_described(file).read_text())["ledger"]))
+
+
+def _in_short(ledger: Ledger) -> dict[str, Any]:
+    """A ledger with all of its figures, and its events as they were known in advance: kilobytes, where those of bounds
+    that follow noisy counts are megabytes. A budget looks at what was spent, so that with one all of them stay.
+    """
+    return {**ledger.to_dict(), **({} if ledger.budget else ledger.log.in_advance().to_dict())}
 
 
 def is_kept(experiment: Experiment, folder: Path) -> bool:

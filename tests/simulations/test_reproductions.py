@@ -141,6 +141,24 @@ def test_a_run_is_kept_by_all_of_its_settings(tmp_path: Path) -> None:
     assert again.ledger.epsilon() == first.ledger.epsilon() == run(one).ledger.epsilon()
 
 
+def test_a_kept_ledger_is_short_and_says_what_was_spent(tmp_path: Path) -> None:
+    made = Experiment(strategy="dpsgd-f", **SETTINGS | {"epochs": 8})
+    whole, short = run(made).ledger, kept(made, tmp_path).ledger
+    assert len(whole.log.entries) > 10
+    assert len(short.log.entries) == 1
+    assert short.guaranteed_by_group() == whole.guaranteed_by_group()
+    (file,) = tmp_path.glob("*.json")
+    described = json.loads(file.read_text())["ledger"]
+    assert described["spent_by_group"] == whole.epsilon_by_group() != whole.guaranteed_by_group()
+
+
+def test_a_kept_ledger_with_a_budget_is_whole(tmp_path: Path) -> None:
+    made = Experiment(strategy="dpsgd-f", group_epsilon=9.0, **SETTINGS)
+    whole, short = run(made).ledger, kept(made, tmp_path).ledger
+    assert short.events == whole.events
+    assert short.epsilon() == whole.epsilon()
+
+
 class Later(Experiment):
     """An experiment of a version that knows one more setting."""
 

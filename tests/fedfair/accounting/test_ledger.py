@@ -222,6 +222,17 @@ def test_a_ledger_survives_json(events: list[tuple[Event, int]]) -> None:
     assert again.epsilon() > ledger.epsilon() or math.isinf(ledger.epsilon())
 
 
+@pytest.mark.parametrize("events", [ADAPTIVE, LOCAL, [*LOCAL, *ADAPTIVE], []])
+@pytest.mark.parametrize("trust", list(Trust))
+def test_what_was_known_in_advance_costs_what_was_guaranteed(events: list[tuple[Event, int]], trust: Trust) -> None:
+    ledger = ledger_of(*events, trust=trust, clients=3)
+    before = ledger.guaranteed_by_group(), ledger.by_observer()
+    ledger.log = ledger.log.in_advance()
+    assert (ledger.guaranteed_by_group(), ledger.by_observer()) == before
+    assert ledger.epsilon_by_group() == ledger.guaranteed_by_group()
+    assert ledger.reading() == "guaranteed in advance"
+
+
 @pytest.mark.parametrize(("event", "nominal", "guarantee", "why"), [
     (ADAPTIVE[0][0], None, "proved", "every release is a Poisson-sampled Gaussian .* composed by rdp"),
     (ADAPTIVE[0][0], "the loss depends on the batch", "nominal", "the loss depends on the batch"),

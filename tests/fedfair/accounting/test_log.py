@@ -62,6 +62,21 @@ def test_steps_that_released_nothing_are_passed_over() -> None:
         log.skip(3, 1)
 
 
+def test_what_was_known_in_advance_is_one_entry_however_bounds_moved() -> None:
+    log = EventLog()
+    for step in range(10):
+        log.record(Event((0.1,), (1.0,), (1.0 + step,), 5.0), 1, step)
+    log.skip(10, 2)
+    log.rewind(7)
+    short = log.in_advance()
+    assert [(e.event, e.first, e.steps) for e in short.entries] == [(Event((0.1,), (1.0,), (1.0,), 5.0), 0, 10)]
+    for one in (log, short):
+        with pytest.raises(ValueError, match="step 6 is already in the ledger"):
+            one.record(A, 1, 6)
+        one.record(A, 1, 7)
+        assert one.entries[-1].attempt == 1
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.sampled_from([A, B]), min_size=1, max_size=20), st.data())
 def test_a_run_resumed_from_a_checkpoint_has_the_log_of_one_that_was_never_interrupted(events: list[Event],
