@@ -1,17 +1,18 @@
-"""SGD and Adam by PyTorch's own update rules, in a process that starts without PyTorch's compiler.
+"""SGD, Adam and RMSprop by PyTorch's own update rules, in a process that starts without PyTorch's compiler.
 
-`torch.optim.SGD` and `torch.optim.Adam` import `torch._dynamo` when they are first made: three seconds on two cores,
+The classes of `torch.optim` import `torch._dynamo` when one is first made: three seconds on two cores,
 a third of what a small run takes in all. The functions behind them do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
+from torch.optim.rmsprop import rmsprop
 from torch.optim.sgd import sgd
 
 from fedfair.rounds import OptimizerName
@@ -61,24 +62,29 @@ class Sgd:
         self._buffers = [None if buffer is None else buffer.clone() for buffer in saved]
 
 
-class Adam:
-    """`torch.optim.Adam`, whose `state_dict` it can load, for parameters that all have a gradient."""
+Update = Callable[[list[Tensor], list[Tensor], dict[str, list[Tensor]], dict[str, Any]], None]
+"""Changes parameters by their gradients, what is remembered of them, and settings."""
 
-    def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float, weight_decay: float = 0.0) -> None:
+
+class Averaging:
+    """An optimiser of PyTorch's that keeps averages of every parameter's gradients, and counts its steps; it can load
+    the `state_dict` of that. For parameters that all have a gradient.
+
+    `update` is the rule, `averages` the names of what it keeps, `settings` what `torch.optim` calls so.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], update: Update, averages: Iterable[str],
+                 settings: dict[str, Any]) -> None:
         self._parameters: list[Tensor] = list(parameters)
-        self.param_groups: list[dict[str, Any]] = [
-            {"lr": learning_rate, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": weight_decay}]
-        zeros = [torch.zeros_like(parameter, requires_grad=False) for parameter in self._parameters]
-        self._state = {"exp_avg": zeros, "exp_avg_sq": [zero.clone() for zero in zeros],
-                       "step": [torch.zeros(()) for _ in zeros]}
+        self._update, self.param_groups = update, [settings]
+        self._state = {"step": [torch.zeros(()) for _ in self._parameters]} | {
+            name: [torch.zeros_like(parameter, requires_grad=False) for parameter in self._parameters]
+            for name in averages}
 
     @torch.no_grad()
     def step(self) -> None:
         """See `Optimizer`; raises `ValueError` if a parameter has no gradient."""
-        settings, state = self.param_groups[0], self._state
-        adam(self._parameters, _gradients(self._parameters), state["exp_avg"], state["exp_avg_sq"], [], state["step"],
-             lr=settings["lr"], beta1=settings["betas"][0], beta2=settings["betas"][1], eps=settings["eps"],
-             weight_decay=settings["weight_decay"], amsgrad=False, maximize=False)
+        self._update(self._parameters, _gradients(self._parameters), self._state, self.param_groups[0])
 
     def state_dict(self) -> dict[str, Any]:
         """See `Optimizer`."""
@@ -93,11 +99,40 @@ class Adam:
                            for name in self._state}
 
 
+def make_adam(parameters: Iterable[nn.Parameter], learning_rate: float, weight_decay: float = 0.0) -> Averaging:
+    """`torch.optim.Adam`."""
+    def update(on: list[Tensor], gradients: list[Tensor], state: dict[str, list[Tensor]], settings: dict[str, Any]
+               ) -> None:
+        """See `Update`."""
+        adam(on, gradients, state["exp_avg"], state["exp_avg_sq"], [], state["step"], lr=settings["lr"],
+             beta1=settings["betas"][0], beta2=settings["betas"][1], eps=settings["eps"],
+             weight_decay=settings["weight_decay"], amsgrad=False, maximize=False)
+
+    return Averaging(parameters, update, ("exp_avg", "exp_avg_sq"), {
+        "lr": learning_rate, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": weight_decay})
+
+
+def make_rmsprop(parameters: Iterable[nn.Parameter], learning_rate: float, weight_decay: float = 0.0) -> Averaging:
+    """`torch.optim.RMSprop`, without momentum: its average of squares starts at 0 and is not corrected for it, so that
+    the first step is ten times the learning rate along every coordinate.
+    """
+    def update(on: list[Tensor], gradients: list[Tensor], state: dict[str, list[Tensor]], settings: dict[str, Any]
+               ) -> None:
+        """See `Update`."""
+        rmsprop(on, gradients, state["square_avg"], [], [], state["step"], lr=settings["lr"], alpha=settings["alpha"],
+                eps=settings["eps"], weight_decay=settings["weight_decay"], momentum=0.0, centered=False)
+
+    return Averaging(parameters, update, ("square_avg",), {
+        "lr": learning_rate, "alpha": 0.99, "eps": 1e-8, "weight_decay": weight_decay})
+
+
 def make_optimizer(name: OptimizerName, parameters: Mapping[str, nn.Parameter], learning_rate: float,
                    weight_decay: float, momentum: float) -> Optimizer:
-    """SGD, or Adam, which has no `momentum`, over named parameters."""
+    """The optimiser of that name over named parameters; `momentum` is SGD's alone."""
     if name == "adam":
-        return Adam(parameters.values(), learning_rate, weight_decay)
+        return make_adam(parameters.values(), learning_rate, weight_decay)
+    if name == "rmsprop":
+        return make_rmsprop(parameters.values(), learning_rate, weight_decay)
     return Sgd(parameters.values(), learning_rate, momentum, weight_decay)
 
 

@@ -11,7 +11,7 @@ from fedfair.clipping import CLIP_RULES, ClipRule
 from fedfair.counting import COUNT_QUERIES, CountQuery
 from fedfair.noise import NoiseName, Trust
 
-OptimizerName = Literal["sgd", "adam"]
+OptimizerName = Literal["sgd", "adam", "rmsprop"]
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ class Training(ThresholdSettings, BaseModel):
 
     @model_validator(mode="after")
     def _momentum_is_of_sgd(self) -> Training:
-        """Adam keeps averages of its own."""
+        """Adam and RMSprop keep averages of their own."""
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(f"momentum is {self.momentum:g}, but optimizer is {self.optimizer!r}, which has none: "
                              "take sgd, or leave momentum out")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fedfair.optimizers import Adam, Optimizer, Sgd, make_optimizer
+from fedfair.optimizers import Optimizer, Sgd, make_adam, make_optimizer, make_rmsprop
 
 SHAPES = ((3, 2), (4,), ())
 
@@ -36,7 +36,8 @@ def pairs(learning_rate: float, momentum: float, weight_decay: float) -> list[tu
     settings: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay}
     return [(lambda on: Sgd(on, learning_rate, momentum, weight_decay),
              lambda on: torch.optim.SGD(on, momentum=momentum, **settings)),
-            (lambda on: Adam(on, learning_rate, weight_decay), lambda on: torch.optim.Adam(on, **settings))]
+            (lambda on: make_adam(on, learning_rate, weight_decay), lambda on: torch.optim.Adam(on, **settings)),
+            (lambda on: make_rmsprop(on, learning_rate, weight_decay), lambda on: torch.optim.RMSprop(on, **settings))]
 
 
 rates = st.floats(0, 1)

@@ -63,7 +63,8 @@ def same(a: Result, b: Result) -> bool:
 
 @pytest.mark.parametrize(("strategy", "sync"), modes())
 def test_a_run_stopped_twice_and_resumed_equals_one_that_was_not(strategy: str, sync: str, tmp_path: Path) -> None:
-    kept = {("dpsgd", "step"): {"optimizer": "adam"}, ("sgd", "step"): {"momentum": 0.5}}.get((strategy, sync), {})
+    kept = {("dpsgd", "step"): {"optimizer": "adam"}, ("dpsgd-f", "step"): {"optimizer": "rmsprop"},
+            ("sgd", "step"): {"momentum": 0.5}}.get((strategy, sync), {})
     made = experiment(strategy, sync=sync, **kept)
     for stop in (3, 5):
         with pytest.raises(Stopped):

@@ -22,7 +22,7 @@ def test_a_run_on_digits_starts_neither_pytorchs_compiler_nor_scikit_learn() -> 
     code = """
 import sys
 from simulations import Experiment, run
-for optimizer in ("sgd", "adam"):
+for optimizer in ("sgd", "adam", "rmsprop"):
     run(Experiment(split=(0.2, 0.0, 0.8), hidden=(4,), steps=2, batch_size=32, optimizer=optimizer))
 print([name for name in ("torch._dynamo", "sklearn") if name in sys.modules])
 """
