@@ -62,7 +62,10 @@ class Sgd:
         self._buffers = [None if buffer is None else buffer.clone() for buffer in saved]
 
 
-Update = Callable[[list[Tensor], list[Tensor], dict[str, list[Tensor]], dict[str, Any]], None]
+State = dict[str, list[Tensor]]
+"""What is remembered, by name: a tensor for each parameter."""
+
+Update = Callable[[list[Tensor], list[Tensor], State, dict[str, Any]], None]
 """Changes parameters by their gradients, what is remembered of them, and settings."""
 
 
@@ -77,7 +80,7 @@ class Averaging:
                  settings: dict[str, Any]) -> None:
         self._parameters: list[Tensor] = list(parameters)
         self._update, self.param_groups = update, [settings]
-        self._state = {"step": [torch.zeros(()) for _ in self._parameters]} | {
+        self._state: State = {"step": [torch.zeros(()) for _ in self._parameters]} | {
             name: [torch.zeros_like(parameter, requires_grad=False) for parameter in self._parameters]
             for name in averages}
 
@@ -101,14 +104,7 @@ class Averaging:
 
 def make_adam(parameters: Iterable[nn.Parameter], learning_rate: float, weight_decay: float = 0.0) -> Averaging:
     """`torch.optim.Adam`."""
-    def update(on: list[Tensor], gradients: list[Tensor], state: dict[str, list[Tensor]], settings: dict[str, Any]
-               ) -> None:
-        """See `Update`."""
-        adam(on, gradients, state["exp_avg"], state["exp_avg_sq"], [], state["step"], lr=settings["lr"],
-             beta1=settings["betas"][0], beta2=settings["betas"][1], eps=settings["eps"],
-             weight_decay=settings["weight_decay"], amsgrad=False, maximize=False)
-
-    return Averaging(parameters, update, ("exp_avg", "exp_avg_sq"), {
+    return Averaging(parameters, _adam_step, ("exp_avg", "exp_avg_sq"), {
         "lr": learning_rate, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": weight_decay})
 
 
@@ -116,13 +112,7 @@ def make_rmsprop(parameters: Iterable[nn.Parameter], learning_rate: float, weigh
     """`torch.optim.RMSprop`, without momentum: its average of squares starts at 0 and is not corrected for it, so that
     the first step is ten times the learning rate along every coordinate.
     """
-    def update(on: list[Tensor], gradients: list[Tensor], state: dict[str, list[Tensor]], settings: dict[str, Any]
-               ) -> None:
-        """See `Update`."""
-        rmsprop(on, gradients, state["square_avg"], [], [], state["step"], lr=settings["lr"], alpha=settings["alpha"],
-                eps=settings["eps"], weight_decay=settings["weight_decay"], momentum=0.0, centered=False)
-
-    return Averaging(parameters, update, ("square_avg",), {
+    return Averaging(parameters, _rmsprop_step, ("square_avg",), {
         "lr": learning_rate, "alpha": 0.99, "eps": 1e-8, "weight_decay": weight_decay})
 
 
@@ -142,3 +132,17 @@ def _gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
     if any(gradient is None for gradient in gradients):
         raise ValueError("a parameter has no gradient: set `.grad` of every parameter before a step")
     return [gradient for gradient in gradients if gradient is not None]
+
+
+def _adam_step(parameters: list[Tensor], gradients: list[Tensor], state: State, settings: dict[str, Any]) -> None:
+    """See `Update`."""
+    adam(parameters, gradients, state["exp_avg"], state["exp_avg_sq"], [], state["step"], lr=settings["lr"],
+         beta1=settings["betas"][0], beta2=settings["betas"][1], eps=settings["eps"],
+         weight_decay=settings["weight_decay"], amsgrad=False, maximize=False)
+
+
+def _rmsprop_step(parameters: list[Tensor], gradients: list[Tensor], state: State, settings: dict[str, Any]) -> None:
+    """See `Update`."""
+    rmsprop(parameters, gradients, state["square_avg"], [], [], state["step"], lr=settings["lr"],
+            alpha=settings["alpha"], eps=settings["eps"], weight_decay=settings["weight_decay"], momentum=0.0,
+            centered=False)
