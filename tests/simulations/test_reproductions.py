@@ -152,6 +152,20 @@ def test_a_kept_ledger_is_short_and_says_what_was_spent(tmp_path: Path) -> None:
     assert described["spent_by_group"] == whole.epsilon_by_group() != whole.guaranteed_by_group()
 
 
+def test_numbers_of_the_clip_rule_are_kept_of_600_rounds(tmp_path: Path) -> None:
+    made = Experiment(strategy="dpsgd-f", **SETTINGS | {"epochs": 0, "steps": 700, "hidden": [2], "eval_every": 400})
+    whole, short = run(made).metrics, kept(made, tmp_path).metrics
+    rule, told = whole[whole["split"] == "rule"], short[short["split"] == "rule"]
+    assert (rule["round"].nunique(), told["round"].nunique()) == (700, 600)
+    assert told["round"].agg(["min", "max"]).tolist() == [1, 700]
+    assert (told.groupby("round")["group"].nunique() == 10).all()
+    assert told["round"].drop_duplicates().diff().max() == 2
+    pd.testing.assert_frame_equal(told.reset_index(drop=True), rule[rule["round"].isin(told["round"])].reset_index(
+        drop=True))
+    pd.testing.assert_frame_equal(short[short["split"] != "rule"].reset_index(drop=True), whole[
+        whole["split"] != "rule"].reset_index(drop=True))
+
+
 def test_a_kept_ledger_with_a_budget_is_whole(tmp_path: Path) -> None:
     made = Experiment(strategy="dpsgd-f", group_epsilon=9.0, **SETTINGS)
     whole, short = run(made).ledger, kept(made, tmp_path).ledger
