@@ -116,7 +116,8 @@ def largest_eigenvalues(product: Callable[[Tensor], Tensor], start: Tensor, imag
     `product` takes `[K, P]`, a vector for each matrix, to the products `[K, P]`; `images` are those of the unit vectors
     `start`, whoever computed them: the first of the iterations. Power iteration finds the eigenvalue of largest size.
     Where that is negative, a second pass over `H + |it| I`, whose eigenvalues are not, finds the largest. The values
-    are Rayleigh quotients: they approach the eigenvalues from below.
+    are Rayleigh quotients: they approach the eigenvalues from below, and slowly where the smallest eigenvalue is minus
+    the largest: then a value lies anywhere between the two.
     """
     values, vectors = _power(product, start, images, iterations)
     if bool((values < 0).any()):
