@@ -116,8 +116,7 @@ def largest_eigenvalues(product: Callable[[Tensor], Tensor], start: Tensor, imag
     `product` takes `[K, P]`, a vector for each matrix, to the products `[K, P]`; `images` are those of the unit vectors
     `start`, whoever computed them: the first of the iterations. Power iteration finds the eigenvalue of largest size.
     Where that is negative, a second pass over `H + |it| I`, whose eigenvalues are not, finds the largest. The values
-    are Rayleigh quotients: they approach the eigenvalues from below, and slowly where the smallest eigenvalue is minus
-    the largest: then a value lies anywhere between the two.
+    approach the eigenvalues from below.
     """
     values, vectors = _power(product, start, images, iterations)
     if bool((values < 0).any()):
@@ -129,14 +128,36 @@ def largest_eigenvalues(product: Callable[[Tensor], Tensor], start: Tensor, imag
 
 def _power(product: Callable[[Tensor], Tensor], start: Tensor, images: Tensor, iterations: int
            ) -> tuple[Tensor, Tensor]:
-    """The Rayleigh quotients `[K]` after some power iterations, and the unit vectors `[K, P]` that follow."""
-    vectors = start
-    for left in reversed(range(iterations)):
-        values = (vectors * images).sum(1)
-        vectors = torch.where(images.norm(dim=1, keepdim=True) > 0, unit_vectors(images), vectors)
-        if left:
-            images = product(vectors)
-    return values, vectors
+    """The Rayleigh quotients `[K]` after some power iterations, and the unit vectors `[K, P]` that follow.
+
+    A positive quotient is replaced by the largest Ritz value over the last two vectors, which costs no product: where
+    the smallest eigenvalue is about minus the largest, iterations go on turning between the two.
+    """
+    before, vectors, length = start, start, torch.zeros_like(start[:, 0])
+    for _ in range(iterations - 1):
+        before, vectors, length = vectors, _following(vectors, images), images.norm(dim=1)
+        images = product(vectors)
+    values = (vectors * images).sum(1)
+    ritz = _largest_ritz(vectors, images, before, length)
+    return torch.where(values > 0, torch.maximum(values, ritz), values), _following(vectors, images)
+
+
+def _following(vectors: Tensor, images: Tensor) -> Tensor:
+    """The images `[K, P]` scaled to length 1; where one is zero, the vector that it is of."""
+    return torch.where(images.norm(dim=1, keepdim=True) > 0, unit_vectors(images), vectors)
+
+
+def _largest_ritz(vectors: Tensor, images: Tensor, before: Tensor, length: Tensor) -> Tensor:
+    """The largest Ritz value `[K]` over unit vectors v, whose `images` are Hv, and u = `before`, with Hu = `length` v;
+    minus infinity where u and v are too much alike for a plane.
+    """
+    cosine = (before * vectors).sum(1)
+    sine = (1 - cosine.square()).clamp(min=0).sqrt()
+    safe = sine.clamp(min=0.05)[:, None]
+    second = (before - cosine[:, None] * vectors) / safe
+    image = (length[:, None] * vectors - cosine[:, None] * images) / safe
+    a, b, c = (vectors * images).sum(1), (second * images).sum(1), (second * image).sum(1)
+    return torch.where(sine > 0.05, (a + c) / 2 + torch.hypot((a - c) / 2, b), -torch.inf)
 
 
 def unit_vectors(vectors: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -290,6 +290,7 @@ def test_a_sample_is_poisson_by_group(data: GroupedDataset) -> None:
 
 @settings(deadline=None, max_examples=10)
 @given(st.integers(0, 10_000), st.sampled_from(["any", "negative"]))
+@example(399, "any")  # the smallest eigenvalue is about minus the largest
 def test_power_iteration_finds_the_largest_eigenvalue_and_not_the_one_of_largest_size(seed: int, kind: str) -> None:
     g = torch.Generator().manual_seed(seed)
     a = torch.randn(3, 6, 6, generator=g, dtype=torch.float64)
@@ -300,11 +301,10 @@ def test_power_iteration_finds_the_largest_eigenvalue_and_not_the_one_of_largest
 
     start = unit_vectors(start)
     values, vectors = largest_eigenvalues(product, start, product(start), 4000)
-    ends = torch.linalg.eigvalsh(symmetric)[:, [0, -1]]
-    expected, size = ends[:, 1], ends.abs().max(1).values
+    expected = torch.linalg.eigvalsh(symmetric)[:, -1]
+    size = torch.linalg.eigvalsh(symmetric).abs().max(1).values
+    assert bool(((values - expected).abs() < 0.05 * size).all())
     assert bool((values <= expected + 1e-9 * size).all())
-    opposite = ends.sum(1).abs() < 5e-3 * size  # one size and two signs: power iteration hardly tells them apart
-    assert bool(((values - expected).abs() < 0.05 * size)[~opposite].all())
     assert torch.allclose(vectors.norm(dim=1), torch.ones(3, dtype=torch.float64))
 
 
