@@ -23,6 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_PLANE = 0.05  # the least sine between two unit vectors whose plane rounding does not tilt
+
 
 class Along(NamedTuple):
     """The groups' losses along a vector v: `|v|`, the slopes `<g_k, v>` `[K]` and the curvatures `v'H_k v` `[K]`."""
@@ -149,15 +151,15 @@ def _following(vectors: Tensor, images: Tensor) -> Tensor:
 
 def _largest_ritz(vectors: Tensor, images: Tensor, before: Tensor, length: Tensor) -> Tensor:
     """The largest Ritz value `[K]` over unit vectors v, whose `images` are Hv, and u = `before`, with Hu = `length` v;
-    minus infinity where u and v are too much alike for a plane.
+    minus infinity where u and v are too much alike for a plane (Rayleigh and Ritz; Parlett 1998, chapter 11).
     """
     cosine = (before * vectors).sum(1)
     sine = (1 - cosine.square()).clamp(min=0).sqrt()
-    safe = sine.clamp(min=0.05)[:, None]
+    safe = sine.clamp(min=_PLANE)[:, None]
     second = (before - cosine[:, None] * vectors) / safe
     image = (length[:, None] * vectors - cosine[:, None] * images) / safe
     a, b, c = (vectors * images).sum(1), (second * images).sum(1), (second * image).sum(1)
-    return torch.where(sine > 0.05, (a + c) / 2 + torch.hypot((a - c) / 2, b), -torch.inf)
+    return torch.where(sine > _PLANE, (a + c) / 2 + torch.hypot((a - c) / 2, b), -torch.inf)
 
 
 def unit_vectors(vectors: Tensor) -> Tensor:

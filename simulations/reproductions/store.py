@@ -23,7 +23,7 @@ OnRound = Callable[[int, int, str, int, int], None]
 """See `simulations.compare.OnRound`."""
 
 
-_TOLD = 600  # rounds of which a number of the clip rule is kept: figures show 60
+_RULE_ROUNDS = 600  # of which a number of the clip rule is kept: figures show 60
 
 
 class Kept(NamedTuple):
@@ -82,8 +82,8 @@ def _thinned(metrics: pd.DataFrame) -> pd.DataFrame:
     """
     rule = metrics[metrics["split"] == "rule"]
     place = rule.groupby("metric")["round"].rank("dense").astype(int) - 1
-    last = place.groupby(rule["metric"]).transform("max").clip(lower=_TOLD - 1)
-    left_out = place * (_TOLD - 1) // last == (place - 1) * (_TOLD - 1) // last
+    last = place.groupby(rule["metric"]).transform("max").clip(lower=_RULE_ROUNDS - 1)
+    left_out = place * (_RULE_ROUNDS - 1) // last == (place - 1) * (_RULE_ROUNDS - 1) // last
     return metrics.drop(index=left_out[left_out].index)
 
 
