@@ -81,6 +81,8 @@ def reproduce(
     datasets: Annotated[str | None, typer.Option(help="Some of its data sets alone, as the page calls them, separated "
                                                  "by commas. Their runs are there when the same folder is given the "
                                                  "others.")] = None,
+    runs: Annotated[Path | None, typer.Option(help="Folder of kept runs, by default OUT/runs. Reproductions with runs "
+                                              "in common can share one, one command at a time.")] = None,
 ) -> None:
     """A published table or figure, run again and set beside the paper; or fair-fight, every method tuned alike.
 
@@ -89,7 +91,7 @@ def reproduce(
     chosen = tuple(names_of(datasets or ""))
     if datasets is not None and not chosen:
         raise ValueError(f"datasets is {datasets!r}, which names none: name some, or leave --datasets out for all")
-    request = Request(seeds, quick, chosen, device)
+    request = Request(seeds, quick, chosen, device, runs)
     with progress_bar() as on_round:
         if name == FAIR_FIGHT:
             said = fair_fight(out, request, on_round, jobs)

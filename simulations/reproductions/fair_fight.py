@@ -32,20 +32,21 @@ def fair_fight(out: Path, request: Request = EVERYTHING, on_round: OnRound = lam
                file: Path = CONFIG) -> str:
     """Run everything, write it to `out`, and return what it shows of dpsgd in a sentence for each data set.
 
-    `out` gets grid.csv (every run), results.csv (published and tuned), README.md, environment.json and the runs,
-    which are not repeated. Raises `FileExistsError` if the folder holds something else, and what `simulations.run.run`
+    `out` gets grid.csv (every run), results.csv (published and tuned), README.md and environment.json; kept runs
+    are not repeated. Raises `FileExistsError` if the folder holds something else, and what `simulations.run.run`
     raises.
     """
     refuse_other(out, {"reproduction": NAME})
+    kept = request.kept_in(out)
     tuning = load(request, file)
     entries = plan(tuning, request.device)
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", tomli_w.dumps({"reproduction": NAME}))
-    runs = kept_runs([entry.experiment for entry in entries], out / "runs", on_round, jobs)
+    runs = kept_runs([entry.experiment for entry in entries], kept, on_round, jobs)
     tried = measures(entries, runs)
     chosen = choose(tried)
     others = confirm(tuning, chosen[["dataset", "strategy", "setting"]].itertuples(index=False), request.device)
-    confirmed = measures(others, kept_runs([entry.experiment for entry in others], out / "runs", on_round, jobs))
+    confirmed = measures(others, kept_runs([entry.experiment for entry in others], kept, on_round, jobs))
     measured = pd.concat([tried, confirmed], ignore_index=True)
     results = chosen_and_published(measured, chosen)
     costs, clip_norms = tuning_costs(entries, runs), best_by_clip_norm(tried)

@@ -46,7 +46,7 @@ def reproduce(out: Path, request: Request = EVERYTHING, on_round: OnRound = lamb
     """Run both strategies, `jobs` runs at a time, and write the tables, a picture, environment.json and README.md;
     returns how many observations are made.
 
-    Runs that are kept in `out` are not run again. Raises `ValueError` for another data set and for a quick version,
+    Kept runs are not run again. Raises `ValueError` for another data set and for a quick version,
     which there is not, `FileExistsError` if the folder holds something else, and what `simulations.run.run` raises.
     """
     if request.quick:
@@ -54,11 +54,12 @@ def reproduce(out: Path, request: Request = EVERYTHING, on_round: OnRound = lamb
     request.among((NAME,))
     described = {"reproduction": NAME}
     refuse_other(out, described)
+    kept = request.kept_in(out)
     planned = experiments([REFERENCE, PRIVATE], range(request.seeds or _SEEDS), None,
                           {"dataset": "shakespeare", "group": "role", "device": request.device})
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", tomli_w.dumps(described))
-    runs = kept_runs(planned, out / "runs", on_round, jobs)
+    runs = kept_runs(planned, kept, on_round, jobs)
     final = final_test(pd.concat([run.metrics.assign(dataset=made.dataset, strategy=made.strategy, seed=made.seed)
                                   for made, run in zip(planned, runs, strict=True)]))
     best = {made.seed: accuracies(made.task.data())[0] for made in planned if made.strategy == REFERENCE}

@@ -27,7 +27,7 @@ def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnR
               folder: Path = PUBLISHED) -> pd.DataFrame:
     """Run a published table, `jobs` runs at a time, and write it to `out`; returns the cells (see `cells.compared`).
 
-    `out` gets cells.csv, README.md, statistics.csv, environment.json and the figures, and keeps the runs, so that a
+    `out` gets cells.csv, README.md, statistics.csv, environment.json and the figures. The runs are kept, so that a
     reproduction that was broken off, or gets more seeds or data sets, goes on where it was. Raises `ValueError` for a
     wrong name, of a data set too, or where figures cannot be drawn, `FileExistsError` if the folder holds something
     else, and what `simulations.run.run` raises.
@@ -35,12 +35,13 @@ def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnR
     published, cells = load(name, folder)
     described = {"reproduction": name}
     refuse_other(out, described)
+    kept = request.kept_in(out)
     if published.figures:
         needs_matplotlib()
     planned = plan(published, request)
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", tomli_w.dumps(described))
-    runs = kept_runs([run.experiment for run in planned], out / "runs", on_round, jobs)
+    runs = kept_runs([run.experiment for run in planned], kept, on_round, jobs)
     metrics = _metrics(published, planned, runs)
     figures = list(drawn(published, planned, runs)) if planned else []
     for figure in figures:

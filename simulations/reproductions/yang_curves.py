@@ -46,12 +46,13 @@ def yang_curves(out: Path, request: Request = EVERYTHING, on_round: OnRound = la
     what is seen.
 
     With several `jobs`, so many runs go on at a time, each in a process. The quick version is Adult alone with three
-    norms of fair-dp. Runs that are kept in `out` are not run again, so that curves that were broken off, or get more
+    norms of fair-dp. Kept runs are not run again, so that curves that were broken off, or get more
     seeds, go on where they were. Raises `ValueError` for a data set that is not in them, `FileExistsError` if the
     folder holds something else, and what `simulations.run.run` raises.
     """
     described = {"reproduction": NAME}
     refuse_other(out, described)
+    kept = request.kept_in(out)
     names, norms, number = (DATASETS[:1], _NORMS[::4], _QUICK_SEEDS) if request.quick else (DATASETS, _NORMS, _SEEDS)
     datasets, seeds = request.among(names), request.seeds or number
     out.mkdir(parents=True, exist_ok=True)
@@ -64,7 +65,7 @@ def yang_curves(out: Path, request: Request = EVERYTHING, on_round: OnRound = la
             on_round(place, len(datasets), f"{data}, {name}", done * of + rounds, runs * of)
 
         frame = curves([OURS, *OTHERS, PLAIN], range(seeds), _PRESET, {"dataset": dataset, "device": request.device},
-                       {"fair-dp.options.max_norm": norms}, on_round=within, jobs=jobs, kept=out / "runs")
+                       {"fair-dp.options.max_norm": norms}, on_round=within, jobs=jobs, kept=kept)
         settings = {"dataset": dataset, "seeds": seeds, "max_norm": list(norms), "device": request.device}
         write_curves(frame, settings, out / dataset)
         statements += _statements(dataset, frame)

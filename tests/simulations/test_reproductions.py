@@ -101,6 +101,21 @@ def test_a_table_from_beginning_to_end(folder: Path, tmp_path: Path, monkeypatch
     pd.testing.assert_frame_equal(cells, again)
 
 
+def test_reproductions_share_the_runs_that_they_have_in_common(folder: Path, tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "nobody2027-table1.toml").write_text(TOML.replace("C = 2", "C = 3").replace("norm = 2.0", "norm = 3.0"))
+    cells = (folder / "nobody2026-table1.csv").read_text()
+    (folder / "nobody2027-table1.csv").write_text(cells.replace("C = 2", "C = 3"))
+    begun: list[float] = []
+    monkeypatch.setattr("simulations.reproductions.store.run",
+                        lambda experiment, **given: (begun.append(experiment.clip_norm), run(experiment, **given))[1])
+    request = Request(seeds=1, runs=tmp_path / "runs")
+    for name in ("nobody2026-table1", "nobody2027-table1"):
+        reproduce(name, tmp_path / name, request, folder=folder)
+        assert not (tmp_path / name / "runs").exists()
+    assert begun == [1, 1, 2, 3]
+
+
 def test_losses_are_of_the_part_that_the_description_names(folder: Path, tmp_path: Path) -> None:
     settings = {"dataset": "digits", "hidden": [6], "epochs": 0.5, "imbalance": "", "eval_every": 5}
     metrics = identified(compare(experiments(["sgd"], [0], "digits", settings)))
@@ -244,6 +259,19 @@ def test_a_wrong_name_and_another_folder_are_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["reproduce", "yang2024-table1", "--out", str(tmp_path / "other")])
     assert result.exit_code == 2
     assert "different experiment" in result.output
+
+
+@pytest.mark.parametrize("name", ["xu2021-table3", "fair-fight", "shakespeare", "yang2024-figures2-3"])
+def test_kept_runs_that_are_a_file_are_refused_before_work_starts(name: str, tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("reproductions.store", "curves"):
+        monkeypatch.setattr(f"simulations.{place}.run", lambda *_, **__: pytest.fail("work started"))
+    (tmp_path / "runs").write_text("")
+    runs, out = (str(tmp_path / folder) for folder in ("runs", "out"))
+    result = CliRunner().invoke(app, ["reproduce", name, "--runs", runs, "--out", out])
+    assert result.exit_code == 2
+    assert "is a file: choose another folder" in " ".join(result.output.replace("│", " ").split())
+    assert not (tmp_path / "out").exists()
 
 
 def test_celeba_is_missing_only_where_its_images_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
