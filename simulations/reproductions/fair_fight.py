@@ -33,8 +33,8 @@ def fair_fight(out: Path, request: Request = EVERYTHING, on_round: OnRound = lam
     """Run everything, write it to `out`, and return what it shows of dpsgd in a sentence for each data set.
 
     `out` gets grid.csv (every run), results.csv (published and tuned), README.md and environment.json; kept runs
-    are not repeated. Raises `FileExistsError` if the folder holds something else, and what `simulations.run.run`
-    raises.
+    are not repeated. Raises `FileExistsError` if the folder holds something else, another `OSError` if it or that of
+    the runs could not be written, and what `simulations.run.run` raises.
     """
     refuse_other(out, {"reproduction": NAME})
     kept = request.kept_in(out)

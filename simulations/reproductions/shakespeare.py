@@ -46,8 +46,9 @@ def reproduce(out: Path, request: Request = EVERYTHING, on_round: OnRound = lamb
     """Run both strategies, `jobs` runs at a time, and write the tables, a picture, environment.json and README.md;
     returns how many observations are made.
 
-    Kept runs are not run again. Raises `ValueError` for another data set and for a quick version,
-    which there is not, `FileExistsError` if the folder holds something else, and what `simulations.run.run` raises.
+    Kept runs are not run again. Raises `ValueError` for another data set and for a quick version, which there is not,
+    `FileExistsError` if the folder holds something else, another `OSError` if it or that of the runs could not be
+    written, and what `simulations.run.run` raises.
     """
     if request.quick:
         raise ValueError(f"{NAME} has no quick version: leave --quick out, or take --seeds 1")

@@ -30,7 +30,7 @@ def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnR
     `out` gets cells.csv, README.md, statistics.csv, environment.json and the figures. The runs are kept, so that a
     reproduction that was broken off, or gets more seeds or data sets, goes on where it was. Raises `ValueError` for a
     wrong name, of a data set too, or where figures cannot be drawn, `FileExistsError` if the folder holds something
-    else, and what `simulations.run.run` raises.
+    else, another `OSError` if it or that of the runs could not be written, and what `simulations.run.run` raises.
     """
     published, cells = load(name, folder)
     described = {"reproduction": name}

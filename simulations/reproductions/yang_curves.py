@@ -46,9 +46,9 @@ def yang_curves(out: Path, request: Request = EVERYTHING, on_round: OnRound = la
     what is seen.
 
     With several `jobs`, so many runs go on at a time, each in a process. The quick version is Adult alone with three
-    norms of fair-dp. Kept runs are not run again, so that curves that were broken off, or get more
-    seeds, go on where they were. Raises `ValueError` for a data set that is not in them, `FileExistsError` if the
-    folder holds something else, and what `simulations.run.run` raises.
+    norms of fair-dp. Kept runs are not run again, so that curves that were broken off, or get more seeds, go on where
+    they were. Raises `ValueError` for a data set that is not in them, `FileExistsError` if the folder holds something
+    else, another `OSError` if it or that of the runs could not be written, and what `simulations.run.run` raises.
     """
     described = {"reproduction": NAME}
     refuse_other(out, described)
