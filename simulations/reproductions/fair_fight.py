@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-import tomli_w
 
 from fedfair.accounting import Ledger
 from fedfair.fairness import ALL
@@ -21,7 +20,7 @@ from simulations.reproductions import fair_fight_report as report
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import Kept, OnRound, kept_runs
 from simulations.reproductions.tuning import CONFIG, NAME, PUBLISHED, Entry, confirm, load, plan
-from simulations.result import environment, refuse_other
+from simulations.result import environment
 from simulations.summary import REFERENCE, final_part
 
 _SETTING = ["dataset", "strategy", "setting", "learning_rate", "clip_norm"]
@@ -36,12 +35,9 @@ def fair_fight(out: Path, request: Request = EVERYTHING, on_round: OnRound = lam
     are not repeated. Raises `FileExistsError` if the folder holds something else, another `OSError` if it or that of
     the runs could not be written, and what `simulations.run.run` raises.
     """
-    refuse_other(out, {"reproduction": NAME})
-    kept = request.kept_in(out)
     tuning = load(request, file)
     entries = plan(tuning, request.device)
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "config.toml", tomli_w.dumps({"reproduction": NAME}))
+    kept = request.begun(NAME, out)
     runs = kept_runs([entry.experiment for entry in entries], kept, on_round, jobs)
     tried = measures(entries, runs)
     chosen = choose(tried)

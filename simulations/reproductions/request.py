@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import tomli_w
+
 from fedfair.registry import unknown
-from simulations.files import refuse_unwritable
+from simulations.files import refuse_unwritable, write_text
+from simulations.result import refuse_other
 
 
 class Request(NamedTuple):
@@ -21,14 +24,18 @@ class Request(NamedTuple):
     device: str = "cpu"
     runs: Path | None = None
 
-    def kept_in(self, out: Path) -> Path:
-        """The folder of its runs: one in `out`, unless one is named, which reproductions with the same runs can share.
+    def begun(self, name: str, out: Path) -> Path:
+        """Make `out` the folder of the reproduction `name`, as its config.toml says; returns the folder of its runs.
 
-        Raises `OSError` if it could not be written.
+        That is one in `out`, unless one is named, which reproductions with the same runs can share. Raises
+        `FileExistsError` if `out` holds something else, and another `OSError` if it or that of the runs could not be
+        written; then nothing is changed.
         """
-        folder = self.runs or out / "runs"
-        refuse_unwritable(folder)
-        return folder
+        described, runs = {"reproduction": name}, self.runs or out / "runs"
+        refuse_other(out, described)
+        refuse_unwritable(runs)
+        write_text(out / "config.toml", tomli_w.dumps(described))
+        return runs
 
     def among(self, datasets: Sequence[str]) -> tuple[str, ...]:
         """Those of a reproduction's data sets that are asked for, in its order; raises `ValueError` for another."""

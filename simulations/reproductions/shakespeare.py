@@ -18,7 +18,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-import tomli_w
 
 from simulations.compare import experiments
 from simulations.files import write_json, write_text
@@ -35,7 +34,7 @@ from simulations.reproductions.vocabularies import (
     by_quarter,
     observations,
 )
-from simulations.result import environment, refuse_other
+from simulations.result import environment
 from simulations.summary import final_test
 
 NAME = "shakespeare"
@@ -53,14 +52,9 @@ def reproduce(out: Path, request: Request = EVERYTHING, on_round: OnRound = lamb
     if request.quick:
         raise ValueError(f"{NAME} has no quick version: leave --quick out, or take --seeds 1")
     request.among((NAME,))
-    described = {"reproduction": NAME}
-    refuse_other(out, described)
-    kept = request.kept_in(out)
     planned = experiments([REFERENCE, PRIVATE], range(request.seeds or _SEEDS), None,
                           {"dataset": "shakespeare", "group": "role", "device": request.device})
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "config.toml", tomli_w.dumps(described))
-    runs = kept_runs(planned, kept, on_round, jobs)
+    runs = kept_runs(planned, request.begun(NAME, out), on_round, jobs)
     final = final_test(pd.concat([run.metrics.assign(dataset=made.dataset, strategy=made.strategy, seed=made.seed)
                                   for made, run in zip(planned, runs, strict=True)]))
     best = {made.seed: accuracies(made.task.data())[0] for made in planned if made.strategy == REFERENCE}

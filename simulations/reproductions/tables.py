@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-import tomli_w
 
 from fedfair.fairness import ALL
 from simulations.files import write_json, write_text
@@ -19,7 +18,7 @@ from simulations.reproductions.drawings import drawn
 from simulations.reproductions.published import PUBLISHED, Planned, Published, load, plan
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import Kept, OnRound, kept_runs
-from simulations.result import environment, refuse_other
+from simulations.result import environment
 from simulations.statistics import comparisons, findings, measures
 
 
@@ -33,14 +32,10 @@ def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnR
     else, another `OSError` if it or that of the runs could not be written, and what `simulations.run.run` raises.
     """
     published, cells = load(name, folder)
-    described = {"reproduction": name}
-    refuse_other(out, described)
-    kept = request.kept_in(out)
     if published.figures:
         needs_matplotlib()
     planned = plan(published, request)
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "config.toml", tomli_w.dumps(described))
+    kept = request.begun(name, out)
     runs = kept_runs([run.experiment for run in planned], kept, on_round, jobs)
     metrics = _metrics(published, planned, runs)
     figures = list(drawn(published, planned, runs)) if planned else []

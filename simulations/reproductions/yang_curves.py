@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import tomli_w
 
 from simulations.compare import experiments
 from simulations.curves import curves, write_curves
 from simulations.files import write_json, write_text
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import OnRound
-from simulations.result import environment, refuse_other
+from simulations.result import environment
 
 NAME = "yang2024-figures2-3"
 _PRESET = "yang2024"
@@ -50,13 +49,9 @@ def yang_curves(out: Path, request: Request = EVERYTHING, on_round: OnRound = la
     they were. Raises `ValueError` for a data set that is not in them, `FileExistsError` if the folder holds something
     else, another `OSError` if it or that of the runs could not be written, and what `simulations.run.run` raises.
     """
-    described = {"reproduction": NAME}
-    refuse_other(out, described)
-    kept = request.kept_in(out)
     names, norms, number = (DATASETS[:1], _NORMS[::4], _QUICK_SEEDS) if request.quick else (DATASETS, _NORMS, _SEEDS)
     datasets, seeds = request.among(names), request.seeds or number
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "config.toml", tomli_w.dumps(described))
+    kept = request.begun(NAME, out)
     statements: list[Statement] = []
     for place, dataset in enumerate(datasets):
         def within(done: int, runs: int, name: str, rounds: int, of: int, place: int = place, data: str = dataset
