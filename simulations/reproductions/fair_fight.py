@@ -37,7 +37,7 @@ def fair_fight(out: Path, request: Request = EVERYTHING, on_round: OnRound = lam
     """
     tuning = load(request, file)
     entries = plan(tuning, request.device)
-    kept = request.begun(NAME, out)
+    kept = request.begin(NAME, out)
     runs = kept_runs([entry.experiment for entry in entries], kept, on_round, jobs)
     tried = measures(entries, runs)
     chosen = choose(tried)

@@ -24,7 +24,7 @@ class Request(NamedTuple):
     device: str = "cpu"
     runs: Path | None = None
 
-    def begun(self, name: str, out: Path) -> Path:
+    def begin(self, name: str, out: Path) -> Path:
         """Make `out` the folder of the reproduction `name`, as its config.toml says; returns the folder of its runs.
 
         That is one in `out`, unless one is named, which reproductions with the same runs can share. Raises

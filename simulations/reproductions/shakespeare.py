@@ -54,7 +54,7 @@ def reproduce(out: Path, request: Request = EVERYTHING, on_round: OnRound = lamb
     request.among((NAME,))
     planned = experiments([REFERENCE, PRIVATE], range(request.seeds or _SEEDS), None,
                           {"dataset": "shakespeare", "group": "role", "device": request.device})
-    runs = kept_runs(planned, request.begun(NAME, out), on_round, jobs)
+    runs = kept_runs(planned, request.begin(NAME, out), on_round, jobs)
     final = final_test(pd.concat([run.metrics.assign(dataset=made.dataset, strategy=made.strategy, seed=made.seed)
                                   for made, run in zip(planned, runs, strict=True)]))
     best = {made.seed: accuracies(made.task.data())[0] for made in planned if made.strategy == REFERENCE}

@@ -35,7 +35,7 @@ def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnR
     if published.figures:
         needs_matplotlib()
     planned = plan(published, request)
-    kept = request.begun(name, out)
+    kept = request.begin(name, out)
     runs = kept_runs([run.experiment for run in planned], kept, on_round, jobs)
     metrics = _metrics(published, planned, runs)
     figures = list(drawn(published, planned, runs)) if planned else []

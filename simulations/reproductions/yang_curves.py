@@ -51,7 +51,7 @@ def yang_curves(out: Path, request: Request = EVERYTHING, on_round: OnRound = la
     """
     names, norms, number = (DATASETS[:1], _NORMS[::4], _QUICK_SEEDS) if request.quick else (DATASETS, _NORMS, _SEEDS)
     datasets, seeds = request.among(names), request.seeds or number
-    kept = request.begun(NAME, out)
+    kept = request.begin(NAME, out)
     statements: list[Statement] = []
     for place, dataset in enumerate(datasets):
         def within(done: int, runs: int, name: str, rounds: int, of: int, place: int = place, data: str = dataset
