@@ -42,9 +42,10 @@ def counted(counts: Tensor) -> Rates:
 def confident(counts: Tensor, confidence: float, one_gamma: bool, multiplier: float = 0.0) -> Rates:
     """Bounds on the rates in the population that the counted records were drawn from.
 
-    Theorem. Let the records of each group be independent draws, and the model independent of them. With probability at
-    least `confidence`, every shift that `toc` (`one_gamma`) or `by_group` accepts with these bounds for some theta has
-    a demographic parity of at most theta in the population.
+    Theorem. Let the records of each group be independent draws, and the model and theta independent of them. With
+    probability at least `confidence`, every shift that `toc` (`one_gamma`) or `by_group` accepts with these bounds has
+    a demographic parity of at most theta in the population; for `by_group`, and with more than two groups, for all
+    theta at once.
 
     Proof. Each bound is Clopper and Pearson's at level a: it fails with probability at most a at a fixed group, shift
     and side. In general a = (1 - confidence) / (2 K (2 G - 1)), and all hold together (union). With two groups and one

@@ -8,7 +8,7 @@ by Holm 1979. Equal cost of privacy, Xu et al. 2021, section 6.1.4. With n seeds
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from typing import Any, NamedTuple
 
@@ -21,6 +21,13 @@ from simulations.summary import TAU, excessive_risks, gap, is_reference, privacy
 
 LEVEL = 0.05
 """Of significance."""
+
+_DIGITS = 12
+
+Pairs = Mapping[str, tuple[str, str]]
+"""By data set, the two groups between which a gap is; where none are named, it is the largest between any two."""
+
+_ANY: Pairs = {}
 
 LARGER_IS_BETTER = {"accuracy": True, "loss": False, "accuracy_parity": False, "privacy_cost_gap": False,
                     "excessive_risk_gap": False}
@@ -47,6 +54,7 @@ def wilcoxon_less(first: Sequence[float], second: Sequence[float]) -> float:
     Pairs without a difference are left out; the p-value is 1 if none is left. Exact for up to 50 pairs without ties.
     """
     differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    differences = np.round(differences, _DIGITS)  # else what rounding makes of equal shares is a difference
     differences = differences[differences != 0]
     if len(differences) == 0:
         return 1.0
@@ -63,17 +71,20 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def measures(final: pd.DataFrame, pair: tuple[str, str] | None = None) -> pd.DataFrame:
-    """The measures of each run (see `LARGER_IS_BETTER`) from `simulations.summary.final_test`: one row for each run.
-
-    Gaps are between the two groups of `pair`, or the largest between any two.
-    """
-    costs, risks = (by_group[list(pair)] if pair else by_group
-                    for by_group in (privacy_costs(final), excessive_risks(final)))
+def measures(final: pd.DataFrame, pairs: Pairs = _ANY) -> pd.DataFrame:
+    """The measures of each run (see `LARGER_IS_BETTER`) from `simulations.summary.final_test`: one row for each run."""
     return pd.DataFrame({
         "accuracy": final[ALL, "accuracy"], "loss": final[ALL, "loss"],
         "accuracy_parity": final[ALL, "accuracy_parity"],
-        "privacy_cost_gap": gap(costs), "excessive_risk_gap": gap(risks)})
+        "privacy_cost_gap": gap(between(privacy_costs(final), pairs)),
+        "excessive_risk_gap": gap(between(excessive_risks(final), pairs))})
+
+
+def between(by_group: pd.DataFrame, pairs: Pairs) -> pd.DataFrame:
+    """Values by group (one row for each run), without those of groups that are not in the pair of their data set."""
+    datasets = by_group.index.get_level_values("dataset")
+    left_out = [[group not in pairs.get(dataset, (group,)) for group in by_group.columns] for dataset in datasets]
+    return by_group.mask(np.array(left_out, dtype=bool).reshape(by_group.shape))
 
 
 def comparisons(measured: pd.DataFrame) -> pd.DataFrame:
@@ -101,12 +112,12 @@ def equal_cost(measured: pd.DataFrame, tau: float = TAU) -> dict[str, bool]:
     return {str(name): bool(value <= tau) for name, value in gaps.items()}
 
 
-def findings(measured: pd.DataFrame, tested: pd.DataFrame) -> list[str]:
-    """What the statistics say about runs on one data set, in a few sentences."""
+def findings(measured: pd.DataFrame, tested: pd.DataFrame, pair: tuple[str, str] | None = None) -> list[str]:
+    """What the statistics say about runs on one data set, whose gaps are those of `measures`, in a few sentences."""
     verdicts = {name: fair for name, fair in equal_cost(measured).items() if not is_reference(name)}
-    lines = []
-    for fair, text in ((True, f"Equal cost of privacy (mean gap at most {TAU}): "),
-                       (False, f"Unequal cost of privacy (mean gap above {TAU}): ")):
+    lines, of = [], f" between {' and '.join(pair)}" if pair else ""
+    for fair, text in ((True, f"Equal cost of privacy (mean gap{of} at most {TAU}): "),
+                       (False, f"Unequal cost of privacy (mean gap{of} above {TAU}): ")):
         if names := [name for name, verdict in verdicts.items() if verdict is fair]:
             lines.append(text + ", ".join(names) + ".")
     seeds = measured.index.get_level_values("seed").nunique()

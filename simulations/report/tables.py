@@ -98,7 +98,7 @@ def tests_table(comparison: Comparison) -> Table:
     """A row for each pair of methods and measure: the test that what the means say is no chance."""
     rows = [(row["metric"].replace("_", " "), row["better"], row["worse"], int(row["seeds"]), row["difference"],
              row["p"], row["p_holm"]) for row in comparison.tests.to_dict("records")
-            if LARGER_IS_BETTER[row["metric"]] == (row["difference"] > 0)]
+            if row["difference"] and LARGER_IS_BETTER[row["metric"]] == (row["difference"] > 0)]
     return Table("tests", "Paired tests between methods",
                  ("measure", "better", "worse", "seeds", "difference", "p", "p, Holm"), rows,
                  "One-sided Wilcoxon signed-rank tests paired by seed, corrected by Holm for all tests of a measure, "

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedfair.fairness import ALL
 from simulations.reproductions.published import Published, why_missing
-from simulations.statistics import Spread, spread
+from simulations.statistics import Pairs, Spread, between, spread
 from simulations.summary import REFERENCE, excessive_risks, final_part, gap, privacy_costs
 
 CHANCE = "Chance: within two standard errors of the difference."
@@ -26,12 +26,12 @@ def reported(metrics: pd.DataFrame, losses: str = "test") -> pd.DataFrame:
     return rest.join(other.loc[:, other.columns.get_level_values("metric") == "loss"]).sort_index(axis=1)
 
 
-def values(metrics: pd.DataFrame, pair: tuple[str, str] | None, losses: str = "test") -> Values:
+def values(metrics: pd.DataFrame, pairs: Pairs, losses: str = "test") -> Values:
     """Everything that published cells speak of, from the metrics of all runs (columns dataset, strategy, seed).
 
     What is `reported` by its name, those of the training part as train_NAME, and against sgd of the same seed:
     privacy_cost, accuracy_change (its negative), excessive_risk, and the gaps of the first and the last under the group
-    "gap": between two groups, those of `pair` or all there are, with its sign, or else the largest between any two.
+    "gap": between two groups, those of `pairs` or all there are, with its sign, or else the largest between any two.
     """
     final, train = reported(metrics, losses), final_part(metrics, "train")
     found = {f"{prefix}{metric}": part.loc[:, part.columns.get_level_values("metric") == metric].droplevel("metric", 1)
@@ -39,7 +39,7 @@ def values(metrics: pd.DataFrame, pair: tuple[str, str] | None, losses: str = "t
     costs, risks = privacy_costs(final), excessive_risks(final)
     found |= {"privacy_cost": costs, "accuracy_change": -costs, "excessive_risk": risks}
     for metric, by_group in (("privacy_cost", costs), ("excessive_risk", risks)):
-        found[f"{metric}_gap"] = _gap(by_group[list(pair)] if pair else by_group).to_frame("gap")
+        found[f"{metric}_gap"] = _gap(between(by_group, pairs)).to_frame("gap")
     return found
 
 
@@ -91,7 +91,7 @@ def _compared(published: Published, cell: Mapping[Any, Any], found: Values) -> d
 
 def _gap(by_group: pd.DataFrame) -> pd.Series[float]:
     """The first group less the second in each row, or the largest difference if there are more than two."""
-    groups = by_group.drop(columns=ALL, errors="ignore")
+    groups = by_group.drop(columns=ALL, errors="ignore").dropna(axis=1, how="all")
     return groups.iloc[:, 0] - groups.iloc[:, 1] if groups.shape[1] == 2 else gap(groups)
 
 

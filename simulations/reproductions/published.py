@@ -18,6 +18,7 @@ from fedfair.registry import unknown
 from simulations.compare import experiments
 from simulations.experiment import Experiment
 from simulations.reproductions.request import Request
+from simulations.statistics import Pairs
 
 PUBLISHED = Path(str(files("simulations") / "configs" / "published"))
 COLUMNS = ["dataset", "method", "group", "metric", "published", "spread"]
@@ -116,8 +117,8 @@ class Published(_Part):
 
     `settings` are over those of `preset`, for all runs; `datasets` and `methods` map the paper's names to settings over
     both, `missing` those that cannot be run here to the reason; a data set that `needs` a folder of FEDFAIR_DATA_DIR is
-    missing where that is not there. `groups` translates the paper's group names by data set, `pair` are the two groups
-    of a gap, by default all. `spread` says what the CSV's spreads are over `published_seeds` runs, `truncated` that
+    missing where that is not there. `groups` translates the paper's group names by data set, `pairs` are the two groups
+    of a gap by data set, by default all. `spread` says what the CSV's spreads are over `published_seeds` runs, `truncated` that
     digits were cut off and not rounded. `percent` are the metrics printed in percent, `losses` the part of which losses
     are, `orders` the metrics by which methods are ranked, `claims` what the paper calls significant. `departures` are
     the settings that are not those that the paper states, with reasons. `figures` are drawn from the same runs.
@@ -134,7 +135,7 @@ class Published(_Part):
     orders: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     departures: tuple[str, ...] = ()
-    pair: tuple[str, str] | None = None
+    pairs: Pairs = {}
     settings: Mapping[str, Any] = {}
     datasets: Mapping[str, Mapping[str, Any]]
     groups: Mapping[str, Mapping[str, str]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -46,7 +47,7 @@ class Request(NamedTuple):
 
     def command(self, name: str, seeds: int) -> str:
         """The command that does it again, with so many seeds."""
-        chosen = f" --datasets {','.join(self.datasets)}" if self.datasets else ""
+        chosen = f" --datasets {shlex.quote(','.join(self.datasets))}" if self.datasets else ""
         return (f"fedfair reproduce {name} --seeds {seeds}{' --quick' if self.quick else ''}{chosen} "
                 f"--device {self.device} --out DIR")
 

@@ -26,10 +26,11 @@ def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnR
               folder: Path = PUBLISHED) -> pd.DataFrame:
     """Run a published table, `jobs` runs at a time, and write it to `out`; returns the cells (see `cells.compared`).
 
-    `out` gets cells.csv, README.md, statistics.csv, environment.json and the figures. The runs are kept, so that a
-    reproduction that was broken off, or gets more seeds or data sets, goes on where it was. Raises `ValueError` for a
-    wrong name, of a data set too, or where figures cannot be drawn, `FileExistsError` if the folder holds something
-    else, another `OSError` if it or that of the runs could not be written, and what `simulations.run.run` raises.
+    `out` gets README.md, environment.json and the figures, and cells.csv and statistics.csv where the paper has
+    numbers. The runs are kept, so that a reproduction that was broken off, or gets more seeds or data sets, goes on
+    where it was. Raises `ValueError` for a wrong name, of a data set too, or where figures cannot be drawn,
+    `FileExistsError` if the folder holds something else, another `OSError` if it or that of the runs could not be
+    written, and what `simulations.run.run` raises.
     """
     published, cells = load(name, folder)
     if published.figures:
@@ -41,9 +42,12 @@ def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnR
     figures = list(drawn(published, planned, runs)) if planned else []
     for figure in figures:
         _save(figure, out)
+    for table in ("cells.csv", "statistics.csv"):
+        (out / table).unlink(missing_ok=True)  # of an earlier reproduction, when there was more to compare
     statistics = _statistics(published, metrics, out) if len(cells) and planned else Statistics()
-    cells = compared(published, cells, values(metrics, published.pair, published.losses) if planned else {})
-    write_text(out / "cells.csv", cells.to_csv(index=False))
+    cells = compared(published, cells, values(metrics, published.pairs, published.losses) if planned else {})
+    if len(cells):
+        write_text(out / "cells.csv", cells.to_csv(index=False))
     write_json(out / "environment.json", environment([run.experiment for run in planned]))
     write_text(out / "README.md", markdown.report(name, published, cells, figures, statistics, request))
     return cells
@@ -51,11 +55,11 @@ def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnR
 
 def _statistics(published: Published, metrics: pd.DataFrame, out: Path) -> Statistics:
     """Write every test to statistics.csv; returns what they say."""
-    measured = measures(reported(metrics, published.losses), published.pair)
+    measured = measures(reported(metrics, published.losses), published.pairs)
     every = comparisons(measured)
     write_text(out / "statistics.csv", every.to_csv(index=False))
     return Statistics(claim_tests(published, every), {
-        str(dataset): findings(own, every[every["dataset"] == dataset])
+        str(dataset): findings(own, every[every["dataset"] == dataset], published.pairs.get(str(dataset)))
         for dataset, own in measured.groupby(level="dataset", sort=False)})
 
 

@@ -165,7 +165,8 @@ metric = "clip_norms"
     assert cells.empty
     page = (tmp_path / "out" / "README.md").read_text()
     assert "![Clip norms](norms.svg)" in page
-    assert {"norms.svg", "norms.png", "norms.csv"} <= {file.name for file in (tmp_path / "out").iterdir()}
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        "norms.svg", "norms.png", "norms.csv", "README.md", "config.toml", "environment.json", "runs"}
     assert len(pd.read_csv(tmp_path / "out" / "norms.csv")) > 10
 
 

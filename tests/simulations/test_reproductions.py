@@ -38,7 +38,7 @@ spread = "standard deviation"
 percent = ["accuracy"]
 orders = ["privacy_cost_gap"]
 departures = ["Another network."]
-pair = ["2", "8"]
+pairs = { Digits = ["2", "8"] }
 [datasets]
 Digits = { dataset = "digits", hidden = [6], epochs = 1, imbalance = "", eval_every = 5 }
 Nowhere = { missing = "it is lost" }

@@ -31,6 +31,7 @@ def test_the_page_has_the_command_and_what_is_left_out() -> None:
         "fedfair reproduce fair-fight --seeds 5 --datasets law,compas --device cpu --out DIR")
     assert Request(7, quick=True, device="cuda").command("x", 3) == (
         "fedfair reproduce x --seeds 3 --quick --device cuda --out DIR")
+    assert "--datasets 'Adult balanced,Dutch' " in Request(datasets=("Adult balanced", "Dutch")).command("x", 1)
     assert Request().left_out("Smaller.") == []
     assert Request(quick=True, datasets=("law",)).left_out("Smaller.") == [
         "This is the quick version. Smaller.", "", "Of the data sets only law.", ""]

@@ -55,6 +55,7 @@ def test_wilcoxon_counts_sign_patterns(n: int, seed: int) -> None:
 def test_wilcoxon_leaves_ties_with_zero_out() -> None:
     assert wilcoxon_less([1, 2, 3], [1, 2, 3]) == 1
     assert wilcoxon_less([1, 2, 3, 4, 5, 9], [2, 4, 6, 8, 10, 9]) == pytest.approx(1 / 32)
+    assert wilcoxon_less([0.8 - 0.7] * 5, [0.9 - 0.8] * 5) == wilcoxon_less([0.9 - 0.8] * 5, [0.8 - 0.7] * 5) == 1
 
 
 def test_holm_steps_down_and_never_up() -> None:
@@ -112,6 +113,23 @@ def test_runs_that_do_not_exist_are_no_runs() -> None:
                                                    "value"]))
     assert sorted(final.index) == [("adult", "dpsgd", 0), ("adult", "sgd", 0), ("adult", "sgd", 1)]
     assert len(final.columns) == 3
+
+
+def test_a_verdict_is_about_the_pair_of_groups_that_a_data_set_has() -> None:
+    accuracies = {"sgd": (0.9, 0.9, 0.9), "dpsgd": (0.8, 0.82, 0.5)}
+    rows = [(dataset, strategy, 0, 1, "test", group, metric, value) for dataset in ("mnist", "other")
+            for strategy, by_group in accuracies.items() for metric in ("accuracy", "loss", "accuracy_parity")
+            for group, value in zip(("2", "8", "5", "all"), (*by_group, 0.7), strict=True)]
+    final = final_test(pd.DataFrame(rows, columns=["dataset", "strategy", "seed", "round", "split", "group", "metric",
+                                                   "value"]))
+    gaps = measures(final, {"mnist": ("2", "8")})["privacy_cost_gap"]
+    assert gaps["mnist", "dpsgd", 0] == pytest.approx(0.02)
+    assert gaps["other", "dpsgd", 0] == pytest.approx(0.32)
+    alone = measures(final.loc[["mnist"]], {"mnist": ("2", "8")})
+    assert findings(alone, comparisons(alone), ("2", "8")) == [
+        "Equal cost of privacy (mean gap between 2 and 8 at most 0.05): dpsgd."]
+    every = measures(final.loc[["mnist"]])
+    assert findings(every, comparisons(every)) == ["Unequal cost of privacy (mean gap above 0.05): dpsgd."]
 
 
 def test_measures_of_real_runs_are_against_sgd_of_the_same_seed() -> None:

@@ -151,6 +151,7 @@ def test_the_gap_s_bound_belongs_to_the_pair_with_the_largest_gap() -> None:
 @pytest.mark.parametrize(("setting", "needed"), [({"sync": "epoch"}, "sync is 'epoch': take 'step'"),
                                                  ({"optimizer": "adam"}, "optimizer is 'adam': take 'sgd'"),
                                                  ({"momentum": 0.5}, r"momentum is '0\.5': take '0'"),
+                                                 ({"weight_decay": 5}, r"weight_decay is '5\.0': take '0'"),
                                                  ({"trust": "distributed"}, "trust is 'distributed': take 'central'"),
                                                  ({"dropouts": 1}, "dropouts is '1': take '0'"),
                                                  ({"randomness": "system"}, "randomness is 'system': take 'seeded'"),
