@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from fedfair.accounting import spent_multipliers
 from fedfair.clipping import ClipRule, Flat, Reweighted
 from strategies.base import Strategy
 from strategies.budget import own_noise
@@ -62,8 +63,12 @@ class GsDpSgd(Strategy):
         return math.hypot(*(w * noise for w, noise in zip(weights, self.noise, strict=True))) / max(weights)
 
     def group_multipliers(self, rule: ClipRule, noise: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Each group's own noise, although the others' protects it too once the steps are averaged."""
-        return self.noise, self.noise
+        """Each group's own noise, although the others' protects it too once the steps are averaged; what a budget
+        allows, it allows by all of it.
+        """
+        if self.budget is None:
+            return self.noise, self.noise
+        return self.noise, spent_multipliers(noise, rule.group_sensitivities(len(self.noise)))
 
     def _group_weights(self) -> tuple[float, ...]:
         """Of group k, b / min(b, N_k)."""

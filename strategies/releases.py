@@ -28,8 +28,9 @@ def released(strategy: Strategy, plan: Round, rule: ClipRule) -> Iterator[Releas
     counting = strategy.query() is not None
     if plan.local is None:
         counts = count_noise(strategy.training, strategy.noise[0]) if counting else None
-        multipliers = strategy.group_multipliers(rule, plan.noise_multiplier)
-        yield Released(Event(plan.rates, *multipliers, counts), 1, plan.step)
+        fixed, spent = strategy.group_multipliers(rule, plan.noise_multiplier)
+        certain = _before_counts(strategy, fixed) if strategy.counts_first else None
+        yield Released(Event(plan.rates, fixed, spent, counts, certain_multipliers=certain), 1, plan.step)
         return
     bounds = rule.group_sensitivities(len(strategy.population.names))
     each = zip(strategy.population.sizes, strategy.schedules(), strategy.noise, strict=True)
@@ -43,6 +44,11 @@ def released(strategy: Strategy, plan: Round, rule: ClipRule) -> Iterator[Releas
         yield Released(Event(rates, (noise,) * len(bounds), spent, counts, client), steps, plan.step * steps)
 
 
+def _before_counts(strategy: Strategy, fixed: tuple[float, ...]) -> tuple[float, ...]:
+    """The least noise multipliers by group that were certain before the counts of the last step were known."""
+    return fixed if strategy.budget is None else tuple(map(max, fixed, strategy.budget.least))
+
+
 def charge_lost_round(strategy: Strategy, step: int) -> None:
     """Enter round `step`, which a run that was interrupted may have released, at the most that it can have cost; with
     the last round, also the search for a threshold.
@@ -53,7 +59,7 @@ def charge_lost_round(strategy: Strategy, step: int) -> None:
     least = strategy.budget.lose_step() if strategy.budget is not None else (0.0,) * len(strategy.rates())
     for event, steps, first in released(strategy, strategy.plan(step), strategy.rule()):
         spent = tuple(map(max, event.multipliers, least))
-        strategy.ledger.record(replace(event, spent_multipliers=spent), steps, first)
+        strategy.ledger.record(replace(event, spent_multipliers=spent, certain_multipliers=None), steps, first)
         strategy.ledger.log.rewind(first, event.client)
     if step == strategy.rounds - 1 and strategy.training.searches:
         strategy.ledger.record_search(strategy.search.multiplier)

@@ -143,9 +143,9 @@ def refuse_unmeasurable(training: Training, sync: str, exchange: str) -> None:
     clients, or that has no seed from which records are sampled.
     """
     for name, found, needed in (("sync", sync, "step"), ("optimizer", training.optimizer, "sgd"),
-                                ("momentum", training.momentum, 0),
-                                ("weight_decay", training.weight_decay, 0), ("trust", training.trust, Trust.CENTRAL),
-                                ("dropouts", training.dropouts, 0), ("randomness", training.randomness, "seeded")):
+                                ("momentum", training.momentum, 0), ("weight_decay", training.weight_decay, 0),
+                                ("trust", training.trust, Trust.CENTRAL), ("dropouts", training.dropouts, 0),
+                                ("randomness", training.randomness, "seeded")):
         if found != needed:
             raise ValueError(f"risk_every looks at single SGD steps with exact sums at the server, in simulations, but "
                              f"{name} is {str(found)!r}: take {str(needed)!r}, or leave risk_every out")

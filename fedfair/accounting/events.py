@@ -15,8 +15,14 @@ class Event:
 
     By group: `rates`, the sampling rates; `multipliers`, the gradient noise in units of the most that any record can
     add, fixed in advance; `spent_multipliers`, the same in units of the most that a record of the group can add under
-    the bounds of this step, which may depend on earlier outputs. `count_multiplier` is the noise of the counts in units
-    of their sensitivity, or None. `client` is the only one whose records are touched, or None for all.
+    the bounds of this step, which may depend on earlier outputs; `certain_multipliers`, the least that those were
+    certain to be before the step began, or None if they were known then. `count_multiplier` is the noise of the counts
+    in units of their sensitivity, or None. `client` is the only one whose records are touched, or None for all.
+
+    Counts of the same batch that choose the step's bounds say something of who is in the batch: given them, a record
+    is in it with another probability than its sampling rate. So what then was spent is no divergence of the step, and
+    must not be added up by an odometer or a filter; the least noise is: whatever the counts are, the gradient sum is a
+    noisier version of one with that, and together they are one Gaussian on one Poisson sample.
 
     All multipliers are the planned ones; `noise_present` is the part of their standard deviation that was really in the
     sums, below 1 if clients dropped out with their shares of it (see `noise_present`).
@@ -28,6 +34,7 @@ class Event:
     count_multiplier: float | None = None
     client: int | None = None
     noise_present: float = 1.0
+    certain_multipliers: tuple[float, ...] | None = None
 
     def guaranteed(self, group: int, noise: float | None = None) -> Release:
         """What a record of `group` is charged whatever the bounds: one joint Gaussian on one Poisson sample.
@@ -40,9 +47,14 @@ class Event:
         """What a record of `group` is charged under the bounds of this step."""
         return self._release(group, self.spent_multipliers, noise)
 
+    def certain(self, group: int) -> Release:
+        """What a record of `group` is charged by what was certain before this step, given the steps before."""
+        certain = self.spent_multipliers if self.certain_multipliers is None else self.certain_multipliers
+        return self._release(group, certain, None)
+
     def in_advance(self) -> Event:
         """The same event, of which every group is charged what was certain whatever the bounds."""
-        return replace(self, spent_multipliers=self.multipliers)
+        return replace(self, spent_multipliers=self.multipliers, certain_multipliers=None)
 
     def separate(self, group: int) -> tuple[Release, ...]:
         """Gradient and counts as two separately sampled events, as the papers compose them; for comparison."""

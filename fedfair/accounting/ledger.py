@@ -111,10 +111,11 @@ class Ledger:
 
     def odometer_by_group(self, delta: float | None = None) -> dict[str, float]:
         """A proved bound on what a record of each group has spent, although the bounds were chosen on the way: with
-        probability 1 - delta its privacy loss never exceeded this (see `odometer.reading`).
+        probability 1 - delta its privacy loss never exceeded this (see `odometer.reading`). Every step is charged what
+        was certain before it began (see `Event`).
         """
         at = self._delta(delta)
-        return self._largest(lambda event, k: (event.spent(k),), lambda releases: reading(releases, at))
+        return self._largest(lambda event, k: (event.certain(k),), lambda releases: reading(releases, at))
 
     def epsilon_separate(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
         """Epsilon if gradients and counts were two separately sampled events, as the papers compose them."""
@@ -226,7 +227,7 @@ class Ledger:
     def _within_budget(self, group: int) -> bool:
         """Whether a group's releases, with the noise that was really there, stayed within the budget."""
         assert self.budget is not None
-        return all(map(self.budget.holds, self._charged(lambda event, k: (event.spent(k),), group)))
+        return all(map(self.budget.holds, self._charged(lambda event, k: (event.certain(k),), group)))
 
     def _by_group(self, charge: Charge, delta: float | None, accountant: Accountant | None) -> dict[str, float]:
         """Epsilon of what each group is charged."""

@@ -118,10 +118,11 @@ class Published(_Part):
     `settings` are over those of `preset`, for all runs; `datasets` and `methods` map the paper's names to settings over
     both, `missing` those that cannot be run here to the reason; a data set that `needs` a folder of FEDFAIR_DATA_DIR is
     missing where that is not there. `groups` translates the paper's group names by data set, `pairs` are the two groups
-    of a gap by data set, by default all. `spread` says what the CSV's spreads are over `published_seeds` runs, `truncated` that
-    digits were cut off and not rounded. `percent` are the metrics printed in percent, `losses` the part of which losses
-    are, `orders` the metrics by which methods are ranked, `claims` what the paper calls significant. `departures` are
-    the settings that are not those that the paper states, with reasons. `figures` are drawn from the same runs.
+    of a gap by data set, by default all. `spread` says what the CSV's spreads are over `published_seeds` runs,
+    `truncated` that digits were cut off and not rounded. `percent` are the metrics printed in percent, `losses` the
+    part of which losses are, `orders` the metrics by which methods are ranked, `claims` what the paper calls
+    significant. `departures` are the settings that are not those that the paper states, with reasons. `figures` are
+    drawn from the same runs.
     """
 
     title: str

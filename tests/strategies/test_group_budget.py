@@ -1,4 +1,4 @@
-"""Whatever the bounds, no group is charged more than its budget; and the run that has one says so."""
+"""Whatever the bounds, no group is charged more than its budget, nor loses more; and the run that has one says so."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
-from fedfair.accounting import Event, Ledger
+from fedfair.accounting import Event, Ledger, Release
+from fedfair.accounting.release import joint_multiplier
 from fedfair.clipping import ClipRule, PerGroup, Reweighted
 from simulations import run
 from strategies.group_budget import GroupBudget
@@ -57,6 +59,44 @@ def test_a_generous_budget_changes_nothing_and_a_tight_one_lowers_bounds_but_nev
     assert noise * max(lower.group_sensitivities(3)) == pytest.approx(4.0)
 
 
+def moment(order: int, rate: float, counts: float, noises: tuple[float, float], charges: tuple[float, float]) -> float:
+    """`E exp((a - 1)(L - r))` of one step, in closed form, where the record is not in the data: at most 1 if r may be
+    charged. A noisy count of the batch is released; if it is above 1 the gradient sum has the first of the noise
+    multipliers `noises` and r is the first of `charges`, else the second of both.
+    """
+    total = 0.0
+    for j in range(order + 1):
+        weight = math.comb(order, j) * rate**j * (1 - rate) ** (order - j) * math.exp(j * (j - 1) / 2 / counts**2)
+        above = norm.sf((1 - j) / counts)
+        for share, noise, charge in zip((above, 1 - above), noises, charges, strict=True):
+            total += weight * share * math.exp(j * (j - 1) / 2 / noise**2 - (order - 1) * charge)
+    return total
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.2])
+def test_bounds_that_counts_of_the_same_batch_choose_are_charged_what_was_certain_before(rate: float) -> None:
+    """Charged the noise that was there, as bounds chosen by earlier steps are, a step would lose more than its charge;
+    within the budget, no step does, and what one step does not use changes nothing of the next.
+    """
+    counts, generous, tiny = 2.0, PerGroup((50.0, 50.0)), PerGroup((50.0, 1e-3))
+    first = GroupBudget(4.0, DELTA, (rate, rate), 10, counts, counts_first=True)
+    other = GroupBudget(4.0, DELTA, (rate, rate), 10, counts, counts_first=True)
+    for _ in range(10):
+        before = list(first.spent)
+        allowed, noise = first.within(generous, 0.01)
+        other.within(tiny, 0.01)
+        assert (first.least, first.spent) == (other.least, other.spent)
+        noises = (noise, noise * 5e4)
+        assert noises[0] == pytest.approx(first.least[0])
+        assert allowed.group_sensitivities(2)[1] > 1e-3
+        charge = first.spent[1] - before[1]
+        order = first.filter.order
+        realised = tuple(first.filter.cost(Release(rate, joint_multiplier(s, counts))) for s in noises)
+        assert moment(order, rate, counts, noises, (realised[0], realised[1])) > 1.001
+        assert moment(order, rate, counts, noises, (charge, charge)) <= 1
+    assert max(first.spent) <= first.filter.divergence
+
+
 def test_what_is_not_used_is_kept_for_later() -> None:
     budget = GroupBudget(1.0, DELTA, (0.05,) * 2, 10, None)
     first = budget.within(PerGroup((50.0, 1.0)), 0.5)[0].group_sensitivities(2)
@@ -78,6 +118,21 @@ def test_a_run_keeps_every_group_within_its_budget(accountant: str) -> None:
     assert bool(weights(kept).isfinite().all())
 
 
+def test_odometers_of_methods_that_count_first_say_no_less_than_what_is_guaranteed() -> None:
+    settings_ = {"noise_multiplier": 0.8, "steps": 12, "count_noise_multiplier": 20.0, "accountant": "rdp"}
+    first, together = (run(experiment(name, **settings_)).ledger for name in ("dpsgd-f", "dpsgd-f-quantile"))
+    assert first.epsilon_by_group() != first.guaranteed_by_group()
+    assert all(odometer >= first.guaranteed_by_group()[name] for name, odometer in first.odometer_by_group().items())
+    assert max(together.odometer_by_group().values()) > min(together.odometer_by_group().values())
+
+
+@pytest.mark.parametrize("name", ["gs-dp-sgd", "fair-dp", "naive"])
+def test_every_method_with_bounds_by_group_keeps_the_budget(name: str) -> None:
+    settings_ = {"noise_multiplier": 0.8, "steps": 12, "sync": "step"}
+    free, kept = (run(experiment(name, group_epsilon=budget, **settings_)).ledger for budget in (None, 2.0))
+    assert max(kept.guaranteed_by_group().values()) <= 2 < max(free.guaranteed_by_group().values())
+
+
 def test_the_noise_of_a_run_within_a_budget_is_that_of_the_rule_before_it_was_capped() -> None:
     """What is charged is what is there: with zero gradients the update is the noise alone."""
     strategy = server("dpsgd-f", group_epsilon=0.5, steps=12, count_noise_multiplier=40.0, noise_multiplier=0.8)
@@ -97,6 +152,21 @@ def test_a_group_budget_that_cannot_be_kept_is_refused() -> None:
         server("dpsgd-f", group_epsilon=1.0, sync="epoch")
     with pytest.raises(ValueError, match=r"group_epsilon 0\.5 is too small: the counts alone"):
         server("dpsgd-f", group_epsilon=0.5, steps=50, count_noise_multiplier=0.5)
+    with pytest.raises(ValueError, match=r"group_epsilon lowers bounds .* but noise_multiplier is 0"):
+        server("dpsgd-f", group_epsilon=4.0, noise_multiplier=0.0, count_noise_multiplier=100.0)
+
+
+@given(st.floats(0.3, 0.8), st.booleans())
+def test_a_budget_is_refused_at_the_start_or_leaves_something_for_every_step(epsilon: float, first: bool) -> None:
+    """Between .4912 and .4936 the counts alone fit, but not with any noise of the filter's grid."""
+    try:
+        budget = GroupBudget(epsilon, DELTA, (0.1, 0.1), 100, 8.0, first)
+    except ValueError:
+        assert epsilon < 0.5
+        return
+    for _ in range(100):
+        allowed, _ = budget.within(PerGroup((1.0, 2.0)), 1.0)
+        assert min(allowed.group_sensitivities(2)) > 0
 
 
 def test_the_same_seed_gives_the_same_run_within_a_budget() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -187,6 +188,19 @@ def test_the_odometer_is_above_what_was_spent_and_does_not_hang_on_the_guarantee
     assert all(spent[name] < read[name] < 2.5 * spent[name] for name in "ab")
     assert read["b"] == ledger_of(*[(Event(e.rates, e.spent_multipliers, e.spent_multipliers, 10.0), n)
                                     for e, n in ADAPTIVE]).odometer_by_group()["b"]
+
+
+def test_odometer_and_budget_charge_what_was_certain_before_counts_of_the_same_batch() -> None:
+    certain = [(replace(e, certain_multipliers=e.multipliers), n) for e, n in ADAPTIVE]
+    known = [(e.in_advance(), n) for e, n in ADAPTIVE]
+    assert ledger_of(*certain).epsilon_by_group() == ledger_of(*ADAPTIVE).epsilon_by_group()
+    assert ledger_of(*certain).odometer_by_group() == ledger_of(*known).odometer_by_group()
+    assert ledger_of(*certain).odometer_by_group()["b"] > ledger_of(*ADAPTIVE).odometer_by_group()["b"]
+    spent = sum(steps * RenyiFilter(8, 0.0).cost(event.spent(1)) for event, steps in ADAPTIVE)
+    budget = RenyiFilter(8, 1.001 * spent)
+    assert ledger_of(*certain, budget=budget).guaranteed_by_group() == ledger_of(*known).guaranteed_by_group()
+    again = Ledger.from_dict(json.loads(json.dumps(ledger_of(*certain).to_dict())))
+    assert again.events == ledger_of(*certain).events
 
 
 def test_a_budget_counts_only_as_long_as_it_was_kept() -> None:
