@@ -8,7 +8,7 @@ ledger and evaluation.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from secrets import token_hex
 from typing import ClassVar, Literal
@@ -78,6 +78,7 @@ class Strategy(FlowerStrategy):
         self.task, self.training, self.population, self.progress = task, training, population, progress
         self.options = self.Options(**training.options)
         self.sync = training.sync or self.default_sync
+        self.search = ThresholdSearch(task, training, population, self.protects)
         self._risk = (RiskMeter(task, training, population, self.sync, self.exchange)
                       if training.risk_every else None)
         shared = set(vars(self))
@@ -90,8 +91,9 @@ class Strategy(FlowerStrategy):
                              training.accountant, self.unproved(), self.protects,
                              broadcasts=self.broadcasts or self._risk is not None,  # which sends the batch's gradient
                              public=task.public(self.protects), budget=self.budget.filter if self.budget else None)
+        if self.protects == "participant":
+            self.ledger.expose("numbers of records of each participant by group", "the server is told, without noise")
         self.rows = Rows(population.names, training.favourable)
-        self.search = ThresholdSearch(task, training, population, self.protects)
         self.threshold: Threshold | None = None
         self._trained_by = training
         self._parameters: dict[str, nn.Parameter] = {}
@@ -128,11 +130,14 @@ class Strategy(FlowerStrategy):
         """The sampling rate of each group's records in step mode."""
         return (self.training.batch_size / self.population.records,) * len(self.population.names)
 
-    def expected_batch(self) -> float:
-        """The public expected number of records (or participants) of one count."""
+    def expected_batch(self, clients: Sequence[int] | None = None) -> float:
+        """The public expected number of records (or participants) of one count, in local epochs over `clients`, or all
+        of them.
+        """
         if self.sync == "step":
             return self.training.batch_size
-        return sum(min(self.training.batch_size, size) for size in self.population.by_client)
+        sizes = self.population.by_client
+        return sum(min(self.training.batch_size, sizes[client]) for client in clients or range(len(sizes)))
 
     def divisor(self) -> float:
         """What a sum of gradients or updates is divided by: the public expected number, never the realised one."""
@@ -163,7 +168,7 @@ class Strategy(FlowerStrategy):
     def noise_multipliers(self) -> tuple[float, ...]:
         """The noise multiplier by group (step mode) or client (epoch mode): the same for all, enough for the worst."""
         schedules = self.schedules()
-        return (common_noise(schedules, self.training, self.query() is not None),) * len(schedules)
+        return (common_noise(schedules, self.training, self.query() is not None, self.search.charged),) * len(schedules)
 
     def release_noise(self, rule: ClipRule) -> float:
         """The noise of one gradient sum in step mode, in units of the rule's sensitivity."""
@@ -251,7 +256,7 @@ class Strategy(FlowerStrategy):
         for event, steps, first in released(self, plan, self._round.rule):
             self.ledger.record(event, steps, first)
         if plan.query is not None:
-            self.learn(self._counts(answered, plan), self.expected_batch())
+            self.learn(self._counts(answered, plan), self.expected_batch(present(answered)))
         self.progress(server_round, self.rounds)
         return pack({name: parameter.data for name, parameter in self._parameters.items()}), None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,34 +24,40 @@ def count_noise(training: Training, noise_multiplier: float) -> float:
     return 10 * noise_multiplier if given is None else given
 
 
-def own_noise(schedule: Schedule, training: Training, counting: bool) -> float:
-    """The noise multiplier for one schedule; `counting` charges a count query on every batch.
+def own_noise(schedule: Schedule, training: Training, counting: bool, search: Release | None = None) -> float:
+    """The noise multiplier for one schedule; `counting` charges a count query on every batch, `search` is charged
+    besides: the search for a threshold, where it reads records of those who are protected.
 
     Raises `ValueError` if the target epsilon cannot be reached.
     """
     if training.target_epsilon is None:
         return training.noise_multiplier
-    return calibrate(lambda noise: _charged(schedule, training, counting, noise), training.target_epsilon,
+    return calibrate(lambda noise: _charged(schedule, training, counting, search, noise), training.target_epsilon,
                      training.delta, training.accountant)
 
 
-def common_noise(schedules: Sequence[Schedule], training: Training, counting: bool) -> float:
-    """One noise multiplier that is enough for every schedule; raises as `own_noise` does."""
+def common_noise(schedules: Sequence[Schedule], training: Training, counting: bool, search: Release | None = None
+                 ) -> float:
+    """One noise multiplier that is enough for every schedule; see `own_noise`, and raises as it does."""
     if training.target_epsilon is None:
         return training.noise_multiplier
 
     def spent(schedule: Schedule, noise: float, accountant: Accountant) -> float:
         """The epsilon of a schedule at a noise multiplier."""
-        return epsilon(_charged(schedule, training, counting, noise), training.delta, accountant)
+        return epsilon(_charged(schedule, training, counting, search, noise), training.delta, accountant)
 
     found = 0.0
     for schedule in sorted(set(schedules), key=lambda s: spent(s, 1.0, "rdp"), reverse=True):
         if found == 0 or spent(schedule, found, training.accountant) > training.target_epsilon:
-            found = own_noise(schedule, training, counting)
+            found = own_noise(schedule, training, counting, search)
     return found
 
 
-def _charged(schedule: Schedule, training: Training, counting: bool, noise: float) -> dict[Release, int]:
+def _charged(schedule: Schedule, training: Training, counting: bool, search: Release | None, noise: float
+             ) -> Counter[Release]:
     """What a record is charged in all."""
     counts = count_noise(training, noise) if counting else None
-    return {Release(schedule.rate, joint_multiplier(noise, counts)): schedule.steps}
+    charged = Counter({Release(schedule.rate, joint_multiplier(noise, counts)): schedule.steps})
+    if search is not None:
+        charged[search] += 1
+    return charged

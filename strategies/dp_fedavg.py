@@ -7,6 +7,7 @@ participants; adaptive clipping by a private quantile, Andrew et al. 2021, Algor
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -104,7 +105,7 @@ class DpFedavg(Strategy):
         """Every client joins with the same rate, whatever records it has."""
         return (self.options.participation,) * len(self.population.names)
 
-    def expected_batch(self) -> float:
+    def expected_batch(self, clients: Sequence[int] | None = None) -> float:
         """`q W`."""
         return self.options.participation * len(self.population.sizes)
 

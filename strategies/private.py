@@ -45,6 +45,9 @@ class PrivateTraining(FlowerStrategy):
             if getattr(training, field) is not None:
                 raise ValueError(f"{field} is {getattr(training, field)}, but the sizes of an app's clients are not "
                                  "known in advance: give noise_multiplier, and read the ledger")
+        if training.threshold != "none":
+            raise ValueError(f"threshold is {training.threshold!r}, but an app evaluates its model itself: leave it "
+                             "out")
         if "epoch" not in kind.modes or kind.protects != "record":
             raise ValueError(f"{method} does not train in local epochs that protect records: take dpsgd, dpsgd-f, "
                              "dpsgd-f-quantile, dpsgd-global or dpsgd-global-adapt")
@@ -81,13 +84,20 @@ class PrivateTraining(FlowerStrategy):
         the ledger names it. Raises `ClientError` naming the node for one that did not train privately, or sent a value
         that is not finite.
         """
-        came = list(replies)
-        told = {reply.metadata.src_node_id: _told(reply) for reply in came if not reply.has_error()}
+        came, told, failed = list(replies), {}, []
+        for reply in came:
+            try:
+                if not reply.has_error():
+                    told[reply.metadata.src_node_id] = _told(reply)
+            except ClientError as error:
+                failed.append(error)
         self._sizes.update({node: cast(int, record["size"]) for node, record in told.items()})
         for node in [node for node in self._unpaid if node in self._sizes]:
             for plan in self._unpaid.pop(node):
                 self._enter(node, plan)
         self._name_unpaid()
+        if failed:
+            raise failed[0]
         counts = [_counts(record) for record in told.values() if "counts" in record]
         if counts:
             expected = sum(min(self.training.batch_size, self._sizes[node]) for node in told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ from fedfair.unit import Unit
 from strategies.exchange import added, answers, present, requests
 from strategies.population import Population
 from strategies.training import Training
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ class ThresholdSearch:
         if training.threshold_epsilon is not None:
             self.multiplier = calibrate(lambda m: {Release(1.0, m): 1}, training.threshold_epsilon, training.delta,
                                         training.accountant)
+        charged = protects == "participant" and training.searches
+        if charged and training.target_epsilon and not self.multiplier:
+            raise ValueError("target_epsilon cannot be kept: the search for a threshold reads validation records of "
+                             "participants without noise; give threshold_epsilon a part of it, or leave the search out")
+        self.charged = Release(1.0, self.multiplier) if charged else None  # beside the training, to the same unit
         self.scores: Tensor | None = None
         self._added_multiplier = 0.0  # of the noise that the scores carry, in units of what one record moves
 
@@ -80,10 +88,21 @@ class ThresholdSearch:
         self.scores = prefix_sums.add_noise(training.noise, added(answered, "sums")["scores"], own * full, draws)
         self._added_multiplier = relative * math.hypot(own, share * math.sqrt(len(present(answered))))
         ledger.record_search(self.multiplier)
+        if self.charged and self.multiplier:
+            ledger.expose("the largest number of validation records of a participant",
+                          "the noise of the search for a threshold is in proportion to it")
 
     def choose(self, theta: float) -> Threshold:
-        """The threshold for one theta, from what was released."""
+        """The threshold for one theta, from what was released; one that changes nothing, and a warning, if no record
+        of some group was counted.
+        """
         training, names = self.training, self.population.names
+        lost = [] if self.scores is None else [name for name, size in zip(
+            names, self.scores.sum(1).tolist(), strict=True) if size <= 0]
+        if lost:
+            log.warning("no validation record of group %s was counted, since its clients are lost, or by noise: the "
+                        "run ends without a threshold", ", ".join(map(repr, lost)))
+            return Threshold(RejectOption((0.5,) * len(names), (False,) * len(names), self.favourable))
         if training.deprived is not None:
             deprived = tuple(name in training.deprived for name in names)
         elif self.scores is not None:
@@ -100,7 +119,7 @@ class ThresholdSearch:
             found = by_group(rates, favoured(self.scores), theta)
             deprived = tuple(shift > 0 for shift in found.shifts)
         rule = RejectOption.shifted(found.shifts, deprived, self.favourable)
-        return Threshold(rule, found.parity, confidence if found.parity <= theta else None)
+        return Threshold(rule, found.parity, confidence if found.parity <= theta + 1e-12 else None)
 
 
 def _check(training: Training, population: Population) -> None:

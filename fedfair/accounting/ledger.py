@@ -134,7 +134,7 @@ class Ledger:
         def against(observer: Observer) -> float:
             """The largest epsilon of all groups against one observer."""
             return max(self._by_group(lambda event, k: (event.guaranteed(k, self._seen(observer, event)),), delta,
-                                      accountant).values(), default=0.0)
+                                      accountant, observer).values(), default=0.0)
 
         fixed = {observer: against(observer) for observer in OBSERVERS}
         return {**fixed, "model": min(fixed["model"], self.epsilon(delta, accountant))}
@@ -143,7 +143,7 @@ class Ledger:
                               ) -> dict[Observer, dict[str, float]]:
         """What a record of each group has spent against each observer; see `epsilon_by_group`."""
         return {observer: self._by_group(lambda event, k, o=observer: (  # type: ignore[misc]
-            event.spent(k, self._seen(o, event)),), delta, accountant) for observer in OBSERVERS}
+            event.spent(k, self._seen(o, event)),), delta, accountant, observer) for observer in OBSERVERS}
 
     # What the figures are worth.
 
@@ -224,26 +224,41 @@ class Ledger:
             return 0.0
         return noise_seen(observer, event, self.trust, self.clients, self.secure_aggregation)
 
+    def _searched(self, observer: Observer | None) -> list[Release]:
+        """What a participant is charged for the search of a threshold on its validation records, by the noise that is
+        between them and an observer, if one is named.
+        """
+        if self.validation is None or self.protects != "participant":
+            return []
+        if observer is None:
+            return [self.validation]
+        rate, multiplier = self.validation
+        event = Event((rate,), (multiplier,), (multiplier,))
+        seen = noise_seen(observer, event, self.trust, self.clients, self.secure_aggregation)
+        return [event.guaranteed(0, seen)]
+
     def _within_budget(self, group: int) -> bool:
         """Whether a group's releases, with the noise that was really there, stayed within the budget."""
         assert self.budget is not None
         return all(map(self.budget.holds, self._charged(lambda event, k: (event.certain(k),), group)))
 
-    def _by_group(self, charge: Charge, delta: float | None, accountant: Accountant | None) -> dict[str, float]:
+    def _by_group(self, charge: Charge, delta: float | None, accountant: Accountant | None,
+                  observer: Observer | None = None) -> dict[str, float]:
         """Epsilon of what each group is charged."""
         return self._largest(charge, lambda releases: epsilon(releases, self._delta(delta),
-                                                              accountant or self.accountant))
+                                                              accountant or self.accountant), observer)
 
-    def _largest(self, charge: Charge, cost: Callable[[Mapping[Release, int]], float]) -> dict[str, float]:
+    def _largest(self, charge: Charge, cost: Callable[[Mapping[Release, int]], float],
+                 observer: Observer | None = None) -> dict[str, float]:
         """By group, the largest cost over the clients that hold its records."""
-        return {name: max(map(cost, self._charged(charge, k)), default=0.0) for k, name in enumerate(self.groups)}
+        return {name: max(map(cost, self._charged(charge, k, observer)), default=0.0)
+                for k, name in enumerate(self.groups)}
 
-    def _charged(self, charge: Charge, group: int) -> Iterator[Counter[Release]]:
+    def _charged(self, charge: Charge, group: int, observer: Observer | None = None) -> Iterator[Counter[Release]]:
         """What a record of a group is charged, for each client that trained alone, or once for all; a participant also
         for the search of a threshold on its validation records.
         """
-        searched = self.validation is not None and self.protects == "participant"
-        shared: Counter[Release] = Counter([self.validation] if searched else [])  # type: ignore[list-item]
+        shared = Counter(self._searched(observer))
         own: dict[int, Counter[Release]] = {}
         for event, steps in self.events.items():
             releases = shared if event.client is None else own.setdefault(event.client, Counter())

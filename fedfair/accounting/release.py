@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 
@@ -16,4 +17,4 @@ def joint_multiplier(gradient: float, counts: float | None) -> float:
     """The multiplier of two Gaussian releases on one batch together: `(s^-2 + s1^-2)^(-1/2)`; 0 if either is 0."""
     if counts is None or gradient == 0 or counts == 0:
         return gradient if counts is None else min(gradient, counts)
-    return float((gradient**-2 + counts**-2) ** -0.5)
+    return 1 / math.hypot(1 / gradient, 1 / counts)

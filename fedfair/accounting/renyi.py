@@ -20,6 +20,7 @@ KNOT_RATIO = 1.003
 
 _LARGE = 64.0  # orders from here on are integrated over a range of their own
 _LITTLE = 0.5  # noise multipliers up to here have moments far enough from 1 to be summed
+_TINY = 0.01  # below, an integral would need gigabytes for an epsilon of thousands
 _REACH = 9.0  # standard deviations beyond the outcomes that matter
 _SMALL = 1.0  # log moments below are computed from what the moment exceeds 1 by
 _FAR = 30.0  # log powers from here on are so large that nothing cancels, and may be infinite without their weights
@@ -52,6 +53,8 @@ def divergences(release: Release, orders: tuple[float, ...] = tuple(ORDERS)) -> 
     rate, multiplier = release
     if rate == 1:
         return np.array(orders) / (2 * multiplier**2)
+    if multiplier < _TINY:
+        return np.array([_chord(rate, multiplier, order) / (order - 1) for order in orders])
     summed = [order for order in orders if order == int(order) and multiplier <= _LITTLE]
     logs = {order: _summed(rate, multiplier, int(order)) for order in summed}
     for large in (False, True):
@@ -88,6 +91,15 @@ def _summed(rate: float, multiplier: float, order: int) -> float:
     binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
     terms = binomial + k * np.log(rate) + (order - k) * np.log1p(-rate) + (k * k - k) / (2 * multiplier**2)
     return float(logsumexp(terms))
+
+
+def _chord(rate: float, multiplier: float, order: float) -> float:
+    """A bound from above on the same, exact for a whole order: log moments are convex in the order, so that between
+    whole ones, the first of which has 0, they are below the chord.
+    """
+    below = int(order)
+    least = _summed(rate, multiplier, below) if below > 1 else 0.0
+    return least if order == below else least + (order - below) * (_summed(rate, multiplier, below + 1) - least)
 
 
 def _composed(mixture: Mixture, orders: tuple[float, ...]) -> Floats:

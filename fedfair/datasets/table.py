@@ -38,7 +38,10 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
         raise ValueError(f"the table has infinite values in {', '.join(infinite)}: correct or drop those rows")
     labels, groups = codes(frame[label], label), codes(frame[group], group)
     kinds = frame.drop(columns=[label, *numeric]).astype(str)
-    encoded = pd.concat([frame[list(numeric)].astype("float64"), pd.get_dummies(kinds, dtype="float64")], axis=1)
+    if not numeric and kinds.columns.empty:
+        raise ValueError(f"the table has no column but the label {label!r}: there is nothing to learn from")
+    one_hots = [pd.get_dummies(kinds, dtype="float64")] if len(kinds.columns) else []
+    encoded = pd.concat([frame[list(numeric)].astype("float64"), *one_hots], axis=1)
     one_hot = [(name, category) for name in kinds for category in sorted(kinds[name].unique())]
     return GroupedDataset(
         x=torch.tensor(encoded.to_numpy(), dtype=torch.float64),

@@ -41,7 +41,7 @@ def slow_toc(p: list[float], group: list[int], deprived: list[bool], theta: floa
         rates = [sum(y for y, a in zip(predicted, group, strict=True) if a == k) / group.count(k)
                  for k in range(len(deprived))]
         found.append(max(rates) - min(rates))
-        if found[-1] <= theta:
+        if found[-1] <= theta + 1e-12:
             return len(found) - 1, found[-1]
     return found.index(min(found)), min(found)
 

@@ -134,6 +134,28 @@ def test_a_client_whose_first_answers_are_lost_is_charged_for_them_once_its_size
     assert strategy.ledger.events == all_there.ledger.events
 
 
+def test_what_came_is_charged_although_another_client_failed_in_the_same_round() -> None:
+    strategy = around_fedavg(method="dpsgd")
+    arrays, grid = ArrayRecord(EXPERIMENT.task.build_model().state_dict()), LocalGrid(application(privately), 2)
+    replies = list(grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
+    del replies[0].content["fedfair"]
+    with pytest.raises(ClientError, match="did not train privately"):
+        strategy.aggregate_train(1, replies)
+    charged = {entry.event.client for entry in strategy.ledger.log.entries}
+    assert len(charged) == 1
+    assert f"{replies[0].metadata.src_node_id} 1 times" in strategy.ledger.unprotected[
+        "local epochs whose cost is not known"]
+
+
+def test_groups_may_be_numbered_in_any_type() -> None:
+    def short(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, message: Message) -> dict[str, Any]:
+        return privately(model, x, y, group.bool(), message)
+
+    bounds = {"method": "dpsgd-f", "noise_multiplier": 0.0, "count_noise_multiplier": 1e-9, "batch_size": 10_000}
+    long, mask = (started(around_fedavg(**bounds), train) for train in (privately, short))
+    assert all(torch.allclose(long[name], value) for name, value in mask.items())
+
+
 def test_frozen_parameters_are_left_as_they_are() -> None:
     def frozen(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, message: Message) -> dict[str, Any]:
         next(model.parameters()).requires_grad_(False)
@@ -158,6 +180,8 @@ def test_what_cannot_be_planned_is_refused_before_work_starts() -> None:
         around_fedavg(target_epsilon=2.0)
     with pytest.raises(ValueError, match="does not train in local epochs"):
         around_fedavg(method="dp-fedavg")
+    with pytest.raises(ValueError, match="an app evaluates its model itself"):
+        around_fedavg(threshold="toc")
     with pytest.raises(ValueError, match="unknown strategy"):
         around_fedavg(method="dpsgdf")
     with pytest.raises(ValueError, match="not one for local training"):

@@ -130,6 +130,18 @@ def test_the_average_of_those_who_are_left_is_an_average() -> None:
     assert torch.allclose(weights(lossy(made, {0, 3})), start, atol=1e-6)
 
 
+def test_counts_of_those_who_are_left_are_shares_of_their_own_batches() -> None:
+    """Nothing but noise is counted above so large a clip norm, whoever is lost: naive's weights stay about 1."""
+    heard: list[tuple[float, float]] = []
+    made = experiment("naive", sync="epoch", dropouts=5, clip_norm=1e3, count_noise_multiplier=1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(server("naive")), "learn", lambda self, counts, expected: heard.append(
+            (float(counts.sum()), expected)))
+        lossy(made, {0, 1, 2, 3, 4})
+    for counted, expected in heard:
+        assert counted == pytest.approx(expected, rel=0.2)
+
+
 def test_both_exchanges_of_a_round_use_one_batch_wherever_they_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches from the operating system travel with Flower's state of the node, not with the process."""
     drawn: list[list[int]] = []

@@ -10,15 +10,18 @@ import pytest
 import torch
 from scipy import stats
 
+from fedfair.accounting import Release, epsilon
 from fedfair.noise import Trust
 from fedfair.prefix_sums import sensitivity
 from fedfair.thresholds import CELLS, RejectOption, score, score_counts
 from simulations import Experiment, run
 from simulations.result import Result
+from simulations.run import conduct
 from strategies import COMBINATIONS, STRATEGIES, find_strategy
 from strategies.population import Population
 from strategies.threshold_search import ThresholdSearch
 from tests.fedfair.test_prefix_sums import square_root
+from tests.strategies.test_released_noise import LossyGrid
 from tests.strategies.two_groups import two_groups
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -163,6 +166,39 @@ def test_a_participants_records_are_all_protected_by_a_private_search(table: str
     assert max(trained, 0.7) < result.ledger.epsilon() < trained + 0.7
     assert "for each participant" in result.ledger.validation_data()
     assert (run(made).ledger.guarantee, run(made).ledger.epsilon()) == ("none", math.inf)
+    assert any("largest number of validation records" in name for name in result.ledger.unprotected)
+
+
+def test_a_target_epsilon_for_participants_is_kept_with_the_search(table: str) -> None:
+    made = experiment(table, "dp-fedavg", partition="site", clients=20, threshold="toc", target_epsilon=3.0,
+                      threshold_epsilon=2.0)
+    assert 2.99 < run(made).ledger.epsilon() <= 3
+    with pytest.raises(ValueError, match="target_epsilon cannot be kept: the search for a threshold reads"):
+        run(made.model_copy(update={"threshold_epsilon": None}))
+
+
+def test_an_observer_who_sees_less_noise_sees_less_of_the_searchs_too(table: str) -> None:
+    made = experiment(table, "dp-fedavg", partition="site", clients=20, threshold="toc", threshold_epsilon=0.7,
+                      noise_multiplier=2.0, trust="distributed")
+    ledger = run(made).ledger
+    (event, steps), (search, share) = next(iter(ledger.events.items())), (ledger.validation, 1 / math.sqrt(20))
+    assert search is not None
+    alone = {event.guaranteed(0, share): steps, Release(1.0, search.multiplier * share): 1}
+    assert ledger.by_observer()["server"] == pytest.approx(epsilon(alone, 1e-4, "rdp"))
+    assert ledger.by_observer()["model"] == ledger.epsilon()
+
+
+def test_a_run_that_loses_a_whole_group_ends_without_a_threshold(table: str, caplog: pytest.LogCaptureFixture
+                                                                ) -> None:
+    """The only client of the group is lost before the search: nothing is known of its rate."""
+    plain = conduct(experiment(table, dropouts=1), LossyGrid(3, {2}), lambda *_: None)
+    for threshold in ("toc", "by-group"):
+        made = experiment(table, threshold=threshold, dropouts=1, threshold_confidence=0.9)
+        result = conduct(made, LossyGrid(3, {2}), lambda *_: None)
+        assert "no validation record of group 'c' was counted" in caplog.text
+        assert result.threshold is not None
+        assert (result.threshold.parity, result.threshold.confidence) == (None, None)
+        assert final(result, "test") == pytest.approx(final(plain, "test"), nan_ok=True)
 
 
 @pytest.mark.parametrize("dropouts", [0, 2])

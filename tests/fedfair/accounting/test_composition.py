@@ -110,6 +110,7 @@ def test_what_costs_nothing_and_what_costs_everything(accountant: Accountant) ->
 @pytest.mark.parametrize("accountant", ["pld", "rdp"])
 def test_little_noise_is_charged_and_ends(accountant: Accountant) -> None:
     assert 100 < epsilon({Release(0.5, 0.05): 10}, DELTA, accountant) < math.inf
+    assert 1e5 < epsilon({Release(0.5, 0.001): 10}, DELTA, accountant) < math.inf
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-6, 2.0, math.nan])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from opacus.accountants.analysis.rdp import compute_rdp
 from scipy.integrate import quad
 
-from fedfair.accounting import Release
+from fedfair.accounting import Release, renyi
 from fedfair.accounting.privacy_loss import loss_at
 from fedfair.accounting.renyi import ORDERS, divergences
 from tests.fedfair.accounting.oracle import google_divergences
@@ -48,6 +48,14 @@ def test_at_whole_orders_others_agree_and_between_them_they_are_not_below(rate: 
     precise = WHOLE & (theirs > 1e-8)
     assert ours[precise] == pytest.approx(theirs[precise], rel=1e-5)
     assert np.all(ours <= theirs * (1 + 1e-5) + 1e-13)
+
+
+def test_a_chord_is_never_below_and_exact_at_whole_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = divergences(Release(0.1, 0.05))
+    monkeypatch.setattr(renyi, "_TINY", 0.06)
+    chord = divergences.__wrapped__(Release(0.1, 0.05))
+    assert np.all(chord >= exact * (1 - 1e-12))
+    assert chord[WHOLE] == pytest.approx(exact[WHOLE], rel=1e-12)
 
 
 @pytest.mark.parametrize(("rate", "multiplier"), [(0.01, 1.0), (0.05, 2.0), (0.2, 1.0), (1.0, 3.0)])

@@ -127,6 +127,14 @@ def test_columns_with_nothing_to_learn_from_are_left_out_and_said_so(caplog: pyt
     assert "left out, with nothing to learn from: column same, empty, Unnamed: 0" in caplog.text
 
 
+def test_a_label_that_is_the_group_beside_numbers_alone() -> None:
+    frame = pd.DataFrame({"digit": [0, 1, 2] * 20, "pixel": [i / 60 for i in range(60)]})
+    data = from_table(frame, "digit", "digit")
+    assert (data.names, data.x.shape) == (("0", "1", "2"), (60, 1))
+    with pytest.raises(ValueError, match="no column but the label 'digit'"):
+        from_table(frame[["digit"]], "digit", "digit")
+
+
 def test_the_participant_is_no_feature() -> None:
     data = from_table(table(age=[1, 2, 3], who=["carol", "bob", "ann", "bob"]), "good", "sex", participant="who")
     assert data.participant.tolist() == [[2, 1, 0, 1][i % 4] for i in range(ROWS)]
