@@ -234,6 +234,9 @@ def _data(task: Task, modified: int) -> Parts:
     if absent:
         raise ValueError(f"group {', '.join(map(repr, absent))} has no record in the training part: take a larger "
                          "share for it, or leave the group out of the data")
+    if not len(parts.test):
+        raise ValueError(f"the test part has none of the {len(data):,} records: take a larger share for it in split, "
+                         f"which is {list(task.split)}")
     parts = standardise(parts)
     dtype = task.torch_dtype
     if task.pixels != (0, 1) and parts.train.x.dtype != torch.uint8:

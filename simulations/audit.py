@@ -91,6 +91,7 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
     optimiser whose steps the attacker cannot turn back into sums, or more canaries than parameters, and what `run`
     raises.
     """
+    _refuse_confidence(confidence)
     if experiment.optimizer != "sgd" or experiment.weight_decay:
         raise ValueError(f"an audit reads the noisy sums off the steps of plain SGD, but optimizer is "
                          f"{experiment.optimizer!r} with weight_decay {experiment.weight_decay}: take sgd and 0")
@@ -122,9 +123,16 @@ def membership(result: Result, confidence: float = 0.95) -> Audit:
     For each group, training and test records are paired at random. Given the pairs, the random split made either record
     of each the member with probability 1/2, so this works for the result of any engine. Weak: it shows gross mistakes.
     """
+    _refuse_confidence(confidence)
     pairs = [_pairs(result, k) for k in range(len(result.data.train.names))]
     joined = Guesses(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)))
     return _judged("black box", result, joined, confidence, "replace")
+
+
+def _refuse_confidence(confidence: float) -> None:
+    """Raise `ValueError` for one with which nothing could be said."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence is {confidence}: it must lie strictly between 0 and 1")
 
 
 class Guesses(NamedTuple):

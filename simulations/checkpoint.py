@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from pickle import UnpicklingError
 from time import monotonic
@@ -26,13 +27,14 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
 from fedfair.messages import unpacked
+from simulations.files import digest
 from simulations.result import CHECKPOINT, CHECKPOINT_TO_BE, refuse_to_replace, replaced
 from strategies import Strategy
 from strategies.releases import charge_lost_round
 from strategies.state import restore, state
 
 _STEPS, _EPOCHS = 100, 1  # rounds between checkpoints by default, at least
-_FORMAT = 2  # what a file holds; changes with `strategies.state`
+_FORMAT = 3  # what a file holds; changes with `strategies.state`
 _PAUSE = 50  # the least time until the next one by default, in times that the latest took: writes grow with the run
 
 
@@ -40,7 +42,8 @@ _PAUSE = 50  # the least time until the next one by default, in times that the l
 class Checkpoint:
     """The place of a run's checkpoints, the folder that its result will be saved in, and the rounds between them.
 
-    `settings` are the experiment's. `every` is by default 100 rounds of one step, or a single local epoch, and more
+    `settings` are the experiment's; a checkpoint holds them, and the digest of the file of the user's own, so that no
+    run goes on from another's. `every` is by default 100 rounds of one step, or a single local epoch, and more
     where checkpoints would else take over 2 % of the time.
     """
 
@@ -57,7 +60,7 @@ class Checkpoint:
         """The rounds done and the strategy's state after them, if there is a checkpoint.
 
         Raises `FileExistsError` if the folder holds something else, another `OSError` if nothing could be saved there,
-        and `ValueError` if the file is damaged or another version's.
+        and `ValueError` if the file is damaged, another version's or another run's.
         """
         refuse_to_replace(self.folder, self.settings)
         if not self.file.exists():
@@ -69,20 +72,40 @@ class Checkpoint:
         if saved.get("format") != _FORMAT:
             raise ValueError(f"{self.file} was written by another version of fedfair: go on with that one, or remove "
                              "it to start the run again")
+        if saved["settings"] != self._settings:
+            raise ValueError(f"{self.file} was written by a run with other settings, at the same time: remove it to "
+                             "start this run again, and give each run a folder of its own")
+        if saved["csv"] != self._csv:
+            raise ValueError(f"{self.settings['csv']} has changed since {self.file} was written: restore it, or take "
+                             "another folder")
         return saved["round"], saved["state"]
+
+    @cached_property
+    def _settings(self) -> str:
+        """The settings as config.toml has them."""
+        return tomli_w.dumps(dict(self.settings))
+
+    @cached_property
+    def _csv(self) -> str:
+        """The digest of the file of the user's own; empty if there is none, or not here."""
+        csv = Path(str(self.settings.get("csv", "")))
+        return digest(csv) if csv.is_file() else ""
 
     def write(self, done: int, saved: Mapping[str, Any]) -> None:
         """Put a checkpoint in place of the latest one, at once.
 
-        Raises `OSError` if it cannot be written, and then keeps the latest; `ValueError` if it could not be read again.
+        Raises `FileExistsError` if the folder holds something else by now, another `OSError` if it cannot be written,
+        and then keeps the latest; `ValueError` if it could not be read again.
         """
+        refuse_to_replace(self.folder, self.settings)
         if not (self.folder / "config.toml").exists():
             with replaced(self.folder) as new:
-                (new / "config.toml").write_text(tomli_w.dumps(dict(self.settings)))
+                (new / "config.toml").write_text(self._settings)
         new = self.folder / CHECKPOINT_TO_BE
         try:
             with new.open("wb") as file:
-                torch.save({"format": _FORMAT, "round": done, "state": saved}, file)
+                torch.save({"format": _FORMAT, "round": done, "state": saved, "settings": self._settings,
+                            "csv": self._csv}, file)
                 file.flush()
                 os.fsync(file.fileno())
             torch.load(new, weights_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -27,6 +28,12 @@ def write_text(path: Path, text: str) -> None:
     new = path.with_name(f".{path.name}.new")
     new.write_text(text)
     new.replace(path)
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal digits; raises `OSError` if it cannot be read."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:

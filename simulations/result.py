@@ -14,13 +14,14 @@ from typing import Any
 
 import pandas as pd
 import tomli_w
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fedfair.accounting import Ledger
 from fedfair.datasets import DATASETS, Parts
 from simulations.experiment import Experiment
-from simulations.files import in_json, refuse_unwritable
+from simulations.files import digest, in_json, refuse_unwritable
 from simulations.statistics import comparisons, measures
 from simulations.summary import final_test, summarise
 from strategies.threshold_search import Threshold, ThresholdSearch
@@ -138,8 +139,11 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
         if len(results) > 1:
             tests(results).to_csv(new / "statistics.csv", index=False)
         (new / "ledger.json").write_text(in_json(ledger))
-        save_file({name: value.detach().contiguous().cpu() for name, value in model.items()},
-                  new / "model.safetensors", described)
+        try:
+            save_file({name: value.detach().contiguous().cpu() for name, value in model.items()},
+                      new / "model.safetensors", described)
+        except SafetensorError as error:
+            raise OSError(f"the model could not be written to {folder}, is the disk full? ({error})") from None
         thresholds = {name: r.threshold_to_dict() for name, r in by_run(results).items() if r.threshold}
         if thresholds:
             (new / "thresholds.json").write_text(in_json(thresholds))
@@ -153,17 +157,20 @@ def _carry_over(folder: Path, new: Path) -> None:
     """Copy into the folder that takes its place what a folder holds besides: a report, or somebody's notes."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name not in (CHECKPOINT, CHECKPOINT_TO_BE) and not (new / path.name).exists():
-            (shutil.copytree if path.is_dir() else shutil.copy2)(path, new / path.name)
+            if path.is_dir() and not path.is_symlink():
+                shutil.copytree(path, new / path.name, symlinks=True)
+            else:
+                shutil.copy2(path, new / path.name, follow_symlinks=False)
 
 
 @contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
     """A new folder to fill, which takes the place of `folder` as a whole, or not at all if an exception is raised.
 
-    A link stays, and the folder that it names is replaced.
+    A link stays, and the folder that it names is replaced. What an attempt that was killed left over is removed.
     """
     folder = folder.resolve()
-    new, old = (folder.with_name(f".{folder.name}.{state}") for state in ("new", "old"))
+    new, old = (folder.with_name(f".{folder.name}.fedfair-{state}") for state in ("new", "old"))
     new.parent.mkdir(parents=True, exist_ok=True)
     for left_over in (new, old):
         shutil.rmtree(left_over, ignore_errors=True)
@@ -189,12 +196,14 @@ def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
     the sources of the data sets learned included.
     """
     names = sorted({experiment.dataset for experiment in experiments if not experiment.csv})
+    tables = sorted({experiment.csv for experiment in experiments if experiment.csv and Path(experiment.csv).is_file()})
     learned = [sentence for name in names if name in DATASETS for sentence in DATASETS[name].not_private]
     standardised = [] if all(experiment.ranges for experiment in experiments) else [
         "means and deviations for standardisation come from the training part"]
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
         "packages": {name: version(name) for name in _PACKAGES},
+        "csv_sha256": [digest(Path(table)) for table in tables],
         "randomness": sorted({_RANDOMNESS[experiment.randomness] for experiment in experiments}),
         "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
         "not_private": [*standardised, "the values that a column, a label or a group can have are those that occur",

@@ -40,7 +40,7 @@ class Sweep(BaseModel):
 
     datasets: Names = ("digits",)
     strategies: Names
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0,)
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
     preset: str | None = None
     settings: dict[str, Any] = {}
     vary: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
@@ -65,6 +65,15 @@ class Sweep(BaseModel):
             raise ValueError("a search draws settings for one data set, strategy and seed: name one of each, and leave "
                              "out vary (other seeds split the records in other ways, so that one would validate on "
                              "what another trains on)")
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_is_run_twice(self) -> Sweep:
+        """A seed or a value that is given twice would be one trial in two rows."""
+        for name, values in {"seeds": self.seeds, **self.vary}.items():
+            repeated = [value for place, value in enumerate(values) if value in values[:place]]
+            if repeated:
+                raise ValueError(f"{name} has {repeated[0]!r} twice: give each once")
         return self
 
     @model_validator(mode="after")

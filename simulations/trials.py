@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -20,7 +21,7 @@ from ray.tune.schedulers import ASHAScheduler, MedianStoppingRule, TrialSchedule
 from fedfair.host import ClientError
 from simulations.checkpoint import Checkpoint
 from simulations.experiment import Experiment
-from simulations.files import write_text
+from simulations.files import digest, write_text
 from simulations.run import run
 from simulations.search import Search
 from strategies import Strategy
@@ -47,6 +48,16 @@ class Reached(NamedTuple):
 def is_finished(folder: Path) -> bool:
     """Whether a trial's folder holds its result, or the note that it was stopped early."""
     return (folder / "summary.csv").is_file() or stopped(folder) is not None
+
+
+def refuse_changed(folder: Path, experiment: Experiment) -> None:
+    """Raise `ValueError` if a finished trial in `folder` was made from another state of the user's own file."""
+    made = folder / "environment.json"
+    if not experiment.csv or not made.is_file():
+        return
+    if json.loads(made.read_text()).get("csv_sha256", []) not in ([], [digest(Path(experiment.csv))]):
+        raise ValueError(f"{experiment.csv} has changed since the trial {folder.name} was run: restore it, or take "
+                         "another folder")
 
 
 def stopped(folder: Path) -> Reached | None:
@@ -88,6 +99,8 @@ def run_trials(left: Mapping[str, Experiment], finished: int, folder: Path, reso
 
 def _refuse_too_large(resources: Resources) -> None:
     """Raise `ValueError` if no machine of the cluster has room for a trial, and no autoscaler can add one."""
+    if not math.isfinite(resources.gpus):
+        raise ValueError(f"gpus is {resources.gpus}: give a number, or a share of one, for each trial")
     as_client = ray.util.client.ray.is_connected()  # type: ignore[no-untyped-call]
     if as_client or state.get_max_resources_from_cluster_config() is not None:
         return  # a client of a cluster cannot ask for its autoscaler

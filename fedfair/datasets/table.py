@@ -150,6 +150,6 @@ def complete(frame: pd.DataFrame, missing: Missing) -> pd.DataFrame:
 
 def whole_numbers(column: pd.Series) -> pd.Series:
     """Whole numbers that missing values had turned into 1.0, 2.0, ..., as 1, 2, ...."""
-    if is_float_dtype(column) and bool((column % 1 == 0).all()):
+    if is_float_dtype(column) and bool(((column % 1 == 0) & (column.abs() < 2**53)).all()):
         return column.astype("int64")
     return column

@@ -33,8 +33,10 @@ def sweep(
     kept = prepare_folder(out, described)
     from simulations.collect import collect  # here, because importing Ray takes a second
     from simulations.grids.workers import connect
-    from simulations.trials import Resources, is_finished, run_trials
+    from simulations.trials import Resources, is_finished, refuse_changed, run_trials
 
+    for name, made in planned.items():
+        refuse_changed(out / "trials" / name, made)
     left = {name: made for name, made in planned.items() if not is_finished(out / "trials" / name)}
     console = Console(stderr=True)
     console.print(f"{len(planned)} trials, of which {len(planned) - len(left)} are finished"

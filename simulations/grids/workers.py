@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import ray
@@ -26,10 +27,14 @@ class Shape(NamedTuple):
 
 
 class Worker:
-    """One process that runs the client app, and with it keeps the records of the nodes that it was asked for."""
+    """One process that runs the client app in the folder `here`, and with it keeps the records of the nodes that it was
+    asked for.
+    """
 
-    def __init__(self, client_app: ClientApp, threads: int) -> None:
+    def __init__(self, client_app: ClientApp, threads: int, here: str) -> None:
         torch.set_num_threads(threads)
+        if Path(here).is_dir():
+            os.chdir(here)  # where files are named from: a cluster's processes start where it was started
         identify_process()
         self._client_app = client_app
         self._latest: tuple[int, dict[str, ArrayRecord]] = (0, {})
@@ -53,6 +58,7 @@ class _Pool(NamedTuple):
     cluster: str
     client_app: ClientApp
     shape: Shape
+    here: str
     workers: list[Any]
 
 
@@ -104,13 +110,14 @@ def workers(client_app: ClientApp, wanted: int, shape: Shape) -> list[Any]:
         if wanted * each > total:
             raise ValueError(f"{wanted} workers with {each:g} {resource} each do not fit into a Ray cluster that has "
                              f"{total:g}: take fewer nodes, or a smaller share for each")
-    cluster = _connected()
-    if _pool is None or (_pool.cluster, _pool.client_app, _pool.shape) != (cluster, client_app, shape):
+    made_for = _connected(), client_app, shape, os.getcwd()
+    if _pool is None or _pool[:-1] != made_for:
         release()
-        _pool = _Pool(cluster, client_app, shape, [])
+        _pool = _Pool(*made_for, [])
     actor = ray.remote(num_cpus=shape.cpus, num_gpus=shape.gpus, max_restarts=-1,
                        max_task_retries=shape.restarts)(Worker)
-    _pool.workers.extend(actor.remote(client_app, shape.threads) for _ in range(wanted - len(_pool.workers)))
+    missing = wanted - len(_pool.workers)
+    _pool.workers.extend(actor.remote(client_app, shape.threads, _pool.here) for _ in range(missing))
     return _pool.workers[:wanted]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +188,9 @@ def test_fairlens_leaks_more_than_its_nominal_epsilon(noise_multiplier: float) -
     data, net = fairlens_records(4, [0] * 30 + [1], scale=3.0), fairlens_model()
     change = released(data, net) - released(data.take(torch.arange(30)), net)
     assert seen(float(change.norm()), noise_multiplier * CLIP) > epsilon({Release(1.0, noise_multiplier): 1}, 1e-5)
+
+
+@pytest.mark.parametrize("confidence", [math.nan, 0.0, 1.0])
+def test_a_confidence_that_is_none_is_refused(confidence: float) -> None:
+    with pytest.raises(ValueError, match=r"confidence is .*: it must lie strictly between 0 and 1"):
+        audit(Experiment(**DEFAULTS), confidence=confidence)

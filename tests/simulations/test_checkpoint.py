@@ -131,6 +131,43 @@ def test_what_somebody_put_beside_a_result_stays_and_the_checkpoint_goes(tmp_pat
     assert (folder / "summary.csv").read_text() != "spoilt"
 
 
+def test_links_in_the_folder_and_folders_beside_it_stay(tmp_path: Path) -> None:
+    made, folder = experiment("dpsgd"), tmp_path / "run"
+    run(made).save(folder)
+    (folder / "raw").symlink_to("/nowhere")
+    (tmp_path / ".run.old").mkdir()
+    (tmp_path / ".run.new").mkdir()
+    run(made).save(folder)
+    assert (folder / "raw").is_symlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"run", ".run.old", ".run.new"}
+
+
+def test_two_runs_at_one_folder_never_go_on_from_each_others_checkpoint(tmp_path: Path) -> None:
+    quiet, loud = experiment("dpsgd", noise_multiplier=4.0), experiment("dpsgd", noise_multiplier=0.5)
+    begun = place(loud, tmp_path / "run")
+    assert begun.read() is None
+    with pytest.raises(Stopped):
+        run(quiet, progress=stopping_at(3), checkpoint=place(quiet, tmp_path / "run"))
+    with pytest.raises(FileExistsError, match="holds a different experiment"):
+        begun.write(2, {})
+    with pytest.raises(Stopped):
+        run(loud, progress=stopping_at(3), checkpoint=place(loud, tmp_path / "other"))
+    (tmp_path / "other" / "checkpoint.pt").replace(tmp_path / "run" / "checkpoint.pt")
+    with pytest.raises(ValueError, match="was written by a run with other settings, at the same time"):
+        run(quiet, checkpoint=place(quiet, tmp_path / "run"))
+
+
+def test_a_run_does_not_go_on_with_a_file_that_has_changed(tmp_path: Path) -> None:
+    table = tmp_path / "own.csv"
+    table.write_text("\n".join(["x,group,label", *(f"{i % 7},{'ab'[i % 2]},{i % 3 % 2}" for i in range(400))]))
+    made = experiment("dpsgd", csv=str(table), label="label", group="group", imbalance="")
+    with pytest.raises(Stopped):
+        run(made, progress=stopping_at(3), checkpoint=place(made, tmp_path / "run"))
+    table.write_text(table.read_text().replace("1,a,0", "1,a,1"))
+    with pytest.raises(ValueError, match=r"own\.csv has changed since"):
+        run(made, checkpoint=place(made, tmp_path / "run"))
+
+
 def test_a_checkpoint_of_another_experiment_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
     made = experiment("dpsgd")
     run(made, checkpoint=place(made, tmp_path / "run"))
@@ -139,7 +176,9 @@ def test_a_checkpoint_of_another_experiment_is_refused_before_anything_is_comput
         run(other, progress=stopping_at(1), checkpoint=place(other, tmp_path / "run"))
 
 
-def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is not on the server's machine has no digest there; its groups and numbers of records tell."""
+    monkeypatch.setattr(Checkpoint, "_csv", "")
     def data(records: int) -> Path:
         rows = [f"{i % 7},{'ab'[i % 2]},{int(i % 5 > 1)}" for i in range(records)]
         (tmp_path / "own.csv").write_text("\n".join(["size,group,label", *rows]))

@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 from fedfair.randomness import generator
 from simulations.benchmarks.kills import killed
 from simulations.compare import compare
-from simulations.experiment import SettingsError
+from simulations.experiment import Experiment, SettingsError
 from simulations.result import summary
 from simulations.run import run
 from simulations.search import Range, Search, Spent, cost, refuse_unmeasured
 from simulations.sweep import Sweep, prepare_folder, trial_name, trials
+from simulations.trials import refuse_changed
 
 SMALL: dict[str, Any] = {
     "strategies": ["sgd", "dpsgd-f"], "seeds": 2, "settings": {"steps": 4, "hidden": [8], "accountant": "rdp"},
@@ -55,6 +56,17 @@ def test_trials_are_all_combinations_each_once_and_named_by_all_that_matters() -
     assert [len(cell.experiments) for cell in own.cells()] == [4, 4]
 
 
+def test_a_finished_trial_of_a_file_that_has_changed_is_noticed(tmp_path: Path) -> None:
+    table = tmp_path / "own.csv"
+    table.write_text("\n".join(["x,group,label", *(f"{i % 7},{'ab'[i % 2]},{i % 3 % 2}" for i in range(400))]))
+    made = Experiment(csv=str(table), label="label", group="group", strategy="sgd", steps=2, batch_size=32, hidden=(4,))
+    run(made).save(tmp_path / "trial")
+    refuse_changed(tmp_path / "trial", made)
+    table.write_text(table.read_text() + "\n1,a,1")
+    with pytest.raises(ValueError, match=r"own\.csv has changed since the trial trial was run"):
+        refuse_changed(tmp_path / "trial", made)
+
+
 def test_a_description_survives_toml(tmp_path: Path) -> None:
     for settings in (SMALL, SEARCH):
         made = Sweep(**settings)
@@ -67,6 +79,9 @@ def test_a_description_survives_toml(tmp_path: Path) -> None:
     ({"strategies": []}, "strategies is"),
     ({"seed": 3}, "unknown setting 'seed': did you mean 'seeds'"),
     ({"vary": {"learning_rat": [1]}}, "unknown setting 'learning_rat'"),
+    ({"vary": {"learning_rate": [0.1, 0.2, 0.1]}}, r"learning_rate has 0\.1 twice: give each once"),
+    ({"seeds": [1, 1]}, "seeds has 1 twice"),
+    ({"seeds": 0}, "seeds"),
     ({"vary": {"learning_rate": []}}, "vary.learning_rate"),
     ({"settings": {"dataset": "compas"}}, "dataset is 'compas' among the settings, but it is chosen by .* datasets in"),
     ({"settings": {"strategy": "sgd"}}, "strategy is 'sgd' among the settings, but it is chosen by .* strategies in"),
