@@ -70,6 +70,14 @@ class GsDpSgd(Strategy):
             return self.noise, self.noise
         return self.noise, spent_multipliers(noise, rule.group_sensitivities(len(self.noise)))
 
+    @property
+    def rounds_per_epoch(self) -> float:
+        """Rounds in which every record is met once on average: in step mode each samples b records of every group."""
+        if self.sync == "epoch":
+            return super().rounds_per_epoch
+        sampled = sum(min(self.training.batch_size, size) for size in self.population.by_group)
+        return self.population.records / sampled
+
     def _group_weights(self) -> tuple[float, ...]:
         """Of group k, b / min(b, N_k)."""
         return tuple(max(1.0, self.training.batch_size / size) for size in self.population.by_group)

@@ -143,3 +143,10 @@ def test_a_strategy_of_ones_own_is_found_by_name(tmp_path: object, monkeypatch: 
 def test_an_unknown_strategy_names_the_nearest() -> None:
     with pytest.raises(ValueError, match="did you mean 'dpsgd-f'"):
         find_strategy("dpsgdf")
+
+
+@pytest.mark.parametrize("name", ["dpsgd", "gs-dp-sgd", "fair-dp"])
+def test_an_epoch_meets_every_record_once_on_average(name: str) -> None:
+    strategy = server(name, sync="step", steps=None, epochs=4, batch_size=20)
+    met = sum(rate * size for rate, size in zip(strategy.rates(), strategy.population.by_group, strict=True))
+    assert strategy.rounds * met == pytest.approx(4 * strategy.population.records, rel=0.1)
