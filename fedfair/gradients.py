@@ -273,7 +273,7 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 def _gradient(value: Tensor, trained: Mapping[str, nn.Parameter]) -> Gradients:
     """Autograd's gradient of a scalar, zeros for parameters that it does not depend on."""
     found = torch.autograd.grad(value, list(trained.values()), allow_unused=True, materialize_grads=True)
-    return dict(zip(trained, found, strict=True))
+    return {name: one.to_dense() for name, one in zip(trained, found, strict=True)}
 
 
 def _losses(loss: Loss, output: Tensor, y: Tensor) -> Tensor:

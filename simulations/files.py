@@ -26,8 +26,12 @@ def write_text(path: Path, text: str) -> None:
     """Write a file under another name and put it in place at once; raises `OSError` if it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
-    new.write_text(text)
-    new.replace(path)
+    try:
+        new.write_text(text)
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
 
 
 def digest(path: Path) -> str:

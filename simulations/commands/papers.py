@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedfair.registry import unknown
 from simulations.commands.options import (
     Column,
     Csv,
@@ -34,7 +35,8 @@ from simulations.reproductions.yang_curves import yang_curves
 from simulations.result import refuse_other
 from simulations.values import pairs
 
-REPRODUCED = f"NAME is one of {', '.join((FAIR_FIGHT, SHAKESPEARE, YANG_CURVES, *published_names()))}."
+_NAMES = (FAIR_FIGHT, SHAKESPEARE, YANG_CURVES, *published_names())
+REPRODUCED = f"NAME is one of {', '.join(_NAMES)}."
 
 
 def curve(
@@ -88,6 +90,8 @@ def reproduce(
 
     Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
     """
+    if name not in _NAMES:
+        raise unknown("reproduction", name, _NAMES)
     chosen = tuple(names_of(datasets or ""))
     if datasets is not None and not chosen:
         raise ValueError(f"datasets is {datasets!r}, which names none: name some, or leave --datasets out for all")

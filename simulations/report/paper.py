@@ -48,7 +48,10 @@ def save_figure(figure: Figure, folder: Path) -> list[Path]:
         canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False)
         files = [folder / f"{figure.name}.{kind}" for kind in ("png", "svg")]
         for file in files:
-            canvas.savefig(file, dpi=300, metadata={"Date": None} if file.suffix == ".svg" else None)
+            new = file.with_name(f".{file.name}.new")
+            canvas.savefig(new, dpi=300, format=file.suffix[1:],
+                           metadata={"Date": None} if file.suffix == ".svg" else None)
+            new.replace(file)
     return files
 
 

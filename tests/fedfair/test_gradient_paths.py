@@ -388,3 +388,12 @@ def test_a_refused_loss_leaves_the_model_as_it_was() -> None:
     assert all(p.requires_grad for p in model.parameters())
     assert model.training
     assert not model._forward_hooks
+
+
+def test_an_embedding_may_have_sparse_gradients() -> None:
+    words, target = torch.tensor([[0, 1], [3, 3], [4, 0]]), torch.zeros(3, 2, dtype=torch.float64)
+    models = [made(lambda sparse=sparse: nn.Sequential(nn.Embedding(5, 3, sparse=sparse), nn.Flatten(),
+                                                       nn.Linear(6, 2))) for sparse in (False, True)]
+    models[1].load_state_dict(models[0].state_dict())
+    dense, sparse = (per_example(model, squared_error, words, target) for model in models)
+    assert torch.allclose(dense.norms, sparse.norms)
