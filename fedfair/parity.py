@@ -15,7 +15,8 @@ from torch import Tensor
 from fedfair import prefix_sums
 from fedfair.thresholds import CELLS, GAMMAS, UNSHIFTED, favoured
 
-_ROUNDING = 1e-12  # of rates: .9 - .85 is not above .05
+ROUNDING = 1e-12
+"""Of rates: a parity of .9 - .85 is one of .05."""
 
 
 class Rates(NamedTuple):
@@ -83,7 +84,7 @@ def toc(rates: Rates, deprived: tuple[bool, ...], theta: float) -> Found:
     lower, upper = (torch.stack([row[UNSHIFTED:] if up else row[: UNSHIFTED + 1].flip(0)
                                  for row, up in zip(bounds, deprived, strict=True)]) for bounds in rates)
     parity = _parity(lower, upper)
-    enough = (parity <= theta + _ROUNDING).nonzero()
+    enough = (parity <= theta + ROUNDING).nonzero()
     chosen = int(enough[0] if len(enough) else (parity == parity.min()).nonzero()[0])
     return Found(tuple(chosen if up else -chosen for up in deprived), float(parity[chosen]))
 
@@ -100,12 +101,12 @@ def by_group(rates: Rates, positives: Tensor, theta: float) -> Found:
     floors = torch.unique(lower).expand(len(lower), -1).contiguous()
     floors = floors[:, floors[0] <= lower[:, -1].min()]
     first = torch.searchsorted(lower.contiguous(), floors)
-    last = torch.searchsorted(upper.contiguous(), floors + theta + _ROUNDING, right=True) - 1
+    last = torch.searchsorted(upper.contiguous(), floors + theta + ROUNDING, right=True) - 1
     inside = (first <= last).all(0)
     places = torch.where(inside, first.clamp(min=UNSHIFTED).minimum(last), first)
     parity = _parity(lower.gather(1, places), upper.gather(1, places))
     changed = (positives - positives[:, [UNSHIFTED]]).abs().gather(1, places).sum(0)
-    within = inside & (parity <= theta + _ROUNDING)
+    within = inside & (parity <= theta + ROUNDING)
     cost = torch.where(within, changed, torch.inf) if bool(within.any()) else parity
     chosen = int((cost == cost.min()).nonzero()[0])
     return Found(tuple((places[:, chosen] - UNSHIFTED).tolist()), float(parity[chosen]))

@@ -6,7 +6,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +27,32 @@ def refuse_unwritable(folder: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a file under another name and put it in place at once; raises `OSError` if it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    with in_place(path) as new:
+        new.write_text(text)
+
+
+@contextmanager
+def in_place(path: Path) -> Iterator[Path]:
+    """Another name to write a file under, which then takes the place of `path`, or is removed if that fails."""
     new = path.with_name(f".{path.name}.new")
     try:
-        new.write_text(text)
+        yield new
         new.replace(path)
-    except OSError:
+    finally:
         new.unlink(missing_ok=True)
-        raise
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal digits; raises `OSError` if it cannot be read."""
+    """The SHA-256 of a file's bytes, in hexadecimal digits, read once for each state of the file; raises `OSError` if
+    it cannot be read.
+    """
+    state = path.stat()
+    return _digest(path, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=64)
+def _digest(path: Path, modified: int, size: int) -> str:
+    """See `digest`."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -64,11 +64,11 @@ class GroupBudget:
         self.filter: RenyiFilter = filter_for(epsilon, delta, max(rates), steps)
         self.rates, self.left, self.counts = tuple(rates), steps, count_multiplier
         self.spent = [0.0] * len(self.rates)
-        if count_multiplier is not None and not all(map(math.isfinite, self._least())):
+        self.least = self._least() if steps else (math.inf,) * len(self.rates)
+        if steps and count_multiplier is not None and not all(map(math.isfinite, self.least)):
             raise ValueError(f"group_epsilon {epsilon} is too small: the counts alone, with noise multiplier "
                              f"{count_multiplier:g}, cost more in {steps} steps; allow more, take fewer steps, or "
                              "a larger count_noise_multiplier")
-        self.least = self._least()
 
     def within(self, rule: ClipRule, noise: float) -> tuple[ClipRule, float]:
         """The rule with bounds that the budget allows at the next step, and the noise in units of its sensitivity.

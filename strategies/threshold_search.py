@@ -14,7 +14,7 @@ from torch import Tensor
 from fedfair import messages, prefix_sums
 from fedfair.accounting import Ledger, Release, calibrate
 from fedfair.noise import client_share, server_share
-from fedfair.parity import by_group, confident, counted, toc
+from fedfair.parity import ROUNDING, by_group, confident, counted, toc
 from fedfair.randomness import source
 from fedfair.registry import unknown
 from fedfair.task import Task
@@ -119,7 +119,7 @@ class ThresholdSearch:
             found = by_group(rates, favoured(self.scores), theta)
             deprived = tuple(shift > 0 for shift in found.shifts)
         rule = RejectOption.shifted(found.shifts, deprived, self.favourable)
-        return Threshold(rule, found.parity, confidence if found.parity <= theta + 1e-12 else None)
+        return Threshold(rule, found.parity, confidence if found.parity <= theta + ROUNDING else None)
 
 
 def _check(training: Training, population: Population) -> None:

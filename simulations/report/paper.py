@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from simulations.files import in_place
 from simulations.report.estimates import Estimate
 from simulations.report.figure import COLOURS, Figure, Panel, Scale, Series, Style
 from simulations.report.scale import Range, ranges
@@ -48,10 +49,9 @@ def save_figure(figure: Figure, folder: Path) -> list[Path]:
         canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False)
         files = [folder / f"{figure.name}.{kind}" for kind in ("png", "svg")]
         for file in files:
-            new = file.with_name(f".{file.name}.new")
-            canvas.savefig(new, dpi=300, format=file.suffix[1:],
-                           metadata={"Date": None} if file.suffix == ".svg" else None)
-            new.replace(file)
+            with in_place(file) as new:
+                canvas.savefig(new, dpi=300, format=file.suffix[1:],
+                               metadata={"Date": None} if file.suffix == ".svg" else None)
     return files
 
 

@@ -169,6 +169,10 @@ def test_a_budget_is_refused_at_the_start_or_leaves_something_for_every_step(eps
         assert min(allowed.group_sensitivities(2)) > 0
 
 
+def test_a_run_without_steps_has_a_budget_that_nothing_is_taken_from() -> None:
+    assert run(experiment("dpsgd-f", group_epsilon=2.0, steps=0)).ledger.epsilon() == 0
+
+
 def test_the_same_seed_gives_the_same_run_within_a_budget() -> None:
     first, again = (run(experiment("dpsgd-f", group_epsilon=2.0)) for _ in range(2))
     assert torch.equal(weights(first), weights(again))
