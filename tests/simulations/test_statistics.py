@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulations.compare import compare, experiments
+from simulations.report import tables
 from simulations.result import identified
 from simulations.statistics import (
     comparisons,
@@ -142,3 +144,10 @@ def test_measures_of_real_runs_are_against_sgd_of_the_same_seed() -> None:
             by_group = [sign * (ours[str(k), metric] - reference[str(k), metric]) for k in range(10)]
             assert found.loc[("digits", "dpsgd", seed), gap] == pytest.approx(max(by_group) - min(by_group))
             assert found.loc[("digits", "sgd", seed), gap] == 0
+
+
+def test_methods_that_are_alike_are_listed_as_better_in_neither_direction() -> None:
+    runs = measured({"dpsgd": [0.1] * 6, "dpsgd-f": [0.1] * 6, "naive": [0.3] * 6})
+    table = tables.tests_table(SimpleNamespace(tests=comparisons(runs)))  # type: ignore[arg-type]
+    listed = {(row[1], row[2]) for row in table.rows if row[0] == "privacy cost gap"}
+    assert listed == {("dpsgd", "naive"), ("dpsgd-f", "naive")}
