@@ -63,7 +63,7 @@ def hessian_products(model: nn.Module, data: GroupedDataset, rows: Tensor, vecto
                                        allow_unused=True, materialize_grads=True)
         joined = torch.cat([piece.flatten() for piece in gradient])
         for product, vector in zip(products, vectors.to(joined.device), strict=True):
-            second = torch.autograd.grad(joined, parameters, vector, retain_graph=True, materialize_grads=True)
+            second = torch.autograd.grad(joined @ vector, parameters, retain_graph=True, materialize_grads=True)
             product += torch.cat([piece.flatten() for piece in second]).to(product.device)
     return products
 

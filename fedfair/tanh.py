@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -16,4 +18,36 @@ class Tanh(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[...]` to `[...]`; other devices than processors have a fast tanh of their own."""
-        return torch.add(_MINUS_ONE, torch.sigmoid(x + x), alpha=2) if x.device.type == "cpu" else torch.tanh(x)
+        if x.device.type != "cpu":
+            return torch.tanh(x)
+        found: Tensor = _BySigmoid.apply(x)  # type: ignore[no-untyped-call]
+        return found
+
+
+class _BySigmoid(torch.autograd.Function):
+    """The sum, sigmoid and product as one operation, whose derivative is tanh's own: a third of their passes."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        """`[...]` to `[...]`."""
+        return torch.add(_MINUS_ONE, (x + x).sigmoid_(), alpha=2)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        """Keep what the derivatives are functions of."""
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        """`(1 - tanh^2 x)` times the gradient; can be differentiated again."""
+        found: Tensor = torch.ops.aten.tanh_backward(gradient, *ctx.saved_tensors)
+        return found
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+        """The same of a tangent, for forward mode."""
+        found: Tensor = torch.ops.aten.tanh_backward(tangent, *ctx.saved_tensors)
+        return found

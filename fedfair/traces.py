@@ -48,7 +48,7 @@ def _samples(losses: Tensor, calls: list[Call], drawn: tuple[Tensor, ...]) -> Te
     slopes = torch.autograd.grad(losses.sum(), outputs, create_graph=True)
     for call, slope, own in zip(calls, slopes, drawn, strict=True):
         along = _along(call, own)
-        (curved,) = torch.autograd.grad(slope, call.output, along, retain_graph=True, materialize_grads=True)
+        (curved,) = torch.autograd.grad((slope * along).sum(), call.output, retain_graph=True, materialize_grads=True)
         total += (along * curved).flatten(1).sum(1)
     return total
 

@@ -6,13 +6,14 @@ python -m simulations.benchmarks.risk [--every 50] [--epochs 20] [--repeats 3]
 from __future__ import annotations
 
 import json
+import resource
 import sys
 from time import perf_counter
 from typing import Annotated
 
 import typer
 
-from simulations.benchmarks.processes import measure
+from simulations.benchmarks.processes import undisturbed
 from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Timings, report
 from simulations.commands.terminal import plain_errors
 from simulations.compare import experiments
@@ -26,18 +27,22 @@ def main(every: Annotated[int, typer.Option(min=1, help="Steps between two measu
          repeats: Repeats = 3, out: Out = None,
          once: Annotated[int, typer.Option(hidden=True, help="One run in this process; 0 without risk terms.")] = -1
          ) -> None:
-    """Run dpsgd on Adult in processes of its own, in turn with and without."""
+    """Run dpsgd on Adult in processes of its own, in turn with and without.
+
+    A process says what it took itself, since looking at its memory from outside holds up those that use all cores.
+    """
     if once >= 0:
-        print(json.dumps({"seconds": _seconds(once, epochs)}))
+        took = _seconds(once, epochs)
+        print(json.dumps({"seconds": took, "MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
         return
     seconds: dict[str, list[float]] = {_PLAIN: [], _RISK: []}
     memory = dict.fromkeys(seconds, 0.0)
     for _ in range(repeats):
         for name, steps in ((_PLAIN, 0), (_RISK, every)):
-            measured = measure([sys.executable, "-m", "simulations.benchmarks.risk", "--once", str(steps),
+            said = undisturbed([sys.executable, "-m", "simulations.benchmarks.risk", "--once", str(steps),
                                 "--epochs", str(epochs)])
-            seconds[name].append(1000 * measured.said["seconds"])
-            memory[name] = max(memory[name], measured.mebibytes)
+            seconds[name].append(1000 * said["seconds"])
+            memory[name] = max(memory[name], said["MiB"])
     times = Timings(seconds)
     rows: list[Figures] = [{"run": name, "s": times.milliseconds(name) / 1000, "spread": times.spread(name),
                             "MiB": memory[name]} for name in seconds]

@@ -25,10 +25,18 @@ def test_it_is_tanh_within_two_units_of_rounding_of_one(dtype: torch.dtype, numb
 
 
 def test_its_derivatives_are_those_of_tanh() -> None:
-    """To the second, by which Hessians are measured."""
+    """To the second, by which Hessians are measured, in both modes and a batch at a time."""
     x = torch.linspace(-3, 3, 25, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(Tanh(), (x,))
-    assert torch.autograd.gradgradcheck(Tanh(), (x,))
+    assert torch.autograd.gradcheck(Tanh(), (x,), check_forward_ad=True, check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(Tanh(), (x,), check_fwd_over_rev=True, check_batched_grad=True)
+
+
+def test_functions_of_functions_take_it() -> None:
+    """A Hessian by forward over backward mode, for every example of a batch, is that of PyTorch's tanh."""
+    x = torch.linspace(-2, 2, 12, dtype=torch.float64).view(4, 3)
+    found, expected = (torch.func.vmap(torch.func.hessian(lambda row, f=f: f(row).prod()))(x)
+                       for f in (Tanh(), torch.tanh))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize(("name", "shape"), [("mlp", (5,)), ("cnn", (1, 6, 6))])
