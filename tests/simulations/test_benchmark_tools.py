@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from simulations.benchmarks.kills import different, killed
 from simulations.benchmarks.plot import bars, lines
-from simulations.benchmarks.processes import measure
+from simulations.benchmarks.processes import measure, undisturbed
 from simulations.benchmarks.sweep import TABLE
 from simulations.sweep import Sweep, trials
 
@@ -29,6 +29,7 @@ print(json.dumps({{"ms": 7}}))
 
 def test_memory_is_that_of_all_processes_and_the_last_line_is_what_is_said() -> None:
     found = measure([sys.executable, "-c", PARENT])
+    assert undisturbed([sys.executable, "-c", PARENT]) == found.said
     assert found.said == {"ms": 7}
     assert 150 < found.mebibytes < 300
 
