@@ -41,13 +41,18 @@ def clipping_effect(here: Host, weights: Mapping[str, Tensor], round_: Round) ->
 
 
 def losses_and_gradients(model: nn.Module, data: GroupedDataset) -> tuple[Tensor, Tensor]:
-    """The summed loss of each group's records, `[K]` in double precision, and its gradient, `[K, P]`."""
+    """The summed loss of each group's records, `[K]` in double precision, and its gradient, `[K, P]`.
+
+    Records that are alike pass through the model once, and count as often as they occur.
+    """
+    distinct, times = data.distinct
     parameters = list(trained_parameters(model)[0].values())
     losses = torch.zeros(len(data.names), dtype=torch.float64)
     gradients = torch.zeros(len(data.names), sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
     for group, row in enumerate(gradients):
-        for rows in data.portions((data.group == group).nonzero().flatten()):
-            total = _total_loss(model, data, rows)
+        for own in data.portions((data.group[distinct] == group).nonzero().flatten()):
+            found = _losses(model, data, distinct[own])
+            total = found @ times[own].to(found)
             losses[group] += total.item()
             gradient = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
             row += torch.cat([part.flatten() for part in gradient]).cpu()
@@ -59,7 +64,7 @@ def hessian_products(model: nn.Module, data: GroupedDataset, rows: Tensor, vecto
     parameters = list(trained_parameters(model)[0].values())
     products = torch.zeros_like(vectors)
     for part in data.portions(rows):
-        gradient = torch.autograd.grad(_total_loss(model, data, part), parameters, create_graph=True,
+        gradient = torch.autograd.grad(_losses(model, data, part).sum(), parameters, create_graph=True,
                                        allow_unused=True, materialize_grads=True)
         joined = torch.cat([piece.flatten() for piece in gradient])
         for product, vector in zip(products, vectors.to(joined.device), strict=True):
@@ -81,7 +86,7 @@ def _by_record(data: GroupedDataset, rates: Sequence[float]) -> Tensor:
     return torch.tensor(rates, dtype=torch.float64)[data.group]
 
 
-def _total_loss(model: nn.Module, data: GroupedDataset, rows: Tensor) -> Tensor:
-    """The summed loss of some rows, on the model's device."""
+def _losses(model: nn.Module, data: GroupedDataset, rows: Tensor) -> Tensor:
+    """The losses of some rows `[m]`, on the model's device."""
     device = next(model.parameters()).device
-    return loss(model(data.features(rows, device)), data.y[rows].to(device)).sum()
+    return loss(model(data.features(rows, device)), data.y[rows].to(device))

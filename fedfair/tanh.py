@@ -27,12 +27,11 @@ class Tanh(nn.Module):
 class _BySigmoid(torch.autograd.Function):
     """The sum, sigmoid and product as one operation, whose derivative is tanh's own: a third of their passes."""
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         """`[...]` to `[...]`."""
-        return torch.add(_MINUS_ONE, (x + x).sigmoid_(), alpha=2)
+        found = (x + x).sigmoid_()
+        return torch.add(_MINUS_ONE, found, alpha=2, out=found)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
@@ -45,5 +44,10 @@ class _BySigmoid(torch.autograd.Function):
         """`(1 - tanh^2 x)` times the gradient; can be differentiated again."""
         found: Tensor = torch.ops.aten.tanh_backward(gradient, *ctx.saved_tensors)
         return found
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None], x: Tensor) -> tuple[Tensor, int | None]:
+        """Number by number, the batch is a tensor like any other."""
+        return _BySigmoid.apply(x), in_dims[0]  # type: ignore[no-untyped-call]
 
     jvp = backward  # the Jacobian is diagonal, so forward mode multiplies by the same numbers

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import blake2b
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -99,6 +103,20 @@ class GroupedDataset:
         one empty piece.
         """
         return torch.split(rows, max(1, min(_ROWS, _NUMBERS // max(1, self.x.shape[1:].numel()))))
+
+    @cached_property
+    def distinct(self) -> tuple[Tensor, Tensor]:
+        """The rows `[m]` of the first of each kind of record, alike in `x`, `y` and `group`, and how many there are of
+        it `[m]`: all that a sum over records depends on.
+
+        Tables hold many twice: two in three records of COMPAS and of Dutch, one in nine of Adult.
+        """
+        x = np.ascontiguousarray(self.x.numpy())
+        kinds = list(zip((blake2b(one, digest_size=16).digest() for one in x), self.y.tolist(), self.group.tolist(),
+                         strict=True))
+        counted, first = Counter(kinds), dict(zip(reversed(kinds), reversed(range(len(kinds))), strict=True))
+        rows, times = ([column[kind] for kind in counted] for column in (first, counted))
+        return torch.tensor(rows, dtype=torch.long), torch.tensor(times, dtype=torch.long)
 
     def group_sizes(self) -> tuple[int, ...]:
         """How many records each group has: `[K]`."""

@@ -38,6 +38,7 @@ CLIP, SIGMA, BATCH, LR = 0.3, 1.0, 12, 0.2
 def data() -> GroupedDataset:
     g = torch.Generator().manual_seed(3)
     x = torch.randn(60, 4, generator=g, dtype=torch.float64)
+    x[54:] = x[:3].repeat(2, 1)  # three records occur three times
     group = (torch.arange(60) % 3 == 0).long()
     y = (x[:, 0] + group * 2 * x[:, 1] > 0.3).long()
     return GroupedDataset(x + 2 * group[:, None], y, group, ("a", "b"), 2)

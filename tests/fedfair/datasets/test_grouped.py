@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedfair.datasets import GroupedDataset
 from fedfair.datasets.grouped import Pixels
@@ -64,6 +66,22 @@ def test_the_larger_the_records_the_fewer_go_through_a_model_together(shape: tup
     portions = GroupedDataset(torch.zeros(1).expand(5000, *shape), zeros, zeros, ("a",), 1).portions(torch.arange(5000))
     assert torch.equal(torch.cat(portions), torch.arange(5000))
     assert max(map(len, portions)) == most
+
+
+@given(st.lists(st.tuples(st.sampled_from([(0.0, 1.0), (1.0, 0.0), (1.0, 1.0)]), st.integers(0, 1), st.integers(0, 1))))
+def test_each_kind_of_record_is_counted_where_it_occurs_first(
+        kinds: list[tuple[tuple[float, float], int, int]]) -> None:
+    x, y, group = (torch.tensor([kind[part] for kind in kinds]) for part in range(3))
+    data = GroupedDataset(x.view(-1, 2), y.long(), group.long(), ("a", "b"), 2)
+    rows, times = data.distinct
+    assert rows.tolist() == [row for row, kind in enumerate(kinds) if kind not in kinds[:row]]
+    assert times.tolist() == [kinds.count(kinds[row]) for row in rows.tolist()]
+
+
+def test_records_need_not_lie_row_by_row_in_memory_to_be_counted() -> None:
+    zeros = torch.zeros(3).long()
+    for x in (torch.tensor([[1, 2, 1], [3, 4, 3]]).T, torch.tensor([[1, 2, 1], [3, 4, 3]]).T[..., None]):
+        assert [found.tolist() for found in GroupedDataset(x, zeros, zeros, ("a",), 1).distinct] == [[0, 1], [2, 1]]
 
 
 def test_no_records_are_one_empty_portion() -> None:
