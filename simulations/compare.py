@@ -9,7 +9,7 @@ from simulations.engines import Engine, make_engine
 from simulations.experiment import Experiment, SettingsError
 from simulations.presets import merged, preset
 from simulations.result import Result
-from simulations.run import Progress, run
+from simulations.run import Progress, refuse_unfit, run
 
 OnRound = Callable[[int, int, str, int, int], None]
 """Called with runs done, runs in all, the current run's name, its rounds done and rounds in all."""
@@ -43,8 +43,11 @@ def experiments(strategies: Sequence[str], seeds: Sequence[int], preset_name: st
 
 def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes: int | None = None,
             on_round: OnRound = lambda *progress: None) -> list[Result]:
-    """Run the experiments one after the other; raises what `run` raises."""
+    """Run the experiments one after the other; raises what `run` raises, for settings that do not fit before the
+    first.
+    """
     chosen = make_engine(engine, nodes)
+    refuse_unfit(planned)
     return [run(experiment, chosen, progress=progress) for experiment, progress in following(planned, on_round)]
 
 

@@ -25,7 +25,7 @@ from simulations.experiment import Experiment, SettingsError
 from simulations.files import write_json, write_text
 from simulations.processes import in_processes
 from simulations.result import Result, refuse_other
-from simulations.run import Progress, run
+from simulations.run import Progress, refuse_unfit, run
 from simulations.summary import final_test
 
 THETAS = tuple(place / 50 for place in range(21))
@@ -49,6 +49,7 @@ def curves(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, 
     made = experiments(strategies, seeds, preset, settings)
     _refuse_unused(over, made)
     planned = [part for each in made for part in _parts(each, preset, settings, over)]
+    refuse_unfit(part.made for part in planned)
     if jobs > 1:
         rows: dict[int, list[dict[str, Any]]] = {}
         for place, found in in_processes(partial(_points, engine=engine, kept=kept), planned, jobs):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pandas as pd
 import torch
@@ -17,7 +19,7 @@ from simulations.checkpoint import Checkpoint, Watch, train
 from simulations.engines import ENGINES, Engine, make_engine
 from simulations.experiment import Experiment
 from simulations.result import Result
-from strategies import find_strategy
+from strategies import Strategy, find_strategy
 from strategies.exchange import population
 
 __all__ = ["ENGINES", "Progress", "conduct", "run"]
@@ -61,12 +63,20 @@ def threads_for(experiment: Experiment) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def refuse_unfit(planned: Iterable[Experiment]) -> None:
+    """Raise what `run` would raise for settings that do not fit their data, before the first of many runs begins.
+
+    Of experiments that differ by their seed alone, which fit alike, one is tried.
+    """
+    kinds = {json.dumps({**experiment.settings(), "seed": 0}, sort_keys=True): experiment for experiment in planned}
+    for experiment in kinds.values():
+        make_engine("local")(partial(_strategy, experiment))
+
+
 def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None = None,
             watch: Watch = lambda *_: None) -> Result:
     """Train and evaluate over the nodes of a grid."""
-    task = experiment.task
-    sizes = population(grid, task)
-    strategy = find_strategy(experiment.strategy)(task, experiment.training, sizes, progress)
+    task, strategy = experiment.task, _strategy(experiment, grid, progress)
     model = task.build_model()
     parameters, _ = trained_parameters(model)
     arrays = pack({name: parameter.detach().clone() for name, parameter in parameters.items()})
@@ -80,3 +90,9 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
             parameter.copy_(unpacked(arrays)[name])
     return Result(experiment, task.data(), pd.DataFrame(strategy.rows.all), strategy.ledger, model, strategy.search,
                   strategy.threshold)
+
+
+def _strategy(experiment: Experiment, grid: Grid, progress: Progress = lambda *_: None) -> Strategy:
+    """The experiment's strategy, made for the records that the nodes of a grid hold."""
+    return find_strategy(experiment.strategy)(experiment.task, experiment.training, population(grid, experiment.task),
+                                              progress)

@@ -84,6 +84,14 @@ def test_a_run_without_steps_cannot_be_attacked(attack: str) -> None:
         "audit", "--attack", attack, "--set", "steps=0")
 
 
+@pytest.mark.parametrize("command", ["compare", "curve"])
+def test_what_does_not_fit_one_method_is_said_before_any_runs(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("compare", "curves"):
+        monkeypatch.setattr(f"simulations.{module}.run", lambda *_, **__: pytest.fail("a run began"))
+    assert "batch_size is 99999, but there are only" in error_of(
+        command, "--strategies", "sgd,dpsgd", "--seeds", "2", "--set", "dpsgd.batch_size=99999")
+
+
 @pytest.mark.parametrize("command", ["run", "compare", "curve"])
 def test_a_data_set_is_named_once(command: str) -> None:
     assert "but it is chosen by --dataset" in error_of(command, "--set", "dataset=compas")
