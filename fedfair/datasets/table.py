@@ -141,7 +141,8 @@ def complete(frame: pd.DataFrame, missing: Missing) -> pd.DataFrame:
     said = (f"missing values in {', '.join(f'{name} ({count:,})' for name, count in counts.items())}, in "
             f"{lost.sum():,} of {len(frame):,} rows")
     if missing == "refuse":
-        raise ValueError(f'the table has {said}: fill them, or leave those rows out with missing = "drop"')
+        raise ValueError(f'the table has {said}: fill them, or leave those rows out with missing = "drop"; in a file, '
+                         "cells with NA, None or null count as missing: write another word where that is an answer")
     if lost.all():
         raise ValueError(f"the table has {said}: no row is complete; fill them, or remove those columns")
     _log.warning("left out: rows with %s", said)

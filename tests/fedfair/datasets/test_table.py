@@ -41,6 +41,11 @@ def test_every_value_of_a_category_makes_one_column(tmp_path: Path) -> None:
     assert columns == sorted([*towns, (1, 0, 1, 1), (0, 1, 0, 0), (1, 0, 0, 1), (0, 1, 1, 0)])
 
 
+def test_a_word_that_counts_as_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"missing values in town \(2\), in 2 of 4 rows: .* NA, None or null count as"):
+        from_csv(csv(tmp_path, table().assign(town=["None", "y", "NA", "x"])), "good", "sex")
+
+
 def test_the_label_is_not_among_the_features(tmp_path: Path) -> None:
     frame = table().assign(good=[1, 0, 1, 0])
     for label in ("good", "age"):
