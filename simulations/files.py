@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 
 def refuse_unwritable(folder: Path) -> None:
     """Raise `OSError` if files in `folder`, which may have to be made, could not be written; changes nothing."""
@@ -40,6 +42,27 @@ def in_place(path: Path) -> Iterator[Path]:
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep other processes out of `folder` for a while, by a lock beside it that ends with this process at the latest.
+
+    Raises `BlockingIOError` if another process has it.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    place = folder.with_name(f".{folder.name}.lock")
+    lock = FileLock(place)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise BlockingIOError(f"{folder} is in use by another run: wait until that is done, or choose another folder"
+                              ) from None
+    try:
+        yield
+    finally:
+        place.unlink(missing_ok=True)
+        lock.release()
 
 
 def digest(path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import pandas as pd
@@ -18,6 +18,7 @@ from fedfair.messages import pack, unpacked
 from simulations.checkpoint import Checkpoint, Watch, train
 from simulations.engines import ENGINES, Engine, make_engine
 from simulations.experiment import Experiment
+from simulations.files import alone_in
 from simulations.result import Result
 from strategies import Strategy, find_strategy
 from strategies.exchange import population
@@ -37,8 +38,8 @@ def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | Non
 
     `engine` is a name (see `ENGINES`), with the number of Flower `nodes` that host the clients, or an engine that was
     made with settings of its own. Raises `ValueError` for an unknown engine or settings that do not fit the data,
-    `FileNotFoundError` if the data cannot be had, `OSError` if a checkpoint cannot be written, and
-    `fedfair.host.ClientError` if a client fails.
+    `FileNotFoundError` if the data cannot be had, `OSError` if a checkpoint cannot be written or its folder is in use,
+    and `fedfair.host.ClientError` if a client fails.
     """
     chosen = make_engine(engine, nodes)
     experiment.task.data()
@@ -84,7 +85,8 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
         asked = strategy.configure_evaluate(0, arrays, ConfigRecord(), grid)
         strategy.aggregate_evaluate(0, grid.send_and_receive(asked))
     else:
-        arrays = train(strategy, grid, arrays, checkpoint, watch)
+        with alone_in(checkpoint.folder) if checkpoint else nullcontext():
+            arrays = train(strategy, grid, arrays, checkpoint, watch)
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(unpacked(arrays)[name])

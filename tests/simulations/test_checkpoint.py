@@ -237,6 +237,29 @@ def test_a_method_that_keeps_what_a_checkpoint_cannot_hold_is_told_so(tmp_path: 
         run(made, checkpoint=place(made, tmp_path / "run"))
 
 
+def test_a_second_run_in_the_same_folder_is_refused_until_the_first_is_over(tmp_path: Path) -> None:
+    """Both would release noise of their own, and one ledger would be kept."""
+    made, refused = experiment("dpsgd", randomness="system"), []
+
+    def second(done: int, rounds: int) -> None:
+        """In the middle of the first."""
+        with pytest.raises(BlockingIOError, match="run is in use by another run: wait until that is done, or choose"):
+            run(made, checkpoint=place(made, tmp_path / "run"))
+        refused.append(done)
+
+    run(made, checkpoint=place(made, tmp_path / "run"), progress=second)
+    assert refused == [1, 2, 3, 4, 5, 6]
+    run(made, checkpoint=place(made, tmp_path / "run"))
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_the_lock_of_a_run_that_was_killed_keeps_nobody_out(tmp_path: Path) -> None:
+    (tmp_path / ".run.lock").touch()
+    made = experiment("dpsgd")
+    run(made, checkpoint=place(made, tmp_path / "run"))
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
