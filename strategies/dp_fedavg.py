@@ -20,8 +20,7 @@ from fedfair.optimizers import Optimizer, Sgd
 from fedfair.rounds import LocalSgd
 from strategies.base import NoOptions, Strategy
 from strategies.budget import Schedule
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+from strategies.training import Positive
 
 
 class DpFedavg(Strategy):

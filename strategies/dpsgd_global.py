@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
-
 from fedfair.clipping import ClipRule, Global
 from strategies.base import NoOptions, Strategy
+from strategies.training import Positive
 
 
 class DpsgdGlobal(Strategy):
@@ -16,7 +13,7 @@ class DpsgdGlobal(Strategy):
     class Options(NoOptions):
         """`bound` is Z, fixed, at least the clip norm."""
 
-        bound: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 50
+        bound: Positive = 50
 
     options: Options
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from fedfair.clipping import ClipRule, GlobalAdapt
 from fedfair.counting import Above, CountQuery
 from strategies.base import NoOptions, Strategy
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+from strategies.training import Positive
 
 
 class DpsgdGlobalAdapt(Strategy):
