@@ -16,6 +16,7 @@ from simulations.report.scale import Range, ranges
 _MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "down": "v", "plus": "P", "cross": "X",
             "star": "*"}
 _ACROSS = 3
+_COLUMNS = 4  # of the legend, at most
 
 
 def needs_matplotlib() -> None:
@@ -44,15 +45,25 @@ def save_figure(figure: Figure, folder: Path) -> list[Path]:
             _draw(panel, axes, shared[0] if figure.same == "x" else x, shared[1] if figure.same == "y" else y)
         for axes in places[len(figure.panels):]:
             axes.set_visible(False)
-        handles = {text: handle for axes in places for handle, text in zip(*axes.get_legend_handles_labels(),
-                                                                           strict=True)}
-        canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False)
+        _legend(canvas, places)
         files = [folder / f"{figure.name}.{kind}" for kind in ("png", "svg")]
         for file in files:
             with in_place(file) as new:
                 canvas.savefig(new, dpi=300, format=file.suffix[1:],
                                metadata={"Date": None} if file.suffix == ".svg" else None)
     return files
+
+
+def _legend(canvas: Any, places: Any) -> None:
+    """The names of all series below the panels, in as many columns as fit; rows beyond two make the figure higher."""
+    handles = {text: handle for axes in places for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+    for columns in range(_COLUMNS, 0, -1):
+        legend = canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns,
+                               frameon=False)
+        if columns == 1 or legend.get_window_extent().width <= canvas.bbox.width:
+            break
+        legend.remove()
+    canvas.set_figheight(canvas.get_figheight() + 0.16 * max(0, math.ceil(len(handles) / columns) - 2))
 
 
 def _draw(panel: Panel, axes: Any, x: Range, y: Range) -> None:

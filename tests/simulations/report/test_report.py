@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 from simulations.cli import app
 from simulations.report import write_report
 from simulations.report.estimates import Estimate
+from simulations.report.figure import Figure, Panel, Point, Scale, Series
 from simulations.report.latex import latex
+from simulations.report.paper import save_figure
 from simulations.report.tables import Table
 
 
@@ -84,6 +86,17 @@ def test_figures_for_papers_are_png_and_svg_and_tables_are_latex(people_folder: 
             "methods.tex", "groups.tex", "ledger-groups.tex"} <= files
     assert (tmp_path / "figures" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     assert "dpsgd-f" in (tmp_path / "figures" / "accuracy.svg").read_text()
+
+
+@pytest.mark.parametrize("number", [1, 4, 9])
+def test_the_legend_of_a_figure_for_papers_lies_within_it(number: int, tmp_path: Path) -> None:
+    line = (Point(Estimate(0.0), Estimate(0.5)), Point(Estimate(1.0), Estimate(0.6)))
+    lines = tuple(Series(f"a method with a long name, {place}", place, line) for place in range(number))
+    svg = save_figure(Figure("f", "t", "", (Panel("p", Scale("x"), Scale("y"), lines),)), tmp_path)[1].read_text()
+    width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)[0])
+    names = re.findall(r'text-anchor: start" x="(-?[\d.]+)" y="([\d.]+)"', svg)
+    assert len(names) == number
+    assert all(20 < float(x) < width / 2 and float(y) < height for x, y in names)
 
 
 def test_a_latex_table_escapes_and_gives_the_ends_of_intervals() -> None:
