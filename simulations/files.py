@@ -50,8 +50,9 @@ def alone_in(folder: Path) -> Iterator[None]:
 
     Raises `BlockingIOError` if another process has it.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    place = folder.with_name(f".{folder.name}.lock")
+    whole = folder.resolve()
+    whole.parent.mkdir(parents=True, exist_ok=True)
+    place = whole.with_name(f".{whole.name}.lock")
     lock = FileLock(place)
     try:
         lock.acquire(timeout=0)
