@@ -39,6 +39,11 @@ def test_functions_of_functions_take_it() -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
 
 
+def test_a_batch_may_lie_along_any_dimension() -> None:
+    x = torch.linspace(-2, 2, 12, dtype=torch.float64).view(4, 3)
+    assert torch.equal(torch.func.vmap(Tanh(), in_dims=1, out_dims=1)(x), Tanh()(x))
+
+
 @pytest.mark.parametrize(("name", "shape"), [("mlp", (5,)), ("cnn", (1, 6, 6))])
 def test_the_models_are_those_with_a_plain_tanh(name: str, shape: tuple[int, ...]) -> None:
     model = build(name, (), shape, 3, 0, torch.float64)
