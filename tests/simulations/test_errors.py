@@ -89,7 +89,8 @@ def test_what_does_not_fit_one_method_is_said_before_any_runs(command: str, monk
     for module in ("compare", "curves"):
         monkeypatch.setattr(f"simulations.{module}.run", lambda *_, **__: pytest.fail("a run began"))
     assert "batch_size is 99999, but there are only" in error_of(
-        command, "--strategies", "sgd,dpsgd", "--seeds", "2", "--set", "dpsgd.batch_size=99999")
+        command, "--dataset", "digits", "--preset", "digits", "--strategies", "sgd,dpsgd", "--set",
+        "dpsgd.batch_size=99999")
 
 
 @pytest.mark.parametrize("command", ["run", "compare", "curve"])
