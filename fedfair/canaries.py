@@ -70,12 +70,12 @@ class AuditedHost(Host):
         batch = super()._sample(data, weights, round_, rows)
         canaries, joined = self.canaries, self._joined(round_)
         return Batch(_WithCanaries(batch.probe, self, joined, round_.step),
-                     torch.cat([batch.groups, canaries.groups[joined]]), batch.x, batch.y)
+                     torch.cat([batch.groups, canaries.groups[joined].to(batch.groups)]), batch.x, batch.y)
 
     def updates(self, weights: Mapping[str, Tensor], round_: Round, drawn: Sequence[int]
                 ) -> Iterator[tuple[list[int], LayerGradients]]:
         """See `Host`; the canaries come last, as participants."""
-        self.real[round_.step] = torch.zeros_like(flat(weights)[self.canaries.coordinates])
+        self.real[round_.step] = torch.zeros_like(flat(weights)[self.canaries.coordinates], device="cpu")
         for clients, found in super().updates(weights, round_, drawn):
             yield clients, _Noted(found, self, round_.step)
         joined = self._joined(round_)
@@ -98,7 +98,7 @@ class _Noted:
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `LayerGradients`."""
         sums = self._updates.weighted_sum(coefficients)
-        self._host.real[self._step] = self._host.real[self._step] + flat(sums)[self._host.canaries.coordinates]
+        self._host.real[self._step] += flat(sums)[self._host.canaries.coordinates].cpu()
         return sums
 
 
@@ -140,6 +140,6 @@ class _WithCanaries(Probe):
         records, canaries = len(self._probe.norms), self._host.canaries
         sums = self._probe.weighted_sum(coefficients[:records])
         total = flat(sums).clone()
-        self._host.real[self._step] = total[canaries.coordinates]
+        self._host.real[self._step] = total[canaries.coordinates].cpu()
         total[canaries.coordinates[self._joined]] += coefficients[records:] * canaries.norm
         return shaped(total, sums)

@@ -119,14 +119,14 @@ def sizes(message: Message, here: Host) -> RecordDict:
 @_answer
 def counts(message: Message, here: Host) -> RecordDict:
     """The noisy counts of the round's query."""
-    return _content(here.counts(*_weights_and_round(message)))
+    return _content(here.counts(*_weights_and_round(message, here)))
 
 
 @app.query("scores")
 @_answer
 def scores(message: Message, here: Host) -> RecordDict:
     """How many validation records of each group have which score, with the clients' shares of the noise."""
-    weights, options = unpack(message.content, "weights"), message.content.config_records["options"]
+    weights, options = _on_device(message, "weights", here), message.content.config_records["options"]
     favourable, deviation = cast(int, options["favourable"]), cast(float, options["deviation"])
     noise = cast(NoiseName, options["noise"])
     seed = _task(str(message.content["task"]["json"])).seed if options["seeded"] else None
@@ -137,21 +137,21 @@ def scores(message: Message, here: Host) -> RecordDict:
 @_answer
 def gradient_sum(message: Message, here: Host) -> RecordDict:
     """The clipped gradient sum of the round's batch, with the counts that it asks for."""
-    return _content(here.gradient_sum(*_weights_and_round(message)))
+    return _content(here.gradient_sum(*_weights_and_round(message, here)))
 
 
 @app.train("update_sum")
 @_answer
 def update_sum(message: Message, here: Host) -> RecordDict:
     """The sum of the clipped updates of the clients that the round draws, with the counts that it asks for."""
-    return _content(participants.update_sum(here, *_weights_and_round(message)))
+    return _content(participants.update_sum(here, *_weights_and_round(message, here)))
 
 
 @app.train("batch_sums")
 @_answer
 def batch_sums(message: Message, here: Host) -> RecordDict:
     """Sums over the round's batch that FairLens's penalty is made of, without noise."""
-    found = fairlens.batch_sums(here, *_weights_and_round(message))
+    found = fairlens.batch_sums(here, *_weights_and_round(message, here))
     return RecordDict({name: pack(sums) for name, sums in found._asdict().items()} if found else {})
 
 
@@ -163,7 +163,7 @@ def penalty_gradient(message: Message, here: Host) -> RecordDict:
     distortion, difference = (_on_device(message, name, here) for name in ("distortion", "difference"))
     penalty = fairlens.Penalty(distortion, difference, tuple(options["loss-weights"]),
                                tuple(options["probability-weights"]))
-    return RecordDict({"sums": pack(fairlens.penalty_gradient(here, *_weights_and_round(message), penalty))})
+    return RecordDict({"sums": pack(fairlens.penalty_gradient(here, *_weights_and_round(message, here), penalty))})
 
 
 @app.train("shifted_gradient_sum")
@@ -171,14 +171,14 @@ def penalty_gradient(message: Message, here: Host) -> RecordDict:
 def shifted_gradient_sum(message: Message, here: Host) -> RecordDict:
     """The sum of the batch's gradients, each shifted by FairLens's penalty and then clipped, without noise."""
     shift = _on_device(message, "shift", here)
-    return RecordDict({"sums": pack(fairlens.shifted_gradient_sum(here, *_weights_and_round(message), shift))})
+    return RecordDict({"sums": pack(fairlens.shifted_gradient_sum(here, *_weights_and_round(message, here), shift))})
 
 
 @app.train("local_epoch")
 @_answer
 def local_epoch(message: Message, here: Host) -> RecordDict:
     """The locally trained weights, each times its client's share in the average."""
-    return _content(here.local_epochs(*_weights_and_round(message)))
+    return _content(here.local_epochs(*_weights_and_round(message, here)))
 
 
 @app.evaluate("groups")
@@ -188,7 +188,7 @@ def evaluate(message: Message, here: Host) -> RecordDict:
 
     With a `threshold` these are of its decisions; those of the model are added as "SPLIT before threshold".
     """
-    weights, options = unpack(message.content, "weights"), message.content.config_records["options"]
+    weights, options = _on_device(message, "weights", here), message.content.config_records["options"]
     rule = RejectOption.from_json(str(options["threshold"])) if options["threshold"] else None
     content = RecordDict()
     for split in cast(list[str], options["splits"]) if here.clients else []:
@@ -204,7 +204,7 @@ def clipping_effect(message: Message, here: Host) -> RecordDict:
     """A batch's gradient with and without clipping, and the groups' losses and gradients over all records, exact; not
     private.
     """
-    weights, round_ = _weights_and_round(message)
+    weights, round_ = _weights_and_round(message, here)
     refuse_distrust(round_, "risk terms")
     if not here.clients:
         return RecordDict({"sums": pack({})})
@@ -218,7 +218,7 @@ def clipping_effect(message: Message, here: Host) -> RecordDict:
 @_answer
 def hessian_products(message: Message, here: Host) -> RecordDict:
     """Each group's Hessian, over a sample of its records, times the vectors that the message holds for the group."""
-    (weights, round_), asked = _weights_and_round(message), unpack(message.content, "vectors")
+    (weights, round_), asked = _weights_and_round(message, here), unpack(message.content, "vectors")
     refuse_distrust(round_, "risk terms")
     if not here.clients:
         return RecordDict({"products": pack({})})
@@ -235,7 +235,7 @@ def hessian_products(message: Message, here: Host) -> RecordDict:
 @_answer
 def traces(message: Message, here: Host) -> RecordDict:
     """Samples of the trace of each group's Hessian: their sum, the sum of their squares, and their number, `[K]`."""
-    weights, round_ = _weights_and_round(message)
+    weights, round_ = _weights_and_round(message, here)
     refuse_distrust(round_, "risk terms")
     if not here.clients:
         return RecordDict({"traces": pack({})})
@@ -259,9 +259,9 @@ def _on_device(message: Message, name: str, here: Host) -> Gradients:
     return {key: value.to(here.device) for key, value in unpack(message.content, name).items()}
 
 
-def _weights_and_round(message: Message) -> tuple[Gradients, Round]:
+def _weights_and_round(message: Message, here: Host) -> tuple[Gradients, Round]:
     """The weights that a message carries, and the round that it describes."""
-    return unpack(message.content, "weights"), Round.from_json(str(message.content["round"]["json"]))
+    return _on_device(message, "weights", here), Round.from_json(str(message.content["round"]["json"]))
 
 
 def _content(contribution: Contribution) -> RecordDict:

@@ -23,7 +23,7 @@ from fedfair.randomness import generator
 from fedfair.rounds import LocalSgd
 from fedfair.shares import Shares
 
-_NUMBERS = {"cpu": 2**20, "cuda": 2**28}
+_NUMBERS, _GPU_NUMBERS = 2**20, 2**28
 """Stacked weights held at once, at most; more participants than fit are trained in turns. A processor's cache is best
 served by few, a GPU's cores by many.
 """
@@ -59,7 +59,7 @@ def local_updates(model: nn.Module, weights: Mapping[str, Tensor], shares: Share
     rows = [shares.rows(number) for number in drawn]
     plans = [_plan(number, own.stop - own.start, local, seed, round_) for number, own in zip(drawn, rows, strict=True)]
     longest = sorted(range(len(plans)), key=lambda place: -len(plans[place].order))  # alike lengths waste the least
-    numbers = _NUMBERS[torch.device(device).type]
+    numbers = _NUMBERS if torch.device(device).type == "cpu" else _GPU_NUMBERS
     at_once = max(1, numbers // sum(value.numel() for value in weights.values()))
     for start in range(0, len(plans), at_once):
         turn = longest[start : start + at_once]

@@ -51,7 +51,8 @@ class Host:
     """Some clients of a run, by number, with the records that each holds and one model to compute with.
 
     Where all clients start from the same weights, their records go through the model together: a sum over clients is a
-    sum over records. What they add to it, noise, they add one by one.
+    sum over records. What they add to it, noise, they add one by one. The weights that a method is given lie on the
+    host's `device`, like its model.
 
     `kept` is the latest batch that the operating system drew: the label of its round, and its rows. It stays with the
     clients (`fedfair.client_app`), so that the exchanges of a round use one batch.
@@ -178,7 +179,7 @@ class Host:
     def batch(self, weights: Mapping[str, Tensor], round_: Round) -> Batch:
         """The round's batch over all clients here, kept for the round's further exchanges, at `weights`."""
         values, when = list(weights.values()), (round_.seed, round_.step, round_.label)
-        if self._last and self._last[0] == when and all(map(lambda a, b: a is b, self._last[1], values)):
+        if self._last and self._last[0] == when and all(map(torch.equal, self._last[1], values)):
             self._set(weights)
             return self._last[2]
         together = self.clients.together.train
@@ -213,7 +214,7 @@ class Host:
     def _set(self, weights: Mapping[str, Tensor]) -> None:
         """Point the model's parameters at `weights`, without a copy unless it keeps channels last in memory."""
         for name, parameter in self._parameters.items():
-            parameter.data = weights[name].to(self.device, memory_format=memory_format(parameter))
+            parameter.data = weights[name].to(memory_format=memory_format(parameter))
 
 
 def draw(data: GroupedDataset, round_: Round) -> Tensor:

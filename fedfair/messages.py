@@ -44,12 +44,12 @@ class TensorArray(Array):
     def __getattr__(self, name: str) -> Any:
         # Reached only while the serialised fields (dtype, shape, stype, data) are not there yet.
         if name in ("dtype", "shape", "stype", "data"):
-            self.__dict__.update(vars(Array(self.__dict__["tensor"].cpu().numpy())))
+            self.__dict__.update(vars(Array(self.__dict__["tensor"].numpy())))
             return self.__dict__[name]
         raise AttributeError(name)
 
     def __reduce__(self) -> tuple[Callable[..., Array], tuple[Any, ...]]:
-        return _mapped, (self.__dict__["tensor"].cpu().numpy(),)
+        return _mapped, (self.__dict__["tensor"].numpy(),)
 
 
 # Flower writes the class's name on the wire and looks it up among its own when it reads it back.
@@ -64,12 +64,12 @@ def _mapped(values: NDArray[Any]) -> TensorArray:
 
 
 def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
-    """A record that holds the tensors themselves, or copies of those that do not lie in order: others may lie as they
-    like at a client, but are the same everywhere on the way.
+    """A record that holds the tensors themselves, or copies of those that are on a GPU or do not lie in order: at a
+    client they may lie as they like, on the way they are the same everywhere.
     """
     record = ArrayRecord()
     for name, tensor in tensors.items():
-        record[name] = TensorArray(tensor.contiguous())
+        record[name] = TensorArray(tensor.cpu().contiguous())
     return record
 
 

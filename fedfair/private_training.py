@@ -33,7 +33,7 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
         raise ValueError("this plan is not one for local training with randomness of the operating system: take "
                          "strategies.private.PrivateTraining at the server")
     names = tuple(map(str, range(len(round_.rates))))
-    data = GroupedDataset(x, y, group.long(), names, int(y.max()) + 1 if len(y) else 1)
+    data = GroupedDataset(x.cpu(), y.cpu(), group.long().cpu(), names, int(y.max()) + 1 if len(y) else 1)
     empty = data.take(torch.empty(0, dtype=torch.long))
     parameters, _ = trained_parameters(model)
     weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}

@@ -196,7 +196,7 @@ def _pairs(result: Result, group: int) -> tuple[Floats, Bools, npt.NDArray[np.in
         rows = torch.nonzero(part.group == group).flatten()
         shuffled = part.take(rows[torch.randperm(len(rows), generator=draws)])
         with torch.no_grad():
-            losses.append(loss(result.model(shuffled.features(device=result.experiment.device)), shuffled.y).cpu())
+            losses.append(loss(result.model(shuffled.features()), shuffled.y))
     pairs = min(map(len, losses))
     trained_first = torch.rand(pairs, generator=draws) < 0.5
     difference = losses[1][:pairs] - losses[0][:pairs]

@@ -70,7 +70,7 @@ def theta_curve(result: Result, thetas: Sequence[float]) -> Iterator[tuple[float
                          "by-group to follow it over theta")
     test = result.data.test
     with torch.no_grad():
-        output = result.model(test.features(device=result.experiment.device)).cpu()
+        output = result.model(test.features())
         losses = loss(output, test.y)
     empty = GroupCounts.zeros(len(test.names), test.classes)
     for theta in thetas:
