@@ -28,7 +28,7 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
 from fedfair.messages import unpacked
 from simulations.files import digest
-from simulations.result import CHECKPOINT, CHECKPOINT_TO_BE, refuse_to_replace, replaced
+from simulations.folder import CHECKPOINT, CHECKPOINT_TO_BE, refuse_to_replace, replaced
 from strategies import Strategy
 from strategies.releases import charge_lost_round
 from strategies.state import restore, state

@@ -23,8 +23,9 @@ from simulations.compare import OnRound, experiments, following
 from simulations.curve_plot import curve_plot
 from simulations.experiment import Experiment, SettingsError
 from simulations.files import write_json, write_text
+from simulations.folder import refuse_other
 from simulations.processes import in_processes
-from simulations.result import Result, refuse_other
+from simulations.result import Result
 from simulations.run import Progress, refuse_unfit, run
 from simulations.summary import final_test
 

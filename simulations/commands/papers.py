@@ -22,6 +22,7 @@ from simulations.commands.options import (
 )
 from simulations.commands.terminal import progress_bar
 from simulations.curves import curves, save_curves
+from simulations.folder import refuse_other
 from simulations.reproductions.fair_fight import fair_fight
 from simulations.reproductions.markdown import sentence
 from simulations.reproductions.published import names as published_names
@@ -32,7 +33,6 @@ from simulations.reproductions.tables import reproduce as reproduce_table
 from simulations.reproductions.tuning import NAME as FAIR_FIGHT
 from simulations.reproductions.yang_curves import NAME as YANG_CURVES
 from simulations.reproductions.yang_curves import yang_curves
-from simulations.result import refuse_other
 from simulations.values import pairs
 
 _NAMES = (FAIR_FIGHT, SHAKESPEARE, YANG_CURVES, *published_names())

@@ -35,7 +35,8 @@ from simulations.compare import compare as run_comparison
 from simulations.compare import experiments
 from simulations.engines import Engine
 from simulations.experiment import Experiment
-from simulations.result import refuse_to_replace, save_comparison
+from simulations.folder import refuse_to_replace
+from simulations.result import save_comparison
 from simulations.run import run as run_experiment
 from simulations.tracking import tracking
 

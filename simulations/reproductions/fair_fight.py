@@ -15,12 +15,12 @@ import pandas as pd
 
 from fedfair.accounting import Ledger
 from fedfair.fairness import ALL
+from simulations.environment import environment
 from simulations.files import write_json, write_text
 from simulations.reproductions import fair_fight_report as report
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import Kept, OnRound, kept_runs
 from simulations.reproductions.tuning import CONFIG, NAME, PUBLISHED, Entry, confirm, load, plan
-from simulations.result import environment
 from simulations.summary import REFERENCE, final_part
 
 _SETTING = ["dataset", "strategy", "setting", "learning_rate", "clip_norm"]

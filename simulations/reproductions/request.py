@@ -11,7 +11,7 @@ import tomli_w
 
 from fedfair.registry import unknown
 from simulations.files import refuse_unwritable, write_text
-from simulations.result import refuse_other
+from simulations.folder import refuse_other
 
 
 class Request(NamedTuple):

@@ -20,6 +20,7 @@ from pathlib import Path
 import pandas as pd
 
 from simulations.compare import experiments
+from simulations.environment import environment
 from simulations.files import write_json, write_text
 from simulations.reproductions import shakespeare_report as report
 from simulations.reproductions.continuations import accuracies
@@ -34,7 +35,6 @@ from simulations.reproductions.vocabularies import (
     by_quarter,
     observations,
 )
-from simulations.result import environment
 from simulations.summary import final_test
 
 NAME = "shakespeare"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedfair.fairness import ALL
+from simulations.environment import environment
 from simulations.files import write_json, write_text
 from simulations.report.figure import Figure
 from simulations.report.paper import needs_matplotlib, save_figure
@@ -18,7 +19,6 @@ from simulations.reproductions.drawings import drawn
 from simulations.reproductions.published import PUBLISHED, Planned, Published, load, plan
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import Kept, OnRound, kept_runs
-from simulations.result import environment
 from simulations.statistics import comparisons, findings, measures
 
 

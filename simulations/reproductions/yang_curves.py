@@ -15,10 +15,10 @@ import pandas as pd
 
 from simulations.compare import experiments
 from simulations.curves import curves, write_curves
+from simulations.environment import environment
 from simulations.files import write_json, write_text
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import OnRound
-from simulations.result import environment
 
 NAME = "yang2024-figures2-3"
 _PRESET = "yang2024"

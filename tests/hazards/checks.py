@@ -24,7 +24,7 @@ from fedfair.randomness import generator
 from fedfair.rounds import Round
 from fedfair.sampling import poisson
 from simulations import run
-from simulations.result import environment
+from simulations.environment import environment
 from tests.strategies.test_contract import experiment, weights
 from tests.strategies.two_groups import two_groups
 

@@ -105,6 +105,17 @@ def test_an_empty_folder_that_is_there_is_one_to_go_on_in(randomness: str, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+def test_a_folder_whose_replacement_was_killed_half_way_comes_back_with_its_checkpoint(tmp_path: Path) -> None:
+    made, folder = experiment("dpsgd"), tmp_path / "out"
+    with pytest.raises(Stopped):
+        run(made, checkpoint=place(made, folder), progress=stopping_at(5))
+    folder.rename(tmp_path / ".out.fedfair-old")
+    found = place(made, folder).read()
+    assert found is not None
+    assert found[0] == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_a_link_stays_a_link_to_the_folder_of_the_results(tmp_path: Path) -> None:
     made = experiment("dpsgd")
     (tmp_path / "disk" / "real").mkdir(parents=True)

@@ -20,7 +20,9 @@ from simulations import Experiment, run
 from simulations.cli import app
 from simulations.commands.options import settings_of
 from simulations.compare import compare, experiments
-from simulations.result import environment, summary
+from simulations.environment import environment
+from simulations.folder import replaced
+from simulations.result import summary
 from simulations.summary import gap
 from simulations.table import comparison_table
 
@@ -48,6 +50,25 @@ def test_a_failed_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(OSError, match="disk is full"):
         result.save(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_save_broken_off_between_two_renames_keeps_the_old_folder(error: type[BaseException], tmp_path: Path,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, real = tmp_path / "out", Path.rename
+    folder.mkdir()
+    (folder / "checkpoint.pt").write_text("the ledger so far")
+
+    def rename(path: Path, target: Path) -> Path:
+        if path.name.endswith("-new"):
+            raise error
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(error), replaced(folder) as new:
+        (new / "checkpoint.pt").write_text("a new one")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (folder / "checkpoint.pt").read_text() == "the ledger so far"
 
 
 def test_the_summary_has_a_row_for_each_strategy_and_costs_against_sgd_of_the_same_seed() -> None:

@@ -16,8 +16,8 @@ from fedfair.datasets.table import from_frame
 from fedfair.task import Task
 from simulations import Experiment, run
 from simulations.compare import experiments
+from simulations.environment import environment
 from simulations.experiment import SettingsError
-from simulations.result import environment
 
 FRAME = pd.DataFrame({"age": [20, 40, 60, 90], "city": ["a", "b", "c", "a"], "pay": [1.0, 2.0, 3.0, 9.0],
                       "sex": ["f", "m", "m", "f"], "vote": [0, 1, 1, 0]})

@@ -1,0 +1,39 @@
+"""Where and how results came about: versions, randomness, and what of them is not private."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fedfair.datasets import DATASETS
+from simulations.experiment import Experiment
+from simulations.files import digest
+
+_PACKAGES = ("flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
+_RANDOMNESS = {"seeded": "seeded generators, for simulation: who knows the seed knows the batches and the noise",
+               "system": "batches and noise from the operating system"}
+_NOISE = {"gaussian": "Gaussian in floating point, not hardened against attacks on its low bits",
+          "discrete": "exact discrete Gaussian on a public grid"}
+
+
+def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
+    """Versions and machine type, without anything personal; how noise was drawn, and what is not private, that which
+    the sources of the data sets learned included.
+    """
+    names = sorted({experiment.dataset for experiment in experiments if not experiment.csv})
+    tables = sorted({experiment.csv for experiment in experiments if experiment.csv and Path(experiment.csv).is_file()})
+    learned = [sentence for name in names if name in DATASETS for sentence in DATASETS[name].not_private]
+    standardised = [] if all(experiment.ranges for experiment in experiments) else [
+        "means and deviations for standardisation come from the training part"]
+    return {
+        "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
+        "packages": {name: version(name) for name in _PACKAGES},
+        "csv_sha256": [digest(Path(table)) for table in tables],
+        "randomness": sorted({_RANDOMNESS[experiment.randomness] for experiment in experiments}),
+        "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
+        "not_private": [*standardised, "the values that a column, a label or a group can have are those that occur",
+                        "all metrics are computed without noise", *learned],
+    }
