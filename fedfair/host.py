@@ -64,7 +64,7 @@ class Host:
         self.model, self.device = model, device
         self._parameters, _ = trained_parameters(model)
         self.kept: tuple[str, Tensor] | None = None
-        self._last: tuple[tuple[int | None, int, str], list[Tensor], Batch] | None = None
+        self._last: tuple[tuple[int | None, int, str, tuple[float, ...]], list[Tensor], Batch] | None = None
 
     def counts(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """The counts of the round's query over its batch, with each client's share of their noise."""
@@ -178,7 +178,7 @@ class Host:
 
     def batch(self, weights: Mapping[str, Tensor], round_: Round) -> Batch:
         """The round's batch over all clients here, kept for the round's further exchanges, at `weights`."""
-        values, when = list(weights.values()), (round_.seed, round_.step, round_.label)
+        values, when = list(weights.values()), (round_.seed, round_.step, round_.label, round_.rates)
         if self._last and self._last[0] == when and all(map(torch.equal, self._last[1], values)):
             self._set(weights)
             return self._last[2]
@@ -186,7 +186,8 @@ class Host:
         if round_.seed is None and (self.kept is None or self.kept[0] != round_.label):
             self.kept = (round_.label, draw(together, round_))
         rows = self.kept[1] if round_.seed is None and self.kept else draw(together, round_)
-        self._last = (when, values, self._sample(together, weights, round_, rows))
+        copies = [value.clone() for value in values]  # a server in this process steps from the values in place
+        self._last = (when, copies, self._sample(together, weights, round_, rows))
         return self._last[2]
 
     def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor) -> Batch:

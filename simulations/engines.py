@@ -38,6 +38,12 @@ class Engine(BaseModel):
     def __call__(self, serve: Callable[[Grid], T]) -> T:
         """What `serve`, the server's part, returns when it is given the grid of a run."""
 
+    def without_repeats(self) -> Engine:
+        """The same engine, but no node is asked a question again by itself: with randomness from the operating system
+        its answer would be another one, a second release.
+        """
+        return self
+
 
 ENGINES: Registry[type[Engine]] = Registry("engine")
 """Engines by name."""
@@ -76,7 +82,8 @@ class Ray(Engine):
     a cluster of this process alone. Every actor gets `cpus` cores and `gpus` GPUs, shares of one allowed, and `threads`
     threads of PyTorch, by default one for each core. Actors outlive a run: the next in this process finds them, and the
     records that they keep. One that dies, or does not answer within `timeout` seconds, is restarted and asked again, up
-    to `restarts` times; the time that a worker takes to start and to load its records counts.
+    to `restarts` times; the time that a worker takes to start and to load its records counts. Runs with randomness from
+    the operating system end instead, and charge the round when they go on.
     """
 
     address: str | None = None
@@ -85,6 +92,10 @@ class Ray(Engine):
     threads: Count | None = None
     timeout: Amount = 300
     restarts: Annotated[int, Field(ge=0)] = 3
+
+    def without_repeats(self) -> Ray:
+        """See `Engine`."""
+        return self.model_copy(update={"restarts": 0})
 
     def __call__(self, serve: Callable[[Grid], T]) -> T:
         """See `Engine`; raises `ConnectionError` if no cluster answers, and `ValueError` if it is too small."""

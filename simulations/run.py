@@ -42,6 +42,8 @@ def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | Non
     and `fedfair.host.ClientError` if a client fails.
     """
     chosen = make_engine(engine, nodes)
+    if experiment.randomness == "system":
+        chosen = chosen.without_repeats()
     experiment.task.data()
     with threads_for(experiment):
         return chosen(lambda grid: conduct(experiment, grid, progress, checkpoint, watch))

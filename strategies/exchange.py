@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -9,6 +10,7 @@ from typing import Any, cast
 
 import torch
 from flwr.app import Message
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from torch import Tensor
 
@@ -20,6 +22,10 @@ from fedfair.messages import unpack
 from fedfair.task import Task
 from strategies.population import Population
 
+log = logging.getLogger(__name__)
+
+_LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE,
+         ErrorCode.CLIENT_APP_CRASHED)  # not what a program raises, which it would raise again
 _NODES_WITHIN = 300  # seconds
 _NAMED = 10  # clients in a message
 
@@ -32,21 +38,35 @@ def requests(action: str, grid: Grid, task: Task, **parts: Any) -> list[Message]
 def answers(replies: Iterable[Message], clients: int = 0, dropouts: int = 0) -> list[Message]:
     """The replies in the order of their nodes' numbers.
 
-    Raises `ClientError` if more than `dropouts` of the `clients` are missing among them, or a node failed; a node that
-    Flower could not reach is missing where dropouts are allowed.
+    Raises `ClientError` if more than `dropouts` of the `clients` are missing among them, a node failed, or two nodes
+    answer for the same clients; a node that Flower could not reach is missing where dropouts are allowed.
     """
-    found = [reply for reply in replies if not (reply.has_error() and dropouts)]
+    found = [reply for reply in replies if not (dropouts and reply.has_error() and reply.error.code in _LOST)]
     for reply in found:
         if reply.has_error():
             raise ClientError(f"node {reply.metadata.src_node_id} failed: {reply.error.reason}")
         if "failure" in reply.content:
             raise ClientError(str(reply.content["failure"]["reason"]))
-    there = present(found)
-    if clients - len(there) > dropouts:
-        missing = sorted(set(range(clients)) - set(there))
-        raise ClientError(f"client {_named(missing, 'and')} did not answer, and dropouts is {dropouts}: "
-                          "nothing was added to the model; check the missing nodes, or allow for more dropouts")
+    _refuse_doubles(found)
+    missing = clients - sum(len(_hosted(reply)) for reply in found)
+    if missing > 0:
+        names = _named(sorted(set(range(clients)) - set(present(found))), "and")
+        if missing > dropouts:
+            raise ClientError(f"client {names} did not answer, and dropouts is {dropouts}: nothing was added to the "
+                              "model; check the missing nodes, or allow for more dropouts")
+        log.warning("client %s did not answer: the round goes on without", names)
     return sorted(found, key=_node)
+
+
+def _refuse_doubles(replies: Sequence[Message]) -> None:
+    """Raise `ClientError` if a client may be in two of the replies: its records would count twice, against noise for
+    once.
+    """
+    nodes = {(_node(reply), _hosted(reply).step) for reply in replies}
+    if len(nodes) < len(replies) or len({of for _, of in nodes}) > 1:
+        told = ", ".join(f"{_node(reply)} of {_hosted(reply).step}" for reply in replies)
+        raise ClientError(f"nodes say that they are number {told}, so that two may answer for one client: give each "
+                          "its own partition-id, from 0, and all of them the same num-partitions")
 
 
 def present(replies: list[Message]) -> list[int]:

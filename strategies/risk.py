@@ -7,6 +7,7 @@ kept from one measurement to the next, and for the trace two backward passes ove
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -70,14 +71,16 @@ class RiskMeter:
         gradients = sums["gradients"].double() / sizes[:, None]
         steps = torch.stack([sums["plain"], sums["clipped"]]).cpu() / divisor
         starts = self._starts(sums["plain"].numel())
-        products = self._products(grid, weights, round_, [torch.cat([steps, start[None]]) for start in starts])
+        rates = _rates(sizes, self._training.risk_records)
+        products = self._products(grid, weights, round_, rates, [torch.cat([steps, start[None]]) for start in starts])
         plain, clipped = _along(steps, gradients, products)
         bound = sensitivity(round_.rule, len(sizes))
         deviation = round_.noise_multiplier * bound if round_.noise_multiplier else 0.0
-        traces, errors = self._traces(grid, weights, round_)
+        traces, errors = self._traces(grid, weights, round_, _rates(sizes, self._training.risk_vectors))
         magnitude = magnitude_risk(learning_rate, plain, clipped)
         direction = direction_risk(learning_rate, plain, clipped)
-        eigenvalues = self._eigenvalues(grid, weights, round_, starts, torch.stack([found[-1] for found in products]))
+        eigenvalues = self._eigenvalues(grid, weights, round_, rates, starts,
+                                        torch.stack([found[-1] for found in products]))
         yield from self._by_group({
             "risk_noise": noise_risk(learning_rate, deviation / divisor, traces),
             "risk_noise_se": noise_risk(learning_rate, deviation / divisor, errors),
@@ -91,10 +94,9 @@ class RiskMeter:
         yield from _gap("clip", magnitude + direction,
                         clip_gap_bound(learning_rate, gradients.norm(dim=1), sizes / sizes.sum(), bound))
 
-    def _traces(self, grid: Grid, weights: ArrayRecord, round_: Round) -> tuple[Tensor, Tensor]:
-        """`Tr(H_k)` and its standard error, `[K]` each."""
-        found = self._ask(grid, messages.TRACES, "traces", weights=weights, round_=round_,
-                          rates=self._rates(self._training.risk_vectors))
+    def _traces(self, grid: Grid, weights: ArrayRecord, round_: Round, rates: list[float]) -> tuple[Tensor, Tensor]:
+        """`Tr(H_k)` and its standard error, `[K]` each, from records sampled at `rates`."""
+        found = self._ask(grid, messages.TRACES, "traces", weights=weights, round_=round_, rates=rates)
         return trace_estimate(found["sums"], found["squares"], found["records"])
 
     def _starts(self, size: int) -> Tensor:
@@ -104,27 +106,25 @@ class RiskMeter:
         start = rademacher(size, generator(self._task.seed, "eigenvector"), self._task.torch_dtype)
         return unit_vectors(start.repeat(len(self._population.names), 1))
 
-    def _eigenvalues(self, grid: Grid, weights: ArrayRecord, round_: Round, starts: Tensor, images: Tensor) -> Tensor:
+    def _eigenvalues(self, grid: Grid, weights: ArrayRecord, round_: Round, rates: list[float], starts: Tensor,
+                     images: Tensor) -> Tensor:
         """The largest eigenvalue of each H_k `[K]`, from the unit vectors `starts` and their products `[K, P]` on."""
         iterations = _FIRST_ITERATIONS if self._eigenvectors is None else _ITERATIONS
 
         def products(vectors: Tensor) -> Tensor:
             """Each group's Hessian times its own vector."""
-            return torch.cat(self._products(grid, weights, round_, [row[None] for row in vectors]))
+            return torch.cat(self._products(grid, weights, round_, rates, [row[None] for row in vectors]))
 
         values, self._eigenvectors = largest_eigenvalues(products, starts, images, iterations)
         return values
 
-    def _products(self, grid: Grid, weights: ArrayRecord, round_: Round, vectors: list[Tensor]) -> list[Tensor]:
-        """Each group's mean Hessian times its own vectors `[n, P]`."""
+    def _products(self, grid: Grid, weights: ArrayRecord, round_: Round, rates: list[float], vectors: list[Tensor]
+                  ) -> list[Tensor]:
+        """Each group's mean Hessian, over records sampled at `rates`, times its own vectors `[n, P]`."""
         asked = {"vectors": {str(group): rows for group, rows in enumerate(vectors)}}
         found = self._ask(grid, messages.HESSIAN_PRODUCTS, "products", weights=weights, round_=round_, tensors=asked,
-                          rates=self._rates(self._training.risk_records))
+                          rates=rates)
         return [found[str(group)] / found[f"{group}/records"] for group in range(len(vectors))]
-
-    def _rates(self, records: int) -> list[float]:
-        """The sampling rates that take about so many records of each group."""
-        return [min(1.0, records / size) for size in self._population.by_group]
 
     def _ask(self, grid: Grid, action: str, name: str, **parts: object) -> Gradients:
         """The nodes' answers to one question, added up."""
@@ -159,6 +159,11 @@ def other_steps() -> ValueError:
                       "leave it out")
 
 
+def _rates(sizes: Tensor, records: int) -> list[float]:
+    """The sampling rates that take about so many records of each group, of which there are `sizes` `[K]`."""
+    return (records / sizes).clamp(max=1).tolist()
+
+
 def _along(steps: Tensor, gradients: Tensor, products: list[Tensor]) -> tuple[Along, Along]:
     """The groups' losses along the plain and the clipped batch gradient `[2, P]`, from their slopes `[K, P]` and the
     products of each Hessian with the two, `[2, P]` and more.
@@ -170,6 +175,9 @@ def _along(steps: Tensor, gradients: Tensor, products: list[Tensor]) -> tuple[Al
 
 
 def _gap(name: str, risks: Tensor, bounds: Tensor) -> Iterator[Measured]:
-    """The largest difference between two groups' risks, and the lower bound on this difference."""
-    yield ALL, f"risk_{name}_gap", float(risks.max() - risks.min())
-    yield ALL, f"risk_{name}_gap_bound", float(bounds[int(risks.argmax()), int(risks.argmin())])
+    """The largest difference between two groups' risks, and the lower bound on this difference; neither is a number if
+    a risk is none.
+    """
+    gap, bound = risks.max() - risks.min(), bounds[int(risks.argmax()), int(risks.argmin())]
+    yield ALL, f"risk_{name}_gap", float(gap)
+    yield ALL, f"risk_{name}_gap_bound", math.nan if gap.isnan() else float(bound)

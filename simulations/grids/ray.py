@@ -1,7 +1,9 @@
 """A Flower grid over Ray actors: each is one node, and keeps its clients' records from round to round.
 
-Ray restarts an actor that died, on any machine that has room, and asks it again. Handlers are pure functions of the
-message (seed and step are in it), so the answer is the one that was lost, and the release that it makes is one release.
+Ray restarts an actor that died, on any machine that has room, and asks it again. With a seed, handlers are pure
+functions of the message (seed and step are in it), so the answer is the one that was lost, and the release that it
+makes is one release. Without a seed it is another, so that no actor may be asked again then
+(`Engine.without_repeats`).
 """
 
 from __future__ import annotations
@@ -100,8 +102,8 @@ class RayGrid(NumberedGrid):
     def _late(self, asked: _Asked) -> Message:
         """An error that says that no reply came in time."""
         return Message(Error(ErrorCode.REPLY_MESSAGE_UNAVAILABLE, (
-            f"no answer within {self._timeout:g} s, asked {self._shape.restarts + 1} times: give it more time, or look "
-            "for what hangs")), reply_to=asked.message)
+            f"no answer within {self._timeout:g} s{self._times('asked ', '')}: give it more time, or look for what "
+            "hangs")), reply_to=asked.message)
 
     def _reply(self, asked: _Asked) -> Message:
         """The reply that a worker gave, or an error that says why there is none; the node's state is kept."""
@@ -112,9 +114,13 @@ class RayGrid(NumberedGrid):
             code, reason = ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"{type(error.cause).__name__}: {error.cause}"
         except RayError as error:
             code, reason = ErrorCode.NODE_UNAVAILABLE, (
-                f"its worker died, {self._shape.restarts + 1} times over: look for a lack of memory "
+                f"its worker died{self._times('', ' over')}: look for a lack of memory "
                 f"({str(error).strip().splitlines()[-1]})")
         return Message(Error(code, reason), reply_to=asked.message)
+
+    def _times(self, before: str, after: str) -> str:
+        """How often a worker was asked, in words, if more than once."""
+        return f", {before}{self._shape.restarts + 1} times{after}" if self._shape.restarts else ""
 
 
 def _missing(asked: Sequence[_Asked], within: float) -> list[_Asked]:

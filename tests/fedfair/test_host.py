@@ -1,6 +1,8 @@
-"""What a host does to the model that it computes with."""
+"""What a host does to the model that it computes with, and which batch it keeps."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +11,8 @@ from torch import Tensor, nn
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.host import Host
 from fedfair.models import build
+from fedfair.noise import Trust
+from fedfair.rounds import Round
 
 
 class Viewed(nn.Module):
@@ -51,3 +55,20 @@ def test_a_model_with_its_channels_last_stays_so() -> None:
     for part in (model[:1], model[:4]):
         assert part(x).is_contiguous(memory_format=torch.channels_last)
         assert not part(x).is_contiguous()
+
+
+def test_a_batch_is_kept_for_equal_weights_in_one_round_alone() -> None:
+    """The weights are those of a server in this process, which changes them in place."""
+    model, zeros = build("logistic", (), (3,), 2, 0, torch.float64), torch.zeros(40, dtype=torch.long)
+    data = GroupedDataset(torch.randn(40, 3, dtype=torch.float64), zeros, zeros, ("everybody",), 2)
+    host = Host({0: Parts(data, data, data)}, model, "cpu")
+    weights = {name: value.detach().clone() for name, value in model.named_parameters()}
+    first = Round(0, 3, (0.5,), 1.0, 0.0, Trust.CENTRAL, 1)
+    kept = host.batch(weights, first)
+    assert host.batch({name: value.clone() for name, value in weights.items()}, first) is kept
+    for other in (replace(first, step=4), replace(first, seed=1), replace(first, rates=(0.9,))):
+        assert host.batch(weights, other) is not kept
+    kept = host.batch(weights, first)
+    before = kept.probe.norms.clone()
+    next(iter(weights.values())).add_(1.0)
+    assert not torch.equal(host.batch(weights, first).probe.norms, before)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import Context, Message
+from flwr.app import Context, Error, Message
+from flwr.common.constant import ErrorCode
 from scipy import stats
 
 from fedfair import client_app
@@ -98,6 +99,38 @@ class LossyGrid(LocalGrid):
 
 def lossy(made: Experiment, lost: set[int]) -> Result:
     return conduct(made, LossyGrid(10, lost), lambda *_: None)
+
+
+class FailingGrid(LocalGrid):
+    """A local grid whose first node fails with this error whenever it is to train."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(client_app.app, 10)
+        self.code = code
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """See `Grid`."""
+        return [Message(Error(self.code, "KeyError: 'x'"), reply_to=message)
+                if message.metadata.message_type.startswith("train") and message.metadata.dst_node_id == 2
+                else next(iter(super(FailingGrid, self).send_and_receive([message]))) for message in messages]
+
+
+def test_a_client_that_raises_is_not_a_lost_one(caplog: pytest.LogCaptureFixture) -> None:
+    made = experiment("dpsgd", dropouts=1, trust="distributed")
+    with pytest.raises(ClientError, match="node 2 failed: KeyError: 'x'"):
+        conduct(made, FailingGrid(ErrorCode.CLIENT_APP_RAISED_EXCEPTION), lambda *_: None)
+    assert "did not answer" not in caplog.text
+    conduct(made, FailingGrid(ErrorCode.NODE_UNAVAILABLE), lambda *_: None)
+    assert "client 0 did not answer: the round goes on without" in caplog.text
+
+
+@pytest.mark.parametrize("told", [{"partition-id": 0}, {"num-partitions": 3}])
+def test_two_nodes_that_answer_for_one_client_are_refused(told: dict[str, int]) -> None:
+    """A record would count twice, against noise for once."""
+    grid = LocalGrid(client_app.app, 2)
+    grid._contexts[3].node_config.update(told)  # type: ignore[arg-type] # the second SuperNode, started wrongly
+    with pytest.raises(ClientError, match=r"nodes say that they are number 0 of 2, .* give each its own partition-id"):
+        conduct(experiment("dpsgd", clients=2), grid, lambda *_: None)
 
 
 @pytest.mark.parametrize("sync", ["step", "epoch"])

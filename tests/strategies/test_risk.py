@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 import torch
+from flwr.serverapp import Grid
 
 from fedfair import client_app
 from fedfair.clipping import Flat
@@ -16,7 +18,9 @@ from fedfair.messages import pack, requests
 from fedfair.noise import Trust
 from fedfair.rounds import Round
 from simulations import Experiment, run
+from simulations.checkpoint import Checkpoint
 from simulations.result import Result
+from strategies.risk import RiskMeter
 from tests.strategies.oracle import gradients
 
 
@@ -67,8 +71,50 @@ def test_what_the_terms_tell_of_the_training_records_is_named_as_unprotected() -
 def test_terms_are_those_of_the_records_that_there_are_though_their_numbers_are_rounded() -> None:
     made = experiment(steps=1, imbalance="8:9")
     exact, rounded = (terms(run(made.model_copy(update={"round_sizes": size}))) for size in (1, 50))
-    for metric in ("loss_exact", "gradient_norm_exact", "largest_eigenvalue"):
+    for metric in ("loss_exact", "gradient_norm_exact", "largest_eigenvalue", "hessian_trace"):
         pd.testing.assert_series_equal(exact.xs(metric, level="metric"), rounded.xs(metric, level="metric"), rtol=1e-9)
+
+
+def test_about_as_many_records_are_sampled_as_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However numbers are rounded: with rates of the rounded ones a small group would have next to none."""
+    asked: dict[str, list[float]] = {}
+    ask = RiskMeter._ask
+
+    def noted(self: RiskMeter, grid: Grid, action: str, name: str, **parts: Any) -> Any:
+        if "rates" in parts:
+            asked[action] = parts["rates"]
+        return ask(self, grid, action, name, **parts)
+
+    monkeypatch.setattr(RiskMeter, "_ask", noted)
+    made = experiment(steps=1, risk_records=7, risk_vectors=30, round_sizes=1000, imbalance="8:9")
+    run(made)
+    sizes = made.task.data().train.group_sizes()
+    assert asked == {"query.hessian_products": pytest.approx([min(1, 7 / size) for size in sizes]),
+                     "query.traces": pytest.approx([min(1, 30 / size) for size in sizes])}
+
+
+def test_a_group_that_the_sample_misses_has_no_gap_and_no_bound() -> None:
+    found = terms(run(experiment(steps=1, risk_records=1)))[1, "all"]
+    assert math.isnan(found["risk_clip_gap"])
+    assert math.isnan(found["risk_clip_gap_bound"])
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_eigenvectors_are_kept_from_one_measurement_to_the_next(every: int, tmp_path: Path) -> None:
+    """In checkpoints as well: a run that goes on measures what one that was not broken off does."""
+
+    class StoppedError(Exception):
+        pass
+
+    def stop(done: int, rounds: int) -> None:
+        if done == 3:
+            raise StoppedError
+
+    made = experiment(steps=5, risk_every=every)
+    checkpoint = Checkpoint(tmp_path / "out", made.settings(), 2)
+    with pytest.raises(StoppedError):
+        run(made, checkpoint=checkpoint, progress=stop)
+    pd.testing.assert_series_equal(terms(run(made, checkpoint=checkpoint)), terms(run(made)))
 
 
 def test_terms_are_those_of_the_learning_rate_of_the_step() -> None:
@@ -178,4 +224,4 @@ def test_a_client_answers_only_whom_it_trusts(action: str) -> None:
     message, = requests(f"query.{action}", [1], task, weights=pack(task.build_model().state_dict()), round_=round_,
                         tensors={"vectors": {}}, rates=[1.0] * 10)
     with pytest.raises(ValueError, match="trust is 'local': only central trust"):
-        getattr(client_app, action).__wrapped__(message, None)
+        getattr(client_app, action).__wrapped__(message, client_app.host(task, 0, 1))

@@ -130,3 +130,22 @@ def test_every_term_is_what_its_definition_gives_on_the_batch_of_the_step(strate
     assert found["risk_direction_gap_bound"] == pytest.approx(
         LR * float(along[first] - along[last] - clipped.norm() ** 2), rel=1e-8, abs=1e-12)
     assert found["learning_rate_times_eigenvalue"] == pytest.approx(LR * float(largest.max()), rel=0.01)
+    assert_tran(found, magnitude + direction, slopes.norm(dim=1), sizes / sizes.sum(), bound_of(strategy, result))
+
+
+def bound_of(strategy: str, result: Result) -> float:
+    """The most that a record adds to the sum, which Tran et al. call the clip norm."""
+    if strategy == "sgd":
+        return math.inf
+    if "global" in strategy or strategy == "dpsgd":
+        return CLIP
+    weights = 1.0 if strategy == "dpsgd-f" else rule(result, "weights")
+    return float((rule(result, "clip_norms") * weights).max())
+
+
+def assert_tran(found: dict[str, float], risk: Tensor, norms: Tensor, shares: Tensor, clip_norm: float) -> None:
+    """The largest difference between two groups' risks of clipping, and Tran et al.'s condition for their order."""
+    a, b = int(risk.argmax()), int(risk.argmin())
+    assert found["risk_clip_gap"] == pytest.approx(float(risk[a] - risk[b]), rel=1e-8, abs=1e-12)
+    left = norms[a] * (shares[a] - shares[a] ** 2 / 2) - norms[b] * (1 + shares[b] + shares[b] ** 2 / 2)
+    assert found["risk_clip_gap_bound"] == pytest.approx(float(LR * norms[a] * (left - 2.5 * clip_norm)), rel=1e-8)

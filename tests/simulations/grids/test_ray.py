@@ -93,6 +93,18 @@ def test_a_worker_killed_in_the_middle_changes_no_bit_and_no_entry_of_the_ledger
     pd.testing.assert_frame_equal(undisturbed.metrics, disturbed.metrics)
 
 
+@pytest.mark.slow
+def test_with_other_noise_a_killed_worker_is_not_asked_again() -> None:
+    """It would give another answer, a second release; a run that goes on from its checkpoint charges for that."""
+
+    def kill(done: int, rounds: int) -> None:
+        worker = workers.workers(client_app.app, 2, Shape(0.5, 0, 1, 0))[0]
+        os.kill(ray.get(worker.__ray_call__.remote(lambda self: os.getpid())), signal.SIGKILL)
+
+    with pytest.raises(ClientError, match=r"node 2 failed: its worker died: look for a lack of memory"):
+        run(experiment("dpsgd", randomness="system"), ENGINE, progress=kill)
+
+
 def test_arrays_that_messages_share_travel_once_and_are_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     puts: list[object] = []
     monkeypatch.setattr("simulations.grids.ray.ray.put", lambda value, put=ray.put: puts.append(value) or put(value))
