@@ -249,4 +249,4 @@ def _data(task: Task, modified: int) -> Parts:
             return replace(part, pixels=Pixels(*task.pixels, dtype))
         return replace(part, x=part.x.to(dtype)) if part.x.is_floating_point() else part
 
-    return Parts(cast(parts.train), cast(parts.valid), cast(parts.test))
+    return replace(parts, train=cast(parts.train), valid=cast(parts.valid), test=cast(parts.test))

@@ -13,10 +13,12 @@ from fedfair import client_app, messages
 from fedfair.auditing import Bound, Neighbours, gaussian_bound, lower_bound
 from fedfair.canaries import AuditedHost, plant
 from fedfair.clipping import ClipRule
+from fedfair.datasets import GroupedDataset, Parts
 from fedfair.gradients import trained_parameters
 from fedfair.layers import flat
 from fedfair.models import loss
 from fedfair.randomness import generator
+from fedfair.unit import Unit
 from simulations.engines import quiet_flower
 from simulations.experiment import Experiment
 from simulations.grids.local import LocalGrid
@@ -120,13 +122,33 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
 def membership(result: Result, confidence: float = 0.95) -> Audit:
     """Bound epsilon from the final model alone: of two records, the one with the smaller loss was trained on.
 
-    For each group, training and test records are paired at random. Given the pairs, the random split made either record
-    of each the member with probability 1/2, so this works for the result of any engine. Weak: it shows gross mistakes.
+    For each group, training records are paired at random with records of the test part, or of the validation part where
+    the source published the test part. Given the pairs, the random split made either record of each the member with
+    probability 1/2, so this works for the result of any engine. Weak: it shows gross mistakes. Raises what
+    `split_off_at_random` does.
     """
     _refuse_confidence(confidence)
-    pairs = [_pairs(result, k) for k in range(len(result.data.train.names))]
+    held_out = split_off_at_random(result.data, result.ledger.protects)
+    pairs = [_pairs(result, held_out, k) for k in range(len(held_out.names))]
     joined = Guesses(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)))
     return _judged("black box", result, joined, confidence, "replace")
+
+
+def split_off_at_random(data: Parts, protects: Unit) -> GroupedDataset:
+    """The records that `membership` sets against the training records: the test part, or else the validation part.
+
+    Raises `ValueError` if neither was split off at random, or if participants are protected.
+    """
+    if protects != "record":
+        raise ValueError(f"membership compares records, but this strategy protects a whole {protects}, and when two "
+                         "records change places two of them change: take the attack canaries")
+    for name in ("test", "valid"):
+        part: GroupedDataset = getattr(data, name)
+        if name not in data.published and len(part):
+            return part
+    raise ValueError("the source published the test part, whose records may be of another kind than the training "
+                     "records, and no validation part was split off at random: give it a share in split, for example "
+                     "[0.7, 0.1, 0.2], if the source has none of its own, or take the attack canaries")
 
 
 def _refuse_confidence(confidence: float) -> None:
@@ -188,11 +210,11 @@ def _strongest_norm(rule: ClipRule, sizes: Population) -> float:
     return float(max([1e6 * float(own.max()), *own.tolist()], key=left))
 
 
-def _pairs(result: Result, group: int) -> tuple[Floats, Bools, npt.NDArray[np.int64]]:
-    """Training and test records of a group in random pairs, scored by how much larger the second's loss is."""
+def _pairs(result: Result, held_out: GroupedDataset, group: int) -> tuple[Floats, Bools, npt.NDArray[np.int64]]:
+    """Training and held-out records of a group in random pairs, scored by how much larger the second's loss is."""
     draws = generator(result.experiment.seed, "membership", group)
     losses = []
-    for part in (result.data.train, result.data.test):
+    for part in (result.data.train, held_out):
         rows = torch.nonzero(part.group == group).flatten()
         shuffled = part.take(rows[torch.randperm(len(rows), generator=draws)])
         with torch.no_grad():

@@ -10,11 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fedfair.registry import unknown
-from simulations.audit import DEFAULTS, Audit, audit, membership
+from simulations.audit import DEFAULTS, Audit, audit, membership, split_off_at_random
 from simulations.compare import OnRound, following, for_strategy
 from simulations.experiment import Experiment
 from simulations.presets import merged
 from simulations.run import run
+from strategies import find_strategy
 
 ATTACKS = ("canaries", "membership")
 
@@ -23,8 +24,8 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
            confidence: float = 0.95, engine: str = "local", on_round: OnRound = lambda *progress: None) -> list[Audit]:
     """One audit for each seed; `settings` win over `simulations.audit.DEFAULTS`.
 
-    Raises `ValueError` for an unknown attack, for canaries on another engine than "local", or for runs without steps,
-    and what `run` raises.
+    Raises `ValueError` for an unknown attack, for canaries on another engine than "local", for runs without steps, or
+    for membership where it shows nothing, and what `run` raises.
     """
     if attack not in ATTACKS:
         raise unknown("attack", attack, ATTACKS)
@@ -38,6 +39,8 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
     followed = following(planned, on_round)
     if attack == "canaries":
         return [audit(each, canaries, confidence, progress) for each, progress in followed]
+    for each in planned:
+        split_off_at_random(each.task.data(), find_strategy(strategy).protects)
     return [membership(run(each, engine, progress=progress), confidence) for each, progress in followed]
 
 

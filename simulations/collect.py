@@ -74,13 +74,14 @@ def _row(cell: Cell, made: Experiment, folder: Path, failed: Mapping[str, str]) 
 
 def _at_most(made: Experiment, reason: str) -> dict[str, float]:
     """What a trial that failed can have released: all that was planned, for its last rounds left no ledger; nothing if
-    it failed for what keeps it from beginning, and an infinite epsilon if the plan cannot be made for another reason.
+    it failed for what keeps it from beginning, and an infinite epsilon if the plan proves nothing or cannot be made
+    for another reason.
     """
     try:
         planned = planned_ledger(made)
     except Exception as error:
         return {} if str(error) in reason else {"epsilon": math.inf, "delta": made.delta}
-    return {"epsilon": planned.epsilon(), "delta": planned.delta}
+    return {"epsilon": planned.epsilon() if planned.guarantee == "proved" else math.inf, "delta": planned.delta}
 
 
 def _found(search: Search, cells: list[Cell], trials: pd.DataFrame, folder: Path) -> dict[str, Any]:

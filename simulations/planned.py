@@ -12,7 +12,8 @@ from strategies.releases import released
 
 def planned_ledger(experiment: Experiment) -> Ledger:
     """The ledger of all rounds, with the noise that is fixed in advance: its `epsilon` is that of the finished run, or
-    more where that keeps to a budget.
+    more where that keeps to a budget. Where its guarantee is "nominal" it may be less: noise that stays at the base
+    clip norm is planned for that norm, whatever norms come.
 
     Reads the data, but trains nothing. Raises `ValueError` or `OSError` where the experiment could not begin.
     """

@@ -41,10 +41,17 @@ def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, An
     return merged(config["settings"], own, *(of.get(name, {}) for of in (strategies, pairs) for name in names))
 
 
+_RIVALS = {"noise_multiplier": "target_epsilon", "target_epsilon": "noise_multiplier", "steps": "epochs",
+           "epochs": "steps"}
+"""Settings of which one makes the other meaningless."""
+
+
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """One mapping from several, later ones winning; `options` are merged one by one."""
+    """One mapping from several, later ones winning, over their `_RIVALS` too; `options` are merged one by one."""
     result: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
             result[key] = {**result.get(key, {}), **value} if key == "options" else value
+            if _RIVALS.get(key, key) not in layer:
+                result.pop(_RIVALS[key], None)
     return result

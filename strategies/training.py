@@ -20,10 +20,11 @@ class Training(ThresholdSettings, BaseModel):
     """Settings of the training itself and of what follows it; frozen, and validated when made.
 
     `sync` is "step" (one gradient sum a round) or "epoch" (one local epoch a round), by default the strategy's own;
-    `steps`, if given, is the number of rounds and overrides `epochs`. `batch_size` is the expected one; `momentum` is
+    `steps` is the number of rounds, instead of `epochs`. `batch_size` is the expected one; `momentum` is
     that of `torch.optim.SGD`, taken of noisy steps, so that it costs no privacy. A noise multiplier of 0 trains without
     noise, and without any guarantee; `count_noise_multiplier` defaults to ten times the noise multiplier;
-    `target_epsilon` replaces `noise_multiplier` by the smallest one that stays within it at `delta` by `accountant`.
+    `target_epsilon` asks, instead of a `noise_multiplier`, for the smallest one that stays within it at `delta` by
+    `accountant`.
     `group_epsilon` keeps what the records of each group are charged at `delta` within that budget, for strategies with
     bounds or weights by group (see `strategies.group_budget`). `trust` says who sees sums without noise in step mode.
     `noise` is sampled in floating point or, "discrete", exactly on a grid. `randomness` is "seeded", for simulation,
@@ -72,6 +73,16 @@ class Training(ThresholdSettings, BaseModel):
         if self.risk_every is None and named - defaults:
             raise ValueError(f"{min(named - defaults)} is set, but risk_every is not, so nothing is measured: set "
                              "risk_every, or leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _one_of_two_is_given(self) -> Training:
+        """Of two settings that say the same in two ways, the one that has no effect is not given."""
+        for name, instead_of in (("target_epsilon", "noise_multiplier"), ("steps", "epochs")):
+            default, value = type(self).model_fields[instead_of].default, getattr(self, instead_of)
+            if getattr(self, name) is not None and value != default:
+                raise ValueError(f"{name} is {getattr(self, name):g}, which takes the place of {instead_of}, but that "
+                                 f"is given as well, {value:g}: leave one of the two out")
         return self
 
     @model_validator(mode="after")

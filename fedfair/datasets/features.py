@@ -141,4 +141,4 @@ def standardise(parts: Parts) -> Parts:
         x[:, columns] = (x[:, columns] - mean) / deviation
         return replace(data, x=x, numeric=())
 
-    return Parts(scaled(parts.train), scaled(parts.valid), scaled(parts.test))
+    return replace(parts, train=scaled(parts.train), valid=scaled(parts.valid), test=scaled(parts.test))

@@ -125,11 +125,15 @@ class GroupedDataset:
 
 @dataclass(frozen=True)
 class Parts:
-    """The training, validation and test parts of one data set; a part may be empty."""
+    """The training, validation and test parts of one data set; a part may be empty.
+
+    `published` names those that the source itself made; the others are drawn at random from what it has besides.
+    """
 
     train: GroupedDataset
     valid: GroupedDataset
     test: GroupedDataset
+    published: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __iter__(self) -> Iterator[tuple[str, GroupedDataset]]:
         return iter(zip(PARTS, (self.train, self.valid, self.test), strict=True))

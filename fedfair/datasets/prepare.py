@@ -41,6 +41,7 @@ def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int) -
     A test part that the source published is kept as it is, and so is a published validation part; if there is none, it
     is taken from the published training part, in the ratio of the shares of the two.
     """
+    published = tuple(name for part, name in enumerate(PARTS) if part and bool((data.published == part).any()))
     if len(data.published):
         train, valid, test = ((data.published == part).nonzero().flatten() for part in range(len(PARTS)))
         train = train[_shuffled(len(train), seed, "split")]
@@ -51,7 +52,7 @@ def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int) -
         first = round(shares[0] * len(data))
         train, valid, test = order.tensor_split([first, first + round(shares[1] * len(data))])
     data = replace(data, published=data.published[:0])
-    return Parts(data.take(train), data.take(valid), data.take(test))
+    return Parts(data.take(train), data.take(valid), data.take(test), published=published)
 
 
 def reduce_group(parts: Parts, imbalance: str, seed: int) -> Parts:

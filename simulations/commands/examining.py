@@ -13,6 +13,7 @@ from simulations.commands.options import EngineName, Set, StrategyName
 from simulations.commands.terminal import progress_bar
 from simulations.files import refuse_unwritable, write_json
 from simulations.ledger_table import ledger_table, read_ledgers
+from simulations.presets import merged
 from simulations.values import pairs
 
 
@@ -20,7 +21,8 @@ def audit(
     strategy: StrategyName = "dpsgd",
     attack: Annotated[str, typer.Option(help="canaries (white box) or membership (black box, any engine).")] =
     "canaries",
-    epsilon: Annotated[float, typer.Option(help="The epsilon to claim.")] = 3.0,
+    epsilon: Annotated[float | None, typer.Option(help="The epsilon to claim: 3, unless noise_multiplier is set.")] =
+    None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with seeds 0, 1, ....")] = 1,
     canaries: Annotated[int, typer.Option(min=100, help="In the white box.")] = 20_000,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="Of each bound.")] = 0.95,
@@ -32,7 +34,8 @@ def audit(
 
     Example: fedfair audit --strategy dpsgd-f --epsilon 1 --seeds 5 --set trust=local
     """
-    settings = {"target_epsilon": epsilon, **pairs(set_)}
+    given = {} if epsilon is None else {"target_epsilon": epsilon}
+    settings = merged({"target_epsilon": 3.0}, {**given, **pairs(set_)})
     if out is not None:
         if out.is_dir():
             raise IsADirectoryError(f"{out} is a folder: name a file in it, for example {out / 'audit.json'}")

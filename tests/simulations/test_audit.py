@@ -18,6 +18,7 @@ from fedfair import host, noise
 from fedfair.accounting import Release, epsilon
 from fedfair.auditing import lower_bound
 from fedfair.clipping import sensitivity
+from fedfair.datasets import DATASETS, GroupedDataset, Source
 from fedfair.noise import Trust
 from simulations import Experiment, run
 from simulations.audit import DEFAULTS, Audit, audit, membership
@@ -120,6 +121,29 @@ def test_members_are_found_in_a_model_that_knows_its_records_by_heart(tmp_path: 
     private = membership(run(made.model_copy(update={"strategy": "dpsgd", "noise_multiplier": 20.0, "steps": 30})))
     assert not private.refuted
     assert private.overall.if_gaussian is None
+
+
+def test_members_are_told_from_records_that_the_same_lot_drew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not from a test part that the source published: here it is of another year, whose labels are other ones."""
+
+    def load(group: str | None) -> GroupedDataset:
+        draws = torch.Generator().manual_seed(0)
+        x, group_ = torch.randn(2000, 5, generator=draws), torch.randint(2, (2000,), generator=draws)
+        published = torch.tensor([0, 2]).repeat_interleave(1000)
+        other = (published == 2) & (torch.rand(2000, generator=draws) < 0.3)
+        return GroupedDataset(x, ((x[:, 0] > 0) ^ other).long(), group_, ("a", "b"), 2, published=published)
+
+    monkeypatch.setitem(DATASETS._values, "another year", Source(load, {}))
+    made = Experiment(dataset="another year", strategy="dpsgd", model="logistic", steps=100, batch_size=100,
+                      learning_rate=2.0, target_epsilon=0.1, delta=1e-5, split=(0.6, 0.2, 0.2), clip_norm=1.0)
+    assert not membership(run(made)).refuted
+    with pytest.raises(ValueError, match="no validation part was split off at random: give it a share in split"):
+        membership(run(made.model_copy(update={"split": (0.8, 0.0, 0.2)})))
+
+
+def test_participants_are_not_told_by_their_records_which_is_said_before_anything_runs() -> None:
+    with pytest.raises(ValueError, match=r"protects a whole participant, .* take the attack canaries"):
+        audits("dp-fedavg", "membership", [0], {"batch_size": 10**9})
 
 
 def test_the_command_prints_saves_and_says_by_its_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

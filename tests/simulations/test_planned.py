@@ -11,7 +11,7 @@ from simulations.planned import planned_ledger
 
 
 @pytest.mark.parametrize("settings", [
-    {"strategy": "sgd"}, {"strategy": "dpsgd", "target_epsilon": 4.0}, {"strategy": "dpsgd-f"},
+    {"strategy": "sgd"}, {"strategy": "dpsgd", "target_epsilon": 4.0, "noise_multiplier": 1.0}, {"strategy": "dpsgd-f"},
     {"strategy": "dpsgd-f", "steps": 0}, {"strategy": "dpsgd-f", "sync": "epoch"}, {"strategy": "gs-dp-sgd"},
     {"strategy": "dp-fedavg", "threshold": "toc", "favourable": 1, "threshold_epsilon": 2.0},
 ])

@@ -22,6 +22,7 @@ from simulations.commands.options import settings_of
 from simulations.compare import compare, experiments
 from simulations.environment import environment
 from simulations.folder import replaced
+from simulations.presets import merged
 from simulations.result import summary
 from simulations.summary import gap
 from simulations.table import comparison_table
@@ -165,6 +166,20 @@ def test_the_settings_of_one_strategy_win_wherever_they_stand(order: int) -> Non
             made = experiments(["dpsgd-f", "dpsgd-f-quantile"], [0], "xu2021", settings)
             assert [e.options["max_bound"] for e in made] == [3.0, 9.0]
             assert [e.clip_norm for e in made] == [1.0, 2.0]
+
+
+def test_a_setting_of_ones_own_wins_over_what_a_preset_says_in_another_way() -> None:
+    """A noise multiplier over the preset's target epsilon, and steps over its epochs."""
+    noisy, = experiments(["dpsgd"], [0], "yang2024", {"dataset": "compas", "noise_multiplier": 50.0, "steps": 3})
+    assert (noisy.target_epsilon, noisy.noise_multiplier, noisy.steps) == (None, 50.0, 3)
+    longer = merged({"steps": 30, "target_epsilon": 3.0}, {"epochs": 2})
+    assert longer == {"target_epsilon": 3.0, "epochs": 2}
+    both = {"steps": 3, "epochs": 2}
+    assert merged({}, both) == both
+    for settings, name in ((both, "steps is 3, .* epochs"), ({"target_epsilon": 3.0, "noise_multiplier": 50.0},
+                                                             "target_epsilon is 3, .* noise_multiplier")):
+        with pytest.raises(ValueError, match=rf"{name}, but that is given as well, \d+: leave one of the two out"):
+            Experiment(**settings)
 
 
 def test_options_that_are_given_stay_as_they_are() -> None:

@@ -188,6 +188,16 @@ def test_a_failed_trial_is_charged_what_it_can_have_released(tmp_path: Path) -> 
     assert found["epsilon_of_the_search_is"].startswith("guaranteed in advance")
 
 
+def test_a_failed_trial_whose_plan_proves_nothing_is_charged_without_bound(tmp_path: Path) -> None:
+    """What noise at the base clip norm costs follows from the clip norms to come."""
+    from simulations.collect import collect
+
+    settings = {**SEARCH["settings"], "options": {"noise_at": "base"}, "noise_multiplier": 2.0}
+    described = Sweep(strategies=["dpsgd-f"], settings=settings, search={**SEARCH["search"], "trials": 1})
+    collect(described, tmp_path, dict.fromkeys(trials(described), "its process died"))
+    assert json.loads((tmp_path / "search.json").read_text())["epsilon_of_the_search"] is None
+
+
 def test_a_trial_that_could_not_begin_costs_nothing_and_one_without_a_plan_everything(tmp_path: Path) -> None:
     from simulations.collect import collect
 

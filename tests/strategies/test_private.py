@@ -177,7 +177,7 @@ def test_a_client_without_privacy_or_sense_is_refused(train: Train, message: str
 
 def test_what_cannot_be_planned_is_refused_before_work_starts() -> None:
     with pytest.raises(ValueError, match="give noise_multiplier"):
-        around_fedavg(target_epsilon=2.0)
+        around_fedavg(target_epsilon=2.0, noise_multiplier=1.0)
     with pytest.raises(ValueError, match="does not train in local epochs"):
         around_fedavg(method="dp-fedavg")
     with pytest.raises(ValueError, match="an app evaluates its model itself"):

@@ -171,7 +171,7 @@ def test_a_participants_records_are_all_protected_by_a_private_search(table: str
 
 def test_a_target_epsilon_for_participants_is_kept_with_the_search(table: str) -> None:
     made = experiment(table, "dp-fedavg", partition="site", clients=20, threshold="toc", target_epsilon=3.0,
-                      threshold_epsilon=2.0)
+                      noise_multiplier=1.0, threshold_epsilon=2.0)
     assert 2.99 < run(made).ledger.epsilon() <= 3
     with pytest.raises(ValueError, match="target_epsilon cannot be kept: the search for a threshold reads"):
         run(made.model_copy(update={"threshold_epsilon": None}))

@@ -10,6 +10,7 @@ import pytest
 import tomli_w
 
 from simulations import Experiment, run
+from simulations.presets import merged
 from simulations.report import folders
 from simulations.report.contents import found
 from simulations.report.folders import read
@@ -30,7 +31,7 @@ def test_runs_of_several_folders_are_one_comparison_and_a_method_met_twice_is_na
         tmp_path: Path) -> None:
     for name, settings in {"plain": {"strategy": "dpsgd"}, "wide": {"strategy": "dpsgd", "clip_norm": 2.0},
                            "other": {"strategy": "dpsgd-f"}}.items():
-        run(Experiment(**{**QUICK, "steps": 2, **settings})).save(tmp_path / name)
+        run(Experiment(**merged(QUICK, {"steps": 2}, settings))).save(tmp_path / name)
     sources, (comparison,) = read([tmp_path / name for name in ("plain", "wide", "other")])
     assert [source.kind for source in sources] == ["run"] * 3
     assert comparison.methods == ["dpsgd", "dpsgd (wide)", "dpsgd-f"]
@@ -53,7 +54,7 @@ def test_a_folder_s_privacy_costs_are_against_its_own_reference(comparison_folde
 
 def test_folders_of_one_name_are_told_apart_and_one_folder_is_named_once(tmp_path: Path) -> None:
     for place in ("a", "b", "c"):
-        run(Experiment(**QUICK, steps=1)).save(tmp_path / place / "out")
+        run(Experiment(**merged(QUICK, {"steps": 1}))).save(tmp_path / place / "out")
     folders = [tmp_path / place / "out" for place in ("a", "b", "c")]
     _, (comparison,) = read(folders)
     assert comparison.methods == ["dpsgd", "dpsgd (out 2)", "dpsgd (out 3)"]
@@ -63,7 +64,7 @@ def test_folders_of_one_name_are_told_apart_and_one_folder_is_named_once(tmp_pat
 
 def test_runs_on_other_data_are_another_comparison_that_says_how_they_differ(tmp_path: Path) -> None:
     for place, imbalance in (("all", None), ("few", "8:40")):
-        run(Experiment(**QUICK, steps=1, imbalance=imbalance)).save(tmp_path / place)
+        run(Experiment(**merged(QUICK, {"steps": 1, "imbalance": imbalance}))).save(tmp_path / place)
     _, comparisons = read([tmp_path / "all", tmp_path / "few"])
     assert [comparison.title for comparison in comparisons] == ["digits, imbalance = None", "digits, imbalance = 8:40"]
     for place in ("here", "there"):
