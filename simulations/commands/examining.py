@@ -13,7 +13,6 @@ from simulations.commands.options import EngineName, Set, StrategyName
 from simulations.commands.terminal import progress_bar
 from simulations.files import refuse_unwritable, write_json
 from simulations.ledger_table import ledger_table, read_ledgers
-from simulations.presets import merged
 from simulations.values import pairs
 
 
@@ -34,8 +33,9 @@ def audit(
 
     Example: fedfair audit --strategy dpsgd-f --epsilon 1 --seeds 5 --set trust=local
     """
-    given = {} if epsilon is None else {"target_epsilon": epsilon}
-    settings = merged({"target_epsilon": 3.0}, {**given, **pairs(set_)})
+    settings = pairs(set_)
+    if epsilon is not None or "noise_multiplier" not in settings:
+        settings = {"target_epsilon": 3.0 if epsilon is None else epsilon, **settings}
     if out is not None:
         if out.is_dir():
             raise IsADirectoryError(f"{out} is a folder: name a file in it, for example {out / 'audit.json'}")
