@@ -17,12 +17,10 @@ import pandas as pd
 import scipy
 
 from fedfair.fairness import ALL
-from simulations.summary import TAU, excessive_risks, gap, is_reference, privacy_costs
+from simulations.summary import DIGITS, TAU, at_most, excessive_risks, gap, is_reference, privacy_costs
 
 LEVEL = 0.05
 """Of significance."""
-
-_DIGITS = 12
 
 Pairs = Mapping[str, tuple[str, str]]
 """By data set, the two groups between which a gap is; where none are named, it is the largest between any two."""
@@ -54,7 +52,7 @@ def wilcoxon_less(first: Sequence[float], second: Sequence[float]) -> float:
     Pairs without a difference are left out; the p-value is 1 if none is left. Exact for up to 50 pairs without ties.
     """
     differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
-    differences = np.round(differences, _DIGITS)  # else what rounding makes of equal shares is a difference
+    differences = np.round(differences, DIGITS)
     differences = differences[differences != 0]
     if len(differences) == 0:
         return 1.0
@@ -96,7 +94,8 @@ def comparisons(measured: pd.DataFrame) -> pd.DataFrame:
     """
     rows: list[dict[str, Any]] = []
     for (dataset, metric), wide in _wide(measured):
-        tests = [_test(wide, better, worse, LARGER_IS_BETTER[metric]) for better, worse in permutations(wide, 2)]
+        tests = [_test(both, better, worse, LARGER_IS_BETTER[metric]) for better, worse in permutations(wide, 2)
+                 if len(both := wide[[better, worse]].dropna())]
         for test, adjusted in zip(tests, holm([test["p"] for test in tests]), strict=True):
             rows.append({"dataset": dataset, "metric": metric, **test, "p_holm": adjusted, "comparisons": len(tests)})
     return pd.DataFrame(rows, columns=["dataset", "metric", "better", "worse", "seeds", "difference", "p", "p_holm",
@@ -109,7 +108,7 @@ def equal_cost(measured: pd.DataFrame, tau: float = TAU) -> dict[str, bool]:
     For runs on one data set.
     """
     gaps = measured["privacy_cost_gap"].groupby(level="strategy", sort=False).mean().dropna()
-    return {str(name): bool(value <= tau) for name, value in gaps.items()}
+    return {str(name): at_most(value, tau) for name, value in gaps.items()}
 
 
 def findings(measured: pd.DataFrame, tested: pd.DataFrame, pair: tuple[str, str] | None = None) -> list[str]:
@@ -131,8 +130,8 @@ def _significance(tested: pd.DataFrame) -> str:
     gaps = tested[tested["metric"] == ("privacy_cost_gap" if "privacy_cost_gap" in set(tested["metric"])
                                        else "accuracy_parity")]
     if gaps.empty:
-        return "No seed has a gap between groups for every method: there are no pairs to test."
-    metric, number, seeds = str(gaps["metric"].iloc[0]).replace("_", " "), len(gaps), int(gaps["seeds"].iloc[0])
+        return "No seed has a gap between groups for two methods: there are no pairs to test."
+    metric, number, seeds = str(gaps["metric"].iloc[0]).replace("_", " "), len(gaps), int(gaps["seeds"].max())
     if number * 2.0**-seeds > LEVEL:
         needed = math.ceil(math.log2(number / LEVEL))
         return (f"{seeds} seed{'s' if seeds > 1 else ''} cannot tell methods apart: {number} one-sided Wilcoxon tests, "
@@ -145,22 +144,22 @@ def _significance(tested: pd.DataFrame) -> str:
 
 
 def _wide(measured: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
-    """For each data set and measure, a table of seeds by strategies without gaps, of at least two strategies."""
+    """For each data set and measure, a table of seeds by strategies, of at least two strategies that have values."""
     tables = []
     for dataset, runs in measured.groupby(level="dataset", sort=False):
         for metric in LARGER_IS_BETTER:
             wide = runs[metric].droplevel("dataset").unstack("strategy")
             wide = wide[[name for name in runs.index.get_level_values("strategy").unique()
                          if not (is_reference(name) and metric.endswith("_gap"))]]
-            wide = wide.dropna(axis=1, how="all").dropna(axis=0)
-            if wide.shape[1] > 1 and len(wide) > 0:
+            wide = wide.dropna(axis=1, how="all")
+            if wide.shape[1] > 1:
                 tables.append(((str(dataset), metric), wide))
     return tables
 
 
-def _test(wide: pd.DataFrame, better: Any, worse: Any, larger: bool) -> dict[str, Any]:
-    """One test that `better` is better than `worse`."""
+def _test(both: pd.DataFrame, better: Any, worse: Any, larger: bool) -> dict[str, Any]:
+    """One test that `better` is better than `worse`, over the seeds that both have."""
     sign = -1 if larger else 1
-    return {"better": better, "worse": worse, "seeds": len(wide),
-            "difference": float((wide[better] - wide[worse]).mean()),
-            "p": wilcoxon_less(sign * wide[better].to_numpy(), sign * wide[worse].to_numpy())}
+    return {"better": better, "worse": worse, "seeds": len(both),
+            "difference": float((both[better] - both[worse]).mean()),
+            "p": wilcoxon_less(sign * both[better].to_numpy(), sign * both[worse].to_numpy())}

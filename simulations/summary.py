@@ -16,7 +16,14 @@ REFERENCES = {"fedavg": "fedavg", "dp-fedavg": "fedavg"}
 """The reference of strategies whose participants train by themselves: another optimisation, so another reference."""
 TAU = 0.05
 """The largest gap between the groups' privacy costs that counts as equal cost (Xu et al. 2021, section 6.1.4)."""
+DIGITS = 12
+"""Of differences between shares: what rounding makes of equal ones is no difference."""
 _OVERALL = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds", "loss")
+
+
+def at_most(gap: float, tau: float) -> bool:
+    """Whether a gap is at most tau; that between .90 and .85 is at most .05."""
+    return round(gap, DIGITS) <= tau
 
 
 def final_part(metrics: pd.DataFrame, split: str) -> pd.DataFrame:
@@ -103,7 +110,7 @@ def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) 
             row[f"excessive_risk_{group}_mean"] = risks.loc[runs.index, group].mean()
         cost_gap = gap(paid).mean()
         row["privacy_cost_gap_mean"], row["excessive_risk_gap_mean"] = cost_gap, gap(risks.loc[runs.index]).mean()
-        row["equal_cost"] = None if math.isnan(cost_gap) else cost_gap <= TAU
+        row["equal_cost"] = None if math.isnan(cost_gap) else at_most(cost_gap, TAU)
         rows.append(row)
     order = list(dict.fromkeys(strategy for _, strategy, _ in ledgers))
     return pd.DataFrame(rows).sort_values("strategy", key=lambda s: s.map(order.index), ignore_index=True)

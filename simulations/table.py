@@ -53,8 +53,11 @@ def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
     paid, group = _most_paid(plain, sizes)
     if math.isnan(paid):
         return []
+    unknown = [name for name in sizes if math.isnan(plain[f"privacy_cost_{name}_mean"])]
+    nothing = [Text(f"Nothing is known of group {name}: it has no test record.") for name in unknown]
     if paid <= 0:
-        return [Text("Under dpsgd no group has a lower accuracy than under sgd.")]
+        which = " that has test records" if unknown else ""
+        return [Text(f"Under dpsgd no group{which} has a lower accuracy than under sgd."), *nothing]
     lines = [f"Under dpsgd, group {group} ({sizes[group]:,} of {sum(sizes.values()):,} records) pays most for privacy: "
              f"{paid:.3f} of its accuracy, against {rows[REFERENCE][f'accuracy_{group}_mean']:.3f} under sgd."]
     others = {name: cost for name, row in rows.items() if not (is_reference(name) or name == "dpsgd")
@@ -64,7 +67,7 @@ def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
         back, most = paid - others[best], ", the most of any method here" if len(others) > 1 else ""
         lines.append(f"{best} gives back {back:.3f} of that{most}." if back > 0 else
                      "No method here gives any of that back.")
-    return [Text(line) for line in lines]
+    return [*map(Text, lines), *nothing]
 
 
 def unequal_epsilons(summary: pd.DataFrame) -> Sequence[Text]:

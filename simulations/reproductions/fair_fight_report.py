@@ -70,6 +70,8 @@ def _verdict(before: Interval, after: Interval, taken: Interval) -> str:
         return "even as published it is not distinguishable from zero"
     if _above_zero(taken) and _above_zero(after):
         return f"{after.mean / before.mean:.0%} of it is left, the rest comes from the settings"
+    if _above_zero(taken) and _above_zero(Interval(-after.mean, after.half)):
+        return "it comes from the settings, and tuned the difference is turned round"
     if _above_zero(taken):
         return "it comes from the settings, and what is left is not distinguishable from zero"
     if _above_zero(after):

@@ -97,14 +97,27 @@ def test_findings_say_when_seeds_are_too_few_and_when_they_are_enough() -> None:
     assert findings(many, comparisons(many))[-1].endswith("dpsgd-f below dpsgd.")
 
 
-def test_only_seeds_that_every_method_ran_are_tested_and_counted() -> None:
+def test_only_seeds_that_both_methods_ran_are_tested_and_counted() -> None:
     gaps = {"dpsgd": [0.1, 0.2, 0.1, 0.2, 0.1, 0.2], "dpsgd-f": [0.01, 0.02, 0.01, 0.02, 0.01, 0.02]}
     runs = measured(gaps).reset_index()
     one = runs[(runs["strategy"] == "dpsgd") | (runs["seed"] == 5)].set_index(["dataset", "strategy", "seed"])
     assert findings(one, comparisons(one))[-1].startswith("1 seed cannot tell methods apart: 2 one-sided")
     none = runs[(runs["strategy"] == "dpsgd") == (runs["seed"] < 3)].set_index(["dataset", "strategy", "seed"])
     assert findings(none, comparisons(none))[-1] == (
-        "No seed has a gap between groups for every method: there are no pairs to test.")
+        "No seed has a gap between groups for two methods: there are no pairs to test.")
+
+
+def test_a_third_method_with_fewer_seeds_takes_none_from_the_others() -> None:
+    gaps = {"dpsgd": [0.1, 0.2] * 4, "dpsgd-f": [0.01, 0.02] * 4, "naive": [0.1]}
+    tested = comparisons(measured(gaps)).query("metric == 'privacy_cost_gap'").set_index(["better", "worse"])
+    assert tested.loc[("dpsgd-f", "dpsgd"), "seeds"] == 8
+    assert tested.loc[("dpsgd-f", "dpsgd"), "p"] == pytest.approx(2.0**-8)
+    assert tested.loc[("naive", "dpsgd"), "seeds"] == 1
+
+
+def test_a_gap_of_tau_is_at_most_tau() -> None:
+    assert equal_cost(measured({"dpsgd": [0.90 - 0.85]})) == {"dpsgd": True}
+    assert equal_cost(measured({"dpsgd": [0.0500001]})) == {"dpsgd": False}
 
 
 def test_runs_that_do_not_exist_are_no_runs() -> None:
