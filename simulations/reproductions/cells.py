@@ -13,7 +13,7 @@ from simulations.reproductions.published import Published, why_missing
 from simulations.statistics import Pairs, Spread, between, spread
 from simulations.summary import REFERENCE, excessive_risks, final_part, gap, privacy_costs
 
-CHANCE = "Chance: within two standard errors of the difference."
+CHANCE = "May be chance: within two standard errors of the difference."
 
 Values = dict[str, pd.DataFrame]
 """By metric: a row for each run (dataset, strategy, seed), a column for each group."""
