@@ -61,6 +61,16 @@ def _task(text: str) -> Task:
     return Task.model_validate_json(text)
 
 
+def _refuse_change(context: Context, task: Task) -> None:
+    """Raise `ClientError` if the file of the user's own is another than at the node's first message: the run was
+    planned for the records that it had then.
+    """
+    first = context.state.config_records.setdefault("file", ConfigRecord({"modified": task.modified}))
+    if first["modified"] != task.modified:
+        raise ClientError(f"{task.csv} was changed while the run went on, which was planned for the records that it "
+                          "had: leave the file alone, and run again")
+
+
 def _kept_batch(context: Context) -> tuple[str, torch.Tensor] | None:
     """The batch of `Host.kept`, from what Flower keeps for the node wherever its next message is answered."""
     kept = context.state.config_records.get("batch")
@@ -90,7 +100,9 @@ def _answer(handler: Handler) -> Callable[[Message, Context], Message]:
         """The handler's answer for this node, or the sentence of what went wrong."""
         node, nodes = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
         try:
-            here = host(_task(str(message.content["task"]["json"])), node, nodes)
+            task = _task(str(message.content["task"]["json"]))
+            _refuse_change(context, task)
+            here = host(task, node, nodes)
             here.kept = _kept_batch(context)
             content = handler(message, here)
             _keep_batch(context, here)

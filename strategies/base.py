@@ -197,7 +197,7 @@ class Strategy(FlowerStrategy):
         training = self.training
         if training.steps is not None:
             return training.steps
-        return int(training.epochs * self.rounds_per_epoch)
+        return int(round(training.epochs * self.rounds_per_epoch, 6))  # 30 · (49 / 3) is a rounding less than 490
 
     @property
     def rounds_per_epoch(self) -> float:

@@ -82,6 +82,9 @@ class GroupedDataset:
         if len(self.categories) != len(self.columns):
             raise ValueError(f"categories has {len(self.categories)} entries, but columns has {len(self.columns)}: "
                              'give one for each, "" where it is not one-hot')
+        if len(self.records) not in (0, len(self)):
+            raise ValueError(f"records numbers {len(self.records)} records, but there are {len(self)}: give one for "
+                             "each record, or none at all")
         if len(self.records) != len(self):
             object.__setattr__(self, "records", torch.arange(len(self)))
 

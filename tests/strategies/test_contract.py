@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from simulations.result import Result
 from strategies import STRATEGIES, find_strategy
 from strategies.base import Strategy
 from strategies.exchange import population
+from strategies.population import Population
 from tests.strategies.two_groups import two_groups
 
 
@@ -86,6 +89,32 @@ def test_frozen_parameters_stay_as_they_were_built(strategy: str, sync: str, mon
     made = experiment(strategy, sync=sync, model="half frozen")
     pairs = zip(run(made, nodes=2).model.parameters(), made.task.build_model().parameters(), strict=True)
     assert [torch.equal(after, before) for after, before in pairs] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(("epochs", "batch", "records", "rounds"), [(30, 3, 49, 490), (30, 10, 41, 123),
+                                                                    (0.5, 3, 49, 8)])
+def test_an_epoch_is_as_many_steps_as_meet_every_record_once(epochs: float, batch: int, records: int, rounds: int
+                                                             ) -> None:
+    """int(epochs N / b), also where N / b is no number of floating point."""
+    made = experiment("dpsgd", steps=None, epochs=epochs, batch_size=batch)
+    population_ = Population(("a",), ((records,),), (0,), 2)
+    assert find_strategy("dpsgd")(made.task, made.training, population_).rounds == rounds
+
+
+def test_a_file_that_changes_while_a_run_goes_on_ends_it(tmp_path: Path) -> None:
+    """Its other records would be sampled at rates that were planned for those that it had."""
+    file = tmp_path / "own.csv"
+    file.write_text("x,label,group\n" + "".join(f"{i % 7},{i % 2},{'ab'[i % 3 // 2]}\n" for i in range(90)))
+    made = Experiment(strategy="dpsgd", csv=str(file), label="label", group="group", model="logistic", steps=6,
+                      batch_size=16)
+
+    def change(done: int, rounds: int) -> None:
+        if done == 3:
+            os.utime(file, ns=(1, 1))
+
+    with pytest.raises(ClientError, match=r"own\.csv was changed while the run went on, .* leave the file alone"):
+        run(made, progress=change)
+    assert run(made).ledger.guarantee == "proved"
 
 
 @pytest.mark.parametrize(("strategy", "sync"), MODES)
