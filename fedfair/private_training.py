@@ -25,8 +25,8 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
     Batches and noise come from the operating system. The weights and what is returned may then leave the client: the
     number of its records, which is taken as public, and noisy counts. Nothing else is protected, a loss least of all.
     Parameters that do not require a gradient stay as they are.
-    Raises `ValueError` for a plan without local training or a model that mixes examples, and
-    `fedfair.host.ClientError` for a gradient that is not finite.
+    Raises `ValueError` for a plan without local training, a model that mixes examples, or one that is not in float64
+    where noise is discrete, and `fedfair.host.ClientError` for a gradient that is not finite.
     """
     round_ = Round.from_json(plan)
     if round_.local is None or round_.seed is not None:
@@ -36,6 +36,9 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
     data = GroupedDataset(x.cpu(), y.cpu(), group.long().cpu(), names, int(y.max()) + 1 if len(y) else 1)
     empty = data.take(torch.empty(0, dtype=torch.long))
     parameters, _ = trained_parameters(model)
+    if round_.noise == "discrete" and any(parameter.dtype != torch.float64 for parameter in parameters.values()):
+        raise ValueError('noise is "discrete", but the model is not in float64, in which alone sums are exact enough '
+                         "for it: use model.double(), and features in float64")
     weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     host = Host({0: Parts(data, empty, empty)}, model, str(next(model.parameters()).device))
     trained = host.local_epochs(weights, replace(round_, local=replace(round_.local, sizes=(len(x),))))

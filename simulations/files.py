@@ -33,6 +33,13 @@ def write_text(path: Path, text: str) -> None:
         new.write_text(text)
 
 
+def refuse_as_file(path: Path) -> None:
+    """Raise `OSError` if a file could not be written at `path`; changes nothing."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name a file in it, for example {path / 'out'}{path.suffix}")
+    refuse_unwritable(path.parent)
+
+
 @contextmanager
 def in_place(path: Path) -> Iterator[Path]:
     """Another name to write a file under, which then takes the place of `path`, or is removed if that fails."""
@@ -48,11 +55,12 @@ def in_place(path: Path) -> Iterator[Path]:
 def alone_in(folder: Path) -> Iterator[None]:
     """Keep other processes out of `folder` for a while, by a lock beside it that ends with this process at the latest.
 
-    Raises `BlockingIOError` if another process has it.
+    Raises `BlockingIOError` if another process has it, and another `OSError` if there can be none.
     """
     whole = folder.resolve()
     whole.parent.mkdir(parents=True, exist_ok=True)
     place = whole.with_name(f".{whole.name}.lock")
+    place.touch()  # where that fails, so would the lock, but as if another had it
     lock = FileLock(place)
     try:
         lock.acquire(timeout=0)

@@ -92,7 +92,7 @@ class Sweep(BaseModel):
             raise FileNotFoundError(f"there is no file {path}: give the sweep's description in TOML")
         try:
             return Sweep(**tomllib.loads(path.read_text()))
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SettingsError(f"{path} is not TOML: {error}") from None
 
     def to_toml(self) -> str:

@@ -53,7 +53,8 @@ class PrivateTraining(FlowerStrategy):
                              "dpsgd-f-quantile, dpsgd-global or dpsgd-global-adapt")
         population = Population(tuple(groups), ((training.batch_size,) * len(groups),), (0,) * len(groups), 2)
         self.strategy, self.training = strategy, training
-        self.method = kind(Task(), training, population)
+        # a client whose model is not in float64 refuses discrete noise itself
+        self.method = kind(Task(dtype="float64"), training, population)
         self.ledger = Ledger(groups, training.delta, accountant=training.accountant, nominal=self.method.unproved(),
                              public="numbers of records by client, batch size; each record lies with one client")
         self.ledger.expose("metrics that the app's clients send", "as the app computes them")

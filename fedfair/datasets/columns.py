@@ -15,11 +15,13 @@ LEFT_OUT: tuple[Kind, ...] = ("single value", "row number")
 
 _DATE = r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})"
 _THOUSANDS = r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?"
+_DECIMAL_COMMA = r"[+-]?\d+(,\d+)?"
 _BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"t", "f"}, {"y", "n"})
 _MISSING = ("", "?")
 _CLASSES = 100  # of a label, or groups, at most
 _TEXTS = 1000  # different texts in one column, at most
 _FEW = 20  # different texts that are too few to tell people apart
+_NEARLY = 0.9  # of a column's values, if they are numbers
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,10 @@ class Column:
 
 
 def tidied(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same table with text stripped, "" and "?" as missing, and columns of numbers written as text as numbers."""
+    """The same table with text stripped, "" and "?" as missing, and columns of numbers written as text as numbers.
+
+    A comma is between thousands where every number with one could have it there, and else before decimals.
+    """
     return pd.DataFrame({str(name): _tidy(column) for name, column in frame.items()}, index=frame.index)
 
 
@@ -74,6 +79,9 @@ def _tidy(column: pd.Series) -> pd.Series:
     text = column.astype("string").str.strip()
     text = text.mask(text.isin(_MISSING))
     thousands = text.str.fullmatch(_THOUSANDS).fillna(False)
+    commas = text.str.fullmatch(_DECIMAL_COMMA).fillna(text.isna())
+    if bool(commas.all()) and bool((~thousands & text.str.contains(",")).any()):
+        text = text.str.replace(",", ".")
     numbers = pd.to_numeric(text.where(~thousands, text.str.replace(",", "")), errors="coerce")
     if numbers.notna().any() and bool((numbers.notna() == text.notna()).all()):
         return numbers.astype("float64" if numbers.isna().any() else numbers.to_numpy().dtype)
@@ -114,6 +122,9 @@ def _problem(name: str, kind: Kind, known: pd.Series, rows: int) -> str | None:
     if kind == "date":
         return (f"column {name!r} holds dates, such as {known.iloc[0]}: turn them into numbers, for example an age, or "
                 "remove the column")
+    if kind in ("identifier", "category") and (stray := _stray(known)):
+        return (f"column {name!r} has numbers, but also {stray}: correct that, or leave it empty, which missing = "
+                '"drop" leaves out')
     if kind == "identifier":
         return (f"column {name!r} has {distinct:,} different texts in {rows:,} rows, as names have: nothing can be "
                 "learned from it; remove the column")
@@ -124,6 +135,15 @@ def _problem(name: str, kind: Kind, known: pd.Series, rows: int) -> str | None:
         return (f"column {name!r} has {distinct:,} different values, too many for a {kind}: put them into at most "
                 f"{_CLASSES} classes, for example ranges")
     return None
+
+
+def _stray(known: pd.Series) -> str:
+    """The first text in a column of which nearly all values are numbers, and its row; empty if they are not."""
+    numbers = pd.to_numeric(known, errors="coerce")
+    if numbers.notna().mean() < _NEARLY or numbers.nunique() <= _FEW:
+        return ""
+    strays = known[numbers.isna()]
+    return f"{strays.iloc[0]!r} in row {strays.index[0] + 1}"
 
 
 def problems(columns: Sequence[Column]) -> str:

@@ -102,15 +102,21 @@ def from_csv(path: Path, label: str, group: str, missing: Missing = "refuse", pa
 def read_csv(path: Path) -> pd.DataFrame:
     """The table in a file with commas, semicolons or tabs between values; raises as `from_csv` does."""
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+        raise FileNotFoundError(f"{path} is a folder: name a file in it" if path.is_dir() else
+                                f"there is no file {path}")
     try:
         with path.open(encoding="utf-8") as file:
             separator = max(",;\t", key=file.readline().count)
         _refuse_repeated(_header(path, separator), path)
-        return pd.read_csv(path, sep=separator, skipinitialspace=True, low_memory=False)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        frame = pd.read_csv(path, sep=separator, skipinitialspace=True, low_memory=False)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text in UTF-8 ({error}): save it as CSV in UTF-8") from error
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise ValueError(f"{path} is not a complete CSV file ({str(error).strip()}): check that it was copied whole, "
                          "and that no row has more values than the first line has names") from error
+    if frame.empty:
+        raise ValueError(f"{path} has names of columns, but no records below them")
+    return frame
 
 
 def _header(path: Path, separator: str) -> pd.Series:

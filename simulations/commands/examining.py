@@ -11,7 +11,7 @@ from rich.console import Console
 from simulations.audit_report import audit_table, audits
 from simulations.commands.options import EngineName, Set, StrategyName
 from simulations.commands.terminal import progress_bar
-from simulations.files import refuse_unwritable, write_json
+from simulations.files import refuse_as_file, refuse_unwritable, write_json
 from simulations.ledger_table import ledger_table, read_ledgers
 from simulations.values import pairs
 
@@ -37,9 +37,7 @@ def audit(
     if epsilon is not None or "noise_multiplier" not in settings:
         settings = {"target_epsilon": 3.0 if epsilon is None else epsilon, **settings}
     if out is not None:
-        if out.is_dir():
-            raise IsADirectoryError(f"{out} is a folder: name a file in it, for example {out / 'audit.json'}")
-        refuse_unwritable(out.parent)
+        refuse_as_file(out)
     with progress_bar() as on_round:
         found = audits(strategy, attack, range(seeds), settings, canaries, confidence, engine, on_round)
     Console().print(audit_table(found))
@@ -74,6 +72,9 @@ def report(
     """
     from simulations.report import write_report  # here, because only this command needs a template engine
 
+    refuse_as_file(out or folders[0] / "report.html")
+    if figures is not None:
+        refuse_unwritable(figures)
     with progress_bar() as on_round:
         written = write_report(folders, out, figures, lambda done, of: on_round(0, 1, "chapters", done, of))
     print(f"saved {written[0]}" + (f" and {len(written) - 1} files in {figures}" if figures else ""))

@@ -30,10 +30,18 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except (ValueError, OSError, ClientError) as error:
-            Console(stderr=True).print(f"[red]Error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+            Console(stderr=True).print(f"[red]Error:[/red] {escape(_in_words(error))}", highlight=False, soft_wrap=True)
             raise typer.Exit(2) from None
 
     return guarded
+
+
+def _in_words(error: Exception) -> str:
+    """An error as a sentence, also one of the operating system's own."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return (f"{error.filename} cannot be used ({error.strerror.lower()}): choose another file or folder, or change "
+                "what may be done with this one")
+    return str(error)
 
 
 def show(results: Sequence[Result], saved: Path | None, json: bool) -> None:

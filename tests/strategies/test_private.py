@@ -175,6 +175,19 @@ def test_a_client_without_privacy_or_sense_is_refused(train: Train, message: str
         started(around_fedavg(), train, rounds=1)
 
 
+def test_discrete_noise_is_for_models_in_float64() -> None:
+    def in_float64(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, message: Message) -> dict[str, Any]:
+        told = privately(model.double(), x.double(), y, group, message)
+        model.float()
+        return told
+
+    with pytest.raises(ValueError, match=r"the model is not in float64, .* use model\.double\(\)"):
+        started(around_fedavg(noise="discrete"), rounds=1)
+    strategy = around_fedavg(noise="discrete")
+    started(strategy, in_float64, rounds=1)
+    assert strategy.ledger.epsilon() > 0
+
+
 def test_what_cannot_be_planned_is_refused_before_work_starts() -> None:
     with pytest.raises(ValueError, match="give noise_multiplier"):
         around_fedavg(target_epsilon=2.0, noise_multiplier=1.0)

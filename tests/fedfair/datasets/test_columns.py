@@ -31,7 +31,8 @@ def column(values: list[Any], name: str = "x") -> Column:
 @pytest.mark.parametrize(("values", "kind", "words"), [
     ([3, 1, 2], "number", "1 to 3"), ([0, 1], "number", "0 to 1"), ([1.5, None, 2.0], "number", "1.5 to 2.0"),
     (["1", " 2", "3 "], "number", "1 to 3"), (["1.5", "?", "-2"], "number", "-2.0 to 1.5"),
-    (["1,250", "13,000", "7"], "number", "7 to 13000"), (["1,2", "3,4"], "category", "2: 1,2, 3,4"),
+    (["1,250", "13,000", "7"], "number", "7 to 13000"), (["1,2", "13", "-3,45"], "number", "-3.45 to 13.0"),
+    (["1,2", "3,4,5"], "category", "2: 1,2, 3,4,5"), (["0", "1", "2", "3+"], "category", "4: 0, 1, 2, 3+"),
     ([True, False], "boolean", "2: True, False"), (["yes", "No"], "boolean", "2: yes, No"),
     (["yes", "no", "perhaps"], "category", "3: yes, no, perhaps"), (["x", " x", "y", ""], "category", "2: x, y"),
     (list("abcdefgh"), "category", "8: a, b, c, d, e, ..."), (["1", "2", "many"], "category", "3: 1, 2, many"),
@@ -73,6 +74,7 @@ def test_label_group_and_participant_are_what_they_are_said_to_be() -> None:
     ({"born": ["1999-12-01", "2001-02-03"]}, "column 'born' holds dates, such as 1999-12-01: turn them into numbers"),
     ({"name": [f"p{i}" for i in range(ROWS)]}, "column 'name' has 60 different texts in 60 rows, as names have"),
     ({"good": [i / 7 for i in range(101)]}, None),
+    ({"age": [*map(str, range(20, 79)), "unknown"]}, r"'age' has numbers, but also 'unknown' in row 60: correct that"),
     ({"town": ["x", None], "age": [1, 2, None, 4]}, r"values in town \(30\), age \(15\), in 45 of 60 rows: fill them"),
     ({"born": ["1.2.1999"] * 2 + ["3.4.2001"], "name": [f"p{i}" for i in range(ROWS)]}, "'born' .*; column 'name'"),
     ({"sex": ["f", None]}, r"missing values in sex \(30\)"), ({"good": [1, "?"]}, r"missing values in good \(30\)"),
