@@ -21,7 +21,7 @@ from fedfair.models import loss
 from fedfair.noise import NoiseName, Trust, add_noise, client_share
 from fedfair.optimizers import make_optimizer
 from fedfair.randomness import source
-from fedfair.rounds import LocalTraining, Round
+from fedfair.rounds import LocalEpoch, LocalTraining, Round
 from fedfair.sampling import poisson
 from fedfair.shares import Shares
 from fedfair.thresholds import CELLS, RejectOption, score, score_counts
@@ -153,25 +153,23 @@ class Host:
                      ) -> tuple[Gradients, Tensor | None]:
         """One client's private steps on its own records: the trained weights, and the average of the noisy counts.
 
-        max(1, int(N_c / b)) steps with rate min(1, b / N_c), each with the full noise, divided by min(b, N_c), where
-        N_c is the public number of the client's records; the optimiser starts afresh. A client without records returns
+        A `LocalEpoch` of steps, each with the full noise; the optimiser starts afresh. A client without records returns
         the weights as they are.
         """
-        data, size = self.clients.training(number), local.sizes[number]
-        if size == 0:
+        data, epoch = self.clients.training(number), LocalEpoch.of(local.sizes[number], local.batch_size)
+        if epoch.steps == 0:
             return dict(weights), None
-        steps, batch = max(1, size // local.batch_size), min(local.batch_size, size)
-        own = replace(round_, rates=(batch / size,) * len(round_.rates), trust=Trust.LOCAL,
+        own = replace(round_, rates=(epoch.rate,) * len(round_.rates), trust=Trust.LOCAL,
                       noise_multiplier=local.noise_multipliers[number])
         trained = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
         optimizer = make_optimizer(local.optimizer, trained, local.learning_rate, local.weight_decay, local.momentum)
         counts: list[Tensor] = []
-        for step in range(round_.step * steps, (round_.step + 1) * steps):
+        for step in range(round_.step * epoch.steps, (round_.step + 1) * epoch.steps):
             now = replace(own, step=step)
             probe, groups = self._sample(data, {name: p.data for name, p in trained.items()}, now, draw(data, now))[:2]
             released = _release(probe, groups, now, [number])
             for name, parameter in trained.items():
-                parameter.grad = released.sums[name] / batch
+                parameter.grad = released.sums[name] / epoch.batch_size
             optimizer.step()
             counts += [released.counts] if released.counts is not None else []
         return {name: p.data for name, p in trained.items()}, torch.stack(counts).mean(0) if counts else None

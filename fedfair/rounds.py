@@ -5,13 +5,32 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from fedfair.clipping import CLIP_RULES, ClipRule
 from fedfair.counting import COUNT_QUERIES, CountQuery
 from fedfair.noise import NoiseName, Trust
 
 OptimizerName = Literal["sgd", "adam", "rmsprop"]
+
+
+class LocalEpoch(NamedTuple):
+    """One client's local epoch: so many steps, each with every record at a sampling rate, and the expected batch size.
+
+    Of N records in batches of b: max(1, int(N / b)) steps at the rate min(1, b / N), and batches of min(b, N). Nothing
+    without records.
+    """
+
+    steps: int
+    rate: float
+    batch_size: int
+
+    @staticmethod
+    def of(records: int, batch_size: int) -> LocalEpoch:
+        """That of a client with this public number of records."""
+        if records == 0:
+            return LocalEpoch(0, 0.0, 0)
+        return LocalEpoch(max(1, records // batch_size), min(1.0, batch_size / records), min(batch_size, records))
 
 
 @dataclass(frozen=True)

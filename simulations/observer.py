@@ -22,7 +22,7 @@ from fedfair.clipping import sensitivity
 from fedfair.layers import flat
 from fedfair.messages import unpack
 from fedfair.noise import Trust
-from fedfair.rounds import Round
+from fedfair.rounds import LocalEpoch, Round
 from simulations.grids.local import LocalGrid
 from strategies.base import Strategy
 
@@ -101,15 +101,14 @@ def _after_local_epoch(now: Seen, strategy: Strategy, hosts: list[AuditedHost]) 
     ratio = torch.zeros(len(canaries), dtype=torch.float64)
     for client, host in enumerate(hosts):
         own = canaries.clients == client
-        size = strategy.population.by_client[client]
-        if size == 0 or not bool(own.any()):
+        steps, rate, batch = LocalEpoch.of(strategy.population.by_client[client], local.batch_size)
+        if steps == 0 or not bool(own.any()):
             continue
-        steps, batch = max(1, size // local.batch_size), min(local.batch_size, size)
         moved = now.weights - now.sent[client] / local.weights[client]
         first = now.round_.step * steps
         real = torch.stack([host.real[step] for step in range(first, first + steps)]).sum(0)
         added = moved * batch / local.learning_rate - real
-        signal, rate = _signal(canaries, now.round_), batch / size
+        signal = _signal(canaries, now.round_)
         deviation = _deviation(now.round_, local.noise_multipliers[client])
         variance = steps * (deviation**2 + rate * (1 - rate) * signal**2)
         expected = steps * rate * signal

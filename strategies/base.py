@@ -27,7 +27,7 @@ from fedfair.messages import pack, unpacked
 from fedfair.noise import add_noise, server_share
 from fedfair.optimizers import Optimizer, make_optimizer
 from fedfair.randomness import source
-from fedfair.rounds import LocalSgd, LocalTraining, Round
+from fedfair.rounds import LocalEpoch, LocalSgd, LocalTraining, Round
 from fedfair.task import Task
 from strategies.budget import Schedule, common_noise, count_noise
 from strategies.exchange import added, answers, group_counts, present, requests
@@ -187,9 +187,8 @@ class Strategy(FlowerStrategy):
         """What a record of each group (step mode) or client (epoch mode) goes through."""
         if self.sync == "step":
             return [Schedule(rate, self.rounds) for rate in self.rates()]
-        batch = self.training.batch_size
-        return [Schedule(min(1.0, batch / size), self.rounds * max(1, size // batch)) if size else Schedule(0.0, 0)
-                for size in self.population.by_client]
+        epochs = [LocalEpoch.of(size, self.training.batch_size) for size in self.population.by_client]
+        return [Schedule(epoch.rate, self.rounds * epoch.steps) for epoch in epochs]
 
     @property
     def rounds(self) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedfair.accounting import Event, Ledger, spent_multipliers
 from fedfair.host import ClientError
-from fedfair.rounds import LocalTraining, Round
+from fedfair.rounds import LocalEpoch, LocalTraining, Round
 from fedfair.task import Task
 from strategies import find_strategy
 from strategies.budget import count_noise
@@ -101,7 +101,7 @@ class PrivateTraining(FlowerStrategy):
             raise failed[0]
         counts = [_counts(record) for record in told.values() if "counts" in record]
         if counts:
-            expected = sum(min(self.training.batch_size, self._sizes[node]) for node in told)
+            expected = sum(LocalEpoch.of(self._sizes[node], self.training.batch_size).batch_size for node in told)
             self.method.learn(torch.stack(counts).sum(0), float(expected))
         return self.strategy.aggregate_train(server_round, came)
 
@@ -129,15 +129,14 @@ class PrivateTraining(FlowerStrategy):
     def _enter(self, node: int, plan: Round) -> None:
         """Enter a client's local epoch; it may hold records of any group."""
         assert plan.rule is not None
-        size, batch, groups = self._sizes[node], self.training.batch_size, len(self.ledger.groups)
-        if size == 0:
+        epoch, groups = LocalEpoch.of(self._sizes[node], self.training.batch_size), len(self.ledger.groups)
+        if epoch.steps == 0:
             return
         noise, bounds = plan.noise_multiplier, plan.rule.group_sensitivities(groups)
         spent = spent_multipliers(noise, bounds)
         counts = plan.count_noise_multiplier if plan.query is not None else None
         client = self._clients.setdefault(node, len(self._clients))
-        self.ledger.record(Event((min(1.0, batch / size),) * groups, (noise,) * groups, spent, counts, client),
-                           max(1, size // batch))
+        self.ledger.record(Event((epoch.rate,) * groups, (noise,) * groups, spent, counts, client), epoch.steps)
 
 
 def _told(reply: Message) -> ConfigRecord:

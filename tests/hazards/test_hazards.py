@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,6 +20,7 @@ from fedfair import clipping, gradients, host, layers, noise, rounds
 from fedfair.accounting import Event, Ledger
 from fedfair.noise import Trust
 from fedfair.randomness import generator
+from fedfair.rounds import LocalEpoch
 from strategies import base, budget, releases, threshold_search
 from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
@@ -96,7 +98,10 @@ def fairlens_called_proved(patch: Patch) -> None:
 
 
 def a_small_client_divides_by_the_batch_size_of_all(patch: Patch) -> None:
-    patch.setattr(host, "min", lambda *values: values[0], raising=False)
+    def careless(records: int, batch_size: int) -> LocalEpoch:
+        return LocalEpoch.of(records, batch_size)._replace(batch_size=batch_size)
+
+    patch.setattr(host, "LocalEpoch", SimpleNamespace(of=careless))
 
 
 def an_inverted_bit(patch: Patch) -> None:
