@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from fedfair.accounting import Event, Ledger
 from fedfair.noise import Trust
 from fedfair.randomness import generator
 from fedfair.rounds import LocalEpoch
-from strategies import base, budget, releases, threshold_search
+from strategies import base, budget, exchange, releases, threshold_search
 from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
 from strategies.fairlens import FairLens
@@ -102,6 +103,10 @@ def a_small_client_divides_by_the_batch_size_of_all(patch: Patch) -> None:
         return LocalEpoch.of(records, batch_size)._replace(batch_size=batch_size)
 
     patch.setattr(host, "LocalEpoch", SimpleNamespace(of=careless))
+
+
+def a_client_in_two_replies(patch: Patch) -> None:
+    patch.setattr(exchange, "_refuse_doubles", lambda replies: None)
 
 
 def an_inverted_bit(patch: Patch) -> None:
@@ -241,6 +246,8 @@ MUTATIONS = [
     Mutation((15,), noise_in_floating_point,
              test_noise.test_discrete_noise_leaves_only_multiples_of_a_step_that_depends_on_public_numbers),
     Mutation((16,), results_without_labels, checks.results_say_what_is_not_private),
+    Mutation((0,), a_client_in_two_replies,
+             partial(test_released_noise.test_two_nodes_that_answer_for_one_client_are_refused, {"partition-id": 0})),
     Mutation((0,), clipping_after_the_noise, released_sum("dpsgd", Trust.CENTRAL)),
     Mutation((0,), clipping_layer_by_layer, checks.one_record_adds_at_most_the_sensitivity_of_its_group_and_can_add_it),
     Mutation((0,), the_sensitivity_of_theta_forgotten,
