@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from simulations.reproductions.published import Drawing, Planned, Published
 from simulations.reproductions.store import Kept
 
 _POINTS = 60  # of a line, at most
+_NOT_NEGATIVE = ("accuracy", "loss", "loss_exact", "gradient_norm", "gradient_norm_exact", "clip_norms")
 _SAID = "Means over seeds, with 95 % confidence intervals (Student) where there are several."
 
 
@@ -63,7 +65,7 @@ def _by_group(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
         yield Panel(str(dataset), Scale("group", ticks={float(place): name for place, name in ticks.items()}),
                     Scale(drawing.label, drawing.log),
                     tuple(Series(str(method), number, tuple(
-                        Point(Estimate(float(place)), over_seeds(list(of[of["group"] == group]["value"])))
+                        Point(Estimate(float(place)), _mean(drawing, of[of["group"] == group]["value"]))
                         for place, group in ticks.items()))
                         for number, (method, of) in enumerate(own.groupby("method", sort=False))))
 
@@ -75,17 +77,24 @@ def _course(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
         names = names + ", " + rows["metric"].str.replace("_", " ")
     numbers = {name: number for number, name in enumerate(names.unique())}
     for (dataset, group), own in rows.groupby(["dataset", "group"], sort=False):
-        lines = tuple(Series(str(name), numbers[name], tuple(_line(of)))
+        lines = tuple(Series(str(name), numbers[name], tuple(_line(drawing, of)))
                       for name, of in own.groupby(names, sort=False))
         yield Panel(f"{dataset}, {group}", Scale("round"), Scale(drawing.label, drawing.log), lines)
 
 
-def _line(rows: pd.DataFrame) -> Iterator[Point]:
+def _line(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Point]:
     """Values over the rounds; one that is not told anew is still the last that was."""
     wide = rows.pivot_table(index="round", columns="seed", values="value").ffill()
     places = np.unique(np.linspace(0, len(wide) - 1, _POINTS).round().astype(int))
     for place in places:
-        yield Point(Estimate(float(wide.index[place])), over_seeds(list(wide.iloc[place])))
+        yield Point(Estimate(float(wide.index[place])), _mean(drawing, wide.iloc[place]))
+
+
+def _mean(drawing: Drawing, values: pd.Series) -> Estimate:
+    """The mean over seeds, with an interval of values that there can be."""
+    most = 1.0 if drawing.metric[0] == "accuracy" else math.inf
+    least = -most if drawing.minus else 0.0 if drawing.metric[0] in _NOT_NEGATIVE else -math.inf
+    return over_seeds(list(values), least, most)
 
 
 def _against(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
@@ -100,7 +109,7 @@ def _against(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
     for (dataset, group), own in ends.groupby(["dataset", "group"], sort=False):
         lines = []
         for number, (strategy, of) in enumerate(own.groupby("strategy", sort=False)):
-            points = [Point(Estimate(float(at[drawing.across].mean())), over_seeds(list(at["value"])), str(method))
+            points = [Point(Estimate(float(at[drawing.across].mean())), _mean(drawing, at["value"]), str(method))
                       for method, at in of.groupby("method", sort=False)]
             lines.append(Series(str(strategy), number, tuple(sorted(points, key=lambda point: point.x.mean))))
         yield Panel(f"{dataset}, {group}", Scale(drawing.across.replace("_", " ")), Scale(drawing.label, drawing.log),

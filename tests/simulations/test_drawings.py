@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from fedfair.accounting import Event, Ledger
+from simulations.reproductions import drawings
 from simulations.reproductions.drawings import drawn
 from simulations.reproductions.published import Drawing, Published, load, names, plan
 from simulations.reproductions.request import Request
@@ -49,6 +51,18 @@ def test_groups_at_the_end_of_training() -> None:
     assert panel.x.ticks == {0.0: "2", 1.0: "8"}
     assert [point.y.mean for point in panel.series[1].points] == pytest.approx([0.405, 0.905])
     assert panel.series[1].points[0].y.low < 0.405 < panel.series[1].points[0].y.high
+
+
+@pytest.mark.parametrize(("figure", "ends"), [
+    ({"metric": "accuracy"}, (0.0, 1.0)), ({"metric": "loss"}, (0.0, math.inf)),
+    ({"metric": "accuracy", "kind": "against", "across": "epsilon", "minus": "SGD"}, (-1.0, 1.0)),
+    ({"metric": "risk_noise"}, (-math.inf, math.inf))])
+def test_intervals_of_few_seeds_do_not_reach_beyond_what_a_mean_can_be(figure: dict[str, str],
+                                                                       ends: tuple[float, float]) -> None:
+    (drawing,) = described(**{"kind": "by-group", **figure}).figures
+    low, high = drawings._mean(drawing, pd.Series([0.05, 0.95]))[1:]
+    free = 0.45 * 12.7062047  # half of Student's interval for two runs
+    assert (low, high) == pytest.approx((max(ends[0], 0.5 - free), min(ends[1], 0.5 + free)))
 
 
 def test_the_course_of_training_and_of_a_rule() -> None:
