@@ -134,8 +134,8 @@ def _refuse_unused(over: Mapping[str, Sequence[Any]], made: Sequence[Experiment]
     if unused:
         names = ", ".join(dict.fromkeys(each.strategy for each in made))
         raise SettingsError(f"no strategy here is followed over {', '.join(sorted(unused))}: write STRATEGY.setting "
-                            f"for one of {names}, with a single setting for each, or theta for those that look for a "
-                            "threshold")
+                            f"for one of {names}, for example {made[0].strategy}.clip_norm, with a single setting for "
+                            "each, or theta for those that look for a threshold")
 
 
 def _parts(made: Experiment, preset: str | None, settings: Mapping[str, Any], over: Mapping[str, Sequence[Any]]

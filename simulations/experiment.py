@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError, model_validator
@@ -80,12 +81,23 @@ def in_words(error: ValidationError, known: Any) -> str:
     """One sentence for each thing that is wrong."""
     sentences = []
     for problem in error.errors():
-        field = ".".join(map(str, problem["loc"]))
+        field = ".".join(map(str, problem["loc"][:-1] if problem["type"] == "missing" else problem["loc"])) or "it"
         if problem["type"] == "extra_forbidden":
             sentences.append(str(unknown("setting", field, known or ("none",))))
         elif problem["type"] == "value_error":
             sentences.append(problem["msg"].removeprefix("Value error, "))
         else:
-            wanted = problem["msg"].replace("Input should", "it should")
-            sentences.append(f"{field} is {problem['input']!r}: {wanted}")
+            sentences.append(f"{field} is {problem['input']!r}: {_wanted(problem)}")
     return "; ".join(sentences)
+
+
+def _wanted(problem: Mapping[str, Any]) -> str:
+    """What a value should be, with an example where its kind is wrong."""
+    given, kind, name = problem["input"], problem["type"], problem["loc"][-1]
+    if kind == "tuple_type":
+        return f"it should be a list, for example {name} = [{given!r}]"
+    if kind == "string_type":
+        return f'it should be a text, for example {name} = "{given}"'
+    if kind == "missing":
+        return "a value is missing" if isinstance(name, int) else f"{name} is missing"
+    return str(problem["msg"]).replace("Input should", "it should")

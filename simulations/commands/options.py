@@ -30,9 +30,9 @@ def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
 Preset = Annotated[str | None, typer.Option(help=f"Published settings: {', '.join(preset_names())}.",
                                             autocompletion=completing(preset_names()))]
 Set = Annotated[list[str], typer.Option("--set", help="A setting, key=value; STRATEGY.key=value for one strategy, "
-                                        "options.key=value for a strategy's own options.")]
+                                        "options.key=value for a strategy's own options. Repeat it for more.")]
 Risk = Annotated[list[str], typer.Option("--risk", help="Excessive-risk terms along the way, every=N steps; also "
-                                         "vectors=N for the traces, records=N of each group.")]
+                                         "--risk vectors=N for the traces, --risk records=N of each group.")]
 Out = Annotated[Path | None, typer.Option(help="Folder to save the results in.")]
 EngineName = Annotated[str, typer.Option(help=f"Where clients run: {', '.join(ENGINES)}.",
                                          autocompletion=completing(ENGINES))]
