@@ -136,7 +136,7 @@ def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Check
     if again and checkpoint:
         if found:
             charge_lost_round(strategy, done)
-        strategy.hold(unpacked(arrays))
+        strategy.descent.hold(unpacked(arrays), strategy.training)
         checkpoint.write(done, state(strategy))
 
     pause = 0 if again or (checkpoint and checkpoint.every) else _PAUSE

@@ -30,6 +30,7 @@ from fedfair.randomness import source
 from fedfair.rounds import LocalEpoch, LocalSgd, LocalTraining, Round
 from fedfair.task import Task
 from strategies.budget import Schedule, common_noise, count_noise
+from strategies.descent import Descent
 from strategies.exchange import added, answers, group_counts, present, requests
 from strategies.group_budget import group_budget
 from strategies.population import Population
@@ -95,9 +96,7 @@ class Strategy(FlowerStrategy):
             self.ledger.expose("numbers of records of each participant by group", "the server is told, without noise")
         self.rows = Rows(population.names, training.favourable)
         self.threshold: Threshold | None = None
-        self._trained_by = training
-        self._parameters: dict[str, nn.Parameter] = {}
-        self._optimizer: Optimizer | None = None
+        self.descent = Descent(self.optimizer)
         self._round: Round | None = None
 
     # What a method is.
@@ -216,7 +215,7 @@ class Strategy(FlowerStrategy):
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
         """Ask for counts if the rule depends on them, then for gradient sums or local epochs."""
-        self.hold(unpacked(arrays))
+        self.descent.hold(unpacked(arrays), self.training)
         plan = self.plan(server_round - 1)
         if plan.local is not None:
             self._round = replace(plan, rule=self.rule())
@@ -246,18 +245,17 @@ class Strategy(FlowerStrategy):
         assert self._round.rule is not None
         answered, plan = self._answers(replies), self._round
         self.rows.add_rule(server_round, self._round.rule)
-        sums = added(answered, "sums", self._parameters)
+        sums = added(answered, "sums", self.descent.weights)
         if plan.local is None:
             self._update(sums, plan, self._round.rule)
         else:
-            sums = self._averaged(sums, present(answered))
-            self._parameters = {name: nn.Parameter(value) for name, value in sums.items()}
+            self.descent.become(self._averaged(sums, present(answered)))
         for event, steps, first in released(self, plan, self._round.rule):
             self.ledger.record(event, steps, first)
         if plan.query is not None:
             self.learn(self._counts(answered, plan), self.expected_batch(present(answered)))
         self.progress(server_round, self.rounds)
-        return pack({name: parameter.data for name, parameter in self._parameters.items()}), None
+        return pack(self.descent.weights), None
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                            ) -> Iterable[Message]:
@@ -292,17 +290,6 @@ class Strategy(FlowerStrategy):
     def summary(self) -> None:
         """Nothing: the run prints a table of its own."""
 
-    def hold(self, weights: dict[str, Tensor]) -> None:
-        """Hold the weights that a round starts from, and an optimiser for as long as the settings stay the same."""
-        training = self.training
-        if self._optimizer is None or training != self._trained_by:
-            self._parameters = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
-            self._optimizer = self.optimizer(self._parameters)
-            self._trained_by = training
-        else:
-            for name, parameter in self._parameters.items():
-                parameter.data.copy_(weights[name])
-
     def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
         """A request to every node."""
         return requests(action, grid, self.task, **parts)
@@ -326,11 +313,8 @@ class Strategy(FlowerStrategy):
 
     def _update(self, sums: dict[str, Tensor], plan: Round, rule: ClipRule) -> None:
         """One step of the optimiser along the noisy gradient sum divided by the expected batch size."""
-        assert self._optimizer is not None
         share = server_share(plan.trust)
         if share and plan.noise_multiplier:
             deviation = share * plan.noise_multiplier * sensitivity(rule, len(plan.rates))
             sums = add_noise(plan.noise, sums, deviation, source(plan.seed, "noise", 0, plan.step))
-        for name, parameter in self._parameters.items():
-            parameter.grad = sums[name] / self.divisor()
-        self._optimizer.step()
+        self.descent.step({name: value / self.divisor() for name, value in sums.items()})

@@ -14,16 +14,14 @@ from strategies.base import Strategy
 
 
 def state(strategy: Strategy) -> dict[str, Any]:
-    """All that changes from round to round, as plain values and tensors, once the strategy holds weights (`hold`); the
-    next round may change them.
+    """All that changes from round to round, as plain values and tensors, once the strategy holds weights; the next
+    round may change them.
 
     What grows with the rounds is JSON: PyTorch's reader of what may be untrusted takes ten times as long for lists.
     """
-    assert strategy._optimizer is not None
     return {
         "population": strategy.population.fingerprint, "rows": json.dumps(strategy.rows.all),
-        "weights": {name: parameter.data for name, parameter in strategy._parameters.items()},
-        "training": strategy._trained_by.model_dump(mode="json"), "optimizer": strategy._optimizer.state_dict(),
+        **strategy.descent.state(),
         "log": json.dumps(strategy.ledger.log.to_dict()), "not_protected": strategy.ledger.unprotected,
         "searched": strategy.ledger.validation and strategy.ledger.validation.multiplier,
         "learned": {part: {name: getattr(owner, name) for name in names} for part, owner, names in _learned(strategy)},
@@ -40,9 +38,7 @@ def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
                          "records; restore the data, or take another folder")
     strategy.rows.all = json.loads(saved["rows"])
     strategy.training = type(strategy.training)(**saved["training"])
-    strategy.hold(saved["weights"])
-    assert strategy._optimizer is not None
-    strategy._optimizer.load_state_dict(saved["optimizer"])
+    strategy.descent.restore(saved, strategy.training)
     strategy.ledger.log = EventLog.from_dict(json.loads(saved["log"]))
     strategy.ledger.unprotected = dict(saved["not_protected"])
     if saved["searched"] is not None:
