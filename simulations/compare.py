@@ -7,7 +7,7 @@ from typing import Any
 
 from simulations.engines import Engine, make_engine
 from simulations.experiment import Experiment, SettingsError
-from simulations.presets import merged, preset
+from simulations.presets import joined, merged, preset
 from simulations.result import Result
 from simulations.run import Progress, refuse_unfit, run
 
@@ -81,9 +81,9 @@ def for_strategy(settings: Mapping[str, Any], strategy: str, strategies: Sequenc
     for key, value in settings.items():
         owner, _, rest = key.partition(".")
         if owner not in strategies or not rest:
-            general = merged(general, _resolved(key, value))
+            general = joined(general, _resolved(key, value))
         elif owner == strategy:
-            own = merged(own, _resolved(rest, value))
+            own = joined(own, _resolved(rest, value))
     refuse_chosen(general, ("strategy", "seed"))
     refuse_chosen(own)
     return merged(general, own)

@@ -47,11 +47,18 @@ _RIVALS = {"noise_multiplier": "target_epsilon", "target_epsilon": "noise_multip
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """One mapping from several, later ones winning, over their `_RIVALS` too; `options` are merged one by one."""
+    """One mapping from several, as `joined`, where a setting of a later one also wins over its rival (`_RIVALS`)."""
+    result: dict[str, Any] = {}
+    for layer in layers:
+        rivals = {_RIVALS[key] for key in layer if key in _RIVALS} - layer.keys()
+        result = joined({key: value for key, value in result.items() if key not in rivals}, layer)
+    return result
+
+
+def joined(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """One mapping from several, later ones winning; `options` are joined one by one."""
     result: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
             result[key] = {**result.get(key, {}), **value} if key == "options" else value
-            if _RIVALS.get(key, key) not in layer:
-                result.pop(_RIVALS[key], None)
     return result
