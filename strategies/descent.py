@@ -38,8 +38,9 @@ class Descent:
                 parameter.data.copy_(weights[name])
 
     def become(self, weights: Mapping[str, Tensor]) -> None:
-        """Take weights that others have trained; no optimiser steps them until `hold`."""
-        self._parameters = {name: nn.Parameter(value) for name, value in weights.items()}
+        """Take weights that others have trained in place of those that are held; the optimiser stays theirs."""
+        for name, parameter in self._parameters.items():
+            parameter.data = weights[name]
 
     def step(self, gradients: Mapping[str, Tensor]) -> None:
         """One step of the optimiser along these gradients."""
