@@ -20,6 +20,7 @@ from fedfair.memory import keep_freed
 from fedfair.models import loss
 from fedfair.noise import NoiseName, Trust, add_noise, client_share
 from fedfair.optimizers import make_optimizer
+from fedfair.products import FastLinear
 from fedfair.randomness import source
 from fedfair.rounds import LocalEpoch, LocalTraining, Round
 from fedfair.sampling import poisson
@@ -107,7 +108,7 @@ class Host:
         counts = torch.zeros(len(part.names), CELLS, dtype=torch.float64)
         for rows in part.portions(torch.arange(len(part))):
             x, _, group = self._batch(part, rows)
-            with torch.no_grad():
+            with torch.no_grad(), FastLinear():
                 counts += score_counts(score(self.model(x), favourable)[0], group, len(part.names))
         for number in self.clients if deviation else ():
             counts = prefix_sums.add_noise(noise, counts, deviation, source(seed, "scores", number + 1))
@@ -125,7 +126,7 @@ class Host:
         for rows in part.portions(torch.arange(len(part))):
             x, y, group = self._batch(part, rows)
             norms = per_example(self.model, loss, x, y).norms if gradient_norms else torch.zeros(len(x))
-            with torch.no_grad():
+            with torch.no_grad(), FastLinear():
                 output = self.model(x)
                 predicted = threshold.predict(output, group) if threshold else output.argmax(1)
                 total = total + GroupCounts.of(predicted, y, group, loss(output, y), norms, total)

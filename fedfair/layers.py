@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_weight
 
+from fedfair.products import sum_of_outer_products
+
 _CANCELLED = 2.0**12  # rounding errors, in units of the dtype's, that a squared norm must exceed to be believed
 
 Gradients = dict[str, Tensor]
@@ -115,7 +117,7 @@ class OuterProducts:
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `LayerGradients`."""
         scaled = (coefficients[:, None, None] * self.deltas).flatten(0, 1)
-        weight = (scaled.t() @ self.inputs.flatten(0, 1)).view(self.shape)
+        weight = sum_of_outer_products(scaled, self.inputs.flatten(0, 1)).view(self.shape)
         return {self.weight: weight} | ({} if self.bias is None else {self.bias: scaled.sum(0)})
 
 

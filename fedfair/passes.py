@@ -16,6 +16,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.grad import conv2d_input
 
 from fedfair.layers import LAYERS
+from fedfair.products import product
 from fedfair.tanh import Tanh
 
 Losses = Callable[[Tensor], Tensor]
@@ -47,7 +48,8 @@ def by_hand(model: nn.Module, x: Tensor, losses: Losses, layers: Collection[nn.M
     chain, values = _readable(_chain(model)), [x]
     with torch.no_grad():
         for layer in chain:
-            values.append(layer(values[-1]))
+            values.append(product(values[-1], layer.weight, layer.bias) if type(layer) is nn.Linear
+                          else layer(values[-1]))
     output = values[-1].detach().requires_grad_()
     found = losses(output)
     (deltas,) = torch.autograd.grad(found.sum(), output)
@@ -93,7 +95,7 @@ def by_autograd(model: nn.Module, x: Tensor, losses: Losses, layers: Collection[
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 _BACKWARDS: dict[type[nn.Module], Callable[[Any, Tensor, Tensor, Tensor], Tensor]] = {
-    nn.Linear: lambda layer, inputs, outputs, deltas: deltas @ layer.weight,
+    nn.Linear: lambda layer, inputs, outputs, deltas: product(deltas, layer.weight.t()),
     nn.Conv2d: lambda layer, inputs, outputs, deltas: conv2d_input(  # type: ignore[no-untyped-call]
         inputs.shape, layer.weight, deltas, layer.stride, layer.padding, layer.dilation, layer.groups),
     nn.Flatten: lambda layer, inputs, outputs, deltas: deltas.reshape(inputs.shape),
