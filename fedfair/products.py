@@ -70,7 +70,7 @@ class _Product(torch.autograd.Function):
 def _multiply(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`product` by oneDNN."""
     found: Tensor = torch.ops.mkldnn._linear_pointwise(_filled(rows), weight, bias, "none", [], "")
-    return found[: len(rows)]
+    return found.resize_(len(rows), len(weight))  # a view could not be overwritten by the next layer
 
 
 def _filled(rows: Tensor) -> Tensor:

@@ -84,6 +84,16 @@ def test_a_parameter_that_is_trained_alone_has_its_gradient(trained: str) -> Non
     assert torch.allclose(found, expected, atol=1e-3)
 
 
+def test_the_next_layer_may_overwrite_them() -> None:
+    model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(inplace=True))
+    x = torch.randn(1000, 256)
+    with FastLinear():
+        found = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
+    expected = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
+    for ours, theirs in zip(found, expected, strict=True):
+        assert float((ours - theirs).norm()) <= 1e-5 * float(theirs.norm())
+
+
 def test_hessians_are_those_of_torch() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(100, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 2))
