@@ -55,7 +55,8 @@ class Task(BaseModel):
     Clients tell the numbers of their records rounded up to multiples of `round_sizes`, and everything is planned with
     those.
     Pixels are scaled to [0, 1] and standardised with the mean and the deviation `pixels`, which are public numbers.
-    Of a table, the columns `without` are no features, nor are categories of one-hot columns there ("sex=Male").
+    Of a table, the columns `without` are no features, nor are categories of one-hot columns there ("sex=Male"). What
+    is in such columns of one's own may be anything: names, dates, nothing at all.
     `ranges` holds for every numeric column the public range that is scaled to [0, 1], and for a one-hot column of codes
     that is to be one number; without it numeric columns are standardised by the training records, which is not private.
     `drop_first` leaves out the first category of every one-hot column.
@@ -204,25 +205,29 @@ def _text(task: Task) -> str:
 
 @lru_cache(maxsize=4)
 def _source(dataset: str, csv: str | None, label: str | None, group: str | None, missing: Missing,
-            participant: str | None, modified: int) -> GroupedDataset:
-    """All records of a data set, or of the state `modified` of a file."""
+            participant: str | None, without: tuple[str, ...], modified: int) -> GroupedDataset:
+    """All records of a data set, or of the state `modified` of a file; of one's own data, without some columns."""
     if csv and label and group:  # imported here, with pandas, which other data do without
         from fedfair.datasets.table import from_csv
 
-        return from_csv(Path(csv), label, group, missing, participant)
+        return from_csv(Path(csv), label, group, missing, participant, without)
     if dataset.startswith(HUGGING_FACE) and label and group:
         from fedfair.datasets import hugging_face
 
-        return hugging_face.load(dataset.removeprefix(HUGGING_FACE), label, group, missing, participant)
+        return hugging_face.load(dataset.removeprefix(HUGGING_FACE), label, group, missing, participant,
+                                 without=without)
     return DATASETS[dataset].load(group)
 
 
 @lru_cache(maxsize=4)
 def _data(task: Task, modified: int) -> Parts:
     """See `Task.data`; `modified` tells one state of a CSV file from another."""
+    own = bool(task.csv) or task.dataset.startswith(HUGGING_FACE)
+    later = [name for name in task.without or () if not own or name in task.attributes]
+    unread = tuple(name for name in task.without or () if name not in later)
     data = reduce(crossed, [_source(task.dataset, task.csv, task.label, attribute, task.missing, task.participant,
-                                    modified) for attribute in task.attributes])
-    data = leave_out(data, task.without) if task.without else data
+                                    unread, modified) for attribute in task.attributes])
+    data = leave_out(data, later)
     data = to_ranges(data, task.ranges) if task.ranges else data
     data = drop_first(data) if task.drop_first else data
     if task.balance:

@@ -18,6 +18,7 @@ _THOUSANDS = r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?"
 _DECIMAL_COMMA = r"[+-]?\d+(,\d+)?"
 _BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"t", "f"}, {"y", "n"})
 _MISSING = ("", "?")
+_WITHOUT = 'without = ["{}"]'
 _CLASSES = 100  # of a label, or groups, at most
 _TEXTS = 1000  # different texts in one column, at most
 _FEW = 20  # different texts that are too few to tell people apart
@@ -121,16 +122,16 @@ def _problem(name: str, kind: Kind, known: pd.Series, rows: int) -> str | None:
     distinct = known.nunique()
     if kind == "date":
         return (f"column {name!r} holds dates, such as {known.iloc[0]}: turn them into numbers, for example an age, or "
-                "remove the column")
+                f"leave the column out with {_WITHOUT.format(name)}")
     if kind in ("identifier", "category") and (stray := _stray(known)):
         return (f"column {name!r} has numbers, but also {stray}: correct that, or leave it empty, which missing = "
                 '"drop" leaves out')
     if kind == "identifier":
         return (f"column {name!r} has {distinct:,} different texts in {rows:,} rows, as names have: nothing can be "
-                "learned from it; remove the column")
+                f"learned from it; leave it out with {_WITHOUT.format(name)}")
     if kind == "category" and distinct > _TEXTS:
         return (f"column {name!r} has {distinct:,} different texts, and each would be a feature: put them into at most "
-                f"{_TEXTS:,} classes, or remove the column")
+                f"{_TEXTS:,} classes, or leave the column out with {_WITHOUT.format(name)}")
     if kind in ("label", "group", "label and group") and distinct > _CLASSES:
         return (f"column {name!r} has {distinct:,} different values, too many for a {kind}: put them into at most "
                 f"{_CLASSES} classes, for example ranges")

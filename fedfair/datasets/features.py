@@ -27,6 +27,8 @@ def leave_out(data: GroupedDataset, columns: Sequence[str]) -> GroupedDataset:
 
     Raises `ValueError` for a column or a category that is not among the features, or if none would be left.
     """
+    if not columns:
+        return data
     features = [(column, f"{column}={category}" if category else "")
                 for column, category in zip(data.columns, data.categories, strict=True)]
     for name in columns:
@@ -42,7 +44,7 @@ def _nearby(name: str, features: Sequence[tuple[str, str]]) -> list[str]:
     """What might have been meant: a column's categories where it has that column, or else the columns."""
     column = name.partition("=")[0]
     return [category for known, category in features if known == column and category] or [
-        known for known, _ in features]
+        *dict.fromkeys(known for known, _ in features)]
 
 
 def drop_first(data: GroupedDataset) -> GroupedDataset:

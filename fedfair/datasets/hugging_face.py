@@ -4,6 +4,7 @@ from a folder of one's own (parquet, CSV or image files, or one that `datasets` 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +15,10 @@ import torch
 from torch import Tensor
 
 from fedfair.datasets.columns import tidied
+from fedfair.datasets.features import leave_out
 from fedfair.datasets.grouped import PARTS, GroupedDataset
 from fedfair.datasets.prepare import Missing
-from fedfair.datasets.table import codes, complete, from_table, whole_numbers
+from fedfair.datasets.table import codes, complete, features_alone, from_table, whole_numbers
 from fedfair.registry import unknown
 
 if TYPE_CHECKING:
@@ -27,23 +29,26 @@ _PART = "fedfair: part"  # a column of our own
 
 
 def load(name: str, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
-         size: int | None = None) -> GroupedDataset:
+         size: int | None = None, without: Sequence[str] = ()) -> GroupedDataset:
     """The data set called `name` on the hub (NAME or NAME@SUBSET), or in the folder `name`.
 
     An image column is `x`, `[n, channels, height, width]` bytes, scaled to `size` x `size` pixels if that is given, and
-    other columns are left out; without one, the columns are those of a table (see `fedfair.datasets.table.from_table`).
-    A published test part is kept, and so is a validation part beside it. Raises `FileNotFoundError` if there is no such
-    data set, and `ValueError` if it cannot be used or Flower Datasets is not installed.
+    other columns are left out; without one, the columns are those of a table (see `fedfair.datasets.table.from_table`),
+    and so are those `without`, which nobody looks at. A published test part is kept, and so is a validation part beside
+    it. Raises `FileNotFoundError` if there is no such data set, and `ValueError` if it cannot be used or Flower
+    Datasets is not installed.
     """
     rows = _rows(name)
     for column in filter(None, (label, group, participant)):
         if column not in rows.column_names:
             raise unknown(f"column of {name}", column, set(rows.column_names) - {_PART})
+    unread = features_alone(without, rows.column_names, (label, group, participant))
+    rows, rest = rows.remove_columns(unread), [name for name in without if name not in unread]
     images = [column for column, feature in rows.features.items() if type(feature).__name__ == "Image"]
     if len(images) > 1:
-        raise ValueError(f"{name} has several images a record, {', '.join(images)}: remove all but one")
+        raise ValueError(f"{name} has several images a record, {', '.join(images)}: leave all but one out by without")
     if not images:
-        return _from_table(rows, label, group, missing, participant)
+        return _from_table(rows, label, group, missing, participant, rest)
     columns = [label, group, _PART, *([participant] if participant else [])]
     frame = complete(tidied(_frame(rows.select_columns(sorted(set(columns))))), missing)
     labels, groups = (codes(whole_numbers(frame[column]), column) for column in (label, group))
@@ -53,14 +58,15 @@ def load(name: str, label: str, group: str, missing: Missing = "refuse", partici
         names=tuple(map(str, groups.categories)), classes=len(labels.categories))
     if participant:
         data = replace(data, participant=torch.tensor(pd.Categorical(frame[participant]).codes.astype("int64")))
-    return replace(data, published=_published(frame[_PART]))
+    return replace(leave_out(data, rest), published=_published(frame[_PART]))
 
 
-def _from_table(rows: Dataset, label: str, group: str, missing: Missing, participant: str | None) -> GroupedDataset:
+def _from_table(rows: Dataset, label: str, group: str, missing: Missing, participant: str | None,
+                without: Sequence[str]) -> GroupedDataset:
     """A data set without images."""
     frame = complete(tidied(_frame(rows)), missing)
     part = frame.pop(_PART)
-    return replace(from_table(frame, label, group, missing, participant), published=_published(part))
+    return replace(from_table(frame, label, group, missing, participant, without), published=_published(part))
 
 
 def _rows(name: str) -> Dataset:

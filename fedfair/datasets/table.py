@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import torch
 from pandas.api.types import is_float_dtype
 
 from fedfair.datasets.columns import LEFT_OUT, problems, tidied, understand
+from fedfair.datasets.features import leave_out
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.prepare import Missing
 from fedfair.registry import unknown
@@ -64,18 +65,21 @@ def codes(column: pd.Series, name: str) -> pd.Categorical:
     return values
 
 
-def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "refuse", participant: str | None = None
-               ) -> GroupedDataset:
+def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
+               without: Sequence[str] = ()) -> GroupedDataset:
     """A table that nobody prepared, with its columns as `fedfair.datasets.columns` understands them.
 
     Columns with a single value and row numbers are left out, and so, with `missing` = "drop", are rows with missing
-    values; a warning of the logger says so. The column `participant`, if any, says whose each record is.
-    Raises `ValueError` for missing values that are not to be dropped, columns that cannot be used, and as `from_frame`.
+    values; a warning of the logger says so. The column `participant`, if any, says whose each record is. Nobody looks
+    at what is in columns `without`; see `leave_out`.
+    Raises `ValueError` for missing values that are not to be dropped, columns that cannot be used, and as `from_frame`
+    and `leave_out` do.
     """
     for column in filter(None, (label, group, participant)):
         if column not in frame:
             raise unknown("column", column, map(str, frame.columns))
-    whole = complete(tidied(frame), missing)
+    unread = features_alone(without, frame, (label, group, participant))
+    whole = complete(tidied(frame.drop(columns=unread)), missing)
     columns = understand(whole, label, group, participant)
     if problems(columns):
         raise ValueError(problems(columns))
@@ -85,18 +89,24 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
     numeric = [column.name for column in columns if column.kind == "number"]
     features = whole.drop(columns=[*left_out, *([participant] if participant not in (None, label, group) else [])])
     data = from_frame(features.assign(**{c: whole_numbers(whole[c]) for c in {label, group}}), label, group, numeric)
+    data = leave_out(data, [name for name in without if name not in unread])
     if participant is None:
         return data
     return replace(data, participant=torch.tensor(pd.Categorical(whole[participant]).codes.astype("int64")))
 
 
-def from_csv(path: Path, label: str, group: str, missing: Missing = "refuse", participant: str | None = None
-             ) -> GroupedDataset:
+def features_alone(without: Sequence[str], columns: Container[str], roles: Sequence[str | None]) -> list[str]:
+    """Those `without` that are columns, and have no role: label, group or participant."""
+    return [name for name in without if name in columns and name not in roles]
+
+
+def from_csv(path: Path, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
+             without: Sequence[str] = ()) -> GroupedDataset:
     """A file of the user's own; see `from_table`.
 
     Raises `FileNotFoundError` or `ValueError` with one sentence saying what is wrong with the file.
     """
-    return from_table(read_csv(path), label, group, missing, participant)
+    return from_table(read_csv(path), label, group, missing, participant, without)
 
 
 def read_csv(path: Path) -> pd.DataFrame:
@@ -150,7 +160,7 @@ def complete(frame: pd.DataFrame, missing: Missing) -> pd.DataFrame:
         raise ValueError(f'the table has {said}: fill them, or leave those rows out with missing = "drop"; in a file, '
                          "cells with NA, None or null count as missing: write another word where that is an answer")
     if lost.all():
-        raise ValueError(f"the table has {said}: no row is complete; fill them, or remove those columns")
+        raise ValueError(f"the table has {said}: no row is complete; fill them, or leave those columns out by without")
     _log.warning("left out: rows with %s", said)
     return frame[~lost]
 

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from fedfair.datasets import DATASETS
 from fedfair.datasets.columns import tidied, understand
-from fedfair.datasets.table import read_csv
+from fedfair.datasets.table import features_alone, read_csv
 from fedfair.task import Task
-from simulations.commands.options import Column
+from simulations.commands.options import Column, names_of
 from simulations.experiment import Experiment
 from simulations.table import columns_table
 
@@ -44,13 +44,17 @@ def describe(name: str, label: Column = None, group: Column = None) -> None:
 
 
 def check(file: Path, label: Annotated[str, typer.Option()], group: Annotated[str, typer.Option()],
-          missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")] = "refuse") -> None:
+          missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")] = "refuse",
+          without: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.")] = "") -> None:
     """What is in a file of your own, what each column is taken as, and whether it can be used.
 
     Example: fedfair data check people.csv --label hired --group sex
     """
-    Console().print(columns_table(str(file), understand(tidied(read_csv(file)), label, group)))
-    _describe(str(file), Experiment(csv=str(file), label=label, group=group, missing=missing).task)
+    frame, unused = tidied(read_csv(file)), names_of(without)
+    read = frame.drop(columns=features_alone(unused, frame, (label, group)))
+    Console().print(columns_table(str(file), understand(read, label, group)))
+    _describe(str(file), Experiment(csv=str(file), label=label, group=group, missing=missing,
+                                    without=tuple(unused) or None).task)
 
 
 def _describe(name: str, task: Task) -> None:

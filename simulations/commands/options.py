@@ -36,7 +36,8 @@ Risk = Annotated[list[str], typer.Option("--risk", help="Excessive-risk terms al
 Out = Annotated[Path | None, typer.Option(help="Folder to save the results in.")]
 EngineName = Annotated[str, typer.Option(help=f"Where clients run: {', '.join(ENGINES)}.",
                                          autocompletion=completing(ENGINES))]
-DatasetName = Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.", autocompletion=completing(DATASETS))]
+DatasetName = Annotated[str | None, typer.Option(help=f"One of {', '.join(DATASETS)}; by default digits, for a curve "
+                                                 "adult.", autocompletion=completing(DATASETS))]
 StrategyName = Annotated[str, typer.Option(help="Its name.", autocompletion=completing([*STRATEGIES, *COMBINATIONS]))]
 StrategyNames = Annotated[str, typer.Option(help="Names, separated by commas.",
                                             autocompletion=completing([*STRATEGIES, *COMBINATIONS]))]
@@ -54,16 +55,22 @@ Csv = Annotated[Path | None, typer.Option(help="A file of your own instead of a 
 Column = Annotated[str | None, typer.Option(help="Column of the file.")]
 
 
-def settings_of(set_: list[str], risk: Sequence[str] = (), **given: Any) -> dict[str, Any]:
-    """Settings from key=value pairs, those of `--risk`, and options that were given, of which a file takes the place of
-    the data set; values are read as TOML, or else as text. Raises `ValueError` for one that says what an option says.
+def settings_of(set_: list[str], risk: Sequence[str] = (), default: str = "digits", **given: Any) -> dict[str, Any]:
+    """Settings from key=value pairs, those of `--risk`, and options that were given; values are read as TOML, or else
+    as text. Without a data set or a file, the data set is `default`.
+
+    Raises `ValueError` for one that says what an option says, and for a data set beside a file.
     """
     options = {key: str(value) if isinstance(value, Path) else value for key, value in given.items()
                if value is not None}
     own = pairs(set_)
     refuse_chosen(own)
     settings = {**options, **own, **{f"risk_{key}": value for key, value in pairs(risk).items()}}
-    return {key: value for key, value in settings.items() if key != "dataset" or not settings.get("csv")}
+    if not settings.get("csv"):
+        return {"dataset": default, **settings}
+    if "dataset" in settings:
+        raise ValueError(f"csv is {settings['csv']}, and dataset is {settings['dataset']}: leave one of them out")
+    return settings
 
 
 def engine_of(name: str, nodes: int | None, engine_set: list[str]) -> Engine:

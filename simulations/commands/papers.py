@@ -40,7 +40,7 @@ REPRODUCED = f"NAME is one of {', '.join(_NAMES)}."
 
 
 def curve(
-    dataset: DatasetName = "adult",
+    dataset: DatasetName = None,
     strategies: StrategyNames = "dpsgd,gs-dp-sgd-to,dpsgd-p",
     over: Annotated[list[str], typer.Option(help="What is varied: theta=[...], or STRATEGY.key=[...] for one strategy; "
                                             "by default theta, where a threshold is looked for.")] = [],  # noqa: B006
@@ -58,7 +58,8 @@ def curve(
     Example: fedfair curve --strategies dpsgd,gs-dp-sgd-to,dpsgd-p --over theta=[0.02,0.05,0.1] --out out/curve
     """
     names = names_of(strategies)
-    settings, values = settings_of(set_, dataset=dataset, csv=csv, label=label, group=group), pairs(over)
+    settings = settings_of(set_, default="adult", dataset=dataset, csv=csv, label=label, group=group)
+    values = pairs(over)
     described = {"strategies": names, "seeds": seeds, "over": values, "settings": settings,
                  **({"preset": preset} if preset else {})}
     if out is not None:

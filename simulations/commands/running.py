@@ -44,7 +44,7 @@ _OPENING = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt"
 
 
 def compare(
-    dataset: DatasetName = "digits",
+    dataset: DatasetName = None,
     strategies: StrategyNames = _OPENING,
     preset: Preset = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")] = 3,
@@ -81,7 +81,7 @@ def compare(
 
 
 def run(
-    dataset: DatasetName = "digits",
+    dataset: DatasetName = None,
     strategy: StrategyName = "dpsgd-f",
     preset: Preset = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,

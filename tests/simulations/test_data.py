@@ -11,6 +11,7 @@ from datasets import Dataset
 from typer.testing import CliRunner
 
 from fedfair.datasets import DATASETS
+from fedfair.task import Task
 from simulations.cli import app
 
 SMALL = 30
@@ -51,6 +52,21 @@ def test_a_file_that_nobody_prepared_is_compared(groups: int, classes: int, tmp_
     assert {f"accuracy_group {k}_mean" for k in range(groups)} <= set(summary)
     assert summary.loc["sgd", "accuracy_mean"] > 1 / classes + 0.15  # the features are there, and in order
     assert summary.loc["dpsgd-f", "guarantee"] == "proved"
+
+
+def test_columns_of_a_file_are_left_out_before_anybody_looks_at_them(tmp_path: Path) -> None:
+    frame = people(3)
+    file = put(frame.assign(name=[f"p{i}" for i in range(len(frame))],
+                            town=lambda f: f["town"].where(f.index % 60 > 0)), tmp_path)
+    columns = ("--label", "outcome", "--group", "group")
+    assert 'leave it out with without = ["name"]' in said("data", "check", file, *columns, "--missing", "drop", code=2)
+    shown = said("data", "check", file, *columns, "--without", "name,town,group")
+    assert "420 records, (6,) features, 2 classes" in shown  # income, rooms, and two of married and insured each
+    assert "│ name │" not in shown
+    assert "│ group │ group │" in shown
+    task = Task(csv=str(file), label="outcome", group="group,town", without=("name", "town"), missing="drop")
+    assert task.data().train.columns.count("town") == 0
+    assert len(task.data().train.names) == 3 * 3
 
 
 def test_a_file_is_checked_column_by_column(tmp_path: Path) -> None:

@@ -208,6 +208,14 @@ def test_a_file_called_like_a_data_set_has_not_its_vocabulary() -> None:
 
 
 def test_a_file_takes_the_place_of_the_data_set_however_it_is_named() -> None:
-    assert settings_of(["csv=people.csv"], dataset="adult") == {"csv": "people.csv"}
-    assert settings_of([], dataset="adult", csv=Path("people.csv")) == {"csv": "people.csv"}
+    assert settings_of(["csv=people.csv"]) == {"csv": "people.csv"}
+    assert settings_of([], csv=Path("people.csv")) == {"csv": "people.csv"}
     assert settings_of([], dataset="adult") == {"dataset": "adult"}
+    assert settings_of([]) == {"dataset": "digits"}
+    assert settings_of([], default="adult") == {"dataset": "adult"}
+
+
+@pytest.mark.parametrize("given", [{"csv": Path("people.csv")}, {}])
+def test_a_file_and_a_data_set_are_not_given_together(given: dict[str, Path]) -> None:
+    with pytest.raises(ValueError, match=r"csv is people\.csv, and dataset is adult: leave one of them out"):
+        settings_of([] if given else ["csv=people.csv"], dataset="adult", **given)

@@ -87,6 +87,24 @@ def test_what_cannot_be_used_is_refused_with_names_and_a_remedy(columns: dict[st
         from_table(table(**columns), "good", "sex")
 
 
+def test_nobody_looks_at_columns_that_are_left_out() -> None:
+    usable = table(age=[1, 2, 3], town=["x", "y"])
+    others = {"name": [f"p{i}" for i in range(ROWS)], "born": ["1999-12-01", "2001-02-03"], "seen": [1, None],
+              "empty": [None]}
+    data = from_table(table(age=[1, 2, 3], town=["x", "y"], **others), "good", "sex", without=list(others))
+    plain = from_table(usable, "good", "sex")
+    assert (data.columns, data.categories) == (plain.columns, plain.categories)
+    assert torch.equal(data.x, plain.x)
+    left = from_table(table(age=[1, 2, 3], town=["x", "y"], **others), "good", "sex",
+                      without=[*others, "sex", "town=x"])
+    assert left.columns == ("age", "town")
+    assert torch.equal(left.group, plain.group)
+    with pytest.raises(ValueError, match="unknown column 'tow': did you mean 'town'"):
+        from_table(usable, "good", "sex", without=["tow"])
+    with pytest.raises(ValueError, match=r'nothing can be learned from it; leave it out with without = \["name"\]'):
+        from_table(table(**others), "good", "sex", "drop", without=["empty", "born", "seen"])
+
+
 def test_a_label_or_group_needs_few_values() -> None:
     frame = pd.DataFrame({"good": [i / 7 for i in range(300)], "sex": ["f", "m", "d"] * 100})
     for label, group in (("good", "sex"), ("sex", "good")):
@@ -117,7 +135,7 @@ def test_labels_and_groups_are_whole_numbers_though_others_are_missing() -> None
 
 
 def test_nothing_is_left_when_no_row_is_complete() -> None:
-    with pytest.raises(ValueError, match=r"no row is complete; fill them, or remove those columns"):
+    with pytest.raises(ValueError, match=r"no row is complete; fill them, or leave those columns out by without"):
         from_table(table(a=[None, 1], b=[1, None]), "good", "sex", "drop")
 
 

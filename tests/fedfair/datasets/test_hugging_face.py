@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, Value
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, Value, concatenate_datasets
 from flwr_datasets.partitioner import NaturalIdPartitioner
 from PIL import Image as Pillow
 
@@ -175,6 +175,20 @@ def test_what_cannot_be_used_is_refused(columns: dict[str, list[Any]], message: 
     rows(**columns).save_to_disk(tmp_path / "own")
     with pytest.raises(ValueError, match=message):
         hugging_face.load(str(tmp_path / "own"), "good", "sex")
+
+
+def test_nobody_looks_at_columns_that_are_left_out(tmp_path: Path) -> None:
+    rows(words=[["a", "b"]] * ROWS, name=[f"n{i}" for i in range(ROWS)]).save_to_disk(tmp_path / "own")
+    left = hugging_face.load(str(tmp_path / "own"), "good", "sex", without=["words", "name", "town=town 0", "sex"])
+    assert set(left.columns) == {"age", "town", "person"}
+    seen = pictures()
+    other = seen.select_columns("image").rename_column("image", "other")
+    concatenate_datasets([seen, other], axis=1).save_to_disk(tmp_path / "images")
+    with pytest.raises(ValueError, match=r"several images a record, .*: leave all but one out"):
+        hugging_face.load(str(tmp_path / "images"), "Male", "Eyeglasses")
+    assert len(hugging_face.load(str(tmp_path / "images"), "Male", "Eyeglasses", without=["other"])) == ROWS
+    with pytest.raises(ValueError, match="unknown column 'Male'"):
+        hugging_face.load(str(tmp_path / "images"), "Male", "Eyeglasses", without=["other", "Male"])
 
 
 def test_images_of_several_sizes_are_refused(tmp_path: Path) -> None:
