@@ -70,16 +70,20 @@ class Materialised:
 
     def square_norms(self) -> Tensor:
         """See `LayerGradients`."""
-        norms = [torch.linalg.vector_norm(g.flatten(1), dim=1) for g in self.gradients.values()]
+        norms = [torch.linalg.vector_norm(rows, dim=1) for rows in self._rows().values()]
         return torch.stack(norms).square().sum(0)
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `LayerGradients`."""
-        return torch.stack([g.flatten(1) @ direction[name].flatten() for name, g in self.gradients.items()]).sum(0)
+        return torch.stack([rows @ direction[name].flatten() for name, rows in self._rows().items()]).sum(0)
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `LayerGradients`."""
-        return {name: (coefficients @ g.flatten(1)).view(g.shape[1:]) for name, g in self.gradients.items()}
+        return {name: (coefficients @ rows).view(self.gradients[name].shape[1:]) for name, rows in self._rows().items()}
+
+    def _rows(self) -> Gradients:
+        """Each example's gradient in one row, `[B, numbers]`, also of a parameter that is a single number."""
+        return {name: g.reshape(len(g), g.shape[1:].numel()) for name, g in self.gradients.items()}
 
 
 class OuterProducts:

@@ -36,6 +36,10 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
     data = GroupedDataset(x.cpu(), y.cpu(), group.long().cpu(), names, int(y.max()) + 1 if len(y) else 1)
     empty = data.take(torch.empty(0, dtype=torch.long))
     parameters, _ = trained_parameters(model)
+    coarse = {str(parameter.dtype) for parameter in parameters.values()} - {"torch.float32", "torch.float64"}
+    if coarse:
+        raise ValueError(f"the model is in {', '.join(sorted(coarse))}, in which a clipped gradient can exceed its "
+                         "bound by a percent: use model.float(), and features in float32")
     if round_.noise == "discrete" and any(parameter.dtype != torch.float64 for parameter in parameters.values()):
         raise ValueError('noise is "discrete", but the model is not in float64, in which alone sums are exact enough '
                          "for it: use model.double(), and features in float64")

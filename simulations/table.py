@@ -39,7 +39,7 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
     width = 5 if several else 6
     tables = [part for start in range(0, len(rows), width)
               for part in (_strategies_table(rows[start : start + width], sizes), Text())]
-    return Group(title, *tables, *verdict(summary, sizes), *unequal_epsilons(summary), *unprotected(summary))
+    return Group(title, *tables, *verdict(summary, sizes), *unequal_epsilons(summary), *searched(summary))
 
 
 def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
@@ -78,13 +78,15 @@ def unequal_epsilons(summary: pd.DataFrame) -> Sequence[Text]:
     return [Text("Mind that epsilon differs between methods: set target_epsilon to compare at the same one.")]
 
 
-def unprotected(summary: pd.DataFrame) -> Sequence[Text]:
-    """Which strategies looked for their threshold on validation records without noise, in words."""
-    names = summary["strategy"][summary["validation_epsilon"].map(math.isinf)]
-    if names.empty:
-        return []
-    return [Text(f"The thresholds of {', '.join(names)} were looked for on validation data, which is not protected: "
-                 "set threshold_epsilon to protect it.")]
+def searched(summary: pd.DataFrame) -> Sequence[Text]:
+    """What looking for thresholds cost the validation records, in words: their epsilon is not that of the table."""
+    spent = summary.set_index("strategy")["validation_epsilon"]
+    open_, noisy = spent[spent.map(math.isinf)], spent[spent.map(math.isfinite) & (spent > 0)]
+    said = [f"The thresholds of {', '.join(open_.index)} were looked for on validation data, which is not protected: "
+            "set threshold_epsilon to protect it."] if len(open_) else []
+    return [Text(line) for line in [*said, *(
+        f"The threshold of {name} was looked for on validation data, at an epsilon of {epsilon:.2f} for their records."
+        for name, epsilon in noisy.items())]]
 
 
 def columns_table(name: str, columns: Sequence[Column]) -> Table:

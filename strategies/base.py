@@ -264,7 +264,7 @@ class Strategy(FlowerStrategy):
         At the end, of all parts, after the search for a threshold.
         """
         last, every = server_round >= self.rounds, self.training.eval_every * self.rounds_per_epoch
-        if not last and int(server_round / every) == int((server_round - 1) / every):
+        if not last and round(server_round / every, 9) // 1 == round((server_round - 1) / every, 9) // 1:
             return []
         splits = ["train", "valid", "test"] if last else ["valid", "test"]
         for split in splits:

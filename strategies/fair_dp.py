@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -43,7 +44,7 @@ class FairDp(GsDpSgd):
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
         """Scale the last layer, then train as GS-DP-SGD does; towards the end, by plain SGD."""
-        if server_round > (1 - self.options.late_share) * self.rounds:
+        if server_round > self.rounds - math.ceil(round(self.options.late_share * self.rounds, 9)):
             self.training = self._late
         scaled = pack(with_small_last_layer(unpacked(arrays), self.options.max_norm))
         return super().configure_train(server_round, scaled, config, grid)

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from fedfair.accounting import fourier, renyi
 from fedfair.accounting.knots import mixtures
-from fedfair.accounting.release import Release
+from fedfair.accounting.release import Release, refuse_impossible
 
 Accountant = Literal["pld", "rdp"]
 ACCOUNTANTS: tuple[Accountant, ...] = get_args(Accountant)
@@ -25,10 +25,12 @@ def epsilon(releases: Mapping[Release, int], delta: float, accountant: Accountan
 
     "pld" composes privacy loss distributions (see `fourier`), "rdp" Renyi divergences (see `renyi`). Thousands of
     distinct multipliers cost little more than a few (see `knots`). Infinite if a release carries no noise. Raises
-    `ValueError` for a delta outside (0, 1).
+    `ValueError` for a delta outside (0, 1), and what `refuse_impossible` does.
     """
     if not 0 < delta < 1:
         raise ValueError(f"delta is {delta}: it must lie strictly between 0 and 1, for example 1e-6")
+    for release in releases:
+        refuse_impossible(release)
     charged = {release: count for release, count in releases.items() if release.rate > 0 and count > 0}
     if any(release.multiplier == 0 for release in charged):
         return math.inf

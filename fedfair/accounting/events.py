@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fedfair.accounting.release import Release, joint_multiplier
+from fedfair.accounting.release import Release, joint_multiplier, refuse_impossible
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Event:
     noisier version of one with that, and together they are one Gaussian on one Poisson sample.
 
     All multipliers are the planned ones; `noise_present` is the part of their standard deviation that was really in the
-    sums, below 1 if clients dropped out with their shares of it (see `noise_present`).
+    sums, below 1 if clients dropped out with their shares of it (see `noise_present`). Raises what `refuse_impossible`
+    does.
     """
 
     rates: tuple[float, ...]
@@ -35,6 +36,12 @@ class Event:
     client: int | None = None
     noise_present: float = 1.0
     certain_multipliers: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for rate, *multipliers in zip(self.rates, self.multipliers, self.spent_multipliers,
+                                      self.certain_multipliers or self.multipliers, strict=True):
+            for multiplier in (*multipliers, self.count_multiplier or 0.0):
+                refuse_impossible(Release(rate, multiplier))
 
     def guaranteed(self, group: int, noise: float | None = None) -> Release:
         """What a record of `group` is charged whatever the bounds: one joint Gaussian on one Poisson sample.
@@ -73,9 +80,13 @@ class Event:
 def spent_multipliers(noise: float, bounds: Sequence[float]) -> tuple[float, ...]:
     """By group: noise in units of the largest of `bounds`, what a record of each group can add, in units of its own.
 
-    A noise of 0 stays 0, whatever the bounds, infinite ones included.
+    A noise of 0 stays 0, whatever the bounds, infinite ones included. Raises `ValueError` for noise around a sum that
+    nothing bounds.
     """
     largest = max(bounds)
+    if noise and math.isinf(largest):
+        raise ValueError(f"the bounds are {tuple(bounds)}: noise hides nothing in a sum without bounds, take finite "
+                         "ones")
     return tuple(noise * largest / bound if noise else 0.0 for bound in bounds)
 
 

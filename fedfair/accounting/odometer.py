@@ -15,7 +15,7 @@ import numpy as np
 
 from fedfair.accounting import renyi
 from fedfair.accounting.knots import mixtures
-from fedfair.accounting.release import Release
+from fedfair.accounting.release import Release, refuse_impossible
 
 _ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
 _FILTER_ORDERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 63, 128, 256)
@@ -29,8 +29,11 @@ def reading(spent: Mapping[Release, int], delta: float) -> float:
 
     By Ville's inequality the supermartingale exceeds A / delta at any time with probability at most delta / A, so
     L_t <= r_1 + ... + r_t + log(A / delta) / (a - 1) for all t; A = 11 orders are tried, and a union bound pays for
-    choosing the best of them in the end. Compare Lecuyer 2021 and Feldman and Zrnic 2021, section 4.
+    choosing the best of them in the end. Compare Lecuyer 2021 and Feldman and Zrnic 2021, section 4. Raises what
+    `refuse_impossible` does.
     """
+    for release in spent:
+        refuse_impossible(release)
     used = {release: count for release, count in spent.items() if release.rate > 0 and release.multiplier < math.inf}
     if not used:
         return 0.0

@@ -109,11 +109,14 @@ def _kind(name: str, known: pd.Series, rows: int) -> Kind:
 
 
 def _in_words(known: pd.Series, kind: Kind) -> str:
-    """The values of a column: a range, or the most frequent ones."""
+    """The values of a column: a range, the most frequent ones, or of a label the numbers of its classes."""
     if kind in ("number", "row number", "date") and len(known):
         return f"{known.min()} to {known.max()}"
-    frequent = known.value_counts().index[:5].astype(str)
     distinct = known.nunique()
+    if kind.startswith("label"):
+        classes = ", ".join(f"{number} = {value}" for number, value in enumerate(sorted(known.unique())[:5]))
+        return f"{distinct:,}: {classes}{', ...' if distinct > 5 else ''}"
+    frequent = known.value_counts().index[:5].astype(str)
     return f"{distinct:,}: {', '.join(frequent)}{', ...' if distinct > len(frequent) else ''}"
 
 

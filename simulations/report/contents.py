@@ -23,7 +23,7 @@ from simulations.report.tables import (
 from simulations.report.tradeoffs import pareto_figure
 from simulations.run import Progress
 from simulations.statistics import findings, measures
-from simulations.table import unequal_epsilons, unprotected, verdict
+from simulations.table import searched, unequal_epsilons, verdict
 
 MOST = 12
 """Comparisons of a sweep that are shown in full."""
@@ -114,5 +114,5 @@ def chapter(comparison: Comparison, name: str) -> Chapter:
 def found(comparison: Comparison) -> list[str]:
     """What the terminal says below its table."""
     summary = comparison.summary
-    texts: Sequence[Text] = [*verdict(summary, comparison.sizes), *unequal_epsilons(summary), *unprotected(summary)]
+    texts: Sequence[Text] = [*verdict(summary, comparison.sizes), *unequal_epsilons(summary), *searched(summary)]
     return [text.plain for text in texts] + findings(measures(comparison.final), comparison.tests)

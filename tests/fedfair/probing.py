@@ -47,7 +47,7 @@ def check(model: nn.Module, x: Tensor, y: Tensor | None = None, loss: Loss = squ
         with torch.no_grad():
             y = torch.randn(model(x).flatten(1).shape, generator=draw, dtype=torch.float64)
     expected, losses = one_by_one(model, loss, x, y)
-    flat = torch.cat([g.flatten(1) for g in expected.values()], 1)
+    flat = torch.cat([g.reshape(len(g), -1) for g in expected.values()], 1)
     probe = per_example(model, loss, x, y)
     assert_close(probe.losses, losses, tolerance)
     assert_close(probe.norms, flat.norm(dim=1), tolerance)

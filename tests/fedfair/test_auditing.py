@@ -77,3 +77,20 @@ def test_perfect_knowledge_is_bounded_only_by_the_number_of_guesses() -> None:
     few, many = lower_bound(scores[:100], included[:100], 0.0), lower_bound(scores, included, 0.0)
     assert 2 < few.epsilon < 4 < 6 < many.epsilon
     assert many.correct == many.guesses
+
+
+def test_a_choice_among_shares_of_the_canaries_is_paid_for() -> None:
+    """Each of the four has a quarter of the error, so that the largest of them is still a bound."""
+    scores, included = one_gaussian_release(1.0, 2000, 0)
+    order = np.argsort(-np.abs(scores))
+    right = ((scores > 0) == included)[order]
+    each = [epsilon_from_guesses(2000, guesses, int(right[:guesses].sum()), 1e-5, 0.05 / 4)
+            for guesses in (40, 100, 200, 1000)]
+    assert lower_bound(scores, included, 1e-5).epsilon == pytest.approx(max(each))
+    assert max(each) > 1
+
+
+def test_the_delta_of_replacing_grows_with_epsilon() -> None:
+    """(2 epsilon, (1 + e^epsilon) delta): at the bound the guesses have just the probability that is allowed."""
+    found = epsilon_from_guesses(500, 100, 80, 1e-4, 0.05, "replace")
+    assert p_value(500, 100, 80, 2 * found, (1 + math.exp(found)) * 1e-4) == pytest.approx(0.05, abs=1e-6)

@@ -75,3 +75,14 @@ def test_the_exact_decision_goes_on_where_53_bits_do_not_decide() -> None:
     share = float((exact - first) * 2**53)
     below = [discrete_gaussian._is_below(first, Fraction(1), SystemEntropy()) for _ in range(2000)]
     assert stats.binomtest(sum(below), 2000, share).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("apart", [-20, 0, 20])
+@pytest.mark.parametrize("exact", [True, False])
+def test_what_floating_point_cannot_decide_is_decided_exactly(monkeypatch: pytest.MonkeyPatch, apart: int, exact: bool
+                                                              ) -> None:
+    """A uniform number some 2^-53 from exp(-1), where rounding errors could turn the decision."""
+    bits = np.uint64((int(math.exp(-1) * 2**53) + apart) << 11)
+    monkeypatch.setattr(discrete_gaussian, "random_bits", lambda source, count: np.full(count, bits))
+    monkeypatch.setattr(discrete_gaussian, "_is_below", lambda first, exponent, source: exact)
+    assert bool(discrete_gaussian._bernoulli_exp(np.ones(1), 1, SystemEntropy())[0]) is exact

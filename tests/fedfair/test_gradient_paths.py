@@ -94,9 +94,9 @@ def test_a_weight_that_embeds_and_predicts_stays_right_after_the_first_batch(how
 class Scaled(nn.Module):
     """A layer of one's own; with `branch` torch.func cannot follow it."""
 
-    def __init__(self, branch: bool = False) -> None:
+    def __init__(self, branch: bool = False, shape: tuple[int, ...] = (3,)) -> None:
         super().__init__()
-        self.inner, self.scale, self.branch = nn.Linear(4, 3), nn.Parameter(torch.ones(3)), branch
+        self.inner, self.scale, self.branch = nn.Linear(4, 3), nn.Parameter(torch.ones(shape)), branch
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         h = torch.tanh(self.inner(x)) * self.scale
@@ -104,8 +104,9 @@ class Scaled(nn.Module):
 
 
 @pytest.mark.parametrize("branch", [False, True])
-def test_a_parameter_of_ones_own(branch: bool) -> None:
-    check(made(lambda: Scaled(branch)), randn(5, 4))
+@pytest.mark.parametrize("shape", [(3,), ()], ids=["row", "number"])
+def test_a_parameter_of_ones_own(branch: bool, shape: tuple[int, ...]) -> None:
+    check(made(lambda: Scaled(branch, shape)), randn(5, 4))
 
 
 def test_a_subclass_of_a_known_layer_is_not_taken_for_it() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor, nn
 
+from fedfair.clipping import Flat
+from fedfair.counting import GroupSizes
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.host import Host
 from fedfair.models import build
 from fedfair.noise import Trust
-from fedfair.rounds import Round
+from fedfair.rounds import LocalTraining, Round
+from fedfair.sampling import poisson
 
 
 class Viewed(nn.Module):
@@ -72,3 +77,70 @@ def test_a_batch_is_kept_for_equal_weights_in_one_round_alone() -> None:
     before = kept.probe.norms.clone()
     next(iter(weights.values())).add_(1.0)
     assert not torch.equal(host.batch(weights, first).probe.norms, before)
+
+
+RECORDS, BATCH = 40, 2  # of every client here: 20 steps in a local epoch
+
+
+def local_epoch(step: int, noise: tuple[float, ...] = (0.0, 0.0), weights: tuple[float, ...] = (0.5, 0.5)
+                ) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """One round of two clients whose records are all zeros, so that a weight only moves by noise: how far the weights
+    moved, the noiseless counts of the two clients together, and the numbers of their records.
+    """
+    model, zeros = build("logistic", (), (400,), 2, 0, torch.float64), torch.zeros(RECORDS, dtype=torch.long)
+    records = [torch.arange(RECORDS) + first for first in (0, RECORDS)]
+    data = [GroupedDataset(torch.zeros(RECORDS, 400, dtype=torch.float64), zeros, zeros, ("everybody",), 2, records=own)
+            for own in records]
+    host = Host({number: Parts(own, own, own) for number, own in enumerate(data)}, model, "cpu")
+    local = LocalTraining(BATCH, "sgd", 1.0, 0.0, 0.0, noise, weights, (RECORDS, RECORDS))
+    start = {name: value.detach().clone() for name, value in model.named_parameters()}
+    found = host.local_epochs(start, Round(5, step, (0.5,), noise[0], 0.0, Trust.CENTRAL, 2, Flat(1.0), GroupSizes(),
+                                           local))
+    assert found.counts is not None
+    name = next(name for name, value in start.items() if value.dim() == 2)
+    return (found.sums[name] - start[name]).flatten(), found.counts, records
+
+
+@pytest.mark.parametrize("client", [0, 1])
+def test_every_client_trains_with_its_own_noise_divided_by_its_public_batch_size(client: int) -> None:
+    """Hazards 2 and 7: batches of two records on average, many of them of one, or of three and more."""
+    noise, only = (1.0, 5.0), (1.0 - client, float(client))
+    moved, _, _ = local_epoch(3, noise, only)
+    drawn = (moved / (noise[client] / BATCH * math.sqrt(RECORDS / BATCH))).numpy()
+    assert stats.kstest(drawn, "norm").pvalue > 1e-3
+    for wrong in (2 / 3, 3 / 2):
+        assert stats.kstest(drawn * wrong, "norm").pvalue < 1e-3
+
+
+def test_counts_of_a_local_epoch_are_the_mean_over_its_own_steps_of_each_clients_batches() -> None:
+    """Steps are numbered through all rounds: no two of them share a batch, nor their noise."""
+    for step in (0, 1, 2):
+        _, counts, records = local_epoch(step)
+        steps = range(20 * step, 20 * (step + 1))
+        met = sum(len(poisson(5, now, own, BATCH / RECORDS)) for now in steps for own in records)
+        assert counts.tolist() == pytest.approx([met / 20])
+
+
+def test_no_two_local_epochs_share_their_noise() -> None:
+    moved = torch.stack([local_epoch(step, (1.0, 1.0), only)[0]
+                         for step in (0, 1, 2) for only in ((1.0, 0.0), (0.0, 1.0))])
+    assert float(torch.corrcoef(moved).fill_diagonal_(0).abs().max()) < 5 / 800**0.5
+
+
+@pytest.mark.parametrize(("trust", "variance"), [(Trust.CENTRAL, 0.0), (Trust.DISTRIBUTED, 3 / 20), (Trust.LOCAL, 3.0)])
+@pytest.mark.parametrize("exchange", ["counts", "gradient_sum"])
+def test_counts_carry_the_share_of_noise_of_every_client_here(exchange: str, trust: Trust, variance: float) -> None:
+    """Hazards 3 and 10: three of twenty clients, without records, over many steps."""
+    model, none = build("logistic", (), (2,), 2, 0, torch.float64), torch.zeros(0, dtype=torch.long)
+    empty = GroupedDataset(torch.zeros(0, 2, dtype=torch.float64), none, none, tuple("abcdefghij"), 2)
+    host = Host({number: Parts(empty, empty, empty) for number in range(3)}, model, "cpu")
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    counts = [getattr(host, exchange)(weights, Round(5, step, (0.5,) * 10, 0.0, 7.0, trust, 20, Flat(1.0),
+                                                     GroupSizes())).counts for step in range(100)]
+    drawn = torch.cat(counts).numpy()
+    if trust is Trust.CENTRAL:
+        assert not drawn.any()
+        return
+    accepts = [stats.kstest(drawn / (7.0 * math.sqrt(variance)) * factor, "norm").pvalue > 1e-3
+               for factor in (1, 2 / 3, 3 / 2)]
+    assert accepts == [True, False, False]

@@ -126,6 +126,11 @@ def test_group_norm(b: int, groups: int, channels: int, side: int, seed: int) ->
         check_recorded(model, randn(*shape, seed=seed), seed)
 
 
+@pytest.mark.parametrize("layer", [lambda: nn.LayerNorm(4, eps=0.5), lambda: nn.GroupNorm(2, 4, eps=0.5)])
+def test_norms_have_an_epsilon_of_their_own(layer: Callable[[], nn.Module]) -> None:
+    check_recorded(made(lambda: nn.Sequential(layer(), nn.Tanh())), randn(3, 4))
+
+
 @settings(deadline=None, max_examples=60)
 @example(1e6, 5, False, 43438)
 @given(st.sampled_from([1.0, 1e2, 1e4, 1e6]), st.integers(2, 5), st.booleans(), seeds)

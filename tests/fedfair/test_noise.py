@@ -142,3 +142,23 @@ def test_every_number_has_its_own_draw() -> None:
 def test_a_deviation_that_is_not_finite_is_not_hidden() -> None:
     """An unclipped rule has an infinite sensitivity: noise for it must not look like a result."""
     assert not bool(flat(add_gaussian(zeros(8), math.inf, generator(1, "noise"))).isfinite().any())
+
+
+def test_every_number_from_the_operating_system_has_its_own_draw() -> None:
+    """A number that is another one again, or its negative, would be noise that a difference or a sum takes away."""
+    drawn = flat(add_gaussian(zeros(), 1.0, SystemEntropy()))
+    assert len(drawn.abs().unique()) > 19_990
+
+
+@pytest.mark.parametrize("wrong", [math.nan, -math.inf, 1.5 * 2.0**22])
+def test_one_number_without_a_place_on_the_grid_is_refused_among_others_that_have_one(wrong: float) -> None:
+    """Also a finite one, of 2^62 steps or more, whose sum with a draw an integer of 64 bits may not hold."""
+    values = {"a": torch.tensor([0.0, wrong, 1.0], dtype=torch.float64)}
+    with pytest.raises(ValueError, match="not finite or too large for the grid"):
+        add_discrete_gaussian(values, 1.0, generator(0, "noise"))
+
+
+def test_the_margin_covers_rounding_to_the_grid_and_sums_over_a_million_records() -> None:
+    """With a multiplier of 10 on a hundred million numbers, in float64: what the docstring adds up."""
+    to_the_grid, of_sums = 10 * math.sqrt(1e8) * 2 / SCALE, 2 * 1e6**2 * 2.0**-53
+    assert to_the_grid + of_sums <= 2.0**-12

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import betainc
 from scipy.stats import binom
 from torch import Tensor
 
@@ -112,3 +113,25 @@ def test_noisy_bounds_hold_the_exact_ones_and_the_promise_is_kept_under_noise(se
     assert bool((lower <= exact).all() and (exact <= upper).all())
     found = toc(Rates(lower, upper), below_average(noisy), 0.2)
     assert found.parity > 0.2 or true_parity(found.shifts) <= 0.2
+
+
+@pytest.mark.parametrize(("groups", "one_gamma"), [(2, False), (3, False), (3, True)])
+def test_without_an_order_of_the_rules_all_bounds_hold_at_once(groups: int, one_gamma: bool) -> None:
+    """The theorem orders the rules for two groups and one gamma alone; everything else shares the failure among all."""
+    counts = torch.zeros(groups, CELLS, dtype=torch.float64)
+    counts[:, [5, 120]] = torch.tensor([7.0, 33.0], dtype=torch.float64)
+    lower, upper = confident(counts, 0.9, one_gamma)
+    level = 0.1 / (2 * groups * (CELLS - 1))
+    assert binom.sf(6, 40, lower[0, UNSHIFTED]) == pytest.approx(level)
+    assert binom.cdf(7, 40, upper[0, UNSHIFTED]) == pytest.approx(level)
+
+
+def test_noise_takes_a_tenth_of_the_failure_and_widens_positives_and_sizes() -> None:
+    """The tails of the binomial at counts that are no whole numbers, by the incomplete beta function."""
+    counts = torch.zeros(2, CELLS, dtype=torch.float64)
+    counts[:, [5, 120]] = torch.tensor([70.0, 330.0], dtype=torch.float64)
+    wider = prefix_sums.margin(CELLS, 0.5, 2 * CELLS, 0.1 / 10)
+    lower, upper = (float(bound[0, UNSHIFTED]) for bound in confident(counts, 0.9, one_gamma=True, multiplier=0.5))
+    few, many, least, most = 70 - wider, 70 + wider, 400 - wider, 400 + wider
+    assert betainc(few, most - few + 1, lower) == pytest.approx(0.9 * 0.1 / 4)
+    assert 1 - betainc(many + 1, least - many, upper) == pytest.approx(0.9 * 0.1 / 4)

@@ -6,6 +6,7 @@ import random
 from itertools import product
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -16,7 +17,7 @@ from fedfair.datasets.prepare import reduce_group, split
 from fedfair.gradients import per_example
 from fedfair.noise import add_gaussian
 from fedfair.partition import by_group, by_site
-from fedfair.randomness import generator, key
+from fedfair.randomness import Source, SystemEntropy, generator, key, random_bits
 from fedfair.sampling import poisson
 
 
@@ -83,3 +84,10 @@ def test_results_do_not_depend_on_the_global_generator() -> None:
             made.append(split(load(), (0.5, 0.0, 0.5), 0).train.x)
     assert torch.equal(made[0][1].weight, made[2][1].weight)
     assert torch.equal(made[1], made[3])
+
+
+@pytest.mark.parametrize("source", [generator(0, "noise"), SystemEntropy()], ids=["seeded", "system"])
+def test_all_64_bits_are_fair_and_independent(source: Source) -> None:
+    bits = np.unpackbits(random_bits(source, 20_000).view(np.uint8)).reshape(-1, 64).astype(float)
+    assert np.abs(bits.mean(0) - 0.5).max() < 6 / 2 / 20_000**0.5
+    assert np.abs(np.corrcoef(bits, rowvar=False)[np.triu_indices(64, 1)]).max() < 6 / 20_000**0.5

@@ -122,6 +122,21 @@ def test_derivatives_equal_the_explicit_ones(data: GroupedDataset, convex: bool)
         assert torch.allclose(found, vectors @ hessians[k], rtol=1e-10, atol=1e-12)
 
 
+def test_derivatives_are_the_same_in_however_many_portions_records_go_through_a_model(
+        data: GroupedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, rows = network(), torch.arange(len(data))
+    vectors = torch.eye(len(weights_of(model)), dtype=torch.float64)[:3]
+
+    def derivatives() -> list[Tensor]:
+        return [*losses_and_gradients(model, data), hessian_products(model, data, rows, vectors),
+                trace_samples(model, data, rows, 0, 0)]
+
+    together = derivatives()
+    monkeypatch.setattr("fedfair.datasets.grouped._ROWS", 7)
+    assert len(data.portions(rows)) == 9
+    assert all(torch.allclose(a, b, rtol=1e-10, atol=1e-12) for a, b in zip(together, derivatives(), strict=True))
+
+
 @pytest.mark.parametrize("convex", [False, True])
 def test_terms_equal_those_with_the_hessian_and_the_rotation_written_down(data: GroupedDataset, convex: bool) -> None:
     model = network(convex)

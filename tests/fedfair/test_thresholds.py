@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedfair.parity import counted, toc
 from fedfair.thresholds import (
+    CELLS,
     GAMMAS,
     UNSHIFTED,
     RejectOption,
@@ -128,3 +129,15 @@ def test_a_sure_wrong_model_saturates_without_a_gap() -> None:
     p, _ = score(torch.tensor([[900.0, -900.0], [-900.0, 900.0]], dtype=torch.float32), 1)
     assert p.tolist() == pytest.approx([0, 1], abs=1e-300)
     assert score_counts(p, torch.tensor([0, 0]), 1).sum() == 2
+
+
+def test_noisy_counts_are_made_to_grow_with_the_shift() -> None:
+    """The search by group looks for rates among ascending ones."""
+    noisy = torch.randn(3, CELLS, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert bool((noisy.cumsum(1).diff() < 0).any())
+    assert bool((favoured(noisy).diff() >= 0).all())
+
+
+def test_groups_of_one_rate_are_not_deprived() -> None:
+    p = torch.tensor([0.9, 0.1, 0.9, 0.1], dtype=torch.float64)
+    assert below_average(score_counts(p, torch.tensor([0, 0, 1, 1]), 2)) == (False, False)

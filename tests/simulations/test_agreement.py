@@ -150,6 +150,15 @@ def test_orders_count_only_pairs_that_the_paper_tells_apart() -> None:
     assert orders(cells, ("loss",)) == []
 
 
+def test_methods_that_we_find_alike_are_not_in_the_published_order() -> None:
+    """0.1 and 0.22 are apart: their spreads together are 0.05, though 0.07 if they were added."""
+    cells = pd.DataFrame([{**cell(printed, spread, method=method), "ours": 0.5, "agrees": "no"}
+                          for method, printed, spread in (("A", "0.10", "0.03"), ("B", "0.22", "0.04"))])
+    order, = orders(cells, ("accuracy",))
+    assert (order.pairs, order.same, order.turned) == (1, 0, (("A", "B"),))
+    assert (order.apart, order.same_apart) == (1, 0)
+
+
 def test_one_method_is_the_reference_though_several_are_plain() -> None:
     published, _ = load("bagdasaryan2019")
     names = {method: strategy_name(published, method) for method in published.methods}
@@ -185,6 +194,17 @@ def test_values_are_those_of_the_runs() -> None:
         assert trained["privacy_cost_gap"].loc[run, "gap"] == held["privacy_cost_gap"].loc[run, "gap"]
     of_all = values(metrics, {})["privacy_cost_gap"].loc["digits", "dpsgd"]["gap"]
     assert list(of_all) == pytest.approx(list(summary_gaps(metrics)))
+
+
+def test_a_gap_between_two_of_many_groups_keeps_its_sign_for_every_seed() -> None:
+    accuracies = {"sgd": [(0.9, 0.9, 0.9)] * 2, "dpsgd": [(0.7, 0.8, 0.1), (0.8, 0.75, 0.1)]}
+    rows = [{"dataset": "D", "strategy": strategy, "seed": seed, "round": 1, "split": split, "group": group,
+             "metric": metric, "value": value}
+            for strategy, by_seed in accuracies.items() for seed, by_group in enumerate(by_seed)
+            for group, value in zip(("2", "8", "5"), by_group, strict=True) for metric in ("accuracy", "loss")
+            for split in ("train", "test")]
+    gaps = values(pd.DataFrame(rows), {"D": ("2", "8")})["privacy_cost_gap"].loc["D", "dpsgd"]["gap"]
+    assert list(gaps) == pytest.approx([0.1, -0.05])
 
 
 def summary_gaps(metrics: pd.DataFrame) -> pd.Series[float]:

@@ -41,6 +41,15 @@ def test_a_theta_curve_has_the_metrics_of_runs_with_each_theta(settings: dict[st
         assert point == pytest.approx({name: last[last["metric"] == name]["value"].item() for name in point})
 
 
+def test_a_theta_curve_is_of_the_class_that_is_favourable() -> None:
+    settings = {"hidden": [8], "steps": 5, "favourable": 3, "split": [0.4, 0.3, 0.3]}
+    made = experiments(["dpsgd-p"], [0], None, settings)[0]
+    result = run(made)
+    (_, point), = theta_curve(result, [made.theta])
+    last = result.metrics.query("split == 'test' and group == 'all' and round == 5")
+    assert point == pytest.approx({name: last[last["metric"] == name]["value"].item() for name in point})
+
+
 def test_settings_are_followed_and_single_points_are_there(settings: dict[str, object]) -> None:
     seen: list[tuple[int, int, str]] = []
     frame = curves(["dpsgd", "dpsgd-p", "gs-dp-sgd"], [0, 1], None, settings,

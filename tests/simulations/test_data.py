@@ -74,7 +74,7 @@ def test_a_file_is_checked_column_by_column(tmp_path: Path) -> None:
     shown = said("data", "check", file, "--label", "outcome", "--group", "group", "--missing", "drop")
     for words in ("income │ number", "town │ category │ 3:", "│ 7 │", "rooms │ number │ 1 to 4", "married │ boolean",
                   "insured │ boolean", "country │ single value, left out │ 1: NL", "group │ group │ 3: group",
-                  "outcome │ label │ 2:", "Unnamed: 0 │ row number, left out",
+                  "outcome │ label │ 2: 0 = a, 1 = b", "Unnamed: 0 │ row number, left out",
                   "413 records, (12,) features, 2 classes"):
         assert words in shown
     refused = said("data", "check", file, "--label", "outcome", "--group", "group", code=2)

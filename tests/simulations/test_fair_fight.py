@@ -100,6 +100,11 @@ def test_the_mean_on_the_validation_part_chooses_among_the_grid_alone() -> None:
     assert chosen["at_edge"].to_dict() == {"sgd": False, "dpsgd": True}
 
 
+def test_the_smallest_learning_rate_is_at_the_edge_as_well() -> None:
+    smallest = RUNS.assign(valid=RUNS["valid"].where(RUNS["learning_rate"] != 0.1, 1.0))
+    assert choose(smallest).set_index("strategy")["at_edge"].to_dict() == {"sgd": True, "dpsgd": True}
+
+
 def test_each_clip_norm_has_its_own_learning_rate_and_the_test_part_does_not_choose_it() -> None:
     private = RUNS[RUNS["strategy"] == "dpsgd"]
     worse = private.assign(clip_norm=2.0, valid=private["valid"].where(private["setting"] == "lr 1", 0.1), accuracy=0.7)
@@ -117,6 +122,14 @@ def test_impact_is_against_sgd_tuned_or_not_like_the_method_itself() -> None:
     assert results["sgd", "tuned", 2] == 0
 
 
+def test_impact_is_against_sgd_on_the_same_data_set() -> None:
+    other = RUNS.assign(dataset="e", accuracy_parity=RUNS["accuracy_parity"].where(RUNS["strategy"] != "sgd", 0.0))
+    both = pd.concat([RUNS, other], ignore_index=True)
+    impact = chosen_and_published(both, choose(both)).set_index(["dataset", "strategy", "version", "seed"])["impact"]
+    assert impact["d", "dpsgd", "published", 1] == pytest.approx(0.051)
+    assert impact["e", "dpsgd", "published", 1] == pytest.approx(0.151)
+
+
 def told(published: Sequence[float], tuned: Sequence[float]) -> str:
     """What is found of a dpsgd with these impacts, one a seed."""
     rows = [("dpsgd", version, seed, impact) for version, impacts in (("published", published), ("tuned", tuned))
@@ -126,7 +139,9 @@ def told(published: Sequence[float], tuned: Sequence[float]) -> str:
 
 
 def test_the_finding_gives_both_impacts_and_their_difference_by_seed() -> None:
-    sentence, = findings(chosen_and_published(RUNS, choose(RUNS)))
+    results = chosen_and_published(RUNS, choose(RUNS))
+    sentence, = findings(results)
+    assert findings(results.sort_values("impact")) == [sentence]  # pairs are made by seed, in whatever order runs are
     assert "+0.051 ± 0.002 as published and +0.000 ± 0.002 tuned, so that tuning takes away +0.051 ± 0.005" in sentence
     assert "p = 0.125, at best 0.125" in sentence
 
@@ -136,6 +151,8 @@ def test_the_finding_gives_both_impacts_and_their_difference_by_seed() -> None:
      "it comes from the settings, and what is left is not distinguishable from zero"),
     ((0.04, 0.05, 0.06), (0.020, 0.025, 0.030), "50% of it is left, the rest comes from the settings"),
     ((0.04, 0.05, 0.06), (0.035, 0.052, 0.06), "what is left is not distinguishable from all of it"),
+    ((0.04, 0.05, 0.06), (-0.020, -0.025, -0.030),
+     "it comes from the settings, and tuned the difference is turned round"),
     ((0.009, 0.01, 0.011), (-0.02, 0.0, 0.025), "neither that nor what is left is distinguishable from zero"),
     ((-1.0, 0.0, 1.0), (0.0, 0.0, 0.0), "even as published it is not distinguishable from zero"),
 ])
@@ -168,6 +185,8 @@ def test_the_cost_of_looking_is_that_of_all_settings_together() -> None:
     assert costs["epsilon"].item() == pytest.approx(ledger.epsilon())
     assert costs["epsilon_of_all"].item() == pytest.approx(all_of_them.epsilon())
     assert costs["epsilon_of_all"].item() > costs["epsilon"].item()
+    second = [entry._replace(experiment=made.model_copy(update={"seed": 1})) for entry in entries]
+    pd.testing.assert_frame_equal(tuning_costs([*entries, *second], [Kept(pd.DataFrame(), ledger)] * 8), costs)
 
 
 def test_a_single_seed_is_refused_in_a_sentence(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fedfair.accounting import Event, Ledger
+from fedfair.accounting import Event, Ledger, RenyiFilter
 from fedfair.noise import Trust
 from simulations import Experiment, run
 from simulations.cli import app
@@ -51,3 +51,17 @@ def test_the_command_prints_the_ledger_of_a_folder(tmp_path: Path) -> None:
     assert f"{result.ledger.epsilon():.3f}" in shown.stdout
     missing = CliRunner().invoke(app, ["ledger", str(tmp_path)])
     assert (missing.exit_code, "there is no ledger.json in" in missing.output) == (2, True)
+
+
+def test_every_figure_is_where_it_belongs_at_the_delta_that_is_asked_for() -> None:
+    ledger = Ledger(("few", "many"), 1e-5, Trust.DISTRIBUTED, 4, budget=RenyiFilter(8, 3.0))
+    ledger.record(Event((0.1, 0.1), (1.0, 1.0), (1.0, 2.0), 10.0), 20)
+    lines = [line.split() for line in text(ledger, 1e-3).splitlines()]
+    by_observer = ledger.by_observer_and_group(1e-3)
+    for name in ledger.groups:
+        figures = (ledger.guaranteed_by_group(1e-3), ledger.guaranteed_by_group(1e-3, "rdp"),
+                   ledger.epsilon_by_group(1e-3), ledger.odometer_by_group(1e-3))
+        assert [name, *(f"{values[name]:.3f}" for values in figures)] in lines
+        assert ["spent", "by", name, *(f"{values[name]:.3f}" for values in by_observer.values())] in lines
+    assert ["guaranteed", "to", "all", *(f"{value:.3f}" for value in ledger.by_observer(1e-3).values())] in lines
+    assert f"at order 8, epsilon {RenyiFilter(8, 3.0).epsilon(1e-5):.4g}" in " ".join(text(ledger, 1e-3).split())

@@ -15,7 +15,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from fedfair.accounting import Ledger
+from fedfair.accounting import Event, Ledger
 from simulations import Experiment, run
 from simulations.cli import app
 from simulations.commands.options import settings_of
@@ -24,7 +24,7 @@ from simulations.environment import environment
 from simulations.folder import replaced
 from simulations.presets import merged
 from simulations.result import summary
-from simulations.summary import gap
+from simulations.summary import gap, summarise
 from simulations.table import comparison_table
 
 FILES = {"config.toml", "metrics.parquet", "summary.csv", "ledger.json", "model.safetensors", "environment.json"}
@@ -136,6 +136,10 @@ def test_a_group_that_was_not_measured_neither_pays_most_nor_makes_a_gap(tmp_pat
     assert "Nothing is known of group A: it has no test record." in shown(table, sizes)
     assert f"Under dpsgd, group {max('BC', key=paid.__getitem__)} (" in shown(table, sizes)
     assert "nan" not in shown(table, sizes)
+    most = [row[[f"privacy_cost_{group}_mean" for group in "BC"]].max() for _, row in table.iterrows()]
+    cost, = (line.split()[2:] for line in shown(table, sizes).splitlines() if line.startswith("its cost"))
+    assert cost == [f"{paid:.3f}".removeprefix("0") if paid > 0 else "-" for paid in most]
+    assert private["privacy_cost_gap_mean"] != pytest.approx(most[1])
 
 
 def test_one_measured_group_has_no_gap() -> None:
@@ -219,3 +223,31 @@ def test_a_file_takes_the_place_of_the_data_set_however_it_is_named() -> None:
 def test_a_file_and_a_data_set_are_not_given_together(given: dict[str, Path]) -> None:
     with pytest.raises(ValueError, match=r"csv is people\.csv, and dataset is adult: leave one of them out"):
         settings_of([] if given else ["csv=people.csv"], dataset="adult", **given)
+
+
+def test_a_summary_is_of_all_seeds_of_a_method_on_one_data_set() -> None:
+    """Means, sample deviations, the largest epsilons, and gaps by seed before their mean."""
+    accuracy = {("sgd", 0): (0.9, 0.9), ("sgd", 1): (0.9, 0.9), ("dpsgd", 0): (0.8, 0.87), ("dpsgd", 1): (0.9, 0.87)}
+    rows = [("adult", strategy, seed, 1, "test", group, metric, value if metric == "accuracy" else 2 * (1 - value))
+            for (strategy, seed), (few, many) in accuracy.items()
+            for group, value in (("few", few), ("many", many), ("all", (few + many) / 2))
+            for metric in ("accuracy", "loss", "accuracy_parity", "demographic_parity", "equal_opportunity",
+                           "equalised_odds")]
+    metrics = pd.DataFrame(rows, columns=["dataset", "strategy", "seed", "round", "split", "group", "metric", "value"])
+    ledgers = {(dataset, strategy, seed): Ledger(("few", "many"), 1e-5, accountant="rdp") for dataset in
+               ("dutch", "adult") for strategy, seed in accuracy}
+    for steps, (_, ledger) in enumerate(sorted(ledgers.items(), reverse=True)):
+        ledger.record(Event((0.1, 0.1), (1.0, 1.0), (1.0, 1.0)), 10 * (steps + 1))
+        ledger.record_search(10.0 + steps)
+    found = summarise(metrics, ledgers).set_index("strategy").loc["dpsgd"]
+    own = [ledgers["adult", "dpsgd", seed] for seed in (0, 1)]
+    assert found["epsilon"] == own[0].epsilon() > own[1].epsilon()
+    assert found["validation_epsilon"] == own[1].validation_epsilon() > own[0].validation_epsilon()
+    expected = {"accuracy_mean": 0.86, "accuracy_sd": 0.05 / math.sqrt(2), "accuracy_few_mean": 0.85,
+                "accuracy_few_sd": 0.1 / math.sqrt(2), "accuracy_many_sd": 0.0, "privacy_cost_few_mean": 0.05,
+                "privacy_cost_many_mean": 0.03, "excessive_risk_few_mean": 0.1, "excessive_risk_many_mean": 0.06,
+                "privacy_cost_gap_mean": 0.05, "excessive_risk_gap_mean": 0.1}
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert found["equal_cost"]
+    worse = metrics.assign(value=metrics["value"].where(metrics["value"] != 0.8, 0.79))
+    assert not summarise(worse, ledgers).set_index("strategy").loc["dpsgd", "equal_cost"]

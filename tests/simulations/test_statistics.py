@@ -164,3 +164,38 @@ def test_methods_that_are_alike_are_listed_as_better_in_neither_direction() -> N
     table = tables.tests_table(SimpleNamespace(tests=comparisons(runs)))  # type: ignore[arg-type]
     listed = {(row[1], row[2]) for row in table.rows if row[0] == "privacy cost gap"}
     assert listed == {("dpsgd", "naive"), ("dpsgd-f", "naive")}
+
+
+def test_differences_are_significant_after_holms_correction_or_not_at_all() -> None:
+    """A p-value of 2 in 128 is below 0.05 alone, but not times 6; with five seeds none can be below it times 2."""
+    seven = [0.1 + s / 1000 for s in range(7)]
+    smaller = [value - difference for value, difference in zip(seven, (-0.001, *(s / 100 for s in range(1, 7))),
+                                                               strict=True)]
+    about = [value + (-1) ** s * 1e-4 for s, value in enumerate(seven)]
+    runs = measured({"dpsgd": seven, "dpsgd-f": smaller, "naive": about})
+    tested = comparisons(runs)
+    row = tested.set_index(["metric", "better", "worse"]).loc["privacy_cost_gap", "dpsgd-f", "dpsgd"]
+    assert (row["p"], row["p_holm"]) == (2 / 128, 12 / 128)
+    assert row["difference"] == pytest.approx(-0.209 / 7)
+    assert findings(runs, tested)[-1] == (
+        "No difference in privacy cost gap is significant (Wilcoxon, Holm over 6 tests, 7 seeds).")
+    five = measured({"dpsgd": seven[:5], "dpsgd-f": [value - 0.05 for value in seven[:5]]})
+    assert findings(five, comparisons(five))[-1].startswith("5 seeds cannot tell methods apart: 2 one-sided")
+
+
+def test_the_most_seeds_of_any_test_decide_whether_methods_can_be_told_apart() -> None:
+    gaps = {"dpsgd": [0.1 + s / 1000 for s in range(8)], "dpsgd-f": [s / 1000 for s in range(8)], "naive": [0.1]}
+    runs = measured(gaps)
+    assert findings(runs, comparisons(runs))[-1].startswith(
+        "Significant in privacy cost gap (Wilcoxon, Holm over 6 tests, 8 seeds): dpsgd-f below dpsgd")
+
+
+def test_a_small_difference_is_one() -> None:
+    assert wilcoxon_less([0.5 - 1e-5 * s for s in range(1, 6)], [0.5] * 5) == 1 / 32
+
+
+def test_without_a_reference_methods_are_told_apart_by_accuracy_parity() -> None:
+    parity = [0.1 + s / 100 for s in range(6)] + [0.01 - s / 1000 for s in range(6)]
+    runs = measured({"dpsgd": [math.nan] * 6, "dpsgd-f": [math.nan] * 6}).assign(accuracy_parity=parity)
+    assert findings(runs, comparisons(runs)) == [
+        "Significant in accuracy parity (Wilcoxon, Holm over 2 tests, 6 seeds): dpsgd-f below dpsgd."]

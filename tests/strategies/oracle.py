@@ -78,12 +78,13 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
 
 
 def fedavg(model: nn.Module, clients: list[tuple[Tensor, Tensor]], *, seed: int, rounds: int, rate: float, epochs: int,
-           batch: int, lr: float, clip: float, server_lr: float, quantile: float | None = None, eta: float = 0.2
-           ) -> tuple[Tensor, float]:
+           batch: int, lr: float, clip: float, server_lr: float, quantile: float | None = None, eta: float = 0.2,
+           momentum: float = 0.0, decay: float = 0.0) -> tuple[Tensor, float]:
     """Parameters after `rounds` of DP-FedAvg without noise, flattened, and the clip norm that follows; one participant
     and one batch at a time.
     """
     server = torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    velocity = torch.zeros_like(server)
     for now in range(rounds):
         total, below = torch.zeros_like(server), 0
         for number, (x, y) in enumerate(clients):
@@ -91,7 +92,8 @@ def fedavg(model: nn.Module, clients: list[tuple[Tensor, Tensor]], *, seed: int,
                 continue
             own = copy.deepcopy(model)
             torch.nn.utils.vector_to_parameters(server.clone(), own.parameters())
-            optimizer, draws = torch.optim.SGD(own.parameters(), lr=lr), generator(seed, "local order", number, now)
+            optimizer, draws = torch.optim.SGD(own.parameters(), lr=lr, weight_decay=decay), generator(
+                seed, "local order", number, now)
             for _ in range(epochs):
                 for rows in torch.randperm(len(x), generator=draws).split(batch) if len(x) else ():
                     optimizer.zero_grad()
@@ -101,7 +103,8 @@ def fedavg(model: nn.Module, clients: list[tuple[Tensor, Tensor]], *, seed: int,
             norm = float(update.norm())
             total += update if norm <= clip else update * clip / norm
             below += norm <= clip
-        server = server + server_lr * total / (rate * len(clients))
+        velocity = momentum * velocity + total / (rate * len(clients))
+        server = server + server_lr * velocity
         if quantile is not None:
             clip = clip * math.exp(-eta * (below / (rate * len(clients)) - quantile))
     return server, clip

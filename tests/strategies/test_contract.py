@@ -101,6 +101,33 @@ def test_an_epoch_is_as_many_steps_as_meet_every_record_once(epochs: float, batc
     assert find_strategy("dpsgd")(made.task, made.training, population_).rounds == rounds
 
 
+@pytest.mark.parametrize(("every", "rounds"), [(1, [12, 23, 34, 44]), (1.5, [17, 34, 44]), (100, [44])])
+def test_held_out_parts_are_measured_at_the_end_of_so_many_epochs_and_all_parts_in_the_end(every: float,
+                                                                                          rounds: list[int]) -> None:
+    """An epoch of 359 records is 11.2 rounds; four are 44. Gradients have norms in the end alone."""
+    made = experiment("sgd", steps=None, epochs=4, imbalance="8:32", eval_every=every, split=(0.2, 0.1, 0.7))
+    assert len(made.task.data().train) == 359
+    metrics = run(made).metrics
+    measured = metrics[metrics["split"] != "rule"].groupby(["split", "metric"])["round"].unique().map(list)
+    for split in ("train", "valid", "test"):
+        assert measured[split, "accuracy"] == (rounds if split != "train" else [44])
+        assert measured[split, "gradient_norm"] == [44]
+
+
+def test_an_epoch_that_ends_with_a_round_is_measured_then(tmp_path: Path) -> None:
+    """Nineteen epochs with 19 of 21 records in a batch are 21 rounds, though 21 / 19 is no binary fraction."""
+    file = tmp_path / "own.csv"
+    file.write_text("x,group,label\n" + "".join(f"{i},{'ab'[i % 2]},{i // 2 % 2}\n" for i in range(42)))
+    made = Experiment(csv=str(file), label="label", group="group", strategy="sgd", model="logistic",
+                      split=(0.5, 0.0, 0.5), batch_size=19, epochs=20, eval_every=19)
+    assert len(made.task.data().train) == 21
+    assert run(made).metrics.query("split == 'test'")["round"].unique().tolist() == [21, 22]
+
+
+def test_a_part_without_records_has_no_metrics() -> None:
+    assert set(run(experiment("sgd")).metrics["split"]) == {"train", "test"}
+
+
 def test_a_file_that_changes_while_a_run_goes_on_ends_it(tmp_path: Path) -> None:
     """Its other records would be sampled at rates that were planned for those that it had."""
     file = tmp_path / "own.csv"
@@ -197,3 +224,9 @@ def test_a_batch_larger_than_the_data_is_refused(strategy: str) -> None:
 def test_a_target_that_the_counts_alone_exceed_is_refused(strategy: str) -> None:
     with pytest.raises(ValueError, match=r"target_epsilon 0\.1 cannot be reached: .* noise on the counts"):
         run(experiment(strategy, target_epsilon=0.1, count_noise_multiplier=0.5, accountant="rdp"))
+
+
+@pytest.mark.parametrize("strategy", ["dpsgd-f", "dpsgd-f-quantile", "dpsgd-global-adapt", "naive"])
+def test_counts_without_noise_are_no_default_and_end_every_guarantee(strategy: str) -> None:
+    ledger = run(experiment(strategy, count_noise_multiplier=0.0)).ledger
+    assert (ledger.guarantee, ledger.epsilon()) == ("none", math.inf)

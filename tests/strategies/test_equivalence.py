@@ -81,6 +81,21 @@ def test_momentum_adds_half_of_every_step_to_the_next() -> None:
     assert torch.allclose(weights(run(made)), expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+def test_weight_decay_adds_a_share_of_the_weights_to_every_gradient(sync: str) -> None:
+    """A local epoch of full batches, averaged by records, is one step over all of them."""
+    made = full_batch("sgd", sync=sync, steps=2, weight_decay=0.3)
+    data, model = made.task.data().train, made.task.build_model()
+    for _ in range(2):
+        loss = torch.nn.functional.cross_entropy(model(data.x), data.y)
+        slopes = torch.autograd.grad(loss, list(model.parameters()))
+        with torch.no_grad():
+            for parameter, slope in zip(model.parameters(), slopes, strict=True):
+                parameter -= 0.5 * (slope + 0.3 * parameter)
+    expected = torch.cat([p.detach().flatten() for p in model.parameters()])
+    assert torch.allclose(weights(run(made)), expected, rtol=0, atol=1e-10)
+
+
 def test_momentum_reaches_local_epochs() -> None:
     without, twice, halved = (weights(run(experiment("sgd", sync="epoch", steps=1, batch_size=b, momentum=momentum)))
                               for b, momentum in ((16, 0.0), (16, 0.5), (200, 0.5)))

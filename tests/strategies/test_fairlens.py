@@ -123,3 +123,17 @@ def test_a_label_of_three_classes_is_refused(tmp_path: Any) -> None:
 def test_a_client_that_does_not_trust_the_server_refuses() -> None:
     with pytest.raises(ValueError, match="only central trust allows it"):
         released(records(1, [0, 1]), model(), Trust.DISTRIBUTED)
+
+
+@pytest.mark.parametrize("trust", [Trust.DISTRIBUTED, Trust.LOCAL])
+@pytest.mark.parametrize("exchange", ["batch_sums", "penalty_gradient", "shifted_gradient_sum"])
+def test_a_client_refuses_every_exchange_of_a_step_by_itself(exchange: str, trust: Trust) -> None:
+    """None of them carries noise, and a server need not ask for them in their order."""
+    data, net, empty = records(1, [0, 1]), model(), records(0, [])
+    here, weights = Host({0: Parts(data, empty, empty)}, net, "cpu"), dict(net.named_parameters())
+    round_ = Round(0, 0, (1.0, 1.0), 0.0, 0.0, trust, 1, Flat(CLIP))
+    zeros = {name: torch.zeros_like(p) for name, p in weights.items()}
+    given = {"batch_sums": (), "penalty_gradient": (fairlens.Penalty(zeros, zeros, (1.0, 1.0), (1.0, 1.0)),),
+             "shifted_gradient_sum": (zeros,)}[exchange]
+    with pytest.raises(ValueError, match=f"trust is '{trust.value}': only central trust allows it"):
+        getattr(fairlens, exchange)(here, weights, round_, *given)

@@ -107,6 +107,13 @@ def test_what_is_not_used_is_kept_for_later() -> None:
     assert later[0] == pytest.approx(first[0], rel=0.02)
 
 
+def test_bounds_that_are_always_too_large_use_up_the_whole_budget() -> None:
+    budget = GroupBudget(1.0, DELTA, (0.05,) * 2, 10, None)
+    for _ in range(10):
+        budget.within(PerGroup((50.0, 50.0)), 0.01)
+    assert 0.98 * budget.filter.divergence < min(budget.spent) <= max(budget.spent) <= budget.filter.divergence
+
+
 @pytest.mark.parametrize("accountant", ["rdp", "pld"])
 def test_a_run_keeps_every_group_within_its_budget(accountant: str) -> None:
     settings_ = {"noise_multiplier": 0.8, "steps": 12, "count_noise_multiplier": 20.0, "accountant": accountant}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
+from flwr.app import ArrayRecord, ConfigRecord
 
+from fedfair import client_app
 from fedfair.clipping import sensitivity
 from simulations import Experiment, run
+from simulations.grids.local import LocalGrid
 from strategies import Strategy, find_strategy
 from tests.strategies.test_contract import experiment, server
 
@@ -150,3 +154,72 @@ def test_an_epoch_meets_every_record_once_on_average(name: str) -> None:
     strategy = server(name, sync="step", steps=None, epochs=4, batch_size=20)
     met = sum(rate * size for rate, size in zip(strategy.rates(), strategy.population.by_group, strict=True))
     assert strategy.rounds * met == pytest.approx(4 * strategy.population.records, rel=0.1)
+
+
+def test_in_local_epochs_a_count_is_over_the_batches_that_clients_can_fill() -> None:
+    """A client smaller than b has a batch of its N_c records, by which its own steps are divided too."""
+    strategy = server("naive", sync="epoch")
+    sizes = strategy.population.by_client
+    assert sizes[8] == 5 < 32 < min(sizes[:8])
+    assert strategy.expected_batch() == 9 * 32 + 5
+    assert strategy.expected_batch([0, 8]) == 32 + 5
+    strategy.sync = "step"
+    assert strategy.expected_batch() == 32
+
+
+def test_the_authors_counts_are_whole_and_the_papers_denominator_is_at_least_one_record() -> None:
+    authors, paper = (server("dpsgd-f", options={"bounds": bounds}) for bounds in ("authors", "paper"))
+    authors.learn(torch.tensor([[3.9, 0.9] + [0.0] * 8, [1.2, 3.7] + [4.0] * 8]), 32)
+    assert authors.rule().clip_norms == pytest.approx([11.0] + [1.0] * 9)  # type: ignore[attr-defined]
+    paper.learn(torch.tensor([[0.5] + [0.0] * 9, [1.5] + [4.0] * 9]), 32)
+    assert paper.rule().clip_norms == pytest.approx([1 + 0.25 * 32] + [1.0] * 9)  # type: ignore[attr-defined]
+
+
+def test_no_count_however_noisy_ends_a_run_of_global_adapt() -> None:
+    strategy = server("dpsgd-global-adapt", options={"bound": 5.0}, clip_norm=2.0)
+    for count, bound in ((1e9, 5e6), (-1e9, 2e-6), (1e9, 5e6)):
+        strategy.learn(torch.tensor([count]), 32)
+        assert strategy.bound == pytest.approx(bound)  # type: ignore[attr-defined]
+
+
+def test_global_adapt_starts_where_its_paper_does() -> None:
+    assert server("dpsgd-global-adapt", options={}).options.model_dump() == {
+        "bound": 50, "tau": 1, "eta": 0.1, "min_bound": 0}
+
+
+def test_noise_at_the_base_is_not_for_noise_that_nobody_can_repeat() -> None:
+    with pytest.raises(ValueError, match='noise_at is "base", which is there to be compared with in simulation'):
+        server("dpsgd-f", options={"noise_at": "base"}, randomness="system")
+
+
+@pytest.mark.parametrize("early", [{"optimizer": "adam"}, {"momentum": 0.5}])
+def test_fair_dp_ends_with_plain_sgd_whatever_optimiser_it_began_with(early: dict[str, Any]) -> None:
+    options = {"max_norm": 100.0, "late_share": 1.0}
+    late = run(experiment("fair-dp", sync="epoch", batch_size=8, options=options, **early))
+    plain = run(experiment("gs-dp-sgd", sync="epoch", batch_size=8, learning_rate=0.005))
+    assert all(torch.equal(a, b) for a, b in zip(late.model.parameters(), plain.model.parameters(), strict=True))
+
+
+def test_a_local_epoch_is_charged_to_the_groups_that_its_client_holds() -> None:
+    strategy = server("dpsgd", sync="epoch")
+    ledger = run(experiment("dpsgd", sync="epoch")).ledger
+    for event in ledger.events:
+        assert event.client is not None
+        held = strategy.population.sizes[event.client]
+        assert [rate > 0 for rate in event.rates] == [size > 0 for size in held]
+    assert max(ledger.epsilon_by_group().values()) > 1.1 * min(ledger.epsilon_by_group().values())
+
+
+@pytest.mark.parametrize(("share", "rounds", "late"), [(0.3, 90, 27), (0.9, 10, 9), (0.34, 50, 17), (0.1, 25, 3),
+                                                       (0.0, 7, 0), (1.0, 7, 7)])
+def test_fair_dp_ends_with_plain_sgd_for_the_share_of_rounds_that_is_asked_for(
+        share: float, rounds: int, late: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    strategy = server("fair-dp", sync="epoch", steps=rounds, optimizer="adam", options={"late_share": share})
+    monkeypatch.setattr("strategies.fair_dp.with_small_last_layer", lambda weights, max_norm: weights)
+    monkeypatch.setattr("strategies.gs_dp_sgd.GsDpSgd.configure_train",
+                        lambda self, *_: seen.append(self.training.optimizer))
+    strategy.prepare()
+    for server_round in range(1, strategy.rounds + 1):
+        strategy.configure_train(server_round, ArrayRecord(), ConfigRecord(), LocalGrid(client_app.app, 1))
+    assert seen == ["adam"] * (rounds - late) + ["sgd"] * late

@@ -68,6 +68,17 @@ def test_the_ledger_is_that_of_fedfairs_own_local_epochs() -> None:
     assert strategy.method.rule() != around_fedavg().method.rule()  # it learnt from the noisy counts
 
 
+def test_counts_are_over_the_batches_that_clients_can_fill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client with fewer records than a batch has all of them in it."""
+    heard: list[tuple[float, float]] = []
+    strategy = around_fedavg(batch_size=1000, count_noise_multiplier=1e-6)
+    monkeypatch.setattr(type(strategy.method), "learn", lambda self, counts, expected: heard.append(
+        (float(counts.sum()), expected)))
+    started(strategy)
+    records = sum(len(parts.train) for parts in EXPERIMENT.task.clients_data().values())
+    assert heard == [(pytest.approx(records), records)] * 3
+
+
 def test_without_noise_and_with_whole_batches_it_is_clipped_descent_averaged() -> None:
     strategy = around_fedavg(method="dpsgd", noise_multiplier=0, batch_size=1000, learning_rate=0.5)
     found = started(strategy, rounds=1)
@@ -173,6 +184,15 @@ def test_frozen_parameters_are_left_as_they_are() -> None:
 def test_a_client_without_privacy_or_sense_is_refused(train: Train, message: str) -> None:
     with pytest.raises(ClientError, match=message):
         started(around_fedavg(), train, rounds=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_model_whose_clipping_rounding_would_undo_is_refused(dtype: torch.dtype) -> None:
+    def coarse(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, message: Message) -> dict[str, Any]:
+        return privately(model.to(dtype), x.to(dtype), y, group, message)
+
+    with pytest.raises(ValueError, match=r"the model is in torch\.b?float16, in which a clipped gradient can exceed"):
+        started(around_fedavg(), coarse, rounds=1)
 
 
 def test_discrete_noise_is_for_models_in_float64() -> None:

@@ -83,6 +83,17 @@ def test_counts_arrive_with_the_noise_that_the_ledger_charges(strategy: str, mon
     assert {event.count_multiplier for event in result.ledger.events} == {7.0}
 
 
+def test_counts_of_local_epochs_carry_the_clients_own_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One client, which adds all of it: the server's on top would be sqrt(2) times as much."""
+    heard: list[torch.Tensor] = []
+    monkeypatch.setattr(type(server("dpsgd-f")), "learn", lambda self, counts, expected: heard.append(counts.flatten()))
+    for noise in (1e-9, 7.0):
+        run(experiment("dpsgd-f", sync="epoch", clients=1, steps=40, batch_size=200, learning_rate=1e-9,
+                       count_noise_multiplier=noise))
+    exact, noisy = torch.stack(heard[:40]), torch.stack(heard[40:])
+    assert float((noisy - exact).square().mean().sqrt()) == pytest.approx(7.0, rel=0.15)  # 800 draws
+
+
 class LossyGrid(LocalGrid):
     """A local grid that loses the replies of some nodes from the second exchange of the run on."""
 

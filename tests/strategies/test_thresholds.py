@@ -118,6 +118,11 @@ def test_a_threshold_that_is_given_asks_for_nothing(table: str) -> None:
     assert math.isinf(looked_up.ledger.validation_epsilon())
 
 
+def test_a_threshold_that_is_given_needs_no_validation_record(table: str) -> None:
+    made = experiment(table, threshold="roc", gamma=0.8, deprived=("a",))
+    find_strategy("dpsgd")(made.task, made.training, population(valid=(9, 0)))
+
+
 def test_by_group_holds_theta_and_changes_less_than_one_gamma(table: str) -> None:
     made = experiment(table, "sgd", steps=60)
     one, own = (run(made.model_copy(update={"threshold": name})) for name in ("toc", "by-group"))
@@ -169,6 +174,16 @@ def test_a_participants_records_are_all_protected_by_a_private_search(table: str
     assert any("largest number of validation records" in name for name in result.ledger.unprotected)
 
 
+def test_the_participant_with_the_most_validation_records_sets_the_noise_of_a_search(table: str) -> None:
+    made = experiment(table, "dp-fedavg", partition="site", clients=20, alpha=0.5, dtype="float64", threshold="toc",
+                      threshold_epsilon=0.7, noise_multiplier=2.0)
+    result, sizes = run(made), [len(parts.valid) for parts in made.task.clients_data().values()]
+    noise = (result.search.scores - exact_scores(result)) @ square_root_of_cells().T
+    carried = result.search.multiplier * max(sizes) * sensitivity(CELLS)
+    assert float(noise.std()) == pytest.approx(carried, rel=0.1)
+    assert min(sizes) < max(sizes) / 2
+
+
 def test_a_target_epsilon_for_participants_is_kept_with_the_search(table: str) -> None:
     made = experiment(table, "dp-fedavg", partition="site", clients=20, threshold="toc", target_epsilon=3.0,
                       noise_multiplier=1.0, threshold_epsilon=2.0)
@@ -213,6 +228,13 @@ def test_a_promise_reckons_with_the_noise_that_is_there(table: str, trust: Trust
     assert result.search._added_multiplier == pytest.approx(carried, rel=0.1)
 
 
+def test_a_promise_reckons_with_the_noise_of_those_who_answered(table: str) -> None:
+    made = experiment(table, threshold="toc", threshold_epsilon=0.7, trust="local", dropouts=1, noise_multiplier=1.0)
+    result = conduct(made, LossyGrid(3, {2}), lambda *_: None)
+    noise = (result.search.scores - exact_scores(result))[:2] @ square_root_of_cells().T  # c's client is lost
+    assert result.search._added_multiplier == pytest.approx(float(noise.std()) / sensitivity(CELLS), rel=0.1)
+
+
 def test_discrete_noise_is_discrete_in_the_search_too(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def floating(*_: Any) -> torch.Tensor:
         raise AssertionError("a Gaussian in floating point")
@@ -241,3 +263,11 @@ def test_flowers_own_engine_finds_the_same_threshold(table: str) -> None:
     local, flower = run(made), run(made, engine="flower")
     assert local.threshold == flower.threshold
     assert final(local, "test") == pytest.approx(final(flower, "test"), nan_ok=True)
+
+
+@pytest.mark.parametrize("trust", list(Trust))
+def test_a_seed_tells_nothing_of_a_searchs_noise_where_the_operating_system_draws(table: str, trust: Trust) -> None:
+    """Hazard 14: neither at the server nor at the clients."""
+    made = experiment(table, threshold="toc", threshold_epsilon=0.7, trust=trust, randomness="system", steps=1)
+    one, other = (result.search.scores - exact_scores(result) for result in (run(made), run(made)))
+    assert not torch.isclose(one, other).any()

@@ -168,3 +168,11 @@ def test_opacus_prv_agrees(rate: float) -> None:
         ours = epsilon({Release(rate, sigma): steps}, delta)
         error = max(0.05 * ours, 5e-4)
         assert ours == pytest.approx(theirs.get_epsilon(delta, eps_error=error) - error, rel=5e-3), (sigma, steps)
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+def test_little_noise_among_much_is_charged_and_ends(accountant: Accountant) -> None:
+    """Losses of thousands, which no grid holds, beside losses of hundredths."""
+    little = {Release(0.5, 0.01): 2}
+    alone, both = (epsilon(releases, DELTA, accountant) for releases in (little, {**little, Release(0.1, 5.0): 10}))
+    assert 1e3 < alone <= both < alone * 1.01

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfair.accounting import Event, Release, epsilon, noise_present
+from fedfair.accounting import Event, Release, epsilon, noise_present, spent_multipliers
+from fedfair.accounting.odometer import reading
 from fedfair.accounting.release import joint_multiplier
 
 DELTA = 1e-6
@@ -62,3 +64,37 @@ def test_missing_shares_leave_the_root_of_the_part_that_is_there(clients: int, d
 def test_more_missing_than_there_are_is_refused(clients: int, missing: int) -> None:
     with pytest.raises(ValueError, match=f"{missing} of 3 clients are missing: take a number from 0 to 3"):
         noise_present(clients, missing)
+
+
+def test_what_was_certain_before_a_step_has_the_noise_that_was_really_there() -> None:
+    event = Event((0.1,), (2.0,), (3.0,), 5.0, noise_present=0.5, certain_multipliers=(2.5,))
+    assert event.certain(0) == Release(0.1, 0.5 * joint_multiplier(2.5, 5.0))
+    known = Event((0.1,), (2.0,), (3.0,), 5.0, noise_present=0.5)
+    assert known.certain(0) == known.spent(0)
+    assert event.in_advance() == Event((0.1,), (2.0,), (2.0,), 5.0, noise_present=0.5)
+
+
+def test_no_noise_stays_none_whatever_the_bounds() -> None:
+    """Not 0 times infinity over infinity: a number that is none would be charged nothing."""
+    assert spent_multipliers(0.0, (math.inf, math.inf)) == (0.0, 0.0)
+    assert spent_multipliers(0.0, (1.0, 2.0)) == (0.0, 0.0)
+    assert spent_multipliers(1.5, (1.0, 2.0)) == (3.0, 1.5)
+
+
+@pytest.mark.parametrize("release", [Release(0.1, math.nan), Release(0.1, -1.0), Release(math.nan, 1.0),
+                                     Release(1.5, 1.0)])
+def test_what_no_release_can_be_is_refused_and_not_charged_nothing(release: Release) -> None:
+    rate, multiplier = release
+    charges: tuple[Callable[[], object], ...] = (
+        lambda: epsilon({release: 10}, 1e-5), lambda: epsilon({release: 10}, 1e-5, "rdp"),
+        lambda: reading({release: 10}, 1e-5), lambda: Event((rate,), (multiplier,), (1.0,)),
+        lambda: Event((rate,), (1.0,), (multiplier,)), lambda: Event((rate,), (1.0,), (1.0,), multiplier),
+        lambda: Event((rate,), (1.0,), (1.0,), certain_multipliers=(multiplier,)))
+    for charge in charges:
+        with pytest.raises(ValueError, match=r"a release has the sampling rate .* and the noise multiplier"):
+            charge()
+
+
+def test_noise_around_a_sum_without_bounds_is_refused() -> None:
+    with pytest.raises(ValueError, match="noise hides nothing in a sum without bounds"):
+        spent_multipliers(1.0, (math.inf, 1.0))

@@ -81,3 +81,12 @@ def test_twenty_thousand_distinct_multipliers_cost_what_their_sum_of_gaussians_c
     whole = float(np.sum(multipliers**-2.0)) ** -0.5
     assert delta_of(found, whole) <= 1e-6
     assert delta_of(found * 0.998, whole) > 1e-6
+
+
+def test_what_may_count_as_an_infinite_loss_is_charged_for_every_release() -> None:
+    """Two releases, whose losses are infinite with a probability of a fifth of delta each."""
+    loss = removal_and_addition(0.3, 1.0, 0.01, 1e-12)[0]._replace(infinite=2e-6)
+    (mixture,) = mixtures({Release(0.3, 1.0): 2}, fourier.KNOT_RATIO)
+    found = fourier._epsilon([fourier.Knots(mixture, [loss])], 0.01, 1e-5)
+    both = Loss(2 * loss.first, np.convolve(loss.mass, loss.mass), 2 * loss.infinite)
+    assert 0.99e-5 < of_losses(both, 0.01, found) <= 1e-5

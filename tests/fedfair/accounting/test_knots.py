@@ -61,3 +61,12 @@ def test_few_knots_cost_no_less_and_at_most_half_a_percent_more_than_all(
     assert len(every[0].knots) == 60 != len(few[0].knots)
     exact = accountant.compose(every, 1e-6)
     assert exact * (1 - 1e-4) <= accountant.compose(few, 1e-6) <= exact * 1.003
+
+
+def test_a_mixture_has_the_total_variation_of_the_release_that_it_stands_for() -> None:
+    """The parameter in which the lemma draws its chord: another one would not be known to dominate."""
+    multipliers = np.geomspace(0.5, 5, 60)
+    (mixture,) = mixtures({Release(0.1, float(m)): 1 for m in multipliers}, 1.5)
+    variation = np.array([math.erf(1 / (math.sqrt(8) * knot)) for knot in mixture.knots])
+    expected = [math.erf(1 / (math.sqrt(8) * m)) for m in multipliers]
+    assert mixture.mixed(variation) == pytest.approx(expected, rel=1e-12)

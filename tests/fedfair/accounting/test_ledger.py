@@ -107,6 +107,12 @@ def test_the_papers_approximation_is_the_mean_ratio_times_epsilon() -> None:
     assert ledger.approximate_by_group() == pytest.approx({"a": ledger.epsilon(), "b": mean * ledger.epsilon()})
 
 
+def test_the_papers_approximation_counts_an_event_as_often_as_it_was_released() -> None:
+    ledger = ledger_of((Event((0.1, 0.1), (1.0, 1.0), (1.0, 2.0)), 30), (Event((0.1, 0.1), (1.0, 1.0), (1.0, 4.0)), 10))
+    mean = (30 / 2 + 10 / 4) / 40
+    assert ledger.approximate_by_group() == pytest.approx({"a": ledger.epsilon(), "b": mean * ledger.epsilon()})
+
+
 def test_delta_and_accountant_can_be_chosen() -> None:
     ledger = ledger_of(*ADAPTIVE)
     assert ledger.epsilon(delta=1e-3) < ledger.epsilon() == ledger.epsilon(DELTA, "rdp")
@@ -214,6 +220,19 @@ def test_a_budget_counts_only_as_long_as_it_was_kept() -> None:
     assert Ledger.from_dict(json.loads(json.dumps(ledger.to_dict()))).budget == broken
 
 
+def test_a_budget_that_was_kept_guarantees_as_much_against_whoever_gets_the_model() -> None:
+    budget = RenyiFilter(8, 0.1)
+    ledger = ledger_of((Event((0.05, 0.05), (1.0, 1.0), (9.0, 9.0)), 10), budget=budget, trust=Trust.LOCAL, clients=1)
+    assert ledger.by_observer()["model"] == ledger.epsilon() == budget.epsilon(DELTA)
+    assert budget.epsilon(DELTA) < ledger.by_observer()["server"]
+
+
+@pytest.mark.parametrize("trust", list(Trust))
+def test_where_there_is_one_client_no_other_knows_noise_of_its_own(trust: Trust) -> None:
+    observed = ledger_of(*ADAPTIVE, trust=trust, clients=1).by_observer()
+    assert observed["client"] == observed["model"] < math.inf
+
+
 def test_validation_data_and_unprotected_releases_are_named_apart() -> None:
     ledger = ledger_of(*ADAPTIVE)
     ledger.validation = Release(1.0, 3.0)
@@ -261,3 +280,51 @@ def test_recording_adds_up() -> None:
     once, twice = ledger_of((ADAPTIVE[0][0], 80)), ledger_of(ADAPTIVE[0], ADAPTIVE[0])
     assert once.events == twice.events
     assert once.epsilon() == twice.epsilon() > ledger_of(ADAPTIVE[0]).epsilon()
+
+
+def test_nothing_that_a_ledger_was_made_with_is_lost_in_json() -> None:
+    """What it forgets, a resumed run would claim anew: that sums are not broadcast, or who is protected."""
+    ledger = ledger_of(*ADAPTIVE, trust=Trust.DISTRIBUTED, clients=4, nominal="a reason", protects="participant",
+                       broadcasts=True, secure_aggregation=True, public="the number of sites",
+                       budget=RenyiFilter(8, 1.0))
+    again = Ledger.from_dict(json.loads(json.dumps(ledger.to_dict())))
+    assert {**vars(again), "log": None} == {**vars(ledger), "log": None}
+    assert math.isinf(again.by_observer()["client"])
+
+
+def test_searches_on_the_same_validation_records_add_up() -> None:
+    """Two Gaussians of one multiplier are one of it over the root of 2; one without noise tells everything."""
+    ledger = ledger_of()
+    for multiplier, joint in ((3.0, 3.0), (3.0, 3.0 / math.sqrt(2)), (4.0, (2 / 9 + 1 / 16) ** -0.5), (0.0, 0.0),
+                              (5.0, 0.0)):
+        ledger.record_search(multiplier)
+        assert ledger.validation == pytest.approx((1.0, joint))
+    assert math.isinf(ledger.validation_epsilon())
+
+
+def test_a_chosen_delta_is_that_of_every_figure() -> None:
+    """As if it had been the ledger's own."""
+    budget = RenyiFilter(8, 1.001 * sum(steps * RenyiFilter(8, 0.0).cost(event.spent(1)) for event, steps in ADAPTIVE))
+    usual, other = ledger_of(*ADAPTIVE, budget=budget), Ledger(("a", "b"), 1e-7, accountant="rdp", budget=budget)
+    for event, steps in ADAPTIVE:
+        other.record(event, steps)
+    for ledger in (usual, other):
+        ledger.record_search(5.0)
+    assert usual.guaranteed_by_group(1e-7) == other.guaranteed_by_group() != usual.guaranteed_by_group()
+    assert usual.guaranteed_by_group(1e-7)["b"] == budget.epsilon(1e-7)
+    assert usual.odometer_by_group(1e-7) == other.odometer_by_group() != usual.odometer_by_group()
+    assert usual.validation_epsilon(1e-7) == other.validation_epsilon() != usual.validation_epsilon()
+
+
+def test_of_two_clients_each_takes_its_own_share_away() -> None:
+    """Only half of the variance is then left between it and the other's records."""
+    ledger = ledger_of((ADAPTIVE[0][0], 40), trust=Trust.DISTRIBUTED, clients=2)
+    release = ADAPTIVE[0][0].guaranteed(0)._replace(rate=0.02)
+    left = Release(release.rate, release.multiplier * math.sqrt(1 / 2))
+    assert ledger.by_observer()["client"] == pytest.approx(epsilon({left: 40}, DELTA, "rdp"), rel=1e-9)
+
+
+def test_secure_aggregation_adds_nothing_where_the_server_adds_the_noise_or_everybody_a_whole_one() -> None:
+    for trust, seen in ((Trust.CENTRAL, math.inf), (Trust.LOCAL, ledger_of(*ADAPTIVE).epsilon())):
+        observed = ledger_of(*ADAPTIVE, trust=trust, clients=5, secure_aggregation=True).by_observer()
+        assert observed["server"] == pytest.approx(seen)

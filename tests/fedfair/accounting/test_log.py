@@ -117,3 +117,37 @@ def test_a_ledger_that_is_resumed_costs_what_both_parts_cost() -> None:
     whole = Ledger(("a",), 1e-6)
     whole.record(A, 100)
     assert resumed.epsilon() == whole.epsilon() > ledger.epsilon()
+
+
+def test_going_back_never_goes_forward() -> None:
+    """Else a release could be left out between what was recorded and where the run says that it goes on."""
+    log = EventLog()
+    log.record(A, 5, 0)
+    log.rewind(9)
+    with pytest.raises(ValueError, match="step 9 follows step 4"):
+        log.record(A, 1, 9)
+    log.record(A, 1, 5)
+    assert [(entry.first, entry.steps, entry.attempt) for entry in log.entries] == [(0, 5, 0), (5, 1, 1)]
+
+
+def test_a_client_that_trains_alone_goes_back_and_skips_by_itself() -> None:
+    log = EventLog()
+    log.record(A, 2, 0)
+    log.record(LOCAL, 6, 0)
+    log.rewind(3, client=4)
+    log.record(LOCAL, 3, 3)
+    log.skip(6, 2, client=4)
+    log.record(LOCAL, 1, 8)
+    log.record(A, 1, 2)
+    assert log.counted() == {LOCAL: 10, A: 3}
+    with pytest.raises(ValueError, match="step 2 is already in the ledger"):
+        log.record(A, 1, 2)
+
+
+def test_a_negative_number_of_steps_is_refused() -> None:
+    """It would take back what was charged."""
+    log = EventLog()
+    log.record(A, 5, 0)
+    with pytest.raises(ValueError, match="-2 steps cannot be recorded"):
+        log.record(A, -2, 5)
+    assert log.counted() == {A: 5}

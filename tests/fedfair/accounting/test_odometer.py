@@ -50,6 +50,14 @@ def test_a_reading_is_a_little_above_the_epsilon_of_releases_fixed_in_advance(ra
     assert epsilon(releases, 1e-6, "rdp") < reading(releases, 1e-6) < 2.5 * epsilon(releases, 1e-6, "rdp") + 0.5
 
 
+@pytest.mark.parametrize("sigma", [0.5, 3.0, 40.0])
+def test_a_reading_pays_for_the_choice_of_its_order(sigma: float) -> None:
+    """Of a Gaussian at rate 1 the divergence of order a is a / (2 sigma^2); the best of 11 orders is chosen."""
+    orders = (1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+    expected = min(5 * order / (2 * sigma**2) + math.log(len(orders) / DELTA) / (order - 1) for order in orders)
+    assert reading({Release(1.0, sigma): 5}, DELTA) == pytest.approx(expected)
+
+
 def test_readings_of_nothing_and_of_no_noise() -> None:
     assert reading({}, 1e-6) == reading({Release(0.0, 0.0): 3, Release(0.1, math.inf): 1}, 1e-6) == 0
     assert math.isinf(reading({Release(0.1, 0.0): 1, Release(0.1, 2.0): 1}, 1e-6))
@@ -77,3 +85,11 @@ def test_a_filter_charges_nothing_for_nothing_and_everything_for_no_noise() -> N
 def test_a_budget_too_small_for_any_order_is_refused() -> None:
     with pytest.raises(ValueError, match=r"a budget of epsilon 0\.001 at delta 1e-09 is too small"):
         filter_for(0.001, 1e-9, 0.1, 10)
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-6])
+def test_a_reading_pays_for_the_choice_among_eleven_orders(delta: float) -> None:
+    """Ville's inequality at delta / 11 for each, on Gaussians at rate 1, whose divergence of order a is a / (2 s^2)."""
+    orders = (1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+    by_hand = min(5 * order / (2 * 4.0**2) + math.log(11 / delta) / (order - 1) for order in orders)
+    assert reading({Release(1.0, 4.0): 5}, delta) == pytest.approx(by_hand)
