@@ -81,9 +81,9 @@ def unequal_epsilons(summary: pd.DataFrame) -> Sequence[Text]:
 def searched(summary: pd.DataFrame) -> Sequence[Text]:
     """What looking for thresholds cost the validation records, in words: their epsilon is not that of the table."""
     spent = summary.set_index("strategy")["validation_epsilon"]
-    open_, noisy = spent[spent.map(math.isinf)], spent[spent.map(math.isfinite) & (spent > 0)]
-    said = [f"The thresholds of {', '.join(open_.index)} were looked for on validation data, which is not protected: "
-            "set threshold_epsilon to protect it."] if len(open_) else []
+    plain, noisy = spent[spent.map(math.isinf)], spent[spent.map(math.isfinite) & (spent > 0)]
+    said = [f"The thresholds of {', '.join(plain.index)} were looked for on validation data, which is not protected: "
+            "set threshold_epsilon to protect it."] if len(plain) else []
     return [Text(line) for line in [*said, *(
         f"The threshold of {name} was looked for on validation data, at an epsilon of {epsilon:.2f} for their records."
         for name, epsilon in noisy.items())]]

@@ -85,11 +85,3 @@ def test_a_filter_charges_nothing_for_nothing_and_everything_for_no_noise() -> N
 def test_a_budget_too_small_for_any_order_is_refused() -> None:
     with pytest.raises(ValueError, match=r"a budget of epsilon 0\.001 at delta 1e-09 is too small"):
         filter_for(0.001, 1e-9, 0.1, 10)
-
-
-@pytest.mark.parametrize("delta", [1e-2, 1e-6])
-def test_a_reading_pays_for_the_choice_among_eleven_orders(delta: float) -> None:
-    """Ville's inequality at delta / 11 for each, on Gaussians at rate 1, whose divergence of order a is a / (2 s^2)."""
-    orders = (1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
-    by_hand = min(5 * order / (2 * 4.0**2) + math.log(11 / delta) / (order - 1) for order in orders)
-    assert reading({Release(1.0, 4.0): 5}, delta) == pytest.approx(by_hand)
