@@ -25,8 +25,8 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
     Batches and noise come from the operating system. The weights and what is returned may then leave the client: the
     number of its records, which is taken as public, and noisy counts. Nothing else is protected, a loss least of all.
     Parameters that do not require a gradient stay as they are.
-    Raises `ValueError` for a plan without local training, a model that mixes examples, or one that is not in float64
-    where noise is discrete, and `fedfair.host.ClientError` for a gradient that is not finite.
+    Raises `ValueError` for a plan without local training, a model that mixes examples, one in less than float32, or one
+    that is not in float64 where noise is discrete, and `fedfair.host.ClientError` for a gradient that is not finite.
     """
     round_ = Round.from_json(plan)
     if round_.local is None or round_.seed is not None:

@@ -75,10 +75,17 @@ class EventLog:
         return self._counts.copy()
 
     def prefix(self, share: float) -> EventLog:
-        """The log as it stood when a share (0 to 1) of every client's steps had been released."""
-        log = EventLog()
+        """The log as it stood when a share (0 to 1) of every client's steps had been released, those included that
+        came before it went back.
+        """
+        ends = dict(self._next)
         for entry in self.entries:
-            steps = min(entry.steps, round(share * self._next[entry.event.client]) - entry.first)
+            client = entry.event.client
+            ends[client] = max(ends[client], entry.first + entry.steps)
+        log = EventLog()
+        log._attempt, log._next = self._attempt, {client: round(share * end) for client, end in ends.items()}
+        for entry in self.entries:
+            steps = min(entry.steps, log._next[entry.event.client] - entry.first)
             if steps > 0:
                 log._enter(replace(entry, steps=steps))
         return log

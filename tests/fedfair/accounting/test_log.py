@@ -151,3 +151,20 @@ def test_a_negative_number_of_steps_is_refused() -> None:
     with pytest.raises(ValueError, match="-2 steps cannot be recorded"):
         log.record(A, -2, 5)
     assert log.counted() == {A: 5}
+
+
+def test_the_whole_of_a_log_that_went_back_is_all_of_it() -> None:
+    log = EventLog()
+    log.record(A, 10, 0)
+    log.rewind(5)
+    assert log.prefix(1.0).counted() == log.counted()
+    assert log.prefix(0.5).counted() == {A: 5}
+
+
+def test_a_part_of_a_log_has_parts_and_goes_on() -> None:
+    log = EventLog()
+    log.record(A, 8, 0)
+    half = log.prefix(0.5)
+    assert half.prefix(0.5).counted() == {A: 2}
+    half.record(A, 3, 4)
+    assert half.counted() == {A: 7}
