@@ -124,7 +124,7 @@ def sizes(message: Message, here: Host) -> RecordDict:
     told = {part: task.public_sizes(here.clients.group_sizes(part)) for part in ("train", "valid")}
     data = task.data().train
     return RecordDict({"sizes": pack(told),
-                       "groups": ConfigRecord({"names": list(data.names), "classes": data.classes})})
+                       "groups": ConfigRecord({"names": list(data.names), "labels": list(data.labels)})})
 
 
 @app.query("counts")

@@ -1,4 +1,4 @@
-"""The published models, their loss, and parameters drawn from a seed.
+"""The published models, those in files of the user's own, their loss, and parameters drawn from a seed.
 
 Sources: logistic regression, Xu et al. 2021; MLP 256-256 tanh, Esipova et al. 2023 and Yang et al. 2024; CNN of 32 and
 16 channels, 3 x 3, tanh, Esipova et al. 2023; two 5 x 5 convolutions and two linear layers (431K parameters on MNIST),
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedfair.own_files import defined_in, file_name
 from fedfair.randomness import key
-from fedfair.registry import Registry
+from fedfair.registry import Registry, unknown
 from fedfair.tanh import Tanh
 
 Builder = Callable[[Sequence[int], Sequence[int], int], nn.Module]
@@ -109,16 +111,35 @@ def lenet(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Modul
     return layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return] # no stub of it
 
 
+def find_model(name: str) -> Builder:
+    """The builder of the model called `name`: registered, or else a function of the user's own, which a file of that
+    name in the current folder's folder models/ defines under that name (with _ where the name has -).
+
+    Raises `ValueError` with the nearest names if there is none.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    file = file_name(name)
+    path = Path("models", file)
+    if not file.removesuffix(".py").isidentifier() or not path.is_file():  # a server's word leads to no other folder
+        raise ValueError(f"{unknown('model', name, MODELS)}, or a file {file} in the folder models")
+    builder: Builder | None = defined_in(path).get(path.stem)
+    if builder is None:
+        raise ValueError(f"{path} does not define {path.stem}: it must define a function of that name, of the shape of "
+                         "one example, the layer widths and the number of classes, that returns a torch.nn.Module")
+    return builder
+
+
 def build(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, seed: int, dtype: torch.dtype
           ) -> nn.Module:
     """The model called `name` for examples of `shape`, with PyTorch's own initialisation drawn from `seed`.
 
-    The global generator is left as it was. Raises `ValueError` for an unknown name, or widths or a shape that do not
-    fit.
+    The global generator is left as it was. Raises what `find_model` raises, and `ValueError` for widths or a shape
+    that do not fit.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key(seed, "model"))
-        return MODELS[name](shape, hidden, classes).to(dtype)
+        return find_model(name)(shape, hidden, classes).to(dtype)
 
 
 def loss(output: Tensor, target: Tensor) -> Tensor:

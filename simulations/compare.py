@@ -32,13 +32,26 @@ def experiments(strategies: Sequence[str], seeds: Sequence[int], preset_name: st
         raise SettingsError("no strategy was named: name one or several, for example sgd,dpsgd")
     if len(set(strategies)) < len(strategies):
         raise SettingsError(f"a strategy is named twice among {', '.join(strategies)}: name each once")
-    made = []
+    made, refused = [], {}
     for strategy in strategies:
         own = for_strategy(settings, strategy, strategies)
         dataset = None if own.get("csv") else str(own.get("dataset", "digits"))
         layers = merged(preset(preset_name, dataset, strategy), own, {"strategy": strategy})
-        made += [Experiment(**layers, seed=seed) for seed in seeds]
+        try:
+            made += [Experiment(**layers, seed=seed) for seed in seeds]
+        except SettingsError as error:
+            refused[strategy] = str(error)
+    if refused:
+        raise SettingsError(_of_each(refused, strategies))
     return made
+
+
+def _of_each(refused: Mapping[str, str], strategies: Sequence[str]) -> str:
+    """What is wrong with each strategy's settings; once, if it is the same for all of them."""
+    said = set(refused.values())
+    if len(said) == 1 and len(refused) == len(strategies):
+        return said.pop()
+    return "; ".join(f"{strategy}: {error}" for strategy, error in refused.items())
 
 
 def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes: int | None = None,

@@ -45,14 +45,16 @@ class Result:
     def save(self, folder: str | Path) -> Path:
         """Write the folder; raises `FileExistsError` if it holds another experiment."""
         model, train = dict(self.model.named_parameters()), self.data.train
-        described = {"shape": list(train.x.shape[1:]), "groups": train.names, "classes": train.classes}
+        described = {"shape": list(train.x.shape[1:]), "groups": train.names, "labels": train.labels,
+                     "features": train.encoding.features, "left_out": train.encoding.left_out}
         return write_folder(Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(), model,
                             {"fedfair": json.dumps(described)})
 
     def threshold_to_dict(self) -> dict[str, Any]:
-        """The threshold by the names of the groups, and how the records that it was looked for on are protected."""
+        """The threshold by names of groups and classes, and how the records that it was looked for on are protected."""
         assert self.threshold is not None
-        return {**self.threshold.to_dict(self.data.train.names), "privacy": self.ledger.validation_data()}
+        train = self.data.train
+        return {**self.threshold.to_dict(train.names, train.labels), "privacy": self.ledger.validation_data()}
 
 
 def identified(results: Sequence[Result]) -> pd.DataFrame:

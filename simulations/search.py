@@ -83,7 +83,8 @@ def refuse_unmeasured(search: Search, experiment: Experiment) -> None:
     valid = experiment.task.data().valid
     ones, empty = torch.ones(len(valid)), GroupCounts.zeros(len(valid.names), valid.classes)
     perfect = GroupCounts.of(valid.y, valid.y, valid.group, ones, ones, empty)
-    found = {(group, metric): value for group, metric, value in metrics(perfect, valid.names, experiment.favourable)}
+    favourable = experiment.favourable_class(valid.labels)
+    found = {(group, metric): value for group, metric, value in metrics(perfect, valid.names, favourable)}
     of_group = {metric: value for (group, metric), value in found.items() if group == search.group}
     if not of_group:
         raise unknown("group to search by", search.group, {group for group, _ in found})

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from safetensors import safe_open
@@ -16,34 +17,41 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor, nn
 
 from fedfair import models
+from fedfair.datasets.encoding import NO_TABLE, Encoding
 from fedfair.datasets.grouped import Pixels
+from fedfair.datasets.new_rows import encode
 from fedfair.registry import unknown
 from fedfair.thresholds import RejectOption
 from simulations.result import Result
 
 
 class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Predicts classes 0, 1, ... for rows `x` prepared like those of `Result.data`.
+    """Predicts classes 0, 1, ..., which are called `labels`, for the rows of a table or for rows prepared already.
 
-    Rows of bytes are pixels, standardised with the mean and the deviation `pixels`, as they were for training. `groups`
-    are the groups' names in the order of their numbers. With a `threshold`, the decision hangs on the record's group,
-    which `predict` must then be told. `fit` changes nothing: the model is trained.
+    A `DataFrame` has the columns of the table that was trained on; `encoding` says what becomes of them. An array is
+    prepared like those of `Result.data`; of bytes, it holds pixels, standardised with the mean and the deviation
+    `pixels`, as they were for training. `groups` are the groups' names in the order of their numbers. With a
+    `threshold`, the decision hangs on the record's group, which `predict` must then be told. `fit` changes nothing: the
+    model is trained.
     """
 
-    def __init__(self, model: nn.Module, groups: Sequence[str], classes: int, threshold: RejectOption | None = None,
-                 pixels: Sequence[float] = (0.0, 1.0)) -> None:
-        self.model, self.groups, self.classes, self.threshold, self.pixels = model, groups, classes, threshold, pixels
+    def __init__(self, model: nn.Module, groups: Sequence[str], labels: Sequence[str],
+                 threshold: RejectOption | None = None, pixels: Sequence[float] = (0.0, 1.0),
+                 encoding: Encoding = NO_TABLE) -> None:
+        self.model, self.groups, self.labels, self.threshold = model, groups, labels, threshold
+        self.pixels, self.encoding = pixels, encoding
 
     @staticmethod
     def of(result: Result) -> TrainedClassifier:
         """The model of a run, with its threshold if it has one."""
         train = result.data.train
-        return TrainedClassifier(result.model, train.names, train.classes,
-                                 result.threshold.rule if result.threshold else None, result.experiment.pixels)
+        return TrainedClassifier(result.model, train.names, train.labels,
+                                 result.threshold.rule if result.threshold else None, result.experiment.pixels,
+                                 train.encoding)
 
     @staticmethod
     def load(folder: str | Path) -> TrainedClassifier:
-        """The model of a folder that `Result.save` wrote; needs neither the data nor the code that trained it.
+        """The model of a folder that `Result.save` wrote; needs no data, and of models of your own the registration.
 
         Raises `FileNotFoundError` if there is none, and `ValueError` for the folder of a comparison.
         """
@@ -56,17 +64,19 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if described is None:
             raise ValueError(f"{folder} does not hold a single run: give the folder of one, as fedfair run --out "
                              "leaves it")
-        shape, groups, classes = (json.loads(described)[key] for key in ("shape", "groups", "classes"))
+        shape, groups, labels, *encoded = (json.loads(described)[key] for key in
+                                           ("shape", "groups", "labels", "features", "left_out"))
         settings = tomllib.loads((Path(folder) / "config.toml").read_text())
         dtype = torch.float64 if settings["dtype"] == "float64" else torch.float32
-        model = models.build(settings["model"], settings["hidden"], shape, classes, 0, dtype)
+        model = models.build(settings["model"], settings["hidden"], shape, len(labels), 0, dtype)
         model.load_state_dict(weights)
-        return TrainedClassifier(model, tuple(groups), classes, _threshold(Path(folder), groups), settings["pixels"])
+        return TrainedClassifier(model, tuple(groups), tuple(labels), _threshold(Path(folder), groups, labels),
+                                 settings["pixels"], Encoding.from_lists(*encoded))
 
     @property
     def classes_(self) -> NDArray[np.int64]:
-        """The classes, for scikit-learn."""
-        return np.arange(self.classes)
+        """The numbers of the classes, for scikit-learn."""
+        return np.arange(len(self.labels))
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -100,17 +110,18 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _output(self, x: ArrayLike) -> Tensor:
         """The model's logits `[n, classes]`."""
         like, (mean, deviation) = next(self.model.parameters()), self.pixels
-        rows = torch.as_tensor(np.asarray(x), device=like.device)
+        rows = torch.as_tensor(encode(x, self.encoding) if isinstance(x, pd.DataFrame) and self.encoding.features
+                               else np.asarray(x), device=like.device)
         rows = Pixels(mean, deviation, like.dtype).scaled(rows) if rows.dtype == torch.uint8 else rows
         with torch.no_grad():
             return self.model(rows.to(like.dtype) if rows.is_floating_point() else rows).cpu()  # type: ignore[no-any-return]
 
 
-def _threshold(folder: Path, groups: Sequence[str]) -> RejectOption | None:
+def _threshold(folder: Path, groups: Sequence[str], labels: Sequence[str]) -> RejectOption | None:
     """The threshold of a folder's run, if it has one."""
     file = folder / "thresholds.json"
     if not file.is_file():
         return None
     values = next(iter(json.loads(file.read_text()).values()))
     return RejectOption(tuple(values["gammas"][name] for name in groups),
-                        tuple(name in values["deprived"] for name in groups), values["favourable"])
+                        tuple(name in values["deprived"] for name in groups), labels.index(values["favourable"]))

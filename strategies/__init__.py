@@ -6,12 +6,12 @@ or in its folder strategies/.
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedfair.own_files import defined_in, file_name
 from fedfair.registry import Registry, unknown
 from strategies.base import Strategy
 from strategies.clipping_error import DirectionError, MagnitudeError
@@ -75,22 +75,16 @@ def find_strategy(name: str) -> type[Strategy]:
     if name in STRATEGIES:
         return STRATEGIES[name]
     for folder in (Path(), Path("strategies")):
-        path = folder / f"{name.replace('-', '_')}.py"
+        path = folder / file_name(name)
         if path.is_file():
             return _from_file(path)
     error = unknown("strategy", name, [*STRATEGIES, *COMBINATIONS])
-    raise ValueError(f"{error}, or a file {name.replace('-', '_')}.py in the current folder")
+    raise ValueError(f"{error}, or a file {file_name(name)} in the current folder")
 
 
 def _from_file(path: Path) -> type[Strategy]:
     """The one strategy that a file defines."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found = [value for value in vars(module).values() if inspect.isclass(value) and issubclass(value, Strategy)
-             and value.__module__ == module.__name__]
+    found = [value for value in defined_in(path).values() if inspect.isclass(value) and issubclass(value, Strategy)]
     if len(found) != 1:
         raise ValueError(f"{path} defines {len(found)} strategies: it must define exactly one subclass of "
                          "strategies.Strategy")

@@ -94,7 +94,7 @@ class Strategy(FlowerStrategy):
                              public=task.public(self.protects), budget=self.budget.filter if self.budget else None)
         if self.protects == "participant":
             self.ledger.expose("numbers of records of each participant by group", "the server is told, without noise")
-        self.rows = Rows(population.names, training.favourable)
+        self.rows = Rows(population.names, training.favourable_class(population.labels))
         self.threshold: Threshold | None = None
         self.descent = Descent(self.optimizer)
         self._round: Round | None = None

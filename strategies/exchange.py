@@ -117,7 +117,7 @@ def population(grid: Grid, task: Task) -> Population:
     valid = torch.cat([sizes["valid"] for sizes in told])
     groups: Any = replies[0].content["groups"]
     return Population(tuple(groups["names"]), tuple(map(tuple, train.tolist())), tuple(valid.sum(0).tolist()),
-                      groups["classes"], int(valid.sum(1).max()))
+                      tuple(groups["labels"]), int(valid.sum(1).max()))
 
 
 def group_counts(replies: list[Message], split: str) -> GroupCounts:

@@ -11,15 +11,20 @@ from fedfair.randomness import key
 @dataclass(frozen=True)
 class Population:
     """The names of the K groups, and how many training records each client has of each: `sizes[client][group]`; how
-    many validation records each group has, and the client with the most of them, `most_valid`; and how many classes
-    there are.
+    many validation records each group has, and the client with the most of them, `most_valid`; and the `labels`, the
+    names of the classes.
     """
 
     names: tuple[str, ...]
     sizes: tuple[tuple[int, ...], ...]
     valid: tuple[int, ...]
-    classes: int
+    labels: tuple[str, ...]
     most_valid: int = 0
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return len(self.labels)
 
     @cached_property
     def records(self) -> int:

@@ -24,6 +24,7 @@ from strategies.training import Training
 RECORD = "fedfair"
 """The name of the record that is added to the app's own messages."""
 
+_THE_APPS = ("sync", "randomness", "epochs", "steps", "eval_every", "dropouts", "trust", "risk_every")
 _SILENT = "local epochs whose cost is not known"
 
 
@@ -33,12 +34,20 @@ class PrivateTraining(FlowerStrategy):
     Every round each client trains by itself, under the clip rule of a `method` and with noise of its own (sync =
     "epoch"), so what it sends is protected from everybody. The app's strategy samples clients and averages, which is
     post-processing. The method learns from the noisy counts; `ledger` has every client's local epochs. A record must
-    lie with one client only. `settings` are those of `Training`, with `options` for the method's own. Raises
-    `ValueError` for settings or methods that do not fit.
+    lie with one client only. `settings` are those of `Training` that say how a batch is clipped and the optimiser
+    steps, with `options` for the method's own. Raises `ValueError` for settings, groups or methods that do not fit.
     """
 
     def __init__(self, strategy: FlowerStrategy, groups: Sequence[str], method: str = "dpsgd-f", **settings: Any
                  ) -> None:
+        for field in (field for field in _THE_APPS if field in settings):
+            raise ValueError(f"{field} is {settings[field]!r}, but an app trains as many rounds, with as many clients, "
+                             "as its own strategy says, in local epochs with randomness of the operating system: leave "
+                             "it out")
+        repeated = [name for name in groups if list(groups).count(name) > 1]
+        if repeated:
+            raise ValueError(f"group {repeated[0]!r} is named more than once among {', '.join(groups)}: give each "
+                             "group a name of its own, in the order of their numbers")
         training = Training(sync="epoch", randomness="system", **settings)
         kind = find_strategy(method)
         for field in ("target_epsilon", "group_epsilon"):
@@ -51,7 +60,7 @@ class PrivateTraining(FlowerStrategy):
         if "epoch" not in kind.modes or kind.protects != "record":
             raise ValueError(f"{method} does not train in local epochs that protect records: take dpsgd, dpsgd-f, "
                              "dpsgd-f-quantile, dpsgd-global or dpsgd-global-adapt")
-        population = Population(tuple(groups), ((training.batch_size,) * len(groups),), (0,) * len(groups), 2)
+        population = Population(tuple(groups), ((training.batch_size,) * len(groups),), (0,) * len(groups), ("0", "1"))
         self.strategy, self.training = strategy, training
         # a client whose model is not in float64 refuses discrete noise itself
         self.method = kind(Task(dtype="float64"), training, population)

@@ -39,11 +39,11 @@ class Threshold:
     parity: float | None = None
     confidence: float | None = None
 
-    def to_dict(self, groups: tuple[str, ...]) -> dict[str, Any]:
-        """All of it, by the names of the groups."""
+    def to_dict(self, groups: tuple[str, ...], labels: tuple[str, ...]) -> dict[str, Any]:
+        """All of it, by the names of the groups and of the classes."""
         return {"gammas": dict(zip(groups, self.rule.gammas, strict=True)),
                 "deprived": [name for name, up in zip(groups, self.rule.deprived, strict=True) if up],
-                "favourable": self.rule.favourable, "demographic_parity_found": self.parity,
+                "favourable": labels[self.rule.favourable], "demographic_parity_found": self.parity,
                 "confidence": self.confidence}
 
 
@@ -59,7 +59,8 @@ class ThresholdSearch:
         _check(training, population)
         self.task, self.training, self.population = task, training, population
         self._moved = population.most_valid if protects == "participant" else 1  # counts, at most, by one of them
-        self.favourable = 1 if training.favourable is None else training.favourable
+        named = training.favourable_class(population.labels)
+        self.favourable = 1 if named is None else named
         self.multiplier = 0.0
         if training.threshold_epsilon is not None:
             self.multiplier = calibrate(lambda m: {Release(1.0, m): 1}, training.threshold_epsilon, training.delta,
@@ -125,9 +126,6 @@ class ThresholdSearch:
 def _check(training: Training, population: Population) -> None:
     """Raise `ValueError` if the threshold cannot be found or used."""
     names, classes = population.names, population.classes
-    if training.favourable is not None and training.favourable >= classes:
-        raise ValueError(f"favourable is {training.favourable}, but there are {classes} classes: it must be one of "
-                         f"0..{classes - 1}")
     if training.threshold == "none":
         return
     if len(names) < 2:

@@ -67,6 +67,7 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         if block.language == "bash" and not runs_elsewhere(block):
             shell(block.text, ROOT if block.title == IN_REPOSITORY else tmp_path)
         elif block.title and block.language != "bash":
+            (tmp_path / block.title).parent.mkdir(exist_ok=True)
             (tmp_path / block.title).write_text(block.text)
         elif block.language == "python" and "class QuantileClip" not in block.text:  # that is tests/test_readme.py's
             exec(compile(block.text, f"{page.name}, a block", "exec"), session)  # noqa: S102 - our own documents

@@ -114,10 +114,15 @@ def _in_words(known: pd.Series, kind: Kind) -> str:
         return f"{known.min()} to {known.max()}"
     distinct = known.nunique()
     if kind.startswith("label"):
-        classes = ", ".join(f"{number} = {value}" for number, value in enumerate(sorted(known.unique())[:5]))
-        return f"{distinct:,}: {classes}{', ...' if distinct > 5 else ''}"
+        return f"{distinct:,}: {numbered(sorted(known.unique()))}"
     frequent = known.value_counts().index[:5].astype(str)
     return f"{distinct:,}: {', '.join(frequent)}{', ...' if distinct > len(frequent) else ''}"
+
+
+def numbered(labels: Sequence[object]) -> str:
+    """The first few classes with their numbers: "0 = no, 1 = yes"."""
+    first = ", ".join(f"{number} = {label}" for number, label in enumerate(labels[:5]))
+    return f"{first}{', ...' if len(labels) > 5 else ''}"
 
 
 def _problem(name: str, kind: Kind, known: pd.Series, rows: int) -> str | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 
+from fedfair.datasets.encoding import Encoding, Feature, Scaling
 from fedfair.datasets.grouped import GroupedDataset, Parts
 from fedfair.registry import unknown
 
@@ -73,14 +74,12 @@ def to_ranges(data: GroupedDataset, ranges: Sequence[Range]) -> GroupedDataset:
         if [named for named, _, _ in ranges].count(column) > 1:
             raise ValueError(f"ranges names {column} twice: leave one of them out")
         data = _as_number(data, column)
-    numeric, x = {data.columns[place]: place for place in data.numeric}, data.x.clone()
-    for column, low, high in ranges:
-        place = numeric.pop(column)
-        x[:, place] = (x[:, place].clamp(low, high) - low) / (high - low)
-    if numeric:
-        raise ValueError(f"ranges says nothing of {', '.join(numeric)}: give every numeric column its public range, or "
+    scalings = {column: Scaling(low, high - low, within=True) for column, low, high in ranges}
+    unsaid = [data.columns[place] for place in data.numeric if data.columns[place] not in scalings]
+    if unsaid:
+        raise ValueError(f"ranges says nothing of {', '.join(unsaid)}: give every numeric column its public range, or "
                          "leave ranges out, and all are standardised by the training records, which is not private")
-    return replace(data, x=x, numeric=())
+    return _scaled(data, {place: scalings[data.columns[place]] for place in data.numeric})
 
 
 def _as_number(data: GroupedDataset, column: str) -> GroupedDataset:
@@ -97,10 +96,9 @@ def _as_number(data: GroupedDataset, column: str) -> GroupedDataset:
         raise ValueError(f"ranges names {column}, which holds no numbers ({held}): leave it out") from None
     x = data.x.clone()
     x[:, places[0]] = x[:, places] @ codes
-    told = replace(data, x=x, numeric=tuple(sorted((*data.numeric, places[0]))),
-                   categories=tuple("" if place == places[0] else category
-                                    for place, category in enumerate(data.categories)))
-    return _features(told, [place for place in range(len(data.columns)) if place not in places[1:]])
+    kept = [place for place in range(len(data.columns)) if place not in places[1:]]
+    features = tuple(Feature(column) if place == places[0] else data.encoding.features[place] for place in kept)
+    return replace(data, x=x[:, kept], encoding=data.encoding._replace(features=features))
 
 
 def _whole(data: GroupedDataset, column: str, asked: str) -> list[int]:
@@ -120,9 +118,10 @@ def _finite(text: str) -> float:
 
 def _features(data: GroupedDataset, kept: Sequence[int]) -> GroupedDataset:
     """The data with some of its features: those at the places `kept`, in rising order."""
-    return replace(data, x=data.x[:, list(kept)], columns=tuple(data.columns[place] for place in kept),
-                   categories=tuple(data.categories[place] for place in kept),
-                   numeric=tuple(new for new, old in enumerate(kept) if old in data.numeric))
+    features, left_out = data.encoding
+    gone = tuple(feature for place, feature in enumerate(features) if place not in kept)
+    return replace(data, x=data.x[:, list(kept)],
+                   encoding=Encoding(tuple(features[place] for place in kept), (*left_out, *gone)))
 
 
 def standardise(parts: Parts) -> Parts:
@@ -130,17 +129,21 @@ def standardise(parts: Parts) -> Parts:
 
     These statistics are not private; a run says so.
     """
-    columns = list(parts.train.numeric)
+    columns = parts.train.numeric
     if not columns:
         return parts
-    values = parts.train.x[:, columns]
-    mean, deviation = values.mean(0), values.std(0, correction=0)
-    deviation[deviation == 0] = 1
+    values = parts.train.x[:, list(columns)]
+    means, deviations = values.mean(0).tolist(), values.std(0, correction=0).tolist()
+    scalings = {place: Scaling(mean, deviation or 1.0)
+                for place, mean, deviation in zip(columns, means, deviations, strict=True)}
+    return replace(parts, train=_scaled(parts.train, scalings), valid=_scaled(parts.valid, scalings),
+                   test=_scaled(parts.test, scalings))
 
-    def scaled(data: GroupedDataset) -> GroupedDataset:
-        """One part, by the training part's means and deviations."""
-        x = data.x.clone()
-        x[:, columns] = (x[:, columns] - mean) / deviation
-        return replace(data, x=x, numeric=())
 
-    return replace(parts, train=scaled(parts.train), valid=scaled(parts.valid), test=scaled(parts.test))
+def _scaled(data: GroupedDataset, scalings: Mapping[int, Scaling]) -> GroupedDataset:
+    """The data with the numbers at some places scaled."""
+    x, features = data.x.clone(), list(data.encoding.features)
+    for place, scaling in scalings.items():
+        x[:, place] = scaling.of(x[:, place])
+        features[place] = features[place]._replace(scaling=scaling)
+    return replace(data, x=x, encoding=data.encoding._replace(features=tuple(features)))

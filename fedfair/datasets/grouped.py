@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedfair.datasets.encoding import NO_TABLE, Encoding
 from fedfair.fairness import RESERVED
 
 PARTS = ("train", "valid", "test")
@@ -35,11 +36,10 @@ class Pixels(NamedTuple):
 class GroupedDataset:
     """n records: `x` `[n, ...]`, labels `y` `[n]` in 0..classes-1, and `group` `[n]`, numbers into `names`.
 
+    `labels` are the names of the classes in the order of their numbers; without any, they are called "0", "1", ....
     Where `pixels` is given, `x` are bytes. They stay bytes, a quarter of the memory, until a model needs some of them:
     `features` makes them what `pixels` says.
-    `columns` names the column of the source's table that each column of a two-dimensional `x` comes from, one-hot ones
-    alike, or is empty if there is no table; `categories` has the category that each one-hot one stands for, "" for the
-    others; `numeric` lists those of `x` that are not yet scaled.
+    `encoding` says what each column of a two-dimensional `x` was made of, and is empty if there is no table.
     `records` `[n]` numbers each record once and for all: its random draws hang on it, so that they do not depend on
     where the record lies.
     `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
@@ -53,13 +53,12 @@ class GroupedDataset:
     group: Tensor
     names: tuple[str, ...]
     classes: int
-    numeric: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
     records: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     participant: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     published: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     pixels: Pixels | None = None
-    columns: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
+    encoding: Encoding = NO_TABLE
 
     def __post_init__(self) -> None:
         if not len(self.x) == len(self.y) == len(self.group):
@@ -79,9 +78,14 @@ class GroupedDataset:
         if len(self.published) not in (0, len(self)):
             raise ValueError(f"published names the parts of {len(self.published)} records, but there are {len(self)}: "
                              "give one for each record, or none at all")
-        if len(self.categories) != len(self.columns):
-            raise ValueError(f"categories has {len(self.categories)} entries, but columns has {len(self.columns)}: "
-                             'give one for each, "" where it is not one-hot')
+        if self.encoding.features and self.x.shape[1:] != (len(self.encoding.features),):
+            raise ValueError(f"encoding has {len(self.encoding.features)} features, but x is of shape "
+                             f"{list(self.x.shape)}: give one for each of its columns, or none at all")
+        if not self.labels:
+            object.__setattr__(self, "labels", tuple(map(str, range(self.classes))))
+        if len(self.labels) != self.classes:
+            raise ValueError(f"labels names {len(self.labels)} classes, but there are {self.classes}: give each a "
+                             "name, or none at all")
         if len(self.records) not in (0, len(self)):
             raise ValueError(f"records numbers {len(self.records)} records, but there are {len(self)}: give one for "
                              "each record, or none at all")
@@ -90,6 +94,21 @@ class GroupedDataset:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the source's table that each column of `x` comes from, one-hot ones alike."""
+        return tuple(feature.column for feature in self.encoding.features)
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The category that each column of `x` stands for, "" for one of numbers."""
+        return tuple(feature.category for feature in self.encoding.features)
+
+    @property
+    def numeric(self) -> tuple[int, ...]:
+        """The columns of `x` that are numbers which are not yet scaled."""
+        return tuple(place for place, feature in enumerate(self.encoding.features) if feature.is_raw)
 
     def take(self, rows: Tensor | slice) -> GroupedDataset:
         """The records at `rows` `[m]`, with their numbers: a copy, or of a slice a view."""

@@ -55,7 +55,8 @@ def load(name: str, label: str, group: str, missing: Missing = "refuse", partici
     data = GroupedDataset(
         x=_pixels(rows.select_columns(images).select(frame.index.tolist()), images[0], size),
         y=torch.tensor(labels.codes.astype("int64")), group=torch.tensor(groups.codes.astype("int64")),
-        names=tuple(map(str, groups.categories)), classes=len(labels.categories))
+        names=tuple(map(str, groups.categories)), classes=len(labels.categories),
+        labels=tuple(map(str, labels.categories)))
     if participant:
         data = replace(data, participant=torch.tensor(pd.Categorical(frame[participant]).codes.astype("int64")))
     return replace(leave_out(data, rest), published=_published(frame[_PART]))

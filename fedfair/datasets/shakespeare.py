@@ -67,7 +67,7 @@ def load(group: str | None = None) -> GroupedDataset:
     if group == "vocabulary":
         groups = _quarters([rarefied(spoken.values()) for spoken in roles.values()])
     return GroupedDataset(x, y, groups[participant], tuple(roles) if group == "role" else RICHNESS, VOCABULARY,
-                          participant=participant)
+                          labels=tuple(number), participant=participant)
 
 
 @lru_cache(maxsize=1)

@@ -13,6 +13,7 @@ import torch
 from pandas.api.types import is_float_dtype
 
 from fedfair.datasets.columns import LEFT_OUT, problems, tidied, understand
+from fedfair.datasets.encoding import Encoding, Feature
 from fedfair.datasets.features import leave_out
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.prepare import Missing
@@ -43,16 +44,15 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
         raise ValueError(f"the table has no column but the label {label!r}: there is nothing to learn from")
     one_hots = [pd.get_dummies(kinds, dtype="float64")] if len(kinds.columns) else []
     encoded = pd.concat([frame[list(numeric)].astype("float64"), *one_hots], axis=1)
-    one_hot = [(name, category) for name in kinds for category in sorted(kinds[name].unique())]
+    one_hot = [Feature(str(name), category) for name in kinds for category in sorted(kinds[name].unique())]
     return GroupedDataset(
         x=torch.tensor(encoded.to_numpy(), dtype=torch.float64),
         y=torch.tensor(labels.codes.astype("int64")),
         group=torch.tensor(groups.codes.astype("int64")),
         names=tuple(map(str, groups.categories)),
         classes=len(labels.categories),
-        columns=tuple(map(str, (*numeric, *(name for name, _ in one_hot)))),
-        categories=(*("" for _ in numeric), *(category for _, category in one_hot)),
-        numeric=tuple(range(len(numeric))),
+        labels=tuple(map(str, labels.categories)),
+        encoding=Encoding((*(Feature(str(name)) for name in numeric), *one_hot)),
     )
 
 

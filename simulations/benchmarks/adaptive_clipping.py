@@ -150,7 +150,7 @@ def ours(start: float, rounds: int) -> Trace:
     options = {"participation": 1.0, "quantile": QUANTILE, "clip_learning_rate": ETA}
     training = Training(steps=rounds, batch_size=1, clip_norm=start, noise_multiplier=sigma,
                         count_noise_multiplier=COUNT_NOISE, options=options)
-    strategy = DpFedavg(Task(dtype="float64"), training, Population(("all",), ((1,),) * CLIENTS, (0,), 2))
+    strategy = DpFedavg(Task(dtype="float64"), training, Population(("all",), ((1,),) * CLIENTS, (0,), ("0", "1")))
     return trace(strategy, our_client(), rounds, lambda: strategy.clip_norm, sigma)
 
 

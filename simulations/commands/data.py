@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from fedfair.datasets import DATASETS
-from fedfair.datasets.columns import tidied, understand
+from fedfair.datasets.columns import numbered, tidied, understand
 from fedfair.datasets.table import features_alone, read_csv
 from fedfair.task import Task
 from simulations.commands.options import Column, names_of
@@ -61,6 +61,6 @@ def _describe(name: str, task: Task) -> None:
     """Print what a task's data holds."""
     parts = task.data()
     print(f"{name}: {sum(len(part) for _, part in parts):,} records, {tuple(parts.train.x.shape[1:])} features, "
-          f"{parts.train.classes} classes")
+          f"{parts.train.classes} classes ({numbered(parts.train.labels)})")
     for split, part in parts:
         print(f"  {split}: " + ", ".join(f"{n} {s:,}" for n, s in zip(part.names, part.group_sizes(), strict=True)))

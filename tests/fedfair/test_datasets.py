@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fedfair.datasets import DATASETS, GroupedDataset
+from fedfair.datasets.encoding import Encoding, Feature
 from fedfair.datasets.features import standardise
 from fedfair.datasets.prepare import keep, reduce_group, split
 from fedfair.task import Task
@@ -65,7 +66,8 @@ def test_one_group_of_the_training_part_is_thinned_out() -> None:
 def test_standardisation_uses_the_training_part_alone() -> None:
     """Hazard 20."""
     x = torch.randn(300, 3, dtype=torch.float64) * torch.tensor([2.0, 5.0, 0.0]) + 7
-    data = GroupedDataset(x, torch.zeros(300).long(), torch.zeros(300).long(), ("a",), 1, numeric=(0, 2))
+    data = GroupedDataset(x, torch.zeros(300).long(), torch.zeros(300).long(), ("a",), 1,
+                          encoding=Encoding((Feature("age"), Feature("sex", "f"), Feature("pay"))))
     parts = standardise(split(data, (0.5, 0.2, 0.3), seed=0))
     assert parts.train.x[:, 0].mean().abs() < 1e-12
     assert parts.train.x[:, 0].std(correction=0) == pytest.approx(1)

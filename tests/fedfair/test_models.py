@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from sklearn.metrics import log_loss
 
 from fedfair.gradients import per_example
-from fedfair.models import build, loss
+from fedfair.models import build, find_model, loss
 
 
 @pytest.mark.parametrize(("name", "shape", "classes", "parameters"), [
@@ -76,6 +77,41 @@ def test_parameters_depend_on_the_seed_alone_and_leave_the_global_generator() ->
 def test_what_does_not_fit_is_refused(name: str, hidden: tuple[int, ...], shape: tuple[int, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build(name, hidden, shape, 2, 0, torch.float32)
+
+
+OWN = """
+from torch.nn import Flatten, Linear, Sequential
+
+def helper(shape):
+    return Flatten()
+
+def two_layers(shape, hidden, classes):
+    return Sequential(helper(shape), Linear(shape[0], hidden[0]), Linear(hidden[0], classes))
+"""
+
+
+def test_a_model_of_ones_own_is_a_function_in_a_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                                 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "two_layers.py").write_text(OWN)
+    for name in ("two-layers", "two_layers"):
+        shapes = [tuple(p.shape) for p in build(name, (5,), (3,), 2, 0, torch.float64).parameters()]
+        assert shapes == [(5, 3), (5,), (2, 5), (2,)]
+    (tmp_path / "models" / "other.py").write_text(OWN)
+    with pytest.raises(ValueError, match=r"models/other\.py does not define other: it must define a function"):
+        find_model("other")
+
+
+@pytest.mark.parametrize("name", ["two-layers", "../two-layers", "/two_layers", "deeper/two_layers", ""])
+def test_no_file_elsewhere_is_run_for_a_model(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client is told the name by the server."""
+    (tmp_path / "models" / "deeper").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path, tmp_path / "models" / "deeper"):
+        (folder / "two_layers.py").write_text("raise AssertionError('this was run')")
+    with pytest.raises(ValueError, match=f"unknown model '{name}': .*, or a file .* in the folder models"):
+        find_model(name)
 
 
 def test_the_loss_is_cross_entropy_by_example() -> None:

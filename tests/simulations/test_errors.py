@@ -45,6 +45,10 @@ def error_of(*arguments: str) -> str:
     (["--set", "momentum=0.5", "--set", "optimizer=adam"], "optimizer is 'adam', which has none: take sgd"),
     (["--set", "pixels=[0.1, 0.3]"], "pixels is [0.1, 0.3], but the records of digits are not images: leave it out"),
     (["--set", "pixels=[0.1, 0]"], "pixels.1 is 0: it should be greater than 0"),
+    (["--set", "favourable=-1"], "favourable is -1: give the number of a class, 0, 1, ..., or the name that"),
+    (["--set", "favourable=1.5"], "favourable is 1.5: give the number of a class"),
+    (["--set", "favourable=ten"], "unknown favourable class 'ten': known are 0, 1, 2"),
+    (["--set", "favourable=10"], "favourable is 10, but there are 10 classes: it must be one of 0..9, or a class's"),
     (["--set", "delta=0"], "delta is 0: it should be greater than 0"),
     (["--set", "delta=1"], "delta is 1: it should be less than 1"),
     (["--set", "split=[0.5, 0.5, 0.5]"], "the shares of train, valid and test must sum to 1"),
@@ -70,6 +74,18 @@ def error_of(*arguments: str) -> str:
 ])
 def test_a_wrong_setting(arguments: list[str], expected: str) -> None:
     assert expected in error_of("run", *FAST, *arguments)
+
+
+def test_of_several_strategies_those_whose_settings_are_wrong_are_named() -> None:
+    threshold = ["--set", "threshold_epsilon=9", "--set", "split=[0.7,0.1,0.2]"]
+    message = error_of("compare", "--strategies", "sgd,dpsgd-p,dpsgd-f", "--seeds", "1", *threshold)
+    assert message.count("threshold_epsilon is 9") == 2
+    assert "Error: sgd: threshold_epsilon is 9" in message
+    assert "; dpsgd-f: threshold_epsilon is 9" in message
+    assert "dpsgd-p:" not in message
+    alike = error_of("compare", "--strategies", "sgd,dpsgd-p", "--seeds", "1", "--set", "delta=0")
+    assert alike.startswith("Error: delta is 0: it should be greater than 0")
+    assert alike.count("delta is 0") == 1
 
 
 @pytest.mark.parametrize("command", ["run", "compare", "curve", "audit"])

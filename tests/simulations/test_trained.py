@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,38 @@ def test_a_loaded_model_decides_as_the_run_did_threshold_included(result: Result
         loaded.predict(test.x.numpy()[:1], ["x"])
 
 
+def test_the_rows_of_a_table_are_predicted_as_they_stand(result: Result, tmp_path: Path) -> None:
+    result.save(tmp_path / "run")
+    loaded, test = TrainedClassifier.load(tmp_path / "run"), result.data.test
+    rows = pd.read_csv(str(result.experiment.csv)).iloc[test.records.numpy()]
+    predicted = loaded.predict(rows.drop(columns="hired"), rows["sex"])
+    assert np.array_equal(predicted, loaded.predict(test.x.numpy(), rows["sex"]))
+    assert accuracy_score(rows["hired"].map(str), np.array(loaded.labels)[predicted]) == pytest.approx(
+        final(result, "accuracy", "all"))
+    with pytest.raises(ValueError, match="the rows have no column 'years'"):
+        loaded.predict_proba(rows[["sex"]])
+
+
+def test_the_favourable_class_goes_by_its_name(tmp_path: Path) -> None:
+    draws = np.random.default_rng(1)
+    sex, years = draws.choice(["f", "m"], 400), draws.integers(0, 30, 400)
+    answer = np.where(years + 6 * (sex == "m") + draws.normal(0, 4, 400) > 17, "approved", "denied")
+    file = tmp_path / "people.csv"
+    pd.DataFrame({"years": years, "sex": sex, "answer": answer}).to_csv(file, index=False)
+    by_name, by_number, other = (run(Experiment(
+        csv=str(file), label="answer", group="sex", model="logistic", epochs=4, batch_size=64, learning_rate=0.5,
+        strategy="sgd", threshold="toc", favourable=favourable)) for favourable in ("approved", 0, None))
+    pd.testing.assert_frame_equal(by_name.metrics, by_number.metrics)
+    assert final(by_name, "positive_rate", "m") != final(other, "positive_rate", "m")
+    folder = by_name.save(tmp_path / "run")
+    (saved,) = json.loads((folder / "thresholds.json").read_text()).values()
+    assert saved["favourable"] == "approved"
+    loaded = TrainedClassifier.load(folder)
+    assert by_name.threshold is not None
+    assert loaded.threshold == by_name.threshold.rule
+    assert loaded.labels == ("approved", "denied")
+
+
 def test_scikit_learn_takes_it_as_a_classifier(result: Result) -> None:
     plain = TrainedClassifier.of(result)
     plain.threshold = None
@@ -82,7 +115,8 @@ def test_pixels_are_scaled_as_they_were_for_training(tmp_path: Path) -> None:
 
 
 def test_bytes_of_words_stay_whole_numbers() -> None:
-    classifier = TrainedClassifier(torch.nn.Sequential(torch.nn.Embedding(5, 2), torch.nn.Flatten()), ("a",), 4)
+    model = torch.nn.Sequential(torch.nn.Embedding(5, 2), torch.nn.Flatten())
+    classifier = TrainedClassifier(model, ("a",), tuple("abcd"))
     assert classifier.predict(np.array([[1, 2]])).shape == (1,)
 
 

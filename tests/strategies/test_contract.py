@@ -97,7 +97,7 @@ def test_an_epoch_is_as_many_steps_as_meet_every_record_once(epochs: float, batc
                                                              ) -> None:
     """int(epochs N / b), also where N / b is no number of floating point."""
     made = experiment("dpsgd", steps=None, epochs=epochs, batch_size=batch)
-    population_ = Population(("a",), ((records,),), (0,), 2)
+    population_ = Population(("a",), ((records,),), (0,), ("0", "1"))
     assert find_strategy("dpsgd")(made.task, made.training, population_).rounds == rounds
 
 

@@ -27,7 +27,7 @@ def records(seed: int, groups: list[int], scale: float = 1.0) -> GroupedDataset:
     draws = torch.Generator().manual_seed(seed)
     x = scale * torch.randn(len(groups), 4, generator=draws, dtype=torch.float64)
     y = torch.randint(2, (len(groups),), generator=draws)
-    return GroupedDataset(x, y, torch.tensor(groups, dtype=torch.long), ("a", "b"), 2, (), torch.arange(len(groups)))
+    return GroupedDataset(x, y, torch.tensor(groups, dtype=torch.long), ("a", "b"), 2)
 
 
 def model() -> nn.Module:

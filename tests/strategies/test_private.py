@@ -208,6 +208,19 @@ def test_discrete_noise_is_for_models_in_float64() -> None:
     assert strategy.ledger.epsilon() > 0
 
 
+@pytest.mark.parametrize("settings", [{"sync": "epoch"}, {"randomness": "seeded"}, {"epochs": 3}, {"steps": 9},
+                                      {"eval_every": 2}, {"dropouts": 1}, {"trust": "local"}, {"risk_every": 5}])
+def test_what_the_app_itself_says_is_no_setting(settings: dict[str, Any]) -> None:
+    (field,) = settings
+    with pytest.raises(ValueError, match=f"{field} is .*, but an app trains as many rounds.*: leave it out"):
+        around_fedavg(**settings)
+
+
+def test_groups_have_names_of_their_own() -> None:
+    with pytest.raises(ValueError, match="group 'a' is named more than once among a, b, a: give each group a name"):
+        PrivateTraining(FedAvg(), ("a", "b", "a"))
+
+
 def test_what_cannot_be_planned_is_refused_before_work_starts() -> None:
     with pytest.raises(ValueError, match="give noise_multiplier"):
         around_fedavg(target_epsilon=2.0, noise_multiplier=1.0)

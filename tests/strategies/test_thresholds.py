@@ -139,13 +139,15 @@ def test_confidence_is_promised_or_it_is_said_that_it_is_not(table: str) -> None
 
 
 def population(**parts: Any) -> Population:
-    return Population(**{"names": ("a", "b"), "sizes": ((50, 0), (0, 50)), "valid": (9, 9), "classes": 2, **parts})
+    return Population(**{"names": ("a", "b"), "sizes": ((50, 0), (0, 50)), "valid": (9, 9), "labels": ("no", "yes"),
+                         **parts})
 
 
 @pytest.mark.parametrize(("settings", "parts", "expected"), [
     ({}, {"names": ("a",), "sizes": ((50,),), "valid": (9,)}, "there is only the group 'a'"),
-    ({}, {"classes": 3}, "there are 3 classes: say which of 0..2 is favourable"),
-    ({"favourable": 3}, {"classes": 3}, "favourable is 3, but there are 3 classes"),
+    ({}, {"labels": ("a", "b", "c")}, "there are 3 classes: say which of 0..2 is favourable"),
+    ({"favourable": 3}, {"labels": ("a", "b", "c")}, "favourable is 3, but there are 3 classes"),
+    ({"favourable": "Yes"}, {}, "unknown favourable class 'Yes': did you mean 'yes'"),
     ({}, {"valid": (9, 0)}, "has no record of group 'b'"),
     ({"deprived": "c"}, {}, "unknown deprived group 'c'"),
     ({"deprived": ["a", "b"]}, {}, "every group is named as deprived"),

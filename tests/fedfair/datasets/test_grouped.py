@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfair.datasets import GroupedDataset
+from fedfair.datasets.encoding import Encoding, Feature
 from fedfair.datasets.grouped import Pixels
 
 
 def toy(records: int = 100, groups: int = 3) -> GroupedDataset:
     x = torch.arange(float(records)).double()[:, None]
     return GroupedDataset(x, torch.arange(records) % 2, torch.arange(records) % groups,
-                          tuple("abcdefgh"[:groups]), 2, (0,))
+                          tuple("abcdefgh"[:groups]), 2, encoding=Encoding((Feature("age"),)))
 
 
 def test_parts_that_do_not_fit_together_are_refused() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfair.datasets import GroupedDataset, Parts
+from fedfair.datasets.encoding import Encoding, Feature
 from fedfair.datasets.features import standardise
 from fedfair.datasets.prepare import keep, reduce_group, split
 from fedfair.task import Task
@@ -23,7 +24,7 @@ def sizes(data: GroupedDataset) -> dict[str, int]:
 def toy(records: int = 100, groups: int = 3) -> GroupedDataset:
     x = torch.arange(float(records)).double()[:, None]
     return GroupedDataset(x, torch.arange(records) % 2, torch.arange(records) % groups,
-                          tuple("abcdefgh"[:groups]), 2, (0,))
+                          tuple("abcdefgh"[:groups]), 2, encoding=Encoding((Feature("age"),)))
 
 
 @settings(deadline=None, max_examples=40)
@@ -111,7 +112,8 @@ def test_standardised_adult(data_dir: Path) -> None:
 
 
 def test_a_constant_column_is_centred_only() -> None:
-    data = GroupedDataset(torch.full((6, 1), 3.0), torch.zeros(6).long(), torch.arange(6) % 2, ("a", "b"), 2, (0,))
+    data = GroupedDataset(torch.full((6, 1), 3.0), torch.zeros(6).long(), torch.arange(6) % 2, ("a", "b"), 2,
+                          encoding=Encoding((Feature("pay"),)))
     scaled = standardise(Parts(data, data.take(torch.arange(0)), data.take(torch.arange(2))))
     assert scaled.train.x.tolist() == [[0.0]] * 6
     assert scaled.valid.x.shape == (0, 1)

@@ -1,0 +1,62 @@
+"""New rows of a table, prepared as those were that a model was trained on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedfair.datasets.columns import tidied
+from fedfair.datasets.encoding import Encoding, Feature
+from fedfair.datasets.table import whole_numbers
+from fedfair.registry import unknown
+
+
+def encode(frame: pd.DataFrame, encoding: Encoding) -> Tensor:
+    """The rows of a table as features `[n, features]`, in double precision; columns without features are not read.
+
+    Text is tidied as that of a whole file is. Raises `ValueError` if a column is not there, a value is missing or no
+    number where one is needed, or the data set had no such category.
+    """
+    columns = list(dict.fromkeys(feature.column for feature in encoding.features))
+    absent = [name for name in columns if name not in frame]
+    if absent:
+        raise ValueError(f"the rows have no column {', '.join(map(repr, absent))}: the model was trained on "
+                         f"{', '.join(columns)}, and needs them all")
+    read = {name: frame[name].reset_index(drop=True) for name in columns}
+    neat = tidied(pd.DataFrame(read))
+    for name in columns:
+        if neat[name].isna().any():
+            raise ValueError(f"column {name!r} has no value in row {int(neat[name].isna().argmax()) + 1}: fill it, or "
+                             "leave the row out")
+    texts = {name: _texts(read[name], neat[name], encoding.categories(name))
+             for name in {feature.column for feature in encoding.features if feature.category}}
+    made = [torch.tensor((texts[feature.column] == feature.category).to_numpy(dtype="float64")) if feature.category
+            else _number(neat[feature.column], feature) for feature in encoding.features]
+    return torch.stack(made, 1)
+
+
+def _texts(column: pd.Series, neat: pd.Series, known: tuple[str, ...]) -> pd.Series:
+    """The categories of a column, as text; as numbers are written where a text is none of the `known` but its number
+    is.
+    """
+    texts, numbers = (whole_numbers(values).astype(str).str.strip() for values in (column, neat))
+    found = texts.where(texts.isin(known), numbers)
+    strange = found[~found.isin(known)]
+    if not strange.empty:
+        raise unknown(f"category of column {str(column.name)!r}, in row {strange.index[0] + 1},", strange.iloc[0],
+                      known)
+    return found
+
+
+def _number(column: pd.Series, feature: Feature) -> Tensor:
+    """The numbers of a column, scaled as they were for the training."""
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype="float64")
+    strange = ~np.isfinite(numbers)
+    if strange.any():
+        row = int(strange.argmax())
+        raise ValueError(f"column {feature.column!r} has {str(column.iloc[row])!r} in row {row + 1}, where the model "
+                         "needs a finite number: correct it, or leave the row out")
+    values = torch.tensor(numbers)
+    return feature.scaling.of(values) if feature.scaling else values

@@ -1,0 +1,83 @@
+"""New rows become what the same rows became for the training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fedfair.datasets.encoding import Encoding, Feature, Scaling
+from fedfair.datasets.new_rows import encode
+from fedfair.task import Task
+
+ROWS = 200
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    """A table with all kinds of columns, as text in a file."""
+    draws = np.random.default_rng(0)
+    return pd.DataFrame({
+        "age": draws.integers(18, 90, ROWS),
+        "pay": [f"{value:,}" for value in draws.integers(900, 90_000, ROWS)],
+        "rate": [f"{value:.2f}".replace(".", ",") for value in draws.uniform(0, 9, ROWS)],
+        "city": draws.choice([" north", "south ", "east", "1"], ROWS),
+        "member": draws.choice([True, False], ROWS),
+        "answer": draws.choice(["yes", "no"], ROWS),
+        "code": draws.choice(["4", "7", "9"], ROWS),
+        "always": "one",
+        "race": draws.integers(1, 4, ROWS),
+        "vote": draws.choice(["granted", "denied"], ROWS)})
+
+
+@pytest.mark.parametrize("settings", [
+    {}, {"drop_first": True}, {"without": ("city=east", "age", "answer")}, {"group": "race,city"},
+    {"ranges": {"age": [20, 70], "pay": [1000, 50_000], "rate": [0, 8], "code": [4, 9]}},
+    {"ranges": {"age": [20, 70], "pay": [1000, 50_000], "rate": [0, 8], "code": [4, 9], "race": [1, 3]},
+     "without": ("member=False",)}])
+@pytest.mark.parametrize("kept_as", [str, None])
+def test_rows_are_encoded_as_those_that_were_trained_on(frame: pd.DataFrame, settings: Any, kept_as: type | None,
+                                                        tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    frame.to_csv(file, index=False)
+    parts = Task(**{"csv": str(file), "label": "vote", "group": "race", "dtype": "float64", **settings}).data()
+    told = json.loads(json.dumps(parts.train.encoding))
+    for _, part in parts:
+        assert part.encoding == parts.train.encoding == Encoding.from_lists(*told)
+        rows = pd.read_csv(file, dtype=kept_as).iloc[part.records.numpy()]
+        assert torch.equal(encode(rows, part.encoding), part.x)
+
+
+ENCODING = Encoding((Feature("age", scaling=Scaling(40.0, 10.0)), Feature("share", scaling=Scaling(2.0, 4.0, True)),
+                     Feature("sex", "m"), Feature("code", "01"), Feature("code", "A"), Feature("kind", "1")),
+                    (Feature("sex", "f"), Feature("kind", "2")))
+GIVEN = {"age": [50, 35], "share": [1, 4], "sex": ["f", "m"], "code": ["01", "A"], "kind": [1.0, 2.0]}
+
+
+def test_every_feature_is_made_of_its_column() -> None:
+    expected = [[1.0, 0.0, 0.0, 1.0, 0.0, 1.0], [-0.5, 0.5, 1.0, 0.0, 1.0, 0.0]]
+    rows = pd.DataFrame({"unread": [None, "x"], **GIVEN}, index=[7, 7])
+    assert encode(rows, ENCODING).tolist() == expected
+    assert encode(rows[:1], ENCODING).tolist() == expected[:1]  # where all codes look like numbers
+    assert encode(rows[:0], ENCODING).shape == (0, 6)
+
+
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"sex": ["f", "x"]}, "unknown category of column 'sex', in row 2, 'x': known are f, m"),
+    ({"sex": ["f", None]}, "column 'sex' has no value in row 2: fill it"),
+    ({"age": [50, "?"]}, "column 'age' has no value in row 2"),
+    ({"age": ["old", "35"]}, "column 'age' has 'old' in row 1, where the model needs a finite number"),
+    ({"share": [1, np.inf]}, "column 'share' has 'inf' in row 2")])
+def test_rows_that_cannot_be_encoded_are_refused(changed: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        encode(pd.DataFrame({**GIVEN, **changed}), ENCODING)
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    with pytest.raises(ValueError, match="the rows have no column 'age', 'sex': the model was trained on age, share"):
+        encode(pd.DataFrame(GIVEN).drop(columns=["age", "sex"]), ENCODING)
