@@ -93,6 +93,12 @@ def favoured(counts: Tensor) -> Tensor:
 
 
 def below_average(counts: Tensor) -> tuple[bool, ...]:
-    """Which groups get the favourable class less often than all records together: of two groups, the lower one."""
+    """Which groups get the favourable class less often than all records together: of two groups, the lower one.
+
+    One is always among them, and one is not: where all rates are alike, the first group alone.
+    """
     unshifted, sizes = favoured(counts)[:, UNSHIFTED], counts.sum(1)
-    return tuple((unshifted / sizes < unshifted.sum() / sizes.sum()).tolist())
+    rates = unshifted / sizes
+    below = (rates < unshifted.sum() / sizes.sum()) & (rates < rates.max())  # by rounding, all may be below the mean
+    below[rates.argmin()] = True
+    return tuple(below.tolist())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from simulations.commands import data, examining, papers, running, sweeping
+from simulations.commands import data, examining, papers, predicting, running, sweeping
 from simulations.commands.terminal import plain_errors
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False,
@@ -20,6 +20,7 @@ app.command()(plain_errors(sweeping.sweep))
 app.command()(plain_errors(papers.curve))
 app.command()(plain_errors(examining.audit))
 app.command(epilog=papers.REPRODUCED)(plain_errors(papers.reproduce))
+app.command()(plain_errors(predicting.predict))
 app.command()(plain_errors(examining.ledger))
 app.command()(plain_errors(examining.report))
 on_data.command("list")(data.list_data)

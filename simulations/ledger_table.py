@@ -40,17 +40,17 @@ def ledger_table(ledger: Ledger, delta: float | None = None) -> RenderableType:
     by_group = _table("group", *columns)
     for name in ledger.groups:
         by_group.add_row(Text(name), *(_number(values[name]) for values in columns.values()))
-    return Group(title, by_group, Text(), by_observer, Text(), *(Text(line) for line in notes(ledger)))
+    return Group(title, by_group, Text(), by_observer, Text(), *(Text(line) for line in notes(ledger, at)))
 
 
-def notes(ledger: Ledger) -> list[str]:
-    """What the figures rest on."""
+def notes(ledger: Ledger, delta: float) -> list[str]:
+    """What the figures at `delta` rest on."""
     lines = [f"guarantee: {ledger.guarantee}, because {ledger.reason}",
              f"spent: {ledger.reading()}; the odometer bounds it with proof, whatever the bounds hung on",
              f"known to everybody: {ledger.public}", ledger.validation_data()]
     if ledger.budget is not None:
         lines.append(f"every group is kept within Renyi divergence {ledger.budget.divergence:.4g} at order "
-                     f"{ledger.budget.order}, epsilon {ledger.budget.epsilon(ledger.delta):.4g}")
+                     f"{ledger.budget.order}, epsilon {ledger.budget.epsilon(delta):.4g} at delta {delta:g}")
     return lines + [f"not protected: {name} ({why})" for name, why in ledger.unprotected.items()]
 
 

@@ -41,7 +41,7 @@ def _texts(column: pd.Series, neat: pd.Series, known: tuple[str, ...]) -> pd.Ser
     """The categories of a column, as text; as numbers are written where a text is none of the `known` but its number
     is.
     """
-    texts, numbers = (whole_numbers(values).astype(str).str.strip() for values in (column, neat))
+    texts, numbers = (whole_numbers(values).astype(str) for values in (column, neat))
     found = texts.where(texts.isin(known), numbers)
     strange = found[~found.isin(known)]
     if not strange.empty:

@@ -80,4 +80,4 @@ def promises(comparison: Comparison) -> dict[str, list[str]]:
 
 def foundations(comparison: Comparison) -> dict[str, list[str]]:
     """By method, what its promise rests on."""
-    return {method: notes(ledger) for method, ledger in comparison.first_ledgers.items()}
+    return {method: notes(ledger, ledger.delta) for method, ledger in comparison.first_ledgers.items()}

@@ -324,6 +324,16 @@ def test_power_iteration_finds_the_largest_eigenvalue_and_not_the_one_of_largest
     assert torch.allclose(vectors.norm(dim=1), torch.ones(3, dtype=torch.float64))
 
 
+def test_a_hessian_of_zeros_leaves_the_vector_that_it_is_multiplied_by() -> None:
+    """The next measurement begins with that vector: zeros would stay zeros for the rest of the run."""
+    start = unit_vectors(torch.randn(2, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+    diagonal = torch.tensor([[0.0] * 5, [3.0, 1.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    values, vectors = largest_eigenvalues(lambda v: diagonal * v, start, diagonal * start, 100)
+    assert values.tolist() == pytest.approx([0, 3])
+    assert torch.equal(vectors[0], start[0])
+    assert vectors[1].abs().tolist() == pytest.approx([1, 0, 0, 0, 0], abs=1e-9)
+
+
 def test_proposition_3_holds_for_a_convex_loss_and_a_small_learning_rate(data: GroupedDataset) -> None:
     model = network(convex=True)
     gradients, hessians = explicit(model, data)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -138,6 +138,20 @@ def test_noisy_counts_are_made_to_grow_with_the_shift() -> None:
     assert bool((favoured(noisy).diff() >= 0).all())
 
 
-def test_groups_of_one_rate_are_not_deprived() -> None:
-    p = torch.tensor([0.9, 0.1, 0.9, 0.1], dtype=torch.float64)
-    assert below_average(score_counts(p, torch.tensor([0, 0, 1, 1]), 2)) == (False, False)
+def test_groups_of_one_rate_are_not_deprived_but_for_the_first() -> None:
+    """Were none, all would be shifted down together, for which `confident` has no proof."""
+    p = torch.tensor([0.9, 0.1] * 4, dtype=torch.float64)
+    for groups in (2, 4):
+        counts = score_counts(p[: 2 * groups], torch.arange(groups).repeat_interleave(2), groups)
+        assert below_average(counts) == (True, *(False,) * (groups - 1))
+
+
+@example([[9.207476841219602, 6.450241201227648], [72.84475895229849, 51.03094730405803]])  # both below, by rounding
+@given(st.lists(st.lists(st.floats(0, 1e6), min_size=2, max_size=2).filter(any), min_size=2, max_size=5))
+def test_the_lowest_rate_is_deprived_and_the_highest_is_not(sides: list[list[float]]) -> None:
+    counts = torch.zeros(len(sides), CELLS, dtype=torch.float64)
+    counts[:, [0, -1]] = torch.tensor(sides, dtype=torch.float64)
+    deprived, rates = below_average(counts), [positive / (positive + negative) for positive, negative in sides]
+    assert deprived[rates.index(min(rates))]
+    assert not deprived[rates.index(max(rates))] or len({*rates}) == 1
+    assert len(sides) > 2 or sum(deprived) == 1

@@ -64,4 +64,5 @@ def test_every_figure_is_where_it_belongs_at_the_delta_that_is_asked_for() -> No
         assert [name, *(f"{values[name]:.3f}" for values in figures)] in lines
         assert ["spent", "by", name, *(f"{values[name]:.3f}" for values in by_observer.values())] in lines
     assert ["guaranteed", "to", "all", *(f"{value:.3f}" for value in ledger.by_observer(1e-3).values())] in lines
-    assert f"at order 8, epsilon {RenyiFilter(8, 3.0).epsilon(1e-5):.4g}" in " ".join(text(ledger, 1e-3).split())
+    budget = f"at order 8, epsilon {RenyiFilter(8, 3.0).epsilon(1e-3):.4g} at delta 0.001"
+    assert budget in " ".join(text(ledger, 1e-3).split())

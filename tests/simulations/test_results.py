@@ -249,5 +249,10 @@ def test_a_summary_is_of_all_seeds_of_a_method_on_one_data_set() -> None:
                 "privacy_cost_gap_mean": 0.05, "excessive_risk_gap_mean": 0.1}
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     assert found["equal_cost"]
+    copies = [f"copy {number:02}" for number in range(20)]
+    many = summarise(pd.concat([metrics.assign(dataset=name) for name in copies]),
+                     {(name, *run): ledger for name in copies for (_, *run), ledger in ledgers.items()})
+    assert list(zip(many["strategy"], many["dataset"], strict=True)) == [
+        (strategy, name) for strategy in ("sgd", "dpsgd") for name in copies]
     worse = metrics.assign(value=metrics["value"].where(metrics["value"] != 0.8, 0.79))
     assert not summarise(worse, ledgers).set_index("strategy").loc["dpsgd", "equal_cost"]

@@ -139,6 +139,14 @@ def test_a_category_is_left_out_alone() -> None:
         leave_out(data(), ("city=d",))
 
 
+def test_what_was_left_out_is_known_however_often_that_is_done() -> None:
+    left = leave_out(leave_out(drop_first(data()), ("city=b",)), ("age",))
+    assert left.columns == ("pay", "city", "sex")
+    assert left.encoding.categories("city") == ("a", "b", "c")
+    assert left.encoding.categories("sex") == ("f", "m")
+    assert left.encoding.categories("age") == ()
+
+
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=2), st.floats(-1e6, 1e6))
 def test_what_a_record_becomes_does_not_depend_on_the_others(others: list[float], own: float) -> None:
     frame = FRAME.assign(pay=[own, *others, 3.0])

@@ -75,7 +75,11 @@ def test_every_feature_is_made_of_its_column() -> None:
     ({"share": [1, np.inf]}, "column 'share' has 'inf' in row 2")])
 def test_rows_that_cannot_be_encoded_are_refused(changed: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        encode(pd.DataFrame({**GIVEN, **changed}), ENCODING)
+        encode(pd.DataFrame({**GIVEN, **changed}, index=[5, 6]), ENCODING)
+
+
+def test_a_text_may_be_the_number_that_it_is_for_a_whole_file() -> None:
+    assert encode(pd.DataFrame({**GIVEN, "kind": ["01", " 2"]}), ENCODING)[:, -1].tolist() == [1, 0]
 
 
 def test_a_column_that_is_not_there_is_named() -> None:

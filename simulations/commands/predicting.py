@@ -1,0 +1,35 @@
+"""`fedfair predict`: what a trained model says of the rows of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedfair.datasets.table import read_csv
+from simulations.commands.options import names_of
+from simulations.files import refuse_as_file, write_text
+
+
+def predict(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run on a table.")],
+    file: Annotated[Path, typer.Argument(help="CSV file with the columns that the run was trained on.")],
+    group: Annotated[str, typer.Option(help="Columns that name the group, separated by commas, for a model with a "
+                                       "threshold; by default the run's.")] = "",
+    out: Annotated[Path | None, typer.Option(help="CSV file to write; by default it is printed.")] = None,
+) -> None:
+    """Add to every row of a file the class that a model predicts, and the probability of each class.
+
+    Example: fedfair predict out/people new.csv --out predicted.csv
+    """
+    from simulations import prediction  # here, because only this command needs scikit-learn
+
+    if out is not None:
+        refuse_as_file(out)
+    text = prediction.predict(folder, read_csv(file), names_of(group)).to_csv(index=False)
+    if out is None:
+        print(text, end="")
+    else:
+        write_text(out, text)
+        print(f"saved in {out}")
