@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedfair.own_files import defined_in, file_name
+from fedfair.own_files import defined_in, file_name, own_file
 from fedfair.randomness import key
 from fedfair.registry import Registry, unknown
 from fedfair.tanh import Tanh
@@ -24,6 +24,9 @@ Builder = Callable[[Sequence[int], Sequence[int], int], nn.Module]
 """`builder(shape of one example, layer widths, classes)`; no widths means the published ones."""
 
 MODELS: Registry[Builder] = Registry("model")
+
+FOLDERS = ("models",)
+"""Where models of the user's own are looked for. Clients are told the name by a server: no file elsewhere is run."""
 
 
 @MODELS.register("logistic")
@@ -111,18 +114,22 @@ def lenet(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Modul
     return layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return] # no stub of it
 
 
+def file_of(name: str) -> Path | None:
+    """The file with a model of the user's own; None for one that is registered, or nowhere."""
+    return None if name in MODELS else own_file(name, FOLDERS)
+
+
 def find_model(name: str) -> Builder:
     """The builder of the model called `name`: registered, or else a function of the user's own, which a file of that
-    name in the current folder's folder models/ defines under that name (with _ where the name has -).
+    name in one of `FOLDERS` defines under that name (with _ where the name has -).
 
     Raises `ValueError` with the nearest names if there is none.
     """
     if name in MODELS:
         return MODELS[name]
-    file = file_name(name)
-    path = Path("models", file)
-    if not file.removesuffix(".py").isidentifier() or not path.is_file():  # a server's word leads to no other folder
-        raise ValueError(f"{unknown('model', name, MODELS)}, or a file {file} in the folder models")
+    path = file_of(name)
+    if path is None:
+        raise ValueError(f"{unknown('model', name, MODELS)}, or a file {file_name(name)} in the folder models")
     builder: Builder | None = defined_in(path).get(path.stem)
     if builder is None:
         raise ValueError(f"{path} does not define {path.stem}: it must define a function of that name, of the shape of "

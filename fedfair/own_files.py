@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,16 @@ from typing import Any
 def file_name(name: str) -> str:
     """The file in which "my-method" is looked for: my_method.py."""
     return f"{name.replace('-', '_')}.py"
+
+
+def own_file(name: str, folders: Iterable[str]) -> Path | None:
+    """The file for a name in the first of the folders, below the current one, that has it; a name with anything but
+    letters, digits, _ and - has none, so that it leads to no other folder.
+    """
+    file = file_name(name)
+    if not Path(file).stem.isidentifier() or Path(file).name != file:
+        return None
+    return next((path for path in (Path(folder, file) for folder in folders) if path.is_file()), None)
 
 
 def defined_in(path: Path) -> Mapping[str, Any]:

@@ -8,6 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import strategies
+from fedfair import models
 from fedfair.datasets import DATASETS
 from simulations.experiment import Experiment
 from simulations.files import digest
@@ -19,19 +21,29 @@ _NOISE = {"gaussian": "Gaussian in floating point, not hardened against attacks 
           "discrete": "exact discrete Gaussian on a public grid"}
 
 
+def own_files(experiment: Experiment) -> dict[str, str]:
+    """The SHA-256 of each file of the user's own that a run depends on: a table by its name, a method or a model by its
+    path in the current folder.
+    """
+    table = {Path(experiment.csv).name: Path(experiment.csv)} if experiment.csv else {}
+    programs = {str(path): path for path in (strategies.file_of(experiment.strategy), models.file_of(experiment.model))
+                if path is not None}
+    return {name: digest(path) for name, path in (table | programs).items() if path.is_file()}
+
+
 def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
     """Versions and machine type, without anything personal; how noise was drawn, and what is not private, that which
     the sources of the data sets learned included.
     """
     names = sorted({experiment.dataset for experiment in experiments if not experiment.csv})
-    tables = sorted({experiment.csv for experiment in experiments if experiment.csv and Path(experiment.csv).is_file()})
     learned = [sentence for name in names if name in DATASETS for sentence in DATASETS[name].not_private]
     standardised = [] if all(experiment.ranges for experiment in experiments) else [
         "means and deviations for standardisation come from the training part"]
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
         "packages": {name: version(name) for name in _PACKAGES},
-        "csv_sha256": [digest(Path(table)) for table in tables],
+        "own_files_sha256": {name: value for experiment in experiments
+                             for name, value in own_files(experiment).items()},
         "randomness": sorted({_RANDOMNESS[experiment.randomness] for experiment in experiments}),
         "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
         "not_private": [*standardised, "the values that a column, a label or a group can have are those that occur",

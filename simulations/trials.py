@@ -20,8 +20,9 @@ from ray.tune.schedulers import ASHAScheduler, MedianStoppingRule, TrialSchedule
 
 from fedfair.host import ClientError
 from simulations.checkpoint import Checkpoint
+from simulations.environment import own_files
 from simulations.experiment import Experiment
-from simulations.files import digest, write_text
+from simulations.files import write_text
 from simulations.run import run
 from simulations.search import Search
 from strategies import Strategy
@@ -51,13 +52,13 @@ def is_finished(folder: Path) -> bool:
 
 
 def refuse_changed(folder: Path, experiment: Experiment) -> None:
-    """Raise `ValueError` if a finished trial in `folder` was made from another state of the user's own file."""
+    """Raise `ValueError` if a finished trial in `folder` was made from another state of a file of the user's own."""
     made = folder / "environment.json"
-    if not experiment.csv or not made.is_file():
-        return
-    if json.loads(made.read_text()).get("csv_sha256", []) not in ([], [digest(Path(experiment.csv))]):
-        raise ValueError(f"{experiment.csv} has changed since the trial {folder.name} was run: restore it, or take "
-                         "another folder")
+    then = json.loads(made.read_text())["own_files_sha256"] if made.is_file() else {}
+    for name, now in own_files(experiment).items():
+        if then.get(name, now) != now:
+            raise ValueError(f"{name} has changed since the trial {folder.name} was run: restore it, or take another "
+                             "folder")
 
 
 def stopped(folder: Path) -> Reached | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedfair.own_files import defined_in, file_name
+from fedfair.own_files import defined_in, file_name, own_file
 from fedfair.registry import Registry, unknown
 from strategies.base import Strategy
 from strategies.clipping_error import DirectionError, MagnitudeError
@@ -28,7 +28,7 @@ from strategies.gs_dp_sgd import GsDpSgd
 from strategies.naive import Naive
 from strategies.sgd import Sgd
 
-__all__ = ["COMBINATIONS", "STRATEGIES", "Combination", "Strategy", "find_strategy"]
+__all__ = ["COMBINATIONS", "STRATEGIES", "Combination", "Strategy", "file_of", "find_strategy"]
 
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
 _PUBLISHED: dict[str, type[Strategy]] = {
@@ -50,6 +50,9 @@ _PUBLISHED: dict[str, type[Strategy]] = {
 for _name, _strategy in _PUBLISHED.items():
     STRATEGIES.register(_name)(_strategy)
 
+FOLDERS = ("", "strategies")
+"""Where methods of the user's own are looked for."""
+
 
 class Combination(NamedTuple):
     """A published method that is a strategy with certain settings; those that a person makes win over them."""
@@ -65,6 +68,11 @@ for _name, _combination in (("gs-dp-sgd-to", Combination("gs-dp-sgd", {"threshol
     COMBINATIONS.register(_name)(_combination)
 
 
+def file_of(name: str) -> Path | None:
+    """The file with a method of the user's own; None for one that is published here, or nowhere."""
+    return None if name in STRATEGIES or name in COMBINATIONS else own_file(name, FOLDERS)
+
+
 def find_strategy(name: str) -> type[Strategy]:
     """The strategy called `name`, that of a combination included; a file of the user's own is run to get it.
 
@@ -74,10 +82,9 @@ def find_strategy(name: str) -> type[Strategy]:
         name = COMBINATIONS[name].strategy
     if name in STRATEGIES:
         return STRATEGIES[name]
-    for folder in (Path(), Path("strategies")):
-        path = folder / file_name(name)
-        if path.is_file():
-            return _from_file(path)
+    path = file_of(name)
+    if path is not None:
+        return _from_file(path)
     error = unknown("strategy", name, [*STRATEGIES, *COMBINATIONS])
     raise ValueError(f"{error}, or a file {file_name(name)} in the current folder")
 

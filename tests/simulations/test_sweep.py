@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,6 +66,28 @@ def test_a_finished_trial_of_a_file_that_has_changed_is_noticed(tmp_path: Path) 
     table.write_text(table.read_text() + "\n1,a,1")
     with pytest.raises(ValueError, match=r"own\.csv has changed since the trial trial was run"):
         refuse_changed(tmp_path / "trial", made)
+
+
+def test_methods_and_models_of_ones_own_are_files_that_a_trial_depends_on(tmp_path: Path,
+                                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    method, model = tmp_path / "half_clip.py", tmp_path / "models" / "two_layers.py"
+    method.write_text("from strategies.dpsgd import Dpsgd\n\nclass HalfClip(Dpsgd):\n    pass\n")
+    model.write_text("from fedfair.models import mlp\n\ndef two_layers(shape, hidden, classes):\n"
+                     "    return mlp(shape, hidden, classes)\n")
+    made = Experiment(strategy="half-clip", model="two-layers", hidden=(4, 4), steps=2, batch_size=32)
+    run(made).save(tmp_path / "trial")
+    saved = json.loads((tmp_path / "trial" / "environment.json").read_text())["own_files_sha256"]
+    assert saved == {"half_clip.py": sha256(method.read_bytes()).hexdigest(),
+                     "models/two_layers.py": sha256(model.read_bytes()).hexdigest()}
+    for file in (method, model):
+        refuse_changed(tmp_path / "trial", made)
+        before = file.read_text()
+        file.write_text(before + "\n# changed\n")
+        with pytest.raises(ValueError, match=rf"{file.name} has changed since the trial trial was run"):
+            refuse_changed(tmp_path / "trial", made)
+        file.write_text(before)
 
 
 def test_a_description_survives_toml(tmp_path: Path) -> None:
