@@ -24,7 +24,17 @@ def results_table(results: Sequence[Result]) -> RenderableType:
     train = results[0].data.train
     table = comparison_table(summary_of(results), dict(zip(train.names, train.group_sizes(), strict=True)))
     measured = measures(final_test(identified(results)))
-    return Group(table, *(Text(line) for line in findings(measured, comparisons(measured))))
+    lines = [*corrected(results), *findings(measured, comparisons(measured))]
+    return Group(table, *map(Text, lines))
+
+
+def corrected(results: Sequence[Result]) -> list[str]:
+    """For which class the decisions of runs with a threshold were corrected, in words: class 1 of two may not be the
+    one that people want.
+    """
+    classes = {result.data.train.labels[result.threshold.rule.favourable] for result in results if result.threshold}
+    return [f"Thresholds even out how often {label!r} is decided; favourable names another class."
+            for label in sorted(classes)]
 
 
 def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> RenderableType:
