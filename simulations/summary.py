@@ -113,5 +113,5 @@ def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) 
         row["equal_cost"] = None if math.isnan(cost_gap) else at_most(cost_gap, TAU)
         rows.append(row)
     order = list(dict.fromkeys(strategy for _, strategy, _ in ledgers))
-    return pd.DataFrame(rows).sort_values("strategy", key=lambda s: s.map(order.index), ignore_index=True,
-                                              kind="stable")
+    return pd.DataFrame(rows).sort_values("strategy", key=lambda s: s.map(order.index), kind="stable",
+                                          ignore_index=True)

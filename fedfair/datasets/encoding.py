@@ -26,13 +26,13 @@ class Feature(NamedTuple):
     """
 
     column: str
-    category: str = ""
+    category: str | None = None
     scaling: Scaling | None = None
 
     @property
     def is_raw(self) -> bool:
         """Whether this is a number that is not yet scaled."""
-        return not self.category and self.scaling is None
+        return self.category is None and self.scaling is None
 
 
 class Encoding(NamedTuple):
@@ -44,7 +44,7 @@ class Encoding(NamedTuple):
     def categories(self, column: str) -> tuple[str, ...]:
         """All that a record could have in a one-hot column, left out or not, sorted."""
         return tuple(sorted(feature.category for feature in (*self.features, *self.left_out)
-                            if feature.column == column and feature.category))
+                            if feature.column == column and feature.category is not None))
 
     @staticmethod
     def from_lists(features: Any, left_out: Any) -> Encoding:

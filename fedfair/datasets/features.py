@@ -30,7 +30,7 @@ def leave_out(data: GroupedDataset, columns: Sequence[str]) -> GroupedDataset:
     """
     if not columns:
         return data
-    features = [(column, f"{column}={category}" if category else "")
+    features = [(column, "" if category is None else f"{column}={category}")
                 for column, category in zip(data.columns, data.categories, strict=True)]
     for name in columns:
         if not any(name in feature for feature in features):
@@ -54,7 +54,7 @@ def drop_first(data: GroupedDataset) -> GroupedDataset:
     As `pandas.get_dummies` and scikit-learn's `OneHotEncoder` do when asked. Raises `ValueError` if no column is
     one-hot, or one lacks a category already.
     """
-    one_hot = {column for column, category in zip(data.columns, data.categories, strict=True) if category}
+    one_hot = {feature.column for feature in data.encoding.features if feature.category is not None}
     first = {_whole(data, column, "drop_first is set")[0] for column in one_hot}
     if not first:
         raise ValueError("drop_first is set, but no column of the data is one-hot: leave it out")
@@ -89,11 +89,11 @@ def _as_number(data: GroupedDataset, column: str) -> GroupedDataset:
     if data.columns.index(column) in data.numeric:
         return data
     places = _whole(data, column, f"ranges names {column}")
+    held = [str(data.categories[place]) for place in places]
     try:
-        codes = torch.tensor([_finite(data.categories[place]) for place in places], dtype=data.x.dtype)
+        codes = torch.tensor([_finite(category) for category in held], dtype=data.x.dtype)
     except ValueError:
-        held = ", ".join(data.categories[place] for place in places)
-        raise ValueError(f"ranges names {column}, which holds no numbers ({held}): leave it out") from None
+        raise ValueError(f"ranges names {column}, which holds no numbers ({', '.join(held)}): leave it out") from None
     x = data.x.clone()
     x[:, places[0]] = x[:, places] @ codes
     kept = [place for place in range(len(data.columns)) if place not in places[1:]]

@@ -101,8 +101,8 @@ class GroupedDataset:
         return tuple(feature.column for feature in self.encoding.features)
 
     @property
-    def categories(self) -> tuple[str, ...]:
-        """The category that each column of `x` stands for, "" for one of numbers."""
+    def categories(self) -> tuple[str | None, ...]:
+        """The category that each column of `x` stands for, None for one of numbers."""
         return tuple(feature.category for feature in self.encoding.features)
 
     @property

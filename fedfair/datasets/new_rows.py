@@ -30,11 +30,16 @@ def encode(frame: pd.DataFrame, encoding: Encoding) -> Tensor:
         if neat[name].isna().any():
             raise ValueError(f"column {name!r} has no value in row {int(neat[name].isna().argmax()) + 1}: fill it, or "
                              "leave the row out")
-    texts = {name: _texts(read[name], neat[name], encoding.categories(name))
-             for name in {feature.column for feature in encoding.features if feature.category}}
-    made = [torch.tensor((texts[feature.column] == feature.category).to_numpy(dtype="float64")) if feature.category
-            else _number(neat[feature.column], feature) for feature in encoding.features]
-    return torch.stack(made, 1)
+    one_hot = dict.fromkeys(feature.column for feature in encoding.features if feature.category is not None)
+    texts = {name: _texts(read[name], neat[name], encoding.categories(name)) for name in one_hot}
+
+    def made(feature: Feature) -> Tensor:
+        """One feature of all rows, `[n]`."""
+        if feature.category is None:
+            return _number(neat[feature.column], feature)
+        return torch.tensor((texts[feature.column] == feature.category).to_numpy(dtype="float64"))
+
+    return torch.stack([made(feature) for feature in encoding.features], 1)
 
 
 def _texts(column: pd.Series, neat: pd.Series, known: tuple[str, ...]) -> pd.Series:
