@@ -46,7 +46,7 @@ class Result:
         """Write the folder; raises `FileExistsError` if it holds another experiment."""
         model, train = dict(self.model.named_parameters()), self.data.train
         described = {"shape": list(train.x.shape[1:]), "groups": train.names, "labels": train.labels,
-                     "features": train.encoding.features, "left_out": train.encoding.left_out}
+                     "encoding": train.encoding}
         return write_folder(Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(), model,
                             {"fedfair": json.dumps(described)})
 

@@ -51,7 +51,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @staticmethod
     def load(folder: str | Path) -> TrainedClassifier:
-        """The model of a folder that `Result.save` wrote; needs no data, and of models of your own the registration.
+        """The model of a folder that `Result.save` wrote; needs no data, but of a model of your own its file.
 
         Raises `FileNotFoundError` if there is none, and `ValueError` for the folder of a comparison.
         """
@@ -64,14 +64,14 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if described is None:
             raise ValueError(f"{folder} does not hold a single run: give the folder of one, as fedfair run --out "
                              "leaves it")
-        shape, groups, labels, *encoded = (json.loads(described)[key] for key in
-                                           ("shape", "groups", "labels", "features", "left_out"))
+        shape, groups, labels, encoding = (json.loads(described)[key] for key in
+                                           ("shape", "groups", "labels", "encoding"))
         settings = tomllib.loads((Path(folder) / "config.toml").read_text())
         dtype = torch.float64 if settings["dtype"] == "float64" else torch.float32
         model = models.build(settings["model"], settings["hidden"], shape, len(labels), 0, dtype)
         model.load_state_dict(weights)
         return TrainedClassifier(model, tuple(groups), tuple(labels), _threshold(Path(folder), groups, labels),
-                                 settings["pixels"], Encoding.from_lists(*encoded))
+                                 settings["pixels"], Encoding.from_lists(*encoding))
 
     @property
     def classes_(self) -> NDArray[np.int64]:

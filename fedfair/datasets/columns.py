@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,12 +39,25 @@ class Column:
     problem: str | None = None
 
 
-def tidied(frame: pd.DataFrame) -> pd.DataFrame:
+def tidied(frame: pd.DataFrame, decimal: Collection[str] = ()) -> pd.DataFrame:
     """The same table with text stripped, "" and "?" as missing, and columns of numbers written as text as numbers.
 
-    A comma is between thousands where every number with one could have it there, and else before decimals.
+    A comma is before decimals in the columns `decimal`, and in those of `decimal_commas`; else between thousands.
     """
-    return pd.DataFrame({str(name): _tidy(column) for name, column in frame.items()}, index=frame.index)
+    before = {*decimal, *decimal_commas(frame)}
+    return pd.DataFrame({str(name): _tidy(column, str(name) in before) for name, column in frame.items()},
+                        index=frame.index)
+
+
+def decimal_commas(frame: pd.DataFrame) -> list[str]:
+    """The columns of numbers written as text in which some comma could not be between thousands."""
+    found = []
+    for name, column in frame.items():
+        text = _text(column)
+        if text is not None and bool(text.str.fullmatch(_DECIMAL_COMMA).fillna(text.isna()).all()) and bool(
+                (~_between_thousands(text) & text.str.contains(",")).any()):
+            found.append(str(name))
+    return found
 
 
 def understand(frame: pd.DataFrame, label: str, group: str, participant: str | None = None) -> list[Column]:
@@ -73,17 +86,26 @@ def _understood(column: pd.Series, role: Kind | None) -> Column:
                   _problem(str(column.name), kind, known, len(column)))
 
 
-def _tidy(column: pd.Series) -> pd.Series:
-    """One tidied column."""
+def _text(column: pd.Series) -> pd.Series | None:
+    """A column of text, stripped, with what is missing as such; None for one of another kind."""
     if is_numeric_dtype(column) or is_bool_dtype(column) or is_datetime64_any_dtype(column):
-        return column
+        return None
     text = column.astype("string").str.strip()
-    text = text.mask(text.isin(_MISSING))
-    thousands = text.str.fullmatch(_THOUSANDS).fillna(False)
-    commas = text.str.fullmatch(_DECIMAL_COMMA).fillna(text.isna())
-    if bool(commas.all()) and bool((~thousands & text.str.contains(",")).any()):
-        text = text.str.replace(",", ".")
-    numbers = pd.to_numeric(text.where(~thousands, text.str.replace(",", "")), errors="coerce")
+    return text.mask(text.isin(_MISSING))
+
+
+def _between_thousands(text: pd.Series) -> pd.Series:
+    """Where commas can be between thousands."""
+    return text.str.fullmatch(_THOUSANDS).fillna(False)
+
+
+def _tidy(column: pd.Series, decimal: bool) -> pd.Series:
+    """One tidied column, with commas before decimals or between thousands."""
+    text = _text(column)
+    if text is None:
+        return column
+    plain = text.str.replace(",", ".") if decimal else text.where(~_between_thousands(text), text.str.replace(",", ""))
+    numbers = pd.to_numeric(plain, errors="coerce")
     if numbers.notna().any() and bool((numbers.notna() == text.notna()).all()):
         return numbers.astype("float64" if numbers.isna().any() else numbers.to_numpy().dtype)
     return text

@@ -36,10 +36,14 @@ class Feature(NamedTuple):
 
 
 class Encoding(NamedTuple):
-    """The `features` in the order of the columns of `x`, and those that were `left_out`; both empty without a table."""
+    """The `features` in the order of the columns of `x`, and those that were `left_out`; all empty without a table.
+
+    `decimal` are the columns of numbers that were text with a comma before decimals.
+    """
 
     features: tuple[Feature, ...] = ()
     left_out: tuple[Feature, ...] = ()
+    decimal: tuple[str, ...] = ()
 
     def categories(self, column: str) -> tuple[str, ...]:
         """All that a record could have in a one-hot column, left out or not, sorted."""
@@ -47,10 +51,11 @@ class Encoding(NamedTuple):
                             if feature.column == column and feature.category is not None))
 
     @staticmethod
-    def from_lists(features: Any, left_out: Any) -> Encoding:
+    def from_lists(features: Any, left_out: Any, decimal: Any) -> Encoding:
         """The encoding whose tuples JSON made lists."""
-        return Encoding(*(tuple(Feature(column, category, scaling and Scaling(*scaling))
-                                for column, category, scaling in part) for part in (features, left_out)))
+        there, gone = (tuple(Feature(column, category, scaling and Scaling(*scaling))
+                             for column, category, scaling in part) for part in (features, left_out))
+        return Encoding(there, gone, tuple(decimal))
 
 
 NO_TABLE = Encoding()

@@ -118,10 +118,10 @@ def _finite(text: str) -> float:
 
 def _features(data: GroupedDataset, kept: Sequence[int]) -> GroupedDataset:
     """The data with some of its features: those at the places `kept`, in rising order."""
-    features, left_out = data.encoding
+    features, left_out, decimal = data.encoding
     gone = tuple(feature for place, feature in enumerate(features) if place not in kept)
     return replace(data, x=data.x[:, list(kept)],
-                   encoding=Encoding(tuple(features[place] for place in kept), (*left_out, *gone)))
+                   encoding=Encoding(tuple(features[place] for place in kept), (*left_out, *gone), decimal))
 
 
 def standardise(parts: Parts) -> Parts:

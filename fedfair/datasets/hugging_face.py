@@ -65,9 +65,10 @@ def load(name: str, label: str, group: str, missing: Missing = "refuse", partici
 def _from_table(rows: Dataset, label: str, group: str, missing: Missing, participant: str | None,
                 without: Sequence[str]) -> GroupedDataset:
     """A data set without images."""
-    frame = complete(tidied(_frame(rows)), missing)
-    part = frame.pop(_PART)
-    return replace(from_table(frame, label, group, missing, participant, without), published=_published(part))
+    frame = _frame(rows)
+    whole = frame.loc[complete(tidied(frame), missing).index]
+    return replace(from_table(whole.drop(columns=_PART), label, group, missing, participant, without),
+                   published=_published(whole[_PART]))
 
 
 def _rows(name: str) -> Dataset:

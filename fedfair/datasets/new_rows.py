@@ -25,7 +25,7 @@ def encode(frame: pd.DataFrame, encoding: Encoding) -> Tensor:
         raise ValueError(f"the rows have no column {', '.join(map(repr, absent))}: the model was trained on "
                          f"{', '.join(columns)}, and needs them all")
     read = {name: frame[name].reset_index(drop=True) for name in columns}
-    neat = tidied(pd.DataFrame(read))
+    neat = tidied(pd.DataFrame(read), encoding.decimal)
     for name in columns:
         if neat[name].isna().any():
             raise ValueError(f"column {name!r} has no value in row {int(neat[name].isna().argmax()) + 1}: fill it, or "

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from pandas.api.types import is_float_dtype
 
-from fedfair.datasets.columns import LEFT_OUT, problems, tidied, understand
+from fedfair.datasets.columns import LEFT_OUT, decimal_commas, problems, tidied, understand
 from fedfair.datasets.encoding import Encoding, Feature
 from fedfair.datasets.features import leave_out
 from fedfair.datasets.grouped import GroupedDataset
@@ -79,7 +79,8 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
         if column not in frame:
             raise unknown("column", column, map(str, frame.columns))
     unread = features_alone(without, frame, (label, group, participant))
-    whole = complete(tidied(frame.drop(columns=unread)), missing)
+    raw = frame.drop(columns=unread)
+    whole = complete(tidied(raw), missing)
     columns = understand(whole, label, group, participant)
     if problems(columns):
         raise ValueError(problems(columns))
@@ -89,6 +90,7 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
     numeric = [column.name for column in columns if column.kind == "number"]
     features = whole.drop(columns=[*left_out, *([participant] if participant not in (None, label, group) else [])])
     data = from_frame(features.assign(**{c: whole_numbers(whole[c]) for c in {label, group}}), label, group, numeric)
+    data = replace(data, encoding=data.encoding._replace(decimal=tuple(decimal_commas(raw))))
     data = leave_out(data, [name for name in without if name not in unread])
     if participant is None:
         return data

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fedfair.datasets.columns import Column, tidied, understand
+from fedfair.datasets.columns import Column, decimal_commas, tidied, understand
 from fedfair.datasets.table import from_csv, from_table, read_csv
 
 ROWS = 60
@@ -170,3 +170,12 @@ def test_values_may_be_separated_otherwise(separator: str, tmp_path: Path) -> No
     table(age=[1, 2, 3]).to_csv(tmp_path / "own.csv", sep=separator, index=False)
     assert from_csv(tmp_path / "own.csv", "good", "sex").x.shape == (ROWS, 3)
     assert list(read_csv(tmp_path / "own.csv")) == ["good", "sex", "age"]
+
+
+def test_a_missing_number_says_nothing_of_the_commas_of_the_others() -> None:
+    frame = pd.DataFrame({"rate": ["1,5", "", "1,250"], "pay": ["1,500", "?", "2,000"]})
+    assert decimal_commas(frame) == ["rate"]
+    found = tidied(frame)
+    assert found["rate"].dropna().tolist() == [1.5, 1.25]
+    assert found["pay"].dropna().tolist() == [1500, 2000]
+    assert tidied(frame[1:], decimal=["rate"])["rate"].dropna().tolist() == [1.25]

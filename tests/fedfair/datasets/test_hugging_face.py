@@ -67,6 +67,15 @@ def test_a_table(put: Callable[[Path], str], tmp_path: Path) -> None:
     assert len(data.published) == 0
 
 
+def test_rows_that_are_left_out_are_left_out_of_the_published_parts_too(tmp_path: Path) -> None:
+    pay = [None if i % 3 == 0 else f"{i},5" for i in range(ROWS)]
+    DatasetDict(train=rows(pay=pay), test=rows(ROWS, 20, pay=["7,25"] * 20)).save_to_disk(tmp_path / "own")
+    data = hugging_face.load(str(tmp_path / "own"), "good", "sex", missing="drop")
+    assert data.published.tolist() == [0] * 40 + [2] * 20
+    assert data.x[:, data.columns.index("pay")].tolist() == [i + 0.5 for i in range(ROWS) if i % 3] + [7.25] * 20
+    assert data.encoding.decimal == ("pay",)
+
+
 def test_participants_are_those_of_flowers_natural_partitioner(tmp_path: Path) -> None:
     """Flower's partitioner is the oracle of partition "natural"."""
     name = saved(tmp_path / "own")
