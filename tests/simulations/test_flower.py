@@ -125,8 +125,12 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
 
 @pytest.mark.slow
 def test_flwr_run_without_arguments_and_with_a_run_config(flower: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()  # of one's own, found where the SuperLink is started
+    (tmp_path / "models" / "own_layers.py").write_text(
+        "from fedfair.models import mlp\n\ndef own_layers(shape, hidden, classes):\n"
+        "    return mlp(shape, (4,), classes)\n")
     for config, strategy in ((f'out="{tmp_path}/one"', "dpsgd-f"), (
-            f'out="{tmp_path}/two" strategy="dpsgd" sync="step" steps=5 clients=3', "dpsgd")):
+            f'out="{tmp_path}/two" strategy="dpsgd" sync="step" steps=5 clients=3 model="own-layers"', "dpsgd")):
         done = subprocess.run(["flwr", "run", str(ROOT), "--stream", "--run-config", config], env=flower, cwd=tmp_path,
                               capture_output=True, text=True, timeout=400, check=True)
         output = done.stdout + done.stderr
@@ -134,3 +138,4 @@ def test_flwr_run_without_arguments_and_with_a_run_config(flower: dict[str, str]
         assert f"Results are in {folder}" in output, output[-3000:]
         assert "8 (40)" in output
         assert pd.read_csv(folder / "summary.csv")["strategy"].tolist() == [strategy]
+    assert load_file(tmp_path / "two" / "model.safetensors")["1.weight"].shape == (4, 64)
