@@ -54,7 +54,7 @@ def is_finished(folder: Path) -> bool:
 def refuse_changed(folder: Path, experiment: Experiment) -> None:
     """Raise `ValueError` if a finished trial in `folder` was made from another state of a file of the user's own."""
     made = folder / "environment.json"
-    then = json.loads(made.read_text())["own_files_sha256"] if made.is_file() else {}
+    then = json.loads(made.read_text()).get("own_files_sha256", {}) if made.is_file() else {}
     for name, now in own_files(experiment).items():
         if then.get(name, now) != now:
             raise ValueError(f"{name} has changed since the trial {folder.name} was run: restore it, or take another "

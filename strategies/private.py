@@ -24,7 +24,7 @@ from strategies.training import Training
 RECORD = "fedfair"
 """The name of the record that is added to the app's own messages."""
 
-_THE_APPS = ("sync", "randomness", "epochs", "steps", "eval_every", "dropouts", "trust", "risk_every")
+_OF_THE_APP = ("sync", "randomness", "epochs", "steps", "eval_every", "dropouts", "trust", "risk_every")
 _SILENT = "local epochs whose cost is not known"
 
 
@@ -40,7 +40,7 @@ class PrivateTraining(FlowerStrategy):
 
     def __init__(self, strategy: FlowerStrategy, groups: Sequence[str], method: str = "dpsgd-f", **settings: Any
                  ) -> None:
-        for field in (field for field in _THE_APPS if field in settings):
+        for field in (field for field in _OF_THE_APP if field in settings):
             raise ValueError(f"{field} is {settings[field]!r}, but an app trains as many rounds, with as many clients, "
                              "as its own strategy says, in local epochs with randomness of the operating system: leave "
                              "it out")
