@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from fedfair.accounting import Ledger
 from fedfair.datasets import Parts
+from simulations.description import Description
 from simulations.environment import environment
 from simulations.experiment import Experiment
 from simulations.files import in_json
@@ -44,11 +44,17 @@ class Result:
 
     def save(self, folder: str | Path) -> Path:
         """Write the folder; raises `FileExistsError` if it holds another experiment."""
-        model, train = dict(self.model.named_parameters()), self.data.train
-        described = {"shape": list(train.x.shape[1:]), "groups": train.names, "labels": train.labels,
-                     "encoding": train.encoding}
-        return write_folder(Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(), model,
-                            {"fedfair": json.dumps(described)})
+        return write_folder(Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(),
+                            dict(self.model.named_parameters()))
+
+    @property
+    def description(self) -> Description:
+        """What is saved with the model."""
+        made, train = self.experiment, self.data.train
+        return Description(
+            model=made.model, hidden=made.hidden, dtype=made.dtype, shape=tuple(train.x.shape[1:]), pixels=made.pixels,
+            encoding=train.encoding, groups=train.names, group_columns=tuple(filter(None, made.attributes)),
+            labels=train.labels, threshold=self.threshold.rule if self.threshold else None)
 
     def threshold_to_dict(self) -> dict[str, Any]:
         """The threshold by names of groups and classes, and how the records that it was looked for on are protected."""
@@ -94,11 +100,11 @@ def by_run(results: Sequence[Result]) -> dict[str, Result]:
 
 
 def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Result], ledger: Mapping[str, Any],
-                 model: Mapping[str, Tensor], described: dict[str, str] | None = None) -> Path:
+                 model: Mapping[str, Tensor]) -> Path:
     """Write everything beside the folder, then put it in place at once. Raises what `refuse_to_replace` does.
 
     What somebody put into an earlier folder of the same settings stays. Thresholds, if there are any, go into
-    thresholds.json by "strategy/seed". `described` goes with the model, so that it can be used without the data.
+    thresholds.json by "strategy/seed", and so do descriptions of the models into what goes with their weights.
     """
     refuse_to_replace(folder, settings)
     with replaced(folder) as new:
@@ -108,6 +114,7 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
         if len(results) > 1:
             tests(results).to_csv(new / "statistics.csv", index=False)
         (new / "ledger.json").write_text(in_json(ledger))
+        described = {name: result.description.model_dump_json() for name, result in by_run(results).items()}
         try:
             save_file({name: value.detach().contiguous().cpu() for name, value in model.items()},
                       new / "model.safetensors", described)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +14,12 @@ from safetensors import safe_open
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor, nn
 
-from fedfair import models
 from fedfair.datasets.encoding import NO_TABLE, Encoding
 from fedfair.datasets.grouped import Pixels
-from fedfair.datasets.new_rows import encode
+from fedfair.datasets.new_rows import encode, group_names
 from fedfair.registry import unknown
 from fedfair.thresholds import RejectOption
+from simulations.description import Description
 from simulations.result import Result
 
 
@@ -31,47 +29,47 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     A `DataFrame` has the columns of the table that was trained on; `encoding` says what becomes of them. An array is
     prepared like those of `Result.data`; of bytes, it holds pixels, standardised with the mean and the deviation
     `pixels`, as they were for training. `groups` are the groups' names in the order of their numbers. With a
-    `threshold`, the decision hangs on the record's group, which `predict` must then be told. `fit` changes nothing: the
-    model is trained.
+    `threshold`, the decision hangs on the record's group: on what stands in the `group_columns` of a table, unless
+    `predict` is told. `fit` changes nothing: the model is trained.
     """
 
     def __init__(self, model: nn.Module, groups: Sequence[str], labels: Sequence[str],
                  threshold: RejectOption | None = None, pixels: Sequence[float] = (0.0, 1.0),
-                 encoding: Encoding = NO_TABLE) -> None:
+                 encoding: Encoding = NO_TABLE, group_columns: Sequence[str] = ()) -> None:
         self.model, self.groups, self.labels, self.threshold = model, groups, labels, threshold
-        self.pixels, self.encoding = pixels, encoding
+        self.pixels, self.encoding, self.group_columns = pixels, encoding, group_columns
 
     @staticmethod
     def of(result: Result) -> TrainedClassifier:
         """The model of a run, with its threshold if it has one."""
-        train = result.data.train
-        return TrainedClassifier(result.model, train.names, train.labels,
-                                 result.threshold.rule if result.threshold else None, result.experiment.pixels,
-                                 train.encoding)
+        return _described(result.model, result.description)
 
     @staticmethod
-    def load(folder: str | Path) -> TrainedClassifier:
-        """The model of a folder that `Result.save` wrote; needs no data, but of a model of your own its file.
+    def load(folder: str | Path, run: str | None = None) -> TrainedClassifier:
+        """The model of a folder that `Result.save` wrote, or of one `run` of a comparison's, "dpsgd/seed-0"; needs no
+        data, but of a model of your own its file.
 
-        Raises `FileNotFoundError` if there is none, and `ValueError` for the folder of a comparison.
+        Raises `FileNotFoundError` if there is none, and `ValueError` where runs are to be told apart.
         """
         file = Path(folder) / "model.safetensors"
         if not file.is_file():
             raise FileNotFoundError(f"there is no model.safetensors in {folder}: give the folder of a finished run")
         with safe_open(str(file), "pt") as saved:
-            described = (saved.metadata() or {}).get("fedfair")
-            weights = {name: saved.get_tensor(name) for name in saved.keys()}  # noqa: SIM118 - no mapping
-        if described is None:
-            raise ValueError(f"{folder} does not hold a single run: give the folder of one, as fedfair run --out "
-                             "leaves it")
-        shape, groups, labels, encoding = (json.loads(described)[key] for key in
-                                           ("shape", "groups", "labels", "encoding"))
-        settings = tomllib.loads((Path(folder) / "config.toml").read_text())
-        dtype = torch.float64 if settings["dtype"] == "float64" else torch.float32
-        model = models.build(settings["model"], settings["hidden"], shape, len(labels), 0, dtype)
+            runs = saved.metadata() or {}
+            if not runs:
+                raise ValueError(f"{file} does not say what its weights are of: give a folder that fedfair wrote")
+            if run is None and len(runs) > 1:
+                raise ValueError(f"{folder} holds several runs: say by run which is meant, out of "
+                                 f"{', '.join(sorted(runs))}")
+            name = next(iter(runs)) if run is None else run
+            if name not in runs:
+                raise unknown("run", name, runs)
+            weights = {key.removeprefix(f"{name}/"): saved.get_tensor(key) for key in saved.keys()  # noqa: SIM118
+                       if "/" not in key or key.startswith(f"{name}/")}
+        described = Description.model_validate_json(runs[name])
+        model = described.build()
         model.load_state_dict(weights)
-        return TrainedClassifier(model, tuple(groups), tuple(labels), _threshold(Path(folder), groups, labels),
-                                 settings["pixels"], Encoding.from_lists(*encoding))
+        return _described(model, described)
 
     @property
     def classes_(self) -> NDArray[np.int64]:
@@ -92,11 +90,13 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, x: ArrayLike, sensitive_features: Sequence[Any] | None = None) -> NDArray[np.int64]:
         """Classes `[n]`; `sensitive_features` `[n]` are the groups' names, which a threshold needs.
 
-        Raises `ValueError` if it needs them and they are not given, or for a name that is not a group's.
+        Raises `ValueError` if it needs them and they are not to be had, or for a name that is not a group's.
         """
         output = self._output(x)
         if self.threshold is None:
             return np.asarray(output.argmax(1))
+        if sensitive_features is None and isinstance(x, pd.DataFrame) and self.group_columns:
+            sensitive_features = group_names(x, self.group_columns)
         if sensitive_features is None:
             raise ValueError("the decision hangs on the group: give sensitive_features, the name of each record's "
                              f"group, out of {', '.join(self.groups)}")
@@ -117,11 +117,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.model(rows.to(like.dtype) if rows.is_floating_point() else rows).cpu()  # type: ignore[no-any-return]
 
 
-def _threshold(folder: Path, groups: Sequence[str], labels: Sequence[str]) -> RejectOption | None:
-    """The threshold of a folder's run, if it has one."""
-    file = folder / "thresholds.json"
-    if not file.is_file():
-        return None
-    values = next(iter(json.loads(file.read_text()).values()))
-    return RejectOption(tuple(values["gammas"][name] for name in groups),
-                        tuple(name in values["deprived"] for name in groups), labels.index(values["favourable"]))
+def _described(model: nn.Module, described: Description) -> TrainedClassifier:
+    """A model with what its description says."""
+    return TrainedClassifier(model, **{name: getattr(described, name) for name in (
+        "groups", "labels", "threshold", "pixels", "encoding", "group_columns")})

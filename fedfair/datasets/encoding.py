@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -49,13 +49,6 @@ class Encoding(NamedTuple):
         """All that a record could have in a one-hot column, left out or not, sorted."""
         return tuple(sorted(feature.category for feature in (*self.features, *self.left_out)
                             if feature.column == column and feature.category is not None))
-
-    @staticmethod
-    def from_lists(features: Any, left_out: Any, decimal: Any) -> Encoding:
-        """The encoding whose tuples JSON made lists."""
-        there, gone = (tuple(Feature(column, category, scaling and Scaling(*scaling))
-                             for column, category, scaling in part) for part in (features, left_out))
-        return Encoding(there, gone, tuple(decimal))
 
 
 NO_TABLE = Encoding()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import torch
@@ -40,6 +42,20 @@ def encode(frame: pd.DataFrame, encoding: Encoding) -> Tensor:
         return torch.tensor((texts[feature.column] == feature.category).to_numpy(dtype="float64"))
 
     return torch.stack([made(feature) for feature in encoding.features], 1)
+
+
+def group_names(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """The name of each row's group, `[n]`, as the values in some columns make it; see
+    `fedfair.datasets.grouped.crossed`.
+
+    Raises `ValueError` if a column is not there.
+    """
+    for name in columns:
+        if name not in frame:
+            raise unknown("column", name, map(str, frame.columns))
+    neat = tidied(frame[list(columns)])
+    return [" & ".join(values) for values in zip(*(whole_numbers(neat[name]).astype(str) for name in columns),
+                                                 strict=True)]
 
 
 def _texts(column: pd.Series, neat: pd.Series, known: tuple[str, ...]) -> pd.Series:

@@ -13,8 +13,9 @@ from simulations.files import refuse_as_file, write_text
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(help="Folder of a finished run on a table.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run on a table, or of a comparison.")],
     file: Annotated[Path, typer.Argument(help="CSV file with the columns that the run was trained on.")],
+    run: Annotated[str | None, typer.Option(help="Which run of a comparison, for example dpsgd-f/seed-0.")] = None,
     group: Annotated[str, typer.Option(help="Columns that name the group, separated by commas, for a model with a "
                                        "threshold; by default the run's.")] = "",
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default it is printed.")] = None,
@@ -27,7 +28,7 @@ def predict(
 
     if out is not None:
         refuse_as_file(out)
-    text = prediction.predict(folder, read_csv(file), names_of(group)).to_csv(index=False)
+    text = prediction.predict(folder, read_csv(file), run, names_of(group)).to_csv(index=False)
     if out is None:
         print(text, end="")
     else:

@@ -13,6 +13,8 @@ from typer.testing import CliRunner, Result
 
 from simulations import Experiment, run
 from simulations.cli import app
+from simulations.compare import compare, experiments
+from simulations.result import save_comparison
 
 SHORT: dict[str, Any] = {"model": "logistic", "epochs": 4, "batch_size": 64, "learning_rate": 0.5, "strategy": "sgd"}
 
@@ -49,6 +51,18 @@ def test_rows_are_predicted_as_the_run_decided(folder: Path, name: str) -> None:
     accuracies = metrics[metrics["split"].isin(["train", "valid", "test"]) & (metrics["group"] == "all")]["value"]
     right = (found["predicted"] == found["answer"]).mean()
     assert right == pytest.approx(np.average(accuracies, weights=[0.7, 0.1, 0.2]), abs=1e-9)
+
+
+def test_a_run_of_a_comparison_is_named(folder: Path) -> None:
+    given = {"csv": str(folder / "people.csv"), "label": "answer", "group": "sex", **SHORT}
+    results = compare(experiments(["sgd"], [0, 1], None, {name: given[name] for name in given if name != "strategy"}))
+    save_comparison(results, {"strategies": ["sgd"]}, folder / "two")
+    shown = said(folder / "two", folder / "people.csv", "--run", "sgd/seed-0")
+    assert shown.stdout == said(folder / "plain", folder / "people.csv").stdout
+    assert said(folder / "two", folder / "people.csv", "--run", "sgd/seed-1").stdout != shown.stdout
+    missing = said(folder / "two", folder / "people.csv")
+    assert missing.exit_code == 2
+    assert "say by run which is meant, out of sgd/seed-0, sgd/seed-1" in missing.output
 
 
 def test_what_is_written_is_what_is_printed(folder: Path, tmp_path: Path) -> None:

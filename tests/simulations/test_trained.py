@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import save_file
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, recall_score
 from sklearn.pipeline import make_pipeline
@@ -96,13 +97,35 @@ def test_scikit_learn_takes_it_as_a_classifier(result: Result) -> None:
     assert np.array_equal(clone(plain).predict(x), plain.predict(x))
 
 
-def test_a_folder_without_a_single_model_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_the_model_that_is_asked_for_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no model\.safetensors"):
         TrainedClassifier.load(tmp_path)
     results = compare(experiments(["dpsgd"], [0, 1], None, {"hidden": [4], "steps": 1}))
     save_comparison(results, {"strategies": ["dpsgd"]}, tmp_path / "two")
-    with pytest.raises(ValueError, match="does not hold a single run"):
+    with pytest.raises(ValueError, match=r"two holds several runs: say by run .* dpsgd/seed-0, dpsgd/seed-1$"):
         TrainedClassifier.load(tmp_path / "two")
+    with pytest.raises(ValueError, match="unknown run 'dpsgd/seed-2': did you mean 'dpsgd/seed-"):
+        TrainedClassifier.load(tmp_path / "two", "dpsgd/seed-2")
+    save_file({"weight": torch.zeros(1)}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="does not say what its weights are of: give a folder that fedfair wrote"):
+        TrainedClassifier.load(tmp_path)
+
+
+def test_every_run_of_a_comparison_can_be_used(tmp_path: Path, result: Result) -> None:
+    """They differ in method, seed, and so in the means that rows are standardised with; one has a threshold."""
+    settings = {name: value for name, value in result.experiment.settings().items()
+                if name not in ("seed", "strategy", "threshold", "theta")}
+    results = compare(experiments(["sgd", "dpsgd-p"], [0, 1], None, {**settings, "dpsgd-p.threshold": "toc"}))
+    save_comparison(results, {"strategies": ["sgd", "dpsgd-p"]}, tmp_path / "four")
+    rows, answers = pd.read_csv(str(result.experiment.csv)), []
+    for each in results:
+        name, test = f"{each.experiment.strategy}/seed-{each.experiment.seed}", each.data.test
+        loaded = TrainedClassifier.load(tmp_path / "four", name)
+        answers.append(loaded.predict_proba(rows)[:, 1].tobytes())
+        found = loaded.predict(rows.iloc[test.records.numpy()])  # the column sex says the group
+        assert (loaded.threshold is not None) == (each.experiment.strategy == "dpsgd-p")
+        assert accuracy_score(test.y, found) == pytest.approx(final(each, "accuracy", "all"))
+    assert len(set(answers)) == 4
 
 
 def test_pixels_are_scaled_as_they_were_for_training(tmp_path: Path) -> None:
