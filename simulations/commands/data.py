@@ -16,6 +16,8 @@ from simulations.commands.options import Column, names_of
 from simulations.experiment import Experiment
 from simulations.table import columns_table
 
+Name = Annotated[str, typer.Argument(help="One that fedfair data list names, or hf:NAME.")]
+
 
 def list_data() -> None:
     """The data sets by name, with their variants.
@@ -26,7 +28,7 @@ def list_data() -> None:
         print(name, *(f"(balance = {variant})" for variant in DATASETS[name].variants))
 
 
-def fetch(name: str, label: Column = None, group: Column = None) -> None:
+def fetch(name: Name, label: Column = None, group: Column = None) -> None:
     """Download a data set into the cache, or check the copy that is there; hf:NAME needs label and group.
 
     Example: fedfair data fetch adult
@@ -35,7 +37,7 @@ def fetch(name: str, label: Column = None, group: Column = None) -> None:
     print(f"{name}: {sum(len(part) for _, part in parts):,} records, verified")
 
 
-def describe(name: str, label: Column = None, group: Column = None) -> None:
+def describe(name: Name, label: Column = None, group: Column = None) -> None:
     """Records, features and groups of a data set; hf:NAME needs label and group.
 
     Example: fedfair data describe digits
@@ -43,7 +45,9 @@ def describe(name: str, label: Column = None, group: Column = None) -> None:
     _describe(name, Experiment(dataset=name, label=label, group=group).task)
 
 
-def check(file: Path, label: Annotated[str, typer.Option()], group: Annotated[str, typer.Option()],
+def check(file: Annotated[Path, typer.Argument(help="CSV file of your own.")],
+          label: Annotated[str, typer.Option(help="Column that is to be predicted.")],
+          group: Annotated[str, typer.Option(help="Column that says which group a record is of.")],
           missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")] = "refuse",
           without: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.")] = "") -> None:
     """What is in a file of your own, what each column is taken as, and whether it can be used.

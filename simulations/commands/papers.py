@@ -80,7 +80,7 @@ def reproduce(
                                                      "is not always the paper's, often fewer with --quick: the page "
                                                      "says how many.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process; several can share a GPU.")] = 1,
     datasets: Annotated[str | None, typer.Option(help="Some of its data sets alone, as the page calls them, separated "
                                                  "by commas. Their runs are there when the same folder is given the "
                                                  "others.")] = None,

@@ -84,7 +84,7 @@ def run(
     dataset: DatasetName = None,
     strategy: StrategyName = "dpsgd-f",
     preset: Preset = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="What all random draws hang on.")] = 0,
     engine: EngineName = "local",
     nodes: Nodes = None,
     engine_set: EngineSet = [],  # noqa: B006 - Typer copies it
