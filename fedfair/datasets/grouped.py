@@ -72,12 +72,10 @@ class GroupedDataset:
                                  "another name")
         if not _within(self.y, self.classes):
             raise ValueError(f"labels must lie in 0..{self.classes - 1}")
-        if len(self.participant) not in (0, len(self)):
-            raise ValueError(f"participant names the owners of {len(self.participant)} records, but there are "
-                             f"{len(self)}: give one for each record, or none at all")
-        if len(self.published) not in (0, len(self)):
-            raise ValueError(f"published names the parts of {len(self.published)} records, but there are {len(self)}: "
-                             "give one for each record, or none at all")
+        for name in ("participant", "published", "records"):
+            if len(getattr(self, name)) not in (0, len(self)):
+                raise ValueError(f"{name} has {len(getattr(self, name))} numbers, but there are {len(self)} records: "
+                                 "give one for each, or none at all")
         if self.encoding.features and self.x.shape[1:] != (len(self.encoding.features),):
             raise ValueError(f"encoding has {len(self.encoding.features)} features, but x is of shape "
                              f"{list(self.x.shape)}: give one for each of its columns, or none at all")
@@ -86,9 +84,6 @@ class GroupedDataset:
         if len(self.labels) != self.classes:
             raise ValueError(f"labels names {len(self.labels)} classes, but there are {self.classes}: give each a "
                              "name, or none at all")
-        if len(self.records) not in (0, len(self)):
-            raise ValueError(f"records numbers {len(self.records)} records, but there are {len(self)}: give one for "
-                             "each record, or none at all")
         if len(self.records) != len(self):
             object.__setattr__(self, "records", torch.arange(len(self)))
 

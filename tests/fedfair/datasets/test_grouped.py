@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -28,6 +29,24 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
         GroupedDataset(x, zeros, zeros + 1, ("a",), 2)
     with pytest.raises(ValueError, match=r"labels must lie in 0\.\.1"):
         GroupedDataset(x, zeros - 1, zeros, ("a",), 2)
+
+
+@pytest.mark.parametrize(("parts", "message"), [
+    ({"participant": torch.zeros(2).long()}, "participant has 2 numbers, but there are 3 records: give one for each"),
+    ({"published": torch.zeros(4).long()}, "published has 4 numbers, but there are 3 records"),
+    ({"records": torch.arange(1)}, "records has 1 numbers, but there are 3 records"),
+    ({"labels": ("no",)}, "labels names 1 classes, but there are 2: give each a name, or none at all"),
+    ({"encoding": Encoding((Feature("age"), Feature("pay")))}, r"encoding has 2 features, but x is of shape \[3, 1\]")])
+def test_what_is_said_of_records_and_classes_is_said_of_all_of_them(parts: Any, message: str) -> None:
+    x, zeros = torch.zeros(3, 1), torch.zeros(3).long()
+    with pytest.raises(ValueError, match=message):
+        GroupedDataset(x, zeros, zeros, ("a",), 2, **parts)
+
+
+def test_classes_are_called_by_their_numbers_where_nobody_named_them() -> None:
+    x, zeros = torch.zeros(3, 1), torch.zeros(3).long()
+    assert GroupedDataset(x, zeros, zeros, ("a",), 3).labels == ("0", "1", "2")
+    assert GroupedDataset(x, zeros, zeros, ("a",), 2, ("no", "yes")).take(slice(1)).labels == ("no", "yes")
 
 
 @pytest.mark.parametrize("name", ["all", "parity", "gap"])
