@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+ON_RAY = ("model", "ray")
 IN_REPOSITORY = "run in the repository"
 
 ELSEWHERE = {
@@ -55,7 +56,7 @@ def names(page: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.xdist_group("ray") if page.stem == "ray" else ())
+@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.xdist_group("ray") if page.stem in ON_RAY else ())
                                   for page in PAGES], ids=names)
 def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                           request: pytest.FixtureRequest) -> None:
