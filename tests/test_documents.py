@@ -59,7 +59,8 @@ def names(page: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [
-    pytest.param(page, marks=pytest.mark.xdist_group("ray") if page.stem in ON_RAY else ()) for page in PAGES], ids=names)
+    pytest.param(page, marks=pytest.mark.xdist_group("ray") if page.stem in ON_RAY else ()) for page in PAGES
+], ids=names)
 def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                           request: pytest.FixtureRequest) -> None:
     if "--dataset adult" in "".join(block.text for block in blocks(page) if block.language == "bash"):
