@@ -59,15 +59,17 @@ def group_names(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
 
 
 def _texts(column: pd.Series, neat: pd.Series, known: tuple[str, ...]) -> pd.Series:
-    """The categories of a column, as text; as numbers are written where a text is none of the `known` but its number
-    is.
+    """The categories of a column, as text: one of the `known` that it is, that it is once tidied, or whose number it
+    is, however that is written.
     """
-    texts, numbers = (whole_numbers(values).astype(str) for values in (column, neat))
-    found = texts.where(texts.isin(known), numbers)
-    strange = found[~found.isin(known)]
-    if not strange.empty:
-        raise unknown(f"category of column {str(column.name)!r}, in row {strange.index[0] + 1},", strange.iloc[0],
-                      known)
+    texts, stripped = column.astype(str), neat.astype(str)
+    numbers = pd.to_numeric(pd.Series(known), errors="coerce")
+    by_number = {number: text for number, text in zip(numbers, known, strict=True) if (numbers == number).sum() == 1}
+    found = pd.to_numeric(neat, errors="coerce").map(by_number)
+    found = texts.where(texts.isin(known), stripped.where(stripped.isin(known), found))
+    if found.isna().any():
+        row = int(found.isna().argmax())
+        raise unknown(f"category of column {str(column.name)!r}, in row {row + 1},", stripped[row], known)
     return found
 
 

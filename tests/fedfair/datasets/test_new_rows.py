@@ -9,10 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from fedfair.datasets.encoding import Encoding, Feature, Scaling
 from fedfair.datasets.new_rows import encode
+from fedfair.datasets.table import from_table
 from fedfair.task import Task
 
 ROWS = 200
@@ -57,6 +60,30 @@ def test_rows_are_encoded_as_those_that_were_trained_on(frame: pd.DataFrame, set
             assert torch.equal(encode(rows[row : row + 1], part.encoding), part.x[row : row + 1])
 
 
+KINDS = {
+    "whole": st.integers(-9, 9), "real": st.floats(-1e6, 1e6), "bool": st.booleans(),
+    "words": st.sampled_from(["a", " b", "A", "1", "01", "1,5", "true", "N/A ", "x & y", "1 = 2"]),
+    "comma": st.sampled_from(["1,5", "1,250", "12", "-7,5", " 3"]),
+    "thousands": st.sampled_from(["1,250", "12,000", "7"]),
+}
+GROUPS = ("whole", "words", "bool")
+
+
+@given(st.data(), st.lists(st.sampled_from([*KINDS]), min_size=1, max_size=4), st.sampled_from(GROUPS))
+def test_any_rows_become_what_the_table_became(data: st.DataObject, kinds: list[str], group: str) -> None:
+    """Whatever rows of a table stand alone, as other rows may."""
+    size = data.draw(st.integers(2, 12))
+    drawn = {f"{kind} {place}": data.draw(st.lists(KINDS[kind], min_size=size, max_size=size))
+             for place, kind in enumerate([*kinds, group])}
+    table = pd.DataFrame({**drawn, "label": [row % 2 for row in range(size)]})
+    try:
+        made = from_table(table, "label", f"{group} {len(kinds)}")
+    except ValueError:  # a single group, or a text in every row
+        return
+    rows = data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=size))
+    assert torch.equal(encode(table.iloc[rows], made.encoding), made.x[rows])
+
+
 ENCODING = Encoding((Feature("age", scaling=Scaling(40.0, 10.0)), Feature("share", scaling=Scaling(2.0, 4.0, True)),
                      Feature("sex", "m"), Feature("code", "01"), Feature("code", "A"), Feature("kind", "1")),
                     (Feature("sex", "f"), Feature("kind", "2")))
@@ -84,6 +111,13 @@ def test_rows_that_cannot_be_encoded_are_refused(changed: Any, message: str) -> 
 
 def test_a_text_may_be_the_number_that_it_is_for_a_whole_file() -> None:
     assert encode(pd.DataFrame({**GIVEN, "kind": ["01", " 2"]}), ENCODING)[:, -1].tolist() == [1, 0]
+
+
+def test_a_number_that_two_categories_write_is_neither_unless_it_is_written_so() -> None:
+    encoding = Encoding(tuple(Feature("code", text) for text in ("01", "1", "2", "A")))
+    assert encode(pd.DataFrame({"code": ["01", "1", "2.0"]}), encoding).argmax(1).tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match=r"unknown category of column 'code', in row 1, '1\.0': .*known are 01, 1, 2, A"):
+        encode(pd.DataFrame({"code": ["1.0", "A"]}), encoding)
 
 
 def test_a_column_that_is_not_there_is_named() -> None:
