@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict
-from torch import nn
+from torch import Tensor, nn
 
 from fedfair import models
 from fedfair.datasets.encoding import Encoding
@@ -34,7 +35,22 @@ class Description(BaseModel):
     labels: tuple[str, ...]
     threshold: RejectOption | None
 
-    def build(self) -> nn.Module:
-        """The model, with any weights; raises `ValueError` if it is of a kind that is not known here."""
+    def build(self, saved: Mapping[str, Tensor]) -> nn.Module:
+        """The model with the numbers that were saved of it; raises `ValueError` if it is of a kind that is not known
+        here, or has other numbers.
+        """
         dtype = torch.float64 if self.dtype == "float64" else torch.float32
-        return models.build(self.model, self.hidden, self.shape, len(self.labels), 0, dtype)
+        model = models.build(self.model, self.hidden, torch.Size(self.shape), len(self.labels), 0, dtype)
+        own = numbers(model)
+        if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
+            raise ValueError(f"the model {self.model!r} has other parameters here than those that were saved: restore "
+                             "the file that defined it")
+        with torch.no_grad():
+            for name, value in own.items():
+                value.copy_(saved[name])
+        return model
+
+
+def numbers(model: nn.Module) -> dict[str, Tensor]:
+    """A model's parameters and buffers by name, each once: what tells it from another of its kind."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}

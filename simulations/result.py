@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fedfair.accounting import Ledger
 from fedfair.datasets import Parts
-from simulations.description import Description
+from simulations.description import Description, numbers
 from simulations.environment import environment
 from simulations.experiment import Experiment
 from simulations.files import in_json
@@ -45,7 +45,7 @@ class Result:
     def save(self, folder: str | Path) -> Path:
         """Write the folder; raises `FileExistsError` if it holds another experiment."""
         return write_folder(Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(),
-                            dict(self.model.named_parameters()))
+                            numbers(self.model))
 
     @property
     def description(self) -> Description:
@@ -90,7 +90,7 @@ def save_comparison(results: Sequence[Result], settings: Mapping[str, Any], fold
     """Write several runs into one folder; ledgers and models are kept by "strategy/seed"."""
     named = by_run(results)
     ledgers = {name: result.ledger.to_dict() for name, result in named.items()}
-    models = {f"{name}/{key}": value for name, r in named.items() for key, value in r.model.named_parameters()}
+    models = {f"{name}/{key}": value for name, r in named.items() for key, value in numbers(r.model).items()}
     return write_folder(Path(folder), settings, results, ledgers, models)
 
 

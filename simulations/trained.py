@@ -67,9 +67,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weights = {key.removeprefix(f"{name}/"): saved.get_tensor(key) for key in saved.keys()  # noqa: SIM118
                        if "/" not in key or key.startswith(f"{name}/")}
         described = Description.model_validate_json(runs[name])
-        model = described.build()
-        model.load_state_dict(weights)
-        return _described(model, described)
+        return _described(described.build(weights), described)
 
     @property
     def classes_(self) -> NDArray[np.int64]:

@@ -86,6 +86,37 @@ def test_the_favourable_class_goes_by_its_name(tmp_path: Path) -> None:
     assert loaded.labels == ("approved", "denied")
 
 
+OWN = """
+import torch
+from torch import nn
+
+class random_features(nn.Module):
+    def __init__(self, shape, hidden, classes):
+        super().__init__()
+        self.register_buffer("directions", torch.randn(shape.numel(), 8))
+        self.inner, self.again, self.last = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, classes)
+        self.again.weight = self.inner.weight
+
+    def forward(self, x):
+        return self.last(self.again(torch.cos(self.inner(torch.cos(x.flatten(1) @ self.directions)))))
+"""
+
+
+def test_a_model_of_ones_own_comes_back_with_its_buffers_and_shared_weights(tmp_path: Path,
+                                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    file = tmp_path / "models" / "random_features.py"
+    file.write_text(OWN)
+    result = run(Experiment(model="random-features", strategy="sgd", steps=3, seed=5))
+    result.save("run")
+    x = result.data.test.x.numpy()
+    assert np.array_equal(TrainedClassifier.load("run").predict_proba(x), TrainedClassifier.of(result).predict_proba(x))
+    file.write_text(OWN.replace("8, classes", "8, classes, bias=False"))
+    with pytest.raises(ValueError, match="the model 'random-features' has other parameters here than those that were"):
+        TrainedClassifier.load("run")
+
+
 def test_scikit_learn_takes_it_as_a_classifier(result: Result) -> None:
     plain = TrainedClassifier.of(result)
     plain.threshold = None
