@@ -15,15 +15,17 @@ import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedfair import curvature, fairlens, participants
-from fedfair.host import ClientError, Contribution, Host
-from fedfair.layers import Gradients
-from fedfair.messages import BEFORE_THRESHOLD, pack, unpack
-from fedfair.noise import NoiseName
-from fedfair.rounds import Round, refuse_distrust
-from fedfair.task import Task
-from fedfair.thresholds import RejectOption
-from fedfair.traces import trace_samples
+from fedfair.fairness.reject_option import RejectOption
+from fedfair.gradients.layers import Gradients
+from fedfair.mechanisms.noise import NoiseName
+from fedfair.node import fairlens_sums as fairlens
+from fedfair.node import participant_updates as participants
+from fedfair.node.node import ClientError, Contribution, Host
+from fedfair.protocol.messages import BEFORE_THRESHOLD, pack, unpack
+from fedfair.protocol.round import Round, refuse_distrust
+from fedfair.protocol.task import Task
+from fedfair.risk import derivatives as curvature
+from fedfair.risk.hessian_trace import trace_samples
 
 app = ClientApp()
 

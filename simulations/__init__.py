@@ -1,7 +1,7 @@
 """What a person runs: experiments, comparisons, and the command `fedfair`."""
 
-from simulations.experiment import Experiment
-from simulations.result import Result
-from simulations.run import run
+from simulations.engines.run import run
+from simulations.results.result import Result
+from simulations.settings.experiment import Experiment
 
 __all__ = ["Experiment", "Result", "run"]

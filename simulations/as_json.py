@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from simulations.files import in_json
-from simulations.result import Result, identified, summary
-from simulations.statistics import comparisons, findings, measures
-from simulations.summary import final_test
+from simulations.results.atomic_files import in_json
+from simulations.results.result import Result, identified, summary
+from simulations.results.statistics import comparisons, findings, measures
+from simulations.results.summary import final_test
 
 
 def as_json(results: Sequence[Result], folder: Path | None = None) -> str:
-    """An object with `summary` (a row for each strategy, see `simulations.summary`), `findings` (sentences) and
+    """An object with `summary` (a row for each strategy, see `simulations.results.summary`), `findings` (sentences) and
     `folder` (where the results are, or null).
 
     JSON has no infinity: an epsilon that does not exist is null, and its guarantee "none".

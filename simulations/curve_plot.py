@@ -41,7 +41,7 @@ class Axis(NamedTuple):
 
 
 def curve_plot(frame: pd.DataFrame) -> str:
-    """The picture of a table as `simulations.curves.curves` makes it, means over seeds.
+    """The picture of a table as `simulations.plans.curves.curves` makes it, means over seeds.
 
     Strategies without a setting are dashed lines at the height of their single point. The dotted line marks a
     demographic parity of 0.1, as in Yang et al. 2024.

@@ -12,12 +12,12 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
-from simulations.checkpoint import Checkpoint
-from simulations.compare import experiments
-from simulations.experiment import Experiment
-from simulations.run import conduct
-from simulations.table import results_table
-from simulations.values import pairs, parsed
+from simulations.engines.checkpoint import Checkpoint
+from simulations.engines.run import conduct
+from simulations.plans.compare import experiments
+from simulations.results.table import results_table
+from simulations.settings.experiment import Experiment
+from simulations.settings.settings_text import pairs, parsed
 
 app = ServerApp()
 log = logging.getLogger("flwr")
@@ -31,7 +31,7 @@ def main(grid: Grid, context: Context) -> None:
 
     The folder is the key `out`, by default fedfair-results/RUN-ID in the folder in which the SuperLink was started. A
     run that was stopped goes on after its last checkpoint there (every `checkpoint-every` rounds).
-    Raises `ValueError`, `OSError` or `fedfair.host.ClientError` with one sentence saying what is wrong.
+    Raises `ValueError`, `OSError` or `fedfair.node.node.ClientError` with one sentence saying what is wrong.
     """
     experiment = from_run_config(context.run_config)
     folder = Path(str(context.run_config.get("out") or f"fedfair-results/{context.run_id}")).absolute()

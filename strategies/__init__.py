@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedfair.own_files import defined_in, file_name, own_file
-from fedfair.registry import Registry, unknown
-from strategies.base import Strategy
+from fedfair.plugins.registry import Registry, unknown
+from fedfair.plugins.user_files import defined_in, file_name, own_file
 from strategies.clipping_error import DirectionError, MagnitudeError
 from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd import Dpsgd
@@ -26,6 +25,7 @@ from strategies.fairlens import FairLens
 from strategies.fedavg import Fedavg
 from strategies.gs_dp_sgd import GsDpSgd
 from strategies.naive import Naive
+from strategies.server.strategy import Strategy
 from strategies.sgd import Sgd
 
 __all__ = ["COMBINATIONS", "STRATEGIES", "Combination", "Strategy", "file_of", "find_strategy"]

@@ -11,14 +11,14 @@ from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from fedfair import messages
-from fedfair.clipping import ClipRule, Flat, Unclipped
-from fedfair.layers import Gradients
-from fedfair.noise import Trust
-from fedfair.rounds import Round
-from strategies.base import Strategy
-from strategies.exchange import added
-from strategies.risk import other_steps
+from fedfair.gradients.layers import Gradients
+from fedfair.mechanisms.clipping import ClipRule, Flat, Unclipped
+from fedfair.mechanisms.noise import Trust
+from fedfair.protocol import messages
+from fedfair.protocol.round import Round
+from strategies.server.requests import added
+from strategies.server.risk_meter import other_steps
+from strategies.server.strategy import Strategy
 
 
 class ClippingError(Strategy):

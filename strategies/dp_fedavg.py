@@ -13,14 +13,14 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor, nn
 
-from fedfair import messages
-from fedfair.clipping import ClipRule, Flat
-from fedfair.counting import AtMost, CountQuery
-from fedfair.optimizers import Optimizer, Sgd
-from fedfair.rounds import LocalSgd
-from strategies.base import NoOptions, Strategy
-from strategies.budget import Schedule
-from strategies.training import Positive
+from fedfair.mechanisms.clipping import ClipRule, Flat
+from fedfair.mechanisms.counting import AtMost, CountQuery
+from fedfair.models.optimizers import Optimizer, Sgd
+from fedfair.protocol import messages
+from fedfair.protocol.round import LocalSgd
+from strategies.server.calibration import Schedule
+from strategies.server.strategy import NoOptions, Strategy
+from strategies.server.training import Positive
 
 
 class DpFedavg(Strategy):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedfair.clipping import ClipRule, Flat
-from strategies.base import Strategy
+from fedfair.mechanisms.clipping import ClipRule, Flat
+from strategies.server.strategy import Strategy
 
 
 class Dpsgd(Strategy):

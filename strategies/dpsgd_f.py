@@ -9,9 +9,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedfair.clipping import ClipRule, PerGroup, Reweighted, sensitivity
-from fedfair.counting import AboveAndBelow, CountQuery
-from strategies.base import NoOptions, Strategy
+from fedfair.mechanisms.clipping import ClipRule, PerGroup, Reweighted, sensitivity
+from fedfair.mechanisms.counting import AboveAndBelow, CountQuery
+from strategies.server.strategy import NoOptions, Strategy
 
 
 class DpsgdF(Strategy):

@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from fedfair.clipping import ClipRule, PerGroup
-from fedfair.counting import AboveAndBelow, CountQuery
-from strategies.base import NoOptions, Strategy
-from strategies.training import Positive
+from fedfair.mechanisms.clipping import ClipRule, PerGroup
+from fedfair.mechanisms.counting import AboveAndBelow, CountQuery
+from strategies.server.strategy import NoOptions, Strategy
+from strategies.server.training import Positive
 
 
 class DpsgdFQuantile(Strategy):

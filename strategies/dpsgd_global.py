@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fedfair.clipping import ClipRule, Global
-from strategies.base import NoOptions, Strategy
-from strategies.training import Positive
+from fedfair.mechanisms.clipping import ClipRule, Global
+from strategies.server.strategy import NoOptions, Strategy
+from strategies.server.training import Positive
 
 
 class DpsgdGlobal(Strategy):

@@ -8,10 +8,10 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from fedfair.clipping import ClipRule, GlobalAdapt
-from fedfair.counting import Above, CountQuery
-from strategies.base import NoOptions, Strategy
-from strategies.training import Positive
+from fedfair.mechanisms.clipping import ClipRule, GlobalAdapt
+from fedfair.mechanisms.counting import Above, CountQuery
+from strategies.server.strategy import NoOptions, Strategy
+from strategies.server.training import Positive
 
 
 class DpsgdGlobalAdapt(Strategy):

@@ -10,11 +10,11 @@ from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from pydantic import Field
 
-from fedfair.layers import Gradients
-from fedfair.messages import pack, unpacked
-from strategies.base import NoOptions
+from fedfair.gradients.layers import Gradients
+from fedfair.protocol.messages import pack, unpacked
 from strategies.gs_dp_sgd import GsDpSgd
-from strategies.training import Positive
+from strategies.server.strategy import NoOptions
+from strategies.server.training import Positive
 
 
 class FairDp(GsDpSgd):

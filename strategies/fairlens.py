@@ -8,14 +8,14 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 
-from fedfair import messages
-from fedfair.clipping import ClipRule, Flat
-from fedfair.fairlens import BatchSums, Penalty
-from fedfair.messages import pack
-from fedfair.noise import Trust
-from strategies.base import NoOptions, Strategy
-from strategies.exchange import added
-from strategies.training import NotNegative
+from fedfair.mechanisms.clipping import ClipRule, Flat
+from fedfair.mechanisms.noise import Trust
+from fedfair.node.fairlens_sums import BatchSums, Penalty
+from fedfair.protocol import messages
+from fedfair.protocol.messages import pack
+from strategies.server.requests import added
+from strategies.server.strategy import NoOptions, Strategy
+from strategies.server.training import NotNegative
 
 
 class FairLens(Strategy):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedfair.clipping import ClipRule, Unclipped
+from fedfair.mechanisms.clipping import ClipRule, Unclipped
 from strategies.dp_fedavg import DpFedavg
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from fedfair.accounting import spent_multipliers
-from fedfair.clipping import ClipRule, Flat, Reweighted
-from strategies.base import Strategy
-from strategies.budget import own_noise
+from fedfair.mechanisms.clipping import ClipRule, Flat, Reweighted
+from strategies.server.calibration import own_noise
+from strategies.server.strategy import Strategy
 
 
 class GsDpSgd(Strategy):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fedfair.clipping import ClipRule, Reweighted
-from fedfair.counting import CountQuery, GroupSizes
-from strategies.base import Strategy
+from fedfair.mechanisms.clipping import ClipRule, Reweighted
+from fedfair.mechanisms.counting import CountQuery, GroupSizes
+from strategies.server.strategy import Strategy
 
 
 class Naive(Strategy):

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedfair.accounting import Event, spent_multipliers
-from fedfair.clipping import ClipRule
-from fedfair.rounds import Round
-from strategies.budget import count_noise
+from fedfair.mechanisms.clipping import ClipRule
+from fedfair.protocol.round import Round
+from strategies.server.calibration import count_noise
 
 if TYPE_CHECKING:
-    from strategies.base import Strategy
+    from strategies.server.strategy import Strategy
 
 
 class Released(NamedTuple):

@@ -22,7 +22,7 @@ ON_RAY = ("model", "ray")
 ELSEWHERE = {
     "pip install": "by .ci/run, in a fresh environment",
     "python3 -m venv": "by .ci/run",
-    "flwr run .": "by tests/simulations/test_flower.py, and on SuperNodes below",
+    "flwr run .": "by tests/simulations/engines/test_flower.py, and on SuperNodes below",
 }
 """What is not run here, by what such a block holds, and where it is run instead."""
 

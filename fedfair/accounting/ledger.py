@@ -14,7 +14,7 @@ from fedfair.accounting.log import EventLog
 from fedfair.accounting.observers import OBSERVERS, Observer, noise_seen
 from fedfair.accounting.odometer import RenyiFilter, reading
 from fedfair.accounting.release import Release, joint_multiplier
-from fedfair.noise import Trust
+from fedfair.mechanisms.noise import Trust
 from fedfair.unit import PUBLIC, Unit
 
 Guarantee = Literal["proved", "nominal", "none"]

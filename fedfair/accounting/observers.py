@@ -11,7 +11,7 @@ import math
 from typing import Literal, get_args
 
 from fedfair.accounting.events import Event
-from fedfair.noise import Trust
+from fedfair.mechanisms.noise import Trust
 
 Observer = Literal["model", "server", "client"]
 OBSERVERS: tuple[Observer, ...] = get_args(Observer)

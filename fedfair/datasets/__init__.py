@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 
 from fedfair.datasets.grouped import GroupedDataset, Parts
-from fedfair.registry import Registry
+from fedfair.plugins.registry import Registry
 
 __all__ = ["DATASETS", "GroupedDataset", "Parts", "Source"]
 

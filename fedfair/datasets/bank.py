@@ -7,7 +7,7 @@ import pandas as pd
 from fedfair.datasets.files import PublicFile, fetch
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.table import from_frame
-from fedfair.registry import unknown
+from fedfair.plugins.registry import unknown
 
 _FILE = PublicFile(
     "bank-full.csv", "https://raw.githubusercontent.com/tailequy/fairness_dataset/main/experiments/data/bank-full.csv",

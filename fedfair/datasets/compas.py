@@ -9,7 +9,7 @@ import pandas as pd
 from fedfair.datasets.files import PublicFile, fetch
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.table import from_frame
-from fedfair.registry import unknown
+from fedfair.plugins.registry import unknown
 
 _NAMELESS = ["sex", "age", "age_cat", "race", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count",
              "c_charge_degree", "decile_score", "score_text", "v_decile_score", "v_score_text", "two_year_recid"]

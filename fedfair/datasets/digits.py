@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from fedfair.datasets.grouped import GroupedDataset
-from fedfair.registry import unknown
+from fedfair.plugins.registry import unknown
 
 VARIANTS: dict[str, dict[str, int]] = {}
 _FILE = "datasets/data/digits.csv.gz"

@@ -11,7 +11,7 @@ import torch
 
 from fedfair.datasets.encoding import Encoding, Feature, Scaling
 from fedfair.datasets.grouped import GroupedDataset, Parts
-from fedfair.registry import unknown
+from fedfair.plugins.registry import unknown
 
 
 class Range(NamedTuple):

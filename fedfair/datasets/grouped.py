@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedfair.datasets.encoding import NO_TABLE, Encoding
-from fedfair.fairness import RESERVED
+from fedfair.fairness.metrics import RESERVED
 
 PARTS = ("train", "valid", "test")
 _ROWS, _NUMBERS = 4096, 2**20  # at most so many go through a model together; a convolution makes dozens of one number
@@ -45,7 +45,7 @@ class GroupedDataset:
     `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
     `published` `[n]`, numbers into PARTS, says which part the source itself put a record into; it is empty if the
     source has no parts. Raises `ValueError` if the parts do not fit together, or a name is one of
-    `fedfair.fairness.RESERVED`.
+    `fedfair.fairness.metrics.RESERVED`.
     """
 
     x: Tensor

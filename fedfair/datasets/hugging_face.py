@@ -19,7 +19,7 @@ from fedfair.datasets.features import leave_out
 from fedfair.datasets.grouped import PARTS, GroupedDataset
 from fedfair.datasets.prepare import Missing
 from fedfair.datasets.table import codes, complete, features_alone, from_table, whole_numbers
-from fedfair.registry import unknown
+from fedfair.plugins.registry import unknown
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedfair.datasets.files import PublicFile, fetch
 from fedfair.datasets.grouped import PARTS, GroupedDataset
-from fedfair.registry import unknown
+from fedfair.plugins.registry import unknown
 
 _URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _SHA256 = {

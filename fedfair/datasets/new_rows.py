@@ -12,7 +12,7 @@ from torch import Tensor
 from fedfair.datasets.columns import tidied
 from fedfair.datasets.encoding import Encoding, Feature
 from fedfair.datasets.table import whole_numbers
-from fedfair.registry import unknown
+from fedfair.plugins.registry import unknown
 
 
 def encode(frame: pd.DataFrame, encoding: Encoding) -> Tensor:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from fedfair.datasets.grouped import PARTS, GroupedDataset, Parts
-from fedfair.randomness import generator
-from fedfair.registry import unknown
+from fedfair.mechanisms.randomness import generator
+from fedfair.plugins.registry import unknown
 
 Missing = Literal["refuse", "drop"]
 """What is done with rows that have missing values."""

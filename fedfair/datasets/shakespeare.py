@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 from fedfair.datasets.files import PublicFile, fetch
 from fedfair.datasets.grouped import GroupedDataset
-from fedfair.registry import unknown
+from fedfair.plugins.registry import unknown
 
 _FILE = PublicFile(
     "shakespeare.txt", "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",

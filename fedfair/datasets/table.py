@@ -17,7 +17,7 @@ from fedfair.datasets.encoding import Encoding, Feature
 from fedfair.datasets.features import leave_out
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.prepare import Missing
-from fedfair.registry import unknown
+from fedfair.plugins.registry import unknown
 
 _log = logging.getLogger(__name__)
 

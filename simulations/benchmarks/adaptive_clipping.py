@@ -30,20 +30,20 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from fedfair.clipping import Flat
-from fedfair.host import with_noise
-from fedfair.messages import pack, unpacked
-from fedfair.randomness import generator
-from fedfair.rounds import Round
-from fedfair.task import Task
+from fedfair.mechanisms.clipping import Flat
+from fedfair.mechanisms.randomness import generator
+from fedfair.node.node import with_noise
+from fedfair.protocol.messages import pack, unpacked
+from fedfair.protocol.round import Round
+from fedfair.protocol.task import Task
 from simulations.benchmarks.timing import Out, environment
 from simulations.commands.terminal import plain_errors
-from simulations.engines import quiet_flower
-from simulations.files import write_json
-from simulations.grids.local import LocalGrid
+from simulations.engines.engines import quiet_flower
+from simulations.engines.local import LocalGrid
+from simulations.results.atomic_files import write_json
 from strategies.dp_fedavg import DpFedavg
-from strategies.population import Population
-from strategies.training import Training
+from strategies.server.population import Population
+from strategies.server.training import Training
 
 CLIENTS, NUMBERS = 50, 2000
 """Clients, all of which join every round, and numbers in an update."""

@@ -8,10 +8,10 @@ from typing import Annotated
 import torch
 import typer
 
-from fedfair.messages import GRADIENT_SUM, UPDATE_SUM
-from simulations.audit import DEFAULTS, Audit, audit
+from fedfair.protocol.messages import GRADIENT_SUM, UPDATE_SUM
+from simulations.audits.audit import DEFAULTS, Audit, audit
 from simulations.benchmarks.timing import Figures, Out, Target, report
-from simulations.experiment import Experiment
+from simulations.settings.experiment import Experiment
 from strategies import STRATEGIES
 
 CLAIMS = (1.0, 3.0, 8.0)

@@ -21,8 +21,8 @@ import typer
 from simulations.benchmarks.round import WARM_UP, federated
 from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Timings, report, take_turns
 from simulations.commands.terminal import plain_errors
-from simulations.engines import Engine, Flower, Local, Ray
-from simulations.experiment import Experiment
+from simulations.engines.engines import Engine, Flower, Local, Ray
+from simulations.settings.experiment import Experiment
 
 LOCAL, ONE, TWO, FLOWER = "local", "ray, 1 worker", "ray, 2 workers", "Flower's simulation, 2 nodes"
 ENGINES: dict[str, Engine] = {LOCAL: Local(), ONE: Ray(nodes=1), TWO: Ray(nodes=2)}

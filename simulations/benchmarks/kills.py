@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 
 from simulations.benchmarks.timing import Figures, Out, Target, report
 from simulations.commands.terminal import plain_errors
-from simulations.sweep import Sweep
+from simulations.plans.sweep import Sweep
 
 FEDFAIR = [sys.executable, "-c", "from simulations.cli import app; app()"]
 FILES = ("config.toml", "summary.csv", "ledger.json", "trials.csv")  # those of a run, and those of a sweep

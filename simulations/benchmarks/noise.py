@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 import typer
 
-from fedfair.discrete_gaussian import discrete_gaussian
-from fedfair.noise import NoiseName, add_noise
-from fedfair.randomness import Source, SystemEntropy, generator
+from fedfair.mechanisms.discrete_gaussian import discrete_gaussian
+from fedfair.mechanisms.noise import NoiseName, add_noise
+from fedfair.mechanisms.randomness import Source, SystemEntropy, generator
 from simulations.benchmarks.timing import Out, Repeats, Target, Threads, Turn, calls_of, report, take_turns
 
 _REFERENCE = "torch.randn"

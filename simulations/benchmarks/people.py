@@ -11,8 +11,8 @@ from functools import partial
 import torch
 
 from fedfair.datasets import DATASETS, GroupedDataset, Source
-from fedfair.randomness import generator
-from simulations.experiment import Experiment
+from fedfair.mechanisms.randomness import generator
+from simulations.settings.experiment import Experiment
 
 FEATURES, CLASSES, RECORDS, TESTED = 64, 10, 20, 1000
 BATCH, LEARNING_RATE, CLIP_NORM, NOISE = 10, 0.1, 0.5, 1.0

@@ -16,8 +16,8 @@ import typer
 from simulations.benchmarks.processes import undisturbed
 from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Timings, report
 from simulations.commands.terminal import plain_errors
-from simulations.compare import experiments
-from simulations.run import run
+from simulations.engines.run import run
+from simulations.plans.compare import experiments
 
 _PLAIN, _RISK = "plain", "with risk"
 

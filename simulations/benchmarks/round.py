@@ -12,17 +12,17 @@ from typing import Annotated
 import torch
 import typer
 
-from fedfair.clipping import Flat, sensitivity
-from fedfair.gradients import per_example
-from fedfair.models import loss
-from fedfair.noise import add_gaussian
-from fedfair.randomness import generator
-from fedfair.sampling import poisson
+from fedfair.gradients.probe import per_example
+from fedfair.mechanisms.clipping import Flat, sensitivity
+from fedfair.mechanisms.noise import add_gaussian
+from fedfair.mechanisms.randomness import generator
+from fedfair.mechanisms.sampling import poisson
+from fedfair.models.published import loss
 from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Threads, Timings, report, take_turns
 from simulations.commands.terminal import plain_errors
-from simulations.engines import Engine
-from simulations.experiment import Experiment
-from simulations.run import run
+from simulations.engines.engines import Engine
+from simulations.engines.run import run
+from simulations.settings.experiment import Experiment
 
 WARM_UP = 5
 """Rounds at the start of each run that are not measured."""

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from fedfair.clipping import Flat, sensitivity
-from fedfair.gradients import per_example
-from fedfair.models import loss
-from fedfair.noise import add_gaussian
-from fedfair.randomness import generator
+from fedfair.gradients.probe import per_example
+from fedfair.mechanisms.clipping import Flat, sensitivity
+from fedfair.mechanisms.noise import add_gaussian
+from fedfair.mechanisms.randomness import generator
+from fedfair.models.published import loss
 
 Step = Callable[[], object]
 StepMaker = Callable[[nn.Module, Tensor, Tensor], Step]

@@ -24,10 +24,10 @@ import typer
 from simulations.benchmarks.plot import lines, save_plot
 from simulations.benchmarks.timing import Figures, Out, Target, report
 from simulations.commands.terminal import plain_errors
-from simulations.experiment import Experiment
-from simulations.run import run
-from simulations.sweep import Sweep, trials
-from simulations.trials import Resources, run_trials
+from simulations.engines.run import run
+from simulations.plans.sweep import Sweep, trials
+from simulations.plans.trials import Resources, run_trials
+from simulations.settings.experiment import Experiment
 
 TABLE = Path(__file__).parents[1] / "configs" / "sweeps" / "yang2024-table1.toml"
 

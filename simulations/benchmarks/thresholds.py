@@ -12,14 +12,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedfair import prefix_sums
 from fedfair.accounting import Release, calibrate
-from fedfair.fairness import largest_gap
-from fedfair.parity import by_group, confident, counted, toc
-from fedfair.randomness import generator
-from fedfair.thresholds import CELLS, RejectOption, below_average, favoured, score, score_counts
-from simulations.experiment import Experiment
-from simulations.run import run
+from fedfair.fairness.metrics import largest_gap
+from fedfair.fairness.reject_option import CELLS, RejectOption, below_average, favoured, score, score_counts
+from fedfair.fairness.threshold_search import by_group, confident, counted, toc
+from fedfair.mechanisms import prefix_sums
+from fedfair.mechanisms.randomness import generator
+from simulations.engines.run import run
+from simulations.settings.experiment import Experiment
 
 THETA, CONFIDENCE, DRAWS, VALID = 0.05, 0.9, 200, 4522
 

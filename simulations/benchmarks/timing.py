@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from simulations.files import write_json
+from simulations.results.atomic_files import write_json
 
 _LOAD = os.getloadavg()[0]  # before this process adds its own
 

@@ -16,11 +16,11 @@ import typer
 
 from simulations.benchmarks.steps import plain
 from simulations.benchmarks.timing import Figures, Out, Repeats, Target, report, take_turns
-from simulations.checkpoint import Checkpoint
 from simulations.commands.terminal import plain_errors
-from simulations.compare import experiments
-from simulations.experiment import Experiment
-from simulations.run import run
+from simulations.engines.checkpoint import Checkpoint
+from simulations.engines.run import run
+from simulations.plans.compare import experiments
+from simulations.settings.experiment import Experiment
 
 _PLAIN = "plain SGD steps alone"
 

@@ -11,10 +11,10 @@ from rich.console import Console
 from fedfair.datasets import DATASETS
 from fedfair.datasets.columns import numbered, tidied, understand
 from fedfair.datasets.table import features_alone, read_csv
-from fedfair.task import Task
+from fedfair.protocol.task import Task
 from simulations.commands.options import Column, names_of
-from simulations.experiment import Experiment
-from simulations.table import columns_table
+from simulations.results.table import columns_table
+from simulations.settings.experiment import Experiment
 
 Name = Annotated[str, typer.Argument(help="One that fedfair data list names, or hf:NAME.")]
 

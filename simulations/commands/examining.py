@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from simulations.audit_report import audit_table, audits
+from simulations.audits.audit_table import audit_table, audits
 from simulations.commands.options import EngineName, Set, StrategyName
 from simulations.commands.terminal import progress_bar
-from simulations.files import refuse_as_file, refuse_unwritable, write_json
-from simulations.ledger_table import ledger_table, read_ledgers
-from simulations.values import pairs
+from simulations.results.atomic_files import refuse_as_file, refuse_unwritable, write_json
+from simulations.results.ledger_table import ledger_table, read_ledgers
+from simulations.settings.settings_text import pairs
 
 
 def audit(

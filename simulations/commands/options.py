@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from fedfair.datasets import DATASETS
-from simulations.compare import refuse_chosen
-from simulations.engines import ENGINES, Engine, make_engine
-from simulations.presets import preset_names
-from simulations.tracking import TRACKERS
-from simulations.values import pairs
+from simulations.engines.engines import ENGINES, Engine, make_engine
+from simulations.engines.tracking import TRACKERS
+from simulations.plans.compare import refuse_chosen
+from simulations.settings.presets import preset_names
+from simulations.settings.settings_text import pairs
 from strategies import COMBINATIONS, STRATEGIES
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfair.registry import unknown
+from fedfair.plugins.registry import unknown
 from simulations.commands.options import (
     Column,
     Csv,
@@ -21,8 +21,7 @@ from simulations.commands.options import (
     settings_of,
 )
 from simulations.commands.terminal import progress_bar
-from simulations.curves import curves, save_curves
-from simulations.folder import refuse_other
+from simulations.plans.curves import curves, save_curves
 from simulations.reproductions.fair_fight import fair_fight
 from simulations.reproductions.markdown import sentence
 from simulations.reproductions.published import names as published_names
@@ -33,7 +32,8 @@ from simulations.reproductions.tables import reproduce as reproduce_table
 from simulations.reproductions.tuning import NAME as FAIR_FIGHT
 from simulations.reproductions.yang_curves import NAME as YANG_CURVES
 from simulations.reproductions.yang_curves import yang_curves
-from simulations.values import pairs
+from simulations.results.result_folder import refuse_other
+from simulations.settings.settings_text import pairs
 
 _NAMES = (FAIR_FIGHT, SHAKESPEARE, YANG_CURVES, *published_names())
 REPRODUCED = f"NAME is one of {', '.join(_NAMES)}."

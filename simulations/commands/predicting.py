@@ -9,7 +9,7 @@ import typer
 
 from fedfair.datasets.table import read_csv
 from simulations.commands.options import names_of
-from simulations.files import refuse_as_file, write_text
+from simulations.results.atomic_files import refuse_as_file, write_text
 
 
 def predict(
@@ -24,7 +24,7 @@ def predict(
 
     Example: fedfair predict out/people new.csv --out predicted.csv
     """
-    from simulations import prediction  # here, because only this command needs scikit-learn
+    from simulations.results import prediction  # here, because only this command needs scikit-learn
 
     if out is not None:
         refuse_as_file(out)

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from simulations.checkpoint import Checkpoint
 from simulations.commands.options import (
     Column,
     Csv,
@@ -31,14 +30,15 @@ from simulations.commands.options import (
     settings_of,
 )
 from simulations.commands.terminal import progress_bar, show
-from simulations.compare import compare as run_comparison
-from simulations.compare import experiments
-from simulations.engines import Engine
-from simulations.experiment import Experiment
-from simulations.folder import refuse_to_replace
-from simulations.result import save_comparison
-from simulations.run import run as run_experiment
-from simulations.tracking import tracking
+from simulations.engines.checkpoint import Checkpoint
+from simulations.engines.engines import Engine
+from simulations.engines.run import run as run_experiment
+from simulations.engines.tracking import tracking
+from simulations.plans.compare import compare as run_comparison
+from simulations.plans.compare import experiments
+from simulations.results.result import save_comparison
+from simulations.results.result_folder import refuse_to_replace
+from simulations.settings.experiment import Experiment
 
 _OPENING = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt"
 

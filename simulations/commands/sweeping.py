@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from simulations.search import refuse_unmeasured
-from simulations.sweep import Sweep, prepare_folder, trials
+from simulations.plans.search import refuse_unmeasured
+from simulations.plans.sweep import Sweep, prepare_folder, trials
 
 
 def sweep(
@@ -31,9 +31,9 @@ def sweep(
     if described.search is not None:
         refuse_unmeasured(described.search, next(iter(planned.values())))
     kept = prepare_folder(out, described)
-    from simulations.collect import collect  # here, because importing Ray takes a second
-    from simulations.grids.workers import connect
-    from simulations.trials import Resources, is_finished, refuse_changed, run_trials
+    from simulations.engines.ray_workers import connect
+    from simulations.plans.sweep_results import collect  # here, because importing Ray takes a second
+    from simulations.plans.trials import Resources, is_finished, refuse_changed, run_trials
 
     for name, made in planned.items():
         refuse_changed(out / "trials" / name, made)

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedfair.host import ClientError
+from fedfair.node.node import ClientError
 from simulations.as_json import as_json
-from simulations.result import Result
-from simulations.table import results_table
+from simulations.results.result import Result
+from simulations.results.table import results_table
 
 P = ParamSpec("P")
 

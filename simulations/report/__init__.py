@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from simulations.files import write_text
+from simulations.engines.run import Progress
 from simulations.report import contents
 from simulations.report.folders import read
 from simulations.report.latex import latex
 from simulations.report.page import page
 from simulations.report.paper import save_figure
-from simulations.run import Progress
+from simulations.results.atomic_files import write_text
 
 __all__ = ["write_report"]
 

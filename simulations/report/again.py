@@ -8,10 +8,10 @@ from typing import Any
 
 import tomli_w
 
-from simulations.experiment import Experiment, SettingsError
-from simulations.presets import merged, preset, preset_names
 from simulations.report.folders import Source
-from simulations.values import parsed
+from simulations.settings.experiment import Experiment, SettingsError
+from simulations.settings.presets import merged, preset, preset_names
+from simulations.settings.settings_text import parsed
 
 
 def command(source: Source) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from simulations.engines.run import Progress
 from simulations.report.figure import Figure
 from simulations.report.figures import accuracy_figure, bounds_figure, constants, training_figure
 from simulations.report.folders import Comparison, Source
@@ -21,9 +22,8 @@ from simulations.report.tables import (
     tests_table,
 )
 from simulations.report.tradeoffs import pareto_figure
-from simulations.run import Progress
-from simulations.statistics import findings, measures
-from simulations.table import searched, unequal_epsilons, verdict
+from simulations.results.statistics import findings, measures
+from simulations.results.table import searched, unequal_epsilons, verdict
 
 MOST = 12
 """Comparisons of a sweep that are shown in full."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from fedfair.fairness import ALL
+from fedfair.fairness.metrics import ALL
 from simulations.report.estimates import Estimate, of_records, over_seeds, share_over_seeds
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
 from simulations.report.folders import Comparison
@@ -70,7 +70,7 @@ def bounds_figure(comparison: Comparison) -> Figure | None:
 
 
 NUMBERS = {"clip_norms": "clip norm", "clip_norm": "clip norm", "bound": "bound Z", "weights": "weight of a group"}
-"""What a clip rule's numbers are called (see `fedfair.clipping`)."""
+"""What a clip rule's numbers are called (see `fedfair.mechanisms.clipping`)."""
 
 
 def constants(comparison: Comparison) -> list[str]:

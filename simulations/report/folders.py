@@ -13,13 +13,13 @@ from typing import Any, Literal
 import pandas as pd
 
 from fedfair.accounting import Ledger
-from fedfair.fairness import ALL
-from fedfair.task import Task
-from simulations.compare import for_strategy
-from simulations.ledger_table import read_ledgers
-from simulations.presets import merged, preset
-from simulations.statistics import comparisons, measures
-from simulations.summary import final_test, summarise
+from fedfair.fairness.metrics import ALL
+from fedfair.protocol.task import Task
+from simulations.plans.compare import for_strategy
+from simulations.results.ledger_table import read_ledgers
+from simulations.results.statistics import comparisons, measures
+from simulations.results.summary import final_test, summarise
+from simulations.settings.presets import merged, preset
 
 Kind = Literal["run", "comparison", "sweep"]
 Run = tuple[str, str, int]
@@ -90,17 +90,17 @@ class Comparison:
 
     @cached_property
     def final(self) -> pd.DataFrame:
-        """See `simulations.summary.final_test`."""
+        """See `simulations.results.summary.final_test`."""
         return final_test(self.metrics)
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """See `simulations.summary.summarise`."""
+        """See `simulations.results.summary.summarise`."""
         return summarise(self.metrics, self.ledgers)
 
     @cached_property
     def tests(self) -> pd.DataFrame:
-        """See `simulations.statistics.comparisons`."""
+        """See `simulations.results.statistics.comparisons`."""
         return comparisons(measures(self.final))
 
 
@@ -216,7 +216,7 @@ def _told_apart(part: Comparison, others: Sequence[Comparison]) -> Comparison:
 
 def _joined(first: Comparison, second: Comparison, name: str) -> Comparison:
     """Both comparisons' runs; if the first has some of the second's, the second's methods are "method (name)", so that
-    each stays with its reference (see `simulations.summary.reference`).
+    each stays with its reference (see `simulations.results.summary.reference`).
     """
     clash = first.ledgers.keys() & second.ledgers.keys()
     called = {method: f"{method} ({name})" if clash else method for method in second.methods}

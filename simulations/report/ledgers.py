@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from fedfair.accounting import Ledger
 from fedfair.accounting.history import after
-from simulations.ledger_table import notes
 from simulations.report.estimates import Estimate
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
 from simulations.report.folders import Comparison
 from simulations.report.tables import OBSERVER_WORDS
+from simulations.results.ledger_table import notes
 
 _POINTS = 12
 

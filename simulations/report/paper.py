@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from simulations.files import in_place
 from simulations.report.estimates import Estimate
 from simulations.report.figure import COLOURS, Figure, Panel, Scale, Series, Style
 from simulations.report.scale import Range, ranges
+from simulations.results.atomic_files import in_place
 
 _MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "down": "v", "plus": "P", "cross": "X",
             "star": "*"}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from fedfair.fairness import ALL
+from fedfair.fairness.metrics import ALL
 from simulations.report.estimates import Estimate, share_over_seeds
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
 from simulations.report.folders import Comparison

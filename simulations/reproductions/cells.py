@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from fedfair.fairness import ALL
+from fedfair.fairness.metrics import ALL
 from simulations.reproductions.published import Published, why_missing
-from simulations.statistics import Pairs, Spread, between, spread
-from simulations.summary import REFERENCE, excessive_risks, final_part, gap, privacy_costs
+from simulations.results.statistics import Pairs, Spread, between, spread
+from simulations.results.summary import REFERENCE, excessive_risks, final_part, gap, privacy_costs
 
 CHANCE = "May be chance: within two standard errors of the difference."
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from simulations.reproductions.cells import strategy_name
 from simulations.reproductions.published import Published
-from simulations.statistics import holm
+from simulations.results.statistics import holm
 
 
 class ClaimTest(NamedTuple):
@@ -38,7 +38,7 @@ class Statistics(NamedTuple):
 
 
 def claim_tests(published: Published, every: pd.DataFrame) -> list[ClaimTest]:
-    """The paper's claims among all tests there are (see `simulations.statistics.comparisons`)."""
+    """The paper's claims among all tests there are (see `simulations.results.statistics.comparisons`)."""
     keys = ["dataset", "metric", "better", "worse"]
     tests = {tuple(row[key] for key in keys): row for row in every.to_dict("records")}
     found = []

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from fedfair.fairness import ALL
+from fedfair.fairness.metrics import ALL
 from simulations.report.estimates import Estimate, over_seeds
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
 from simulations.reproductions.published import Drawing, Planned, Published

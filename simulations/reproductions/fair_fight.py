@@ -14,14 +14,14 @@ from pathlib import Path
 import pandas as pd
 
 from fedfair.accounting import Ledger
-from fedfair.fairness import ALL
-from simulations.environment import environment
-from simulations.files import write_json, write_text
+from fedfair.fairness.metrics import ALL
 from simulations.reproductions import fair_fight_report as report
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import Kept, OnRound, kept_runs
 from simulations.reproductions.tuning import CONFIG, NAME, PUBLISHED, Entry, confirm, load, plan
-from simulations.summary import REFERENCE, final_part
+from simulations.results.atomic_files import write_json, write_text
+from simulations.results.environment import environment
+from simulations.results.summary import REFERENCE, final_part
 
 _SETTING = ["dataset", "strategy", "setting", "learning_rate", "clip_norm"]
 """The columns that tell one point of a grid from another, seeds aside."""
@@ -33,7 +33,7 @@ def fair_fight(out: Path, request: Request = EVERYTHING, on_round: OnRound = lam
 
     `out` gets grid.csv (every run), results.csv (published and tuned), README.md and environment.json; kept runs
     are not repeated. Raises `FileExistsError` if the folder holds something else, another `OSError` if it or that of
-    the runs could not be written, and what `simulations.run.run` raises.
+    the runs could not be written, and what `simulations.engines.run.run` raises.
     """
     tuning = load(request, file)
     entries = plan(tuning, request.device)

@@ -11,8 +11,8 @@ import scipy
 
 from simulations.reproductions.request import Request
 from simulations.reproductions.tuning import NAME, PUBLISHED, Tuning
-from simulations.statistics import spread, wilcoxon_less
-from simulations.summary import REFERENCE
+from simulations.results.statistics import spread, wilcoxon_less
+from simulations.results.summary import REFERENCE
 
 _SUBJECT = "dpsgd"
 

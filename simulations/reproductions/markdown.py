@@ -14,7 +14,7 @@ from simulations.reproductions.claims import ClaimTest, Statistics
 from simulations.reproductions.orders import Order, orders
 from simulations.reproductions.published import Published, seeds_of
 from simulations.reproductions.request import Request
-from simulations.statistics import LEVEL
+from simulations.results.statistics import LEVEL
 
 
 def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequence[Figure], statistics: Statistics,

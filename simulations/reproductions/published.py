@@ -14,11 +14,11 @@ import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from fedfair.datasets.files import data_folder
-from fedfair.registry import unknown
-from simulations.compare import experiments
-from simulations.experiment import Experiment
+from fedfair.plugins.registry import unknown
+from simulations.plans.compare import experiments
 from simulations.reproductions.request import Request
-from simulations.statistics import Pairs
+from simulations.results.statistics import Pairs
+from simulations.settings.experiment import Experiment
 
 PUBLISHED = Path(str(files("simulations") / "configs" / "published"))
 COLUMNS = ["dataset", "method", "group", "metric", "published", "spread"]
@@ -104,7 +104,7 @@ class Note(_Part):
 
 class Claim(_Part):
     """What a paper calls significant: each of the methods `better` is better than each of `worse` by each metric, which
-    are those of `simulations.statistics.LARGER_IS_BETTER`, on every data set.
+    are those of `simulations.results.statistics.LARGER_IS_BETTER`, on every data set.
     """
 
     better: Names

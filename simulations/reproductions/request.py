@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import tomli_w
 
-from fedfair.registry import unknown
-from simulations.files import refuse_unwritable, write_text
-from simulations.folder import refuse_other
+from fedfair.plugins.registry import unknown
+from simulations.results.atomic_files import refuse_unwritable, write_text
+from simulations.results.result_folder import refuse_other
 
 
 class Request(NamedTuple):

@@ -19,9 +19,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from simulations.compare import experiments
-from simulations.environment import environment
-from simulations.files import write_json, write_text
+from simulations.plans.compare import experiments
 from simulations.reproductions import shakespeare_report as report
 from simulations.reproductions.continuations import accuracies
 from simulations.reproductions.request import EVERYTHING, Request
@@ -35,7 +33,9 @@ from simulations.reproductions.vocabularies import (
     by_quarter,
     observations,
 )
-from simulations.summary import final_test
+from simulations.results.atomic_files import write_json, write_text
+from simulations.results.environment import environment
+from simulations.results.summary import final_test
 
 NAME = "shakespeare"
 _SEEDS = 3
@@ -47,7 +47,7 @@ def reproduce(out: Path, request: Request = EVERYTHING, on_round: OnRound = lamb
 
     Kept runs are not run again. Raises `ValueError` for another data set and for a quick version, which there is not,
     `FileExistsError` if the folder holds something else, another `OSError` if it or that of the runs could not be
-    written, and what `simulations.run.run` raises.
+    written, and what `simulations.engines.run.run` raises.
     """
     if request.quick:
         raise ValueError(f"{NAME} has no quick version: leave --quick out, or take --seeds 1")

@@ -12,23 +12,23 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from fedfair.accounting import Ledger
-from fedfair.randomness import key
-from simulations.checkpoint import Checkpoint
-from simulations.experiment import Experiment
-from simulations.files import in_json, write_json
-from simulations.processes import in_processes
-from simulations.run import run
+from fedfair.mechanisms.randomness import key
+from simulations.engines.checkpoint import Checkpoint
+from simulations.engines.run import run
+from simulations.engines.worker_processes import in_processes
+from simulations.results.atomic_files import in_json, write_json
+from simulations.settings.experiment import Experiment
 
 OnRound = Callable[[int, int, str, int, int], None]
-"""See `simulations.compare.OnRound`."""
+"""See `simulations.plans.compare.OnRound`."""
 
 
 _RULE_ROUNDS = 600  # of which a number of the clip rule is kept: figures show 60
 
 
 class Kept(NamedTuple):
-    """What is kept of a run: its metrics (see `simulations.result.Result`), those of the clip rule thinned out, and its
-    ledger, with what was guaranteed in advance alone, unless there was a budget.
+    """What is kept of a run: its metrics (see `simulations.results.result.Result`), those of the clip rule thinned out,
+    and its ledger, with what was guaranteed in advance alone, unless there was a budget.
     """
 
     metrics: pd.DataFrame
@@ -39,7 +39,7 @@ def kept_runs(experiments: Sequence[Experiment], folder: Path, on_round: OnRound
               ) -> list[Kept]:
     """Every experiment's run, those that are not in `folder` after running them there, each once, `jobs` at a time.
 
-    With several jobs each is a process with one thread of its own. Raises what `simulations.run.run` raises.
+    With several jobs each is a process with one thread of its own. Raises what `simulations.engines.run.run` raises.
     """
     planned = {_file(experiment, folder): experiment for experiment in experiments}
     missing = [experiment for experiment in planned.values() if not is_kept(experiment, folder)]

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedfair.fairness import ALL
-from simulations.environment import environment
-from simulations.files import write_json, write_text
+from fedfair.fairness.metrics import ALL
 from simulations.report.figure import Figure
 from simulations.report.paper import needs_matplotlib, save_figure
 from simulations.reproductions import markdown
@@ -19,7 +17,9 @@ from simulations.reproductions.drawings import drawn
 from simulations.reproductions.published import PUBLISHED, Planned, Published, load, plan
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import Kept, OnRound, kept_runs
-from simulations.statistics import comparisons, findings, measures
+from simulations.results.atomic_files import write_json, write_text
+from simulations.results.environment import environment
+from simulations.results.statistics import comparisons, findings, measures
 
 
 def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnRound = lambda *_: None, jobs: int = 1,
@@ -30,7 +30,7 @@ def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnR
     numbers. The runs are kept, so that a reproduction that was broken off, or gets more seeds or data sets, goes on
     where it was. Raises `ValueError` for a wrong name, of a data set too, or where figures cannot be drawn,
     `FileExistsError` if the folder holds something else, another `OSError` if it or that of the runs could not be
-    written, and what `simulations.run.run` raises.
+    written, and what `simulations.engines.run.run` raises.
     """
     published, cells = load(name, folder)
     if published.figures:

@@ -10,10 +10,10 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from simulations.compare import experiments
-from simulations.experiment import Experiment, SettingsError, in_words
+from simulations.plans.compare import experiments
 from simulations.reproductions.request import EVERYTHING, Request
-from simulations.summary import REFERENCE
+from simulations.results.summary import REFERENCE
+from simulations.settings.experiment import Experiment, SettingsError, in_words
 
 NAME = "fair-fight"
 CONFIG = Path(str(files("simulations") / "configs" / "tuning" / f"{NAME}.toml"))

@@ -11,7 +11,7 @@ import pandas as pd
 import scipy
 
 from fedfair.datasets import shakespeare
-from fedfair.fairness import ALL
+from fedfair.fairness.metrics import ALL
 
 REFERENCE, PRIVATE = "fedavg", "dp-fedavg"
 QUARTERS = ("smallest", "smaller", "larger", "largest")
@@ -63,7 +63,7 @@ def correlations(participants: pd.DataFrame, measure: str, of: str) -> pd.Series
 def active_vocabulary(final: pd.DataFrame) -> pd.DataFrame:
     """How many distinct words each model predicts on the test part: one row for each seed, a column a strategy.
 
-    `final` as `simulations.summary.final_test` makes it.
+    `final` as `simulations.results.summary.final_test` makes it.
     """
     return final.droplevel("dataset")[ALL, "predicted_classes"].unstack("strategy")[[REFERENCE, PRIVATE]]
 

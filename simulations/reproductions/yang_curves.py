@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from simulations.compare import experiments
-from simulations.curves import curves, write_curves
-from simulations.environment import environment
-from simulations.files import write_json, write_text
+from simulations.plans.compare import experiments
+from simulations.plans.curves import curves, write_curves
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import OnRound
+from simulations.results.atomic_files import write_json, write_text
+from simulations.results.environment import environment
 
 NAME = "yang2024-figures2-3"
 _PRESET = "yang2024"
@@ -47,7 +47,8 @@ def yang_curves(out: Path, request: Request = EVERYTHING, on_round: OnRound = la
     With several `jobs`, so many runs go on at a time, each in a process. The quick version is Adult alone with three
     norms of fair-dp. Kept runs are not run again, so that curves that were broken off, or get more seeds, go on where
     they were. Raises `ValueError` for a data set that is not in them, `FileExistsError` if the folder holds something
-    else, another `OSError` if it or that of the runs could not be written, and what `simulations.run.run` raises.
+    else, another `OSError` if it or that of the runs could not be written, and what `simulations.engines.run.run`
+    raises.
     """
     names, norms, number = (DATASETS[:1], _NORMS[::4], _QUICK_SEEDS) if request.quick else (DATASETS, _NORMS, _SEEDS)
     datasets, seeds = request.among(names), request.seeds or number

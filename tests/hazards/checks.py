@@ -13,18 +13,18 @@ from scipy import stats
 from torch import Tensor, nn
 
 from fedfair.accounting import Event, Ledger
-from fedfair.clipping import ClipRule, Flat, PerGroup, Reweighted
-from fedfair.counting import GroupSizes
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.gradients import per_example
-from fedfair.host import ClientError, Host
-from fedfair.models import loss
-from fedfair.noise import Trust
-from fedfair.randomness import generator
-from fedfair.rounds import Round
-from fedfair.sampling import poisson
+from fedfair.gradients.probe import per_example
+from fedfair.mechanisms.clipping import ClipRule, Flat, PerGroup, Reweighted
+from fedfair.mechanisms.counting import GroupSizes
+from fedfair.mechanisms.noise import Trust
+from fedfair.mechanisms.randomness import generator
+from fedfair.mechanisms.sampling import poisson
+from fedfair.models.published import loss
+from fedfair.node.node import ClientError, Host
+from fedfair.protocol.round import Round
 from simulations import run
-from simulations.environment import environment
+from simulations.results.environment import environment
 from tests.strategies.test_contract import experiment, weights
 from tests.strategies.two_groups import two_groups
 

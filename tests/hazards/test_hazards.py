@@ -17,16 +17,24 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedfair import clipping, gradients, host, layers, noise, rounds
 from fedfair.accounting import Event, Ledger
-from fedfair.noise import Trust
-from fedfair.randomness import generator
-from fedfair.rounds import LocalEpoch
-from strategies import base, budget, exchange, releases, threshold_search
+from fedfair.gradients import layers
+from fedfair.gradients import probe as gradients
+from fedfair.mechanisms import clipping, noise
+from fedfair.mechanisms.noise import Trust
+from fedfair.mechanisms.randomness import generator
+from fedfair.node import node as host
+from fedfair.protocol import round as rounds
+from fedfair.protocol.round import LocalEpoch
+from strategies import releases
 from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
 from strategies.fairlens import FairLens
-from tests.fedfair import test_noise
+from strategies.server import calibration as budget
+from strategies.server import requests as exchange
+from strategies.server import strategy as base
+from strategies.server import threshold_search
+from tests.fedfair.mechanisms import test_noise
 from tests.hazards import checks
 from tests.strategies import test_contract, test_dp_fedavg, test_methods, test_released_noise
 

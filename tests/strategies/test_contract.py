@@ -13,17 +13,17 @@ from scipy import stats
 from torch import nn
 
 from fedfair import client_app
-from fedfair.clipping import sensitivity
-from fedfair.host import ClientError
-from fedfair.models import MODELS, mlp
-from fedfair.noise import Trust
+from fedfair.mechanisms.clipping import sensitivity
+from fedfair.mechanisms.noise import Trust
+from fedfair.models.published import MODELS, mlp
+from fedfair.node.node import ClientError
 from simulations import Experiment, run
-from simulations.grids.local import LocalGrid
-from simulations.result import Result
+from simulations.engines.local import LocalGrid
+from simulations.results.result import Result
 from strategies import STRATEGIES, find_strategy
-from strategies.base import Strategy
-from strategies.exchange import population
-from strategies.population import Population
+from strategies.server.population import Population
+from strategies.server.requests import population
+from strategies.server.strategy import Strategy
 from tests.strategies.two_groups import two_groups
 
 

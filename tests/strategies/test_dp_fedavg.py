@@ -11,23 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedfair import client_app, participants
+from fedfair import client_app
 from fedfair.accounting import Release, epsilon
 from fedfair.accounting.release import joint_multiplier
-from fedfair.clipping import Flat
-from fedfair.counting import AtMost
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.host import ClientError, Contribution, Host
-from fedfair.models import build
-from fedfair.noise import Trust
-from fedfair.randomness import generator
-from fedfair.rounds import LocalSgd, Round
+from fedfair.mechanisms.clipping import Flat
+from fedfair.mechanisms.counting import AtMost
+from fedfair.mechanisms.noise import Trust
+from fedfair.mechanisms.randomness import generator
+from fedfair.models.published import build
+from fedfair.node import participant_updates as participants
+from fedfair.node.node import ClientError, Contribution, Host
+from fedfair.protocol.round import LocalSgd, Round
 from simulations import Experiment, run
-from simulations.experiment import SettingsError
-from simulations.grids.local import LocalGrid
-from simulations.result import Result
+from simulations.engines.local import LocalGrid
+from simulations.results.result import Result
+from simulations.settings.experiment import SettingsError
 from strategies.dp_fedavg import DpFedavg
-from strategies.exchange import population
+from strategies.server.requests import population
 from tests.strategies.oracle import fedavg
 
 QUANTILE = {"participation": 0.5, "local_epochs": 2, "server_learning_rate": 0.8, "quantile": 0.3}

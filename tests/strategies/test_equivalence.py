@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from simulations import Experiment, run
-from simulations.result import Result
+from simulations.results.result import Result
 from tests.strategies import oracle_fairlens
 from tests.strategies.oracle import train
 from tests.strategies.two_groups import two_groups

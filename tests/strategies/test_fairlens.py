@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedfair import fairlens
-from fedfair.clipping import Flat
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.host import Host
-from fedfair.noise import Trust
-from fedfair.rounds import Round
+from fedfair.mechanisms.clipping import Flat
+from fedfair.mechanisms.noise import Trust
+from fedfair.node import fairlens_sums as fairlens
+from fedfair.node.node import Host
+from fedfair.protocol.round import Round
 from simulations import run
 from tests.strategies.oracle_fairlens import clipped_sum
 from tests.strategies.test_contract import experiment, server

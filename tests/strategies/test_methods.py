@@ -10,9 +10,9 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord
 
 from fedfair import client_app
-from fedfair.clipping import sensitivity
+from fedfair.mechanisms.clipping import sensitivity
 from simulations import Experiment, run
-from simulations.grids.local import LocalGrid
+from simulations.engines.local import LocalGrid
 from strategies import Strategy, find_strategy
 from tests.strategies.test_contract import experiment, server
 
@@ -135,7 +135,7 @@ def test_gs_dp_sgd_refuses_sites_adam_and_momentum_where_they_mean_something_els
 
 def test_a_strategy_of_ones_own_is_found_by_name(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "half_clip.py").write_text(  # type: ignore[operator]
-        "from fedfair.clipping import ClipRule, Flat\nfrom strategies import Strategy\n\n\n"
+        "from fedfair.mechanisms.clipping import ClipRule, Flat\nfrom strategies import Strategy\n\n\n"
         "class HalfClip(Strategy):\n    def rule(self) -> ClipRule:\n"
         "        return Flat(self.training.clip_norm / 2)\n")
     monkeypatch.chdir(tmp_path)  # type: ignore[arg-type]

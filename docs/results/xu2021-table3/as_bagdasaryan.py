@@ -17,10 +17,10 @@ from rich.console import Console
 from torch import nn
 
 from fedfair.datasets.grouped import Parts
-from fedfair.models import MODELS
+from fedfair.models.published import MODELS
 from simulations import run
-from simulations.compare import experiments
-from simulations.table import results_table
+from simulations.plans.compare import experiments
+from simulations.results.table import results_table
 
 SEED, DIGIT, KEPT = 5, 8, 500
 
@@ -51,5 +51,5 @@ def built(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, 
 
 if __name__ == "__main__":
     experiment, = experiments(["dpsgd"], [0], "xu2021", {"dataset": "mnist", "clip_norm": 5.0, "eval_every": 5})
-    with patch("fedfair.task.reduce_group", reduced), patch("fedfair.models.build", built):
+    with patch("fedfair.protocol.task.reduce_group", reduced), patch("fedfair.models.published.build", built):
         Console().print(results_table([run(experiment)]))

@@ -15,7 +15,7 @@ import typer
 
 from simulations.benchmarks.people import experiment
 from simulations.benchmarks.round import federated
-from simulations.engines import Engine, Local, Ray
+from simulations.engines.engines import Engine, Local, Ray
 
 Workers = Annotated[int, typer.Option(min=0, help="Ray actors; none: in this process.")]
 HOOK = "simulations.benchmarks.people.register"  # in every worker: the data sets are the benchmarks' own

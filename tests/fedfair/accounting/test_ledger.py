@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfair.accounting import Accountant, Event, Ledger, Release, RenyiFilter, epsilon, noise_present
-from fedfair.noise import Trust
+from fedfair.mechanisms.noise import Trust
 from tests.fedfair.accounting.oracle import direct
 
 DELTA = 1e-6

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedfair.datasets.grouped import GroupedDataset, crossed
-from fedfair.task import Task
+from fedfair.protocol.task import Task
 
 
 def test_groups_are_the_intersections_that_occur() -> None:

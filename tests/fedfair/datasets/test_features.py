@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from fedfair.datasets.features import Range, drop_first, leave_out, to_ranges
 from fedfair.datasets.table import from_frame
-from fedfair.task import Task
+from fedfair.protocol.task import Task
 from simulations import Experiment, run
-from simulations.compare import experiments
-from simulations.environment import environment
-from simulations.experiment import SettingsError
+from simulations.plans.compare import experiments
+from simulations.results.environment import environment
+from simulations.settings.experiment import SettingsError
 
 FRAME = pd.DataFrame({"age": [20, 40, 60, 90], "city": ["a", "b", "c", "a"], "pay": [1.0, 2.0, 3.0, 9.0],
                       "sex": ["f", "m", "m", "f"], "vote": [0, 1, 1, 0]})

@@ -15,7 +15,7 @@ from PIL import Image as Pillow
 
 from fedfair.datasets import DATASETS, hugging_face
 from fedfair.datasets.prepare import split
-from fedfair.task import Task
+from fedfair.protocol.task import Task
 
 ROWS = 60
 

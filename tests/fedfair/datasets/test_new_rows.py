@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from fedfair.datasets.encoding import Encoding, Feature, Scaling
 from fedfair.datasets.new_rows import encode
 from fedfair.datasets.table import from_table
-from fedfair.task import Task
+from fedfair.protocol.task import Task
 
 ROWS = 200
 

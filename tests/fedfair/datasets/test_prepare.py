@@ -14,7 +14,7 @@ from fedfair.datasets import GroupedDataset, Parts
 from fedfair.datasets.encoding import Encoding, Feature
 from fedfair.datasets.features import standardise
 from fedfair.datasets.prepare import keep, reduce_group, split
-from fedfair.task import Task
+from fedfair.protocol.task import Task
 
 
 def sizes(data: GroupedDataset) -> dict[str, int]:

@@ -11,7 +11,7 @@ import torch
 
 from fedfair.datasets import GroupedDataset, adult, bank, compas, credit, digits, dutch, law, mnist
 from fedfair.datasets.prepare import reduce_group, split
-from fedfair.task import Task
+from fedfair.protocol.task import Task
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from simulations import Experiment, cli
 from simulations.commands import running
-from simulations.compare import experiments
+from simulations.plans.compare import experiments
 from simulations.report.again import command
 from simulations.report.folders import Source
 

@@ -10,10 +10,10 @@ import pytest
 import tomli_w
 
 from simulations import Experiment, run
-from simulations.presets import merged
 from simulations.report import folders
 from simulations.report.contents import found
 from simulations.report.folders import read
+from simulations.settings.presets import merged
 from tests.simulations.report.conftest import QUICK, saved_comparison
 
 

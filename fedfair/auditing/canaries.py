@@ -1,0 +1,145 @@
+"""Canaries: records that exist only as gradients, put into every batch where a real record would be; and participants
+that exist only as updates.
+
+They are sampled like records, clipped by the round's rule with their batch, counted by its query and covered by its
+noise: what clips, counts and adds noise does not know of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedfair.datasets import GroupedDataset, Parts
+from fedfair.gradients.layers import Gradients, LayerGradients, flat, shaped
+from fedfair.gradients.probe import Probe
+from fedfair.mechanisms.randomness import generator
+from fedfair.mechanisms.sampling import poisson
+from fedfair.node.node import Batch, Host
+from fedfair.protocol.round import Round
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """m canaries; the gradient of the j-th is `norm` in direction of coordinate `coordinates[j]` of all parameters.
+
+    Such gradients ("Dirac", Nasr et al. 2023) do not disturb each other. `groups`, `clients` and `included` `[m]` are
+    group numbers, the clients that hold them, and whether they are in the training data at all.
+    """
+
+    coordinates: Tensor
+    groups: Tensor
+    clients: Tensor
+    included: Tensor
+    norm: float
+
+    def __len__(self) -> int:
+        return len(self.coordinates)
+
+
+def plant(count: int, parameters: int, holders: tuple[int, ...], norm: float, seed: int) -> Canaries:
+    """`count` canaries on distinct coordinates, dealt to the groups in turn, each in with probability 1/2.
+
+    `holders` names the client of each group's canaries. Raises `ValueError` if there are fewer parameters.
+    """
+    if count > parameters:
+        raise ValueError(f"canaries is {count}, but the model has {parameters} parameters, and each canary needs "
+                         "one of its own: take fewer canaries, or a larger model")
+    groups = torch.arange(count) % len(holders)
+    return Canaries(torch.randperm(parameters, generator=generator(seed, "canary coordinates"))[:count], groups,
+                    torch.tensor(holders)[groups],
+                    torch.rand(count, generator=generator(seed, "canary inclusion")) < 0.5, norm)
+
+
+class AuditedHost(Host):
+    """A host of one client, which holds canaries besides its records.
+
+    `real` keeps, by step, what the records (or participants) without the canaries added to the sum, at the canaries'
+    coordinates: an attacker may know all records but one.
+    """
+
+    def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str, canaries: Canaries) -> None:
+        super().__init__(clients, model, device)
+        self.canaries, self.real = canaries, dict[int, Tensor]()
+
+    def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor) -> Batch:
+        """See `Host`; the canaries come last, and have neither `x` nor `y`."""
+        batch = super()._sample(data, weights, round_, rows)
+        canaries, joined = self.canaries, self._joined(round_)
+        return Batch(_WithCanaries(batch.probe, self, joined, round_.step),
+                     torch.cat([batch.groups, canaries.groups[joined].to(batch.groups)]), batch.x, batch.y)
+
+    def updates(self, weights: Mapping[str, Tensor], round_: Round, drawn: Sequence[int]
+                ) -> Iterator[tuple[list[int], LayerGradients]]:
+        """See `Host`; the canaries come last, as participants."""
+        self.real[round_.step] = torch.zeros_like(flat(weights)[self.canaries.coordinates], device="cpu")
+        for clients, found in super().updates(weights, round_, drawn):
+            yield clients, _Noted(found, self, round_.step)
+        joined = self._joined(round_)
+        yield self.canaries.clients[joined].tolist(), _CanaryUpdates(weights, self.canaries, joined)
+
+    def _joined(self, round_: Round) -> Tensor:
+        """The numbers of the canaries here that are drawn for the round."""
+        own = torch.nonzero(self.canaries.included & torch.isin(self.canaries.clients, self.clients.numbers)).flatten()
+        rates = torch.tensor(round_.rates, dtype=torch.float64)[self.canaries.groups[own]]
+        return own[poisson(round_.seed, round_.step, 2**40 + own, rates)]
+
+
+class _Noted:
+    """Updates of participants, whose clipped sum goes into the host's `real`."""
+
+    def __init__(self, updates: LayerGradients, host: AuditedHost, step: int) -> None:
+        self.square_norms, self.dot = updates.square_norms, updates.dot
+        self._updates, self._host, self._step = updates, host, step
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `LayerGradients`."""
+        sums = self._updates.weighted_sum(coefficients)
+        self._host.real[self._step] += flat(sums)[self._host.canaries.coordinates].cpu()
+        return sums
+
+
+class _CanaryUpdates:
+    """The updates of the canaries numbered `joined`."""
+
+    def __init__(self, like: Mapping[str, Tensor], canaries: Canaries, joined: Tensor) -> None:
+        self._like, self._zero = like, torch.zeros_like(flat(like))
+        self._norm, self._coordinates = canaries.norm, canaries.coordinates[joined]
+
+    def square_norms(self) -> Tensor:
+        """See `LayerGradients`."""
+        return self._zero.new_full((len(self._coordinates),), self._norm**2)
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `LayerGradients`."""
+        return flat(direction)[self._coordinates] * self._norm
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `LayerGradients`."""
+        return shaped(self._zero.index_put((self._coordinates,), coefficients * self._norm), self._like)
+
+
+class _WithCanaries(Probe):
+    """A batch's probe, followed by the canaries numbered `joined`."""
+
+    def __init__(self, probe: Probe, host: AuditedHost, joined: Tensor, step: int) -> None:
+        self._probe, self._host, self._joined, self._step = probe, host, joined, step
+        self.norms = torch.cat([probe.norms, probe.norms.new_full((len(joined),), host.canaries.norm)])
+        self.losses = torch.cat([probe.losses, probe.losses.new_zeros(len(joined))])
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `Probe`."""
+        along = flat(direction)[self._host.canaries.coordinates[self._joined]] * self._host.canaries.norm
+        return torch.cat([self._probe.dot(direction), along])
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `Probe`."""
+        records, canaries = len(self._probe.norms), self._host.canaries
+        sums = self._probe.weighted_sum(coefficients[:records])
+        total = flat(sums).clone()
+        self._host.real[self._step] = total[canaries.coordinates].cpu()
+        total[canaries.coordinates[self._joined]] += coefficients[records:] * canaries.norm
+        return shaped(total, sums)

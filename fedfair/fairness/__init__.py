@@ -1,0 +1,1 @@
+"""Metrics by group, and decisions that are corrected by group after training."""

@@ -1,0 +1,1 @@
+"""Per-example gradients as norms, inner products and weighted sums."""

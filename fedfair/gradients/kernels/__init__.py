@@ -1,0 +1,1 @@
+"""Faster products, activations and memory for small layers on a CPU."""

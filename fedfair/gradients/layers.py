@@ -1,0 +1,287 @@
+"""Per-example gradients of one layer, from what went into it and what came back.
+
+A layer called with inputs `a` that receives the output gradients `d` gives example i the gradient
+`g_i = sum_t d_it a_it'`, summed over positions t (one for a vector, the pixels of a feature map, the words of a text).
+Its norm, its inner product with a direction and a weighted sum over examples can all be had without writing `g_i`
+down (Goodfellow 2015; Li et al. 2022, "ghost clipping"). Where writing it down costs less, it is written down once
+(Bu et al. 2022, "mixed ghost clipping"): each function in `LAYERS` chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.grad import conv2d_weight
+
+from fedfair.gradients.kernels.onednn import sum_of_outer_products
+
+_CANCELLED = 2.0**12  # rounding errors, in units of the dtype's, that a squared norm must exceed to be believed
+
+Gradients = dict[str, Tensor]
+"""A tensor for each parameter name; `[*shape]` for a sum, `[B, *shape]` for every example."""
+
+
+Names = Mapping[str, str]
+"""From a layer's own parameter names ("weight") to the model's ("2.weight"); frozen parameters are left out."""
+
+
+def flat(tensors: Mapping[str, Tensor]) -> Tensor:
+    """All numbers of the tensors in one row, in the order of the mapping: `[P]`."""
+    return torch.cat([value.flatten() for value in tensors.values()])
+
+
+def shaped(row: Tensor, like: Mapping[str, Tensor]) -> Gradients:
+    """The numbers of a row `[P]` as tensors with the names and shapes of `like`: the inverse of `flat`."""
+    pieces = torch.split(row, [value.numel() for value in like.values()])
+    return {name: piece.view_as(value) for (name, value), piece in zip(like.items(), pieces, strict=True)}
+
+
+def memory_format(parameter: Tensor) -> torch.memory_format:
+    """How a parameter lies in memory: what takes its place should lie so too, since its layer's output does."""
+    if parameter.dim() == 4:
+        _, channels, height, width = parameter.shape
+        if parameter.stride() == (channels * height * width, 1, channels * width, channels):
+            return torch.channels_last
+    return torch.contiguous_format
+
+
+class LayerGradients(Protocol):
+    """The gradients of B examples with respect to one layer's parameters."""
+
+    def square_norms(self) -> Tensor:
+        """Squared Euclidean norm of each example's gradient: `[B]`."""
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """Inner product of each example's gradient with `direction`, a tensor of each parameter's shape: `[B]`."""
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """`sum_i coefficients[i] g_i` for coefficients `[B]`."""
+
+
+class Materialised:
+    """Gradients that are written down, `[B, *shape]` for each name."""
+
+    def __init__(self, gradients: Gradients) -> None:
+        self.gradients = gradients
+
+    def square_norms(self) -> Tensor:
+        """See `LayerGradients`."""
+        norms = [torch.linalg.vector_norm(rows, dim=1) for rows in self._rows().values()]
+        return torch.stack(norms).square().sum(0)
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `LayerGradients`."""
+        return torch.stack([rows @ direction[name].flatten() for name, rows in self._rows().items()]).sum(0)
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `LayerGradients`."""
+        return {name: (coefficients @ rows).view(self.gradients[name].shape[1:]) for name, rows in self._rows().items()}
+
+    def _rows(self) -> Gradients:
+        """Each example's gradient in one row, `[B, numbers]`, also of a parameter that is a single number."""
+        return {name: g.reshape(len(g), g.shape[1:].numel()) for name, g in self.gradients.items()}
+
+
+class OuterProducts:
+    """Weight gradients `sum_t d_it a_it'`, kept as inputs `a` `[B, T, p]` and output gradients `d` `[B, T, q]`.
+
+    `|g_i|^2 = sum_ts <a_it, a_is> <d_it, d_is>`; for one position, `|a_i|^2 |d_i|^2`. A bias is the weight of one more
+    input that is always 1.
+    """
+
+    def __init__(self, names: Names, shape: torch.Size, inputs: Tensor, output_gradients: Tensor) -> None:
+        self.weight, self.bias = names["weight"], names.get("bias")
+        self.shape, self.inputs, self.deltas = shape, inputs, output_gradients
+
+    def square_norms(self) -> Tensor:
+        """See `LayerGradients`."""
+        if self.inputs.shape[1] == 1:
+            inputs, deltas = (torch.linalg.vector_norm(rows, dim=(1, 2)) for rows in (self.inputs, self.deltas))
+            inputs = inputs if self.bias is None else torch.hypot(inputs, torch.ones_like(inputs))
+            return torch.mul(inputs, deltas).square()
+        inputs, deltas = (torch.bmm(rows, rows.transpose(1, 2)) for rows in (self.inputs, self.deltas))
+        inputs = inputs if self.bias is None else inputs + 1
+        return _of_pairs(inputs, deltas, self._square_norm)
+
+    def _square_norm(self, example: int) -> Tensor:
+        """That of one example, from its gradient written down."""
+        inputs, deltas = self.inputs[example], self.deltas[example]
+        bias = 0.0 if self.bias is None else deltas.sum(0).square().sum()
+        return (deltas.t() @ inputs).square().sum() + bias
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `LayerGradients`."""
+        bias = None if self.bias is None else direction[self.bias]
+        return (F.linear(self.inputs, direction[self.weight].flatten(1), bias) * self.deltas).sum((1, 2))
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `LayerGradients`."""
+        scaled = (coefficients[:, None, None] * self.deltas).flatten(0, 1)
+        weight = sum_of_outer_products(scaled, self.inputs.flatten(0, 1)).view(self.shape)
+        return {self.weight: weight} | ({} if self.bias is None else {self.bias: scaled.sum(0)})
+
+
+class Turned:
+    """Gradients of a `weight`, from those of the weight with its dimensions in another `order` (`Tensor.permute`)."""
+
+    def __init__(self, turned: LayerGradients, weight: str, order: tuple[int, ...]) -> None:
+        self.turned, self.weight, self.order = turned, weight, order
+
+    def square_norms(self) -> Tensor:
+        """See `LayerGradients`."""
+        return self.turned.square_norms()
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `LayerGradients`."""
+        return self.turned.dot({**direction, self.weight: direction[self.weight].permute(self.order)})
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `LayerGradients`."""
+        sums = self.turned.weighted_sum(coefficients)
+        back = [self.order.index(dimension) for dimension in range(len(self.order))]
+        return sums | {self.weight: sums[self.weight].permute(back).contiguous()}
+
+
+class Lookups:
+    """Embedding gradients, kept as token numbers `[B, T]` and output gradients `[B, T, q]`."""
+
+    def __init__(self, name: str, shape: torch.Size, tokens: Tensor, output_gradients: Tensor) -> None:
+        self.name, self.shape, self.tokens, self.deltas = name, shape, tokens, output_gradients
+
+    def square_norms(self) -> Tensor:
+        """See `LayerGradients`."""
+        same = (self.tokens[:, :, None] == self.tokens[:, None, :]).to(self.deltas.dtype)
+        return _of_pairs(same, torch.bmm(self.deltas, self.deltas.transpose(1, 2)), self._square_norm)
+
+    def _square_norm(self, example: int) -> Tensor:
+        """That of one example, from its gradient written down for the words that it holds."""
+        words, places = torch.unique(self.tokens[example], return_inverse=True)
+        deltas = self.deltas[example]
+        return deltas.new_zeros(len(words), deltas.shape[1]).index_add_(0, places, deltas).square().sum()
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `LayerGradients`."""
+        return (direction[self.name][self.tokens] * self.deltas).sum((1, 2))
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `LayerGradients`."""
+        scaled = (coefficients[:, None, None] * self.deltas).flatten(0, 1)
+        return {self.name: scaled.new_zeros(self.shape).index_add_(0, self.tokens.flatten(), scaled)}
+
+
+def linear(layer: nn.Linear, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
+    """Inputs `[B, ..., p]`, output gradients `[B, ..., q]`, at any number of positions between."""
+    return _products(names, layer.weight.shape, _positions(inputs), _positions(deltas))
+
+
+def _products(names: Names, shape: torch.Size, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
+    """Products of inputs `[B, T, p]` and output gradients `[B, T, q]`, summed over T, for a weight of `shape`.
+
+    Positions are compared pairwise while that is cheaper than writing the products down.
+    """
+    positions, numbers = inputs.shape[1], shape.numel()
+    if "weight" in names and (positions == 1 or positions * (shape[0] + numbers // shape[0]) <= numbers):
+        return [OuterProducts(names, shape, inputs, deltas)]
+    full = {"weight": lambda: torch.bmm(deltas.transpose(1, 2), inputs).view(-1, *shape), "bias": lambda: deltas.sum(1)}
+    return [Materialised({name: full[own]() for own, name in names.items()})]
+
+
+def conv2d(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
+    """Inputs `[B, C, H, W]`, output gradients `[B, O, H', W']`; any stride, padding, dilation and groups.
+
+    Products of patches and output gradients where patches are not much larger than gradients, or than the output: few
+    pixels, or small patches, for that many channels. Otherwise one convolution with the batch as channel groups.
+    """
+    if "weight" not in names:
+        return [Materialised({names["bias"]: deltas.sum((2, 3))})]
+    padding = layer._reversed_padding_repeated_twice
+    inputs = F.pad(inputs, padding, mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)
+    batch, shape, pixels = len(inputs), layer.weight.shape, deltas.shape[2] * deltas.shape[3]
+    if layer.groups == 1 and min(pixels, shape[1:].numel()) <= 2 * shape[0]:
+        return _by_patches(layer, names, inputs, deltas)
+    gradients: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]
+        inputs.reshape(1, -1, *inputs.shape[2:]), (batch * shape[0], *shape[1:]),
+        deltas.reshape(1, -1, *deltas.shape[2:]), layer.stride, 0, layer.dilation, batch * layer.groups)
+    full = {"weight": lambda: gradients.view(batch, *shape), "bias": lambda: deltas.sum((2, 3))}
+    return [Materialised({name: full[own]() for own, name in names.items()})]
+
+
+def _by_patches(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
+    """Products of output gradients `[B, O, H', W']` and of what the kernel meets at each pixel of padded inputs.
+
+    The patches of `F.unfold` are made up to ten times faster by copying long rows: along the channels and a row of the
+    kernel, `k C` numbers, or along a row of pixels, `W'`.
+    """
+    rows, (height, width) = deltas.flatten(2).transpose(1, 2), layer.kernel_size
+    along_channels = inputs.shape[1] * width >= deltas.shape[3]
+    if along_channels:
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
+    for dimension, (size, stride, dilation) in enumerate(zip(layer.kernel_size, layer.stride, layer.dilation,
+                                                             strict=True), 2):
+        inputs = inputs.unfold(dimension, dilation * (size - 1) + 1, stride)[..., ::dilation]
+    outputs, channels = layer.weight.shape[:2]
+    if not along_channels:
+        patches = inputs.permute(0, 1, 4, 5, 2, 3).reshape(len(inputs), channels * height * width, -1)
+        return _products(names, layer.weight.shape, patches.transpose(1, 2), rows)
+    patches = inputs.permute(0, 2, 3, 4, 5, 1).reshape(len(inputs), -1, height * width * channels)
+    turned = _products(names, torch.Size((outputs, height, width, channels)), patches, rows)
+    return [Turned(part, names["weight"], (0, 2, 3, 1)) for part in turned]
+
+
+def embedding(layer: nn.Embedding, names: Names, tokens: Tensor, deltas: Tensor) -> list[LayerGradients]:
+    """Tokens `[B, ...]`, output gradients `[B, ..., q]`; the padding token has no gradient."""
+    tokens, deltas = tokens.reshape(len(tokens), -1), _positions(deltas)
+    if layer.padding_idx is not None:
+        deltas = deltas * (tokens != layer.padding_idx).unsqueeze(2)
+    return [Lookups(names["weight"], layer.weight.shape, tokens, deltas)]
+
+
+def layer_norm(layer: nn.LayerNorm, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
+    """Inputs and output gradients `[B, ..., *normalized_shape]`."""
+    normalised = F.layer_norm(inputs, layer.normalized_shape, eps=layer.eps)
+    between = tuple(range(1, inputs.dim() - len(layer.normalized_shape)))
+    return _scale_and_shift(names, normalised, deltas, between)
+
+
+def group_norm(layer: nn.GroupNorm, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
+    """Inputs and output gradients `[B, C, ...]`."""
+    normalised = F.group_norm(inputs, layer.num_groups, eps=layer.eps)
+    return _scale_and_shift(names, normalised, deltas, tuple(range(2, inputs.dim())))
+
+
+LAYERS: dict[type[nn.Module], Callable[..., list[LayerGradients]]] = {
+    nn.Linear: linear, nn.Conv2d: conv2d, nn.Embedding: embedding, nn.LayerNorm: layer_norm, nn.GroupNorm: group_norm,
+}
+"""The layers whose gradients are known, by exact type: a subclass may compute something else."""
+
+
+def _of_pairs(inputs: Tensor, deltas: Tensor, written_down: Callable[[int], Tensor]) -> Tensor:
+    """`sum_ts inputs_ts deltas_ts` `[B]` of inner products `[B, T, T]` between positions: squared norms.
+
+    Where positions cancel, rounding is all that is left of this sum: its error grows with `S^2`,
+    `S = sum_t |a_t| |d_t|`. An example whose norm is below 2 % of S (in float32) gets it from `written_down`, and `T S`
+    times the unit of rounding on top: as much as rounding can add to its gradient, wherever that is summed.
+    """
+    squares = torch.mul(inputs, deltas).sum((1, 2))
+    sizes = (inputs.diagonal(dim1=1, dim2=2) * deltas.diagonal(dim1=1, dim2=2)).clamp(min=0).sqrt().sum(1)
+    rounding = torch.finfo(squares.dtype).eps
+    lost = (squares <= _CANCELLED * rounding * sizes.square()) & (sizes > 0)
+    for example in lost.nonzero().flatten().tolist():
+        norm = written_down(example).sqrt() + inputs.shape[1] * rounding * sizes[example]
+        squares[example] = norm.square()
+    return squares
+
+
+def _positions(values: Tensor) -> Tensor:
+    """`[B, ..., p]` as `[B, T, p]`."""
+    return values.reshape(len(values), -1, values.shape[-1])
+
+
+def _scale_and_shift(names: Names, normalised: Tensor, deltas: Tensor, summed: tuple[int, ...]) -> list[LayerGradients]:
+    """The gradients of an elementwise `weight * normalised + bias`, added up over the dimensions `summed`."""
+    full = {"weight": normalised * deltas, "bias": deltas}
+    return [Materialised({name: full[own].sum(summed) if summed else full[own] for own, name in names.items()})]

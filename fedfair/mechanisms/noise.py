@@ -1,0 +1,103 @@
+"""Gaussian noise, how it is sampled, and who adds which share of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedfair.gradients.layers import Gradients, shaped
+from fedfair.mechanisms.discrete_gaussian import SCALE, discrete_gaussian
+from fedfair.mechanisms.randomness import Source, normal
+
+NoiseName = Literal["gaussian", "discrete"]
+"""How noise is sampled: in floating point, or exactly on a grid."""
+
+_MARGIN = 2.0**-12  # by which the grid's noise is larger; see `add_discrete_gaussian`
+
+
+class Trust(StrEnum):
+    """Who sees sums before they carry noise: the server, nobody (with secure aggregation), or nobody at all."""
+
+    CENTRAL = "central"
+    DISTRIBUTED = "distributed"
+    LOCAL = "local"
+
+
+def client_share(trust: Trust, clients: int) -> float:
+    """What each of n clients adds, as a multiple of the standard deviation that one release needs.
+
+    Distributed shares of 1/sqrt(n) add up to one full noise; local noise is full at every client.
+    """
+    return {Trust.CENTRAL: 0.0, Trust.DISTRIBUTED: 1 / math.sqrt(clients), Trust.LOCAL: 1.0}[trust]
+
+
+def server_share(trust: Trust) -> float:
+    """What the server adds, as a multiple of the standard deviation that one release needs."""
+    return 1.0 if trust is Trust.CENTRAL else 0.0
+
+
+def add_noise(noise: NoiseName, values: Mapping[str, Tensor], deviation: float, source: Source) -> Gradients:
+    """`values` with independent Gaussian noise of standard deviation `deviation` on every number."""
+    return {"gaussian": add_gaussian, "discrete": add_discrete_gaussian}[noise](values, deviation, source)
+
+
+def add_gaussian(values: Mapping[str, Tensor], deviation: float, source: Source) -> Gradients:
+    """`values + N(0, deviation^2)`, independently for every number, drawn in the order of the mapping.
+
+    A deviation of 0 returns the values and draws nothing. The textbook Gaussian in floating point: its low bits can
+    tell more than the theory says (Mironov 2012).
+    """
+    if deviation == 0:
+        return dict(values)
+    first = next(iter(values.values()))
+    noise = shaped(normal(source, _numbers(values), first.dtype).to(first.device), values)
+    return {name: torch.add(value, noise[name], alpha=deviation, out=noise[name]) for name, value in values.items()}
+
+
+def add_discrete_gaussian(values: Mapping[str, Tensor], deviation: float, source: Source) -> Gradients:
+    """`values` rounded to a grid, plus exact discrete Gaussian noise on it (Canonne, Kamath and Steinke 2020).
+
+    The grid step is g = s / 2^40, s = deviation (1 + 2^-12), a function of public numbers; the noise has the parameter
+    2^40 in units of g, that is s. What leaves is an integer multiple of g whatever the data, so its low bits tell
+    nothing.
+
+    Sensitivity. Let one record change the exact sum of d numbers by at most D in Euclidean norm, and let deviation be
+    sigma D. Rounding to the nearest multiple of g moves each number by at most g / 2, so the rounded sums of two
+    neighbours differ by at most D + g sqrt(d). A fully connected layer sums one term of norm at most D for each of B
+    records; in floating point of unit roundoff u this errs by at most B^2 u D (Higham 2002, section 4.2: each number by
+    B u times the sum of its terms' sizes), so by 2 B^2 u D between neighbours. The noise is sigma D (1 + 2^-12), so the
+    multiplier is at least sigma as long as sigma sqrt(d) 2^-39 + 2 B^2 u <= 2^-12: with float64 (u = 2^-53) for batches
+    of up to a million records; with float32 not beyond some dozens, so `Strategy` refuses it. That each record's
+    gradient is itself computed and clipped in floating point is not covered beyond this margin.
+
+    Privacy. At integer orders the Renyi divergence between discrete Gaussians shifted by integers is the Gaussian's
+    (their Proposition 5), and sampling enters only through these. For the other accountants: the
+    rounded continuous Gaussian, which is post-processing of a Gaussian, differs from this one by less than
+    d / (24 * 2^80) in total variation, 4e-21 for 100,000 parameters: nothing beside any delta in use.
+    """
+    if deviation == 0:
+        return dict(values)
+    step = deviation * (1 + _MARGIN) / SCALE
+    drawn = shaped(torch.from_numpy(discrete_gaussian(_numbers(values), source)), values)
+    return {name: _on_grid(value, step, drawn[name]) for name, value in values.items()}
+
+
+def _numbers(values: Mapping[str, Tensor]) -> int:
+    """How many numbers the tensors hold together."""
+    return sum(value.numel() for value in values.values())
+
+
+def _on_grid(value: Tensor, step: float, drawn: Tensor) -> Tensor:
+    """`value` rounded to the grid, plus `drawn` steps, added as integers.
+
+    Raises `ValueError` for values beyond the integers that floating point holds, which no clipped sum is.
+    """
+    steps = (value.detach().cpu().double() / step).round()
+    if not bool((steps.abs() < 2.0**62).all()):
+        raise ValueError("a sum is not finite or too large for the grid of discrete noise: clip it, or take more noise")
+    return ((steps.to(torch.int64) + drawn).double() * step).to(value)

@@ -1,0 +1,28 @@
+"""Poisson sampling: each record joins a batch independently, as the accountant assumes."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedfair.mechanisms.randomness import Bits, SystemEntropy, key, random_bits, splitmix64
+
+
+def poisson(seed: int | None, step: int, records: Tensor, rates: float | Tensor) -> Tensor:
+    """Positions within `records` of the batch of one step: `[batch]`, in ascending order, possibly empty.
+
+    `records` `[n]` are numbers that no other record of the run has; `rates` is one sampling rate in [0, 1] or `[n]`.
+    A pure function of (seed, step, record): record r joins if the r-th output of the SplitMix64 stream that starts at
+    key(seed, step) falls below its rate. So the batch of a step is the same however the records are spread over
+    clients, and a client needs to know only its own. Without a seed the operating system decides, anew at every call.
+    """
+    if seed is None:
+        return _joining(random_bits(SystemEntropy(), len(records)), rates)
+    return _joining(splitmix64(key(seed, "sampling", step), records.numpy().astype(np.uint64)), rates)
+
+
+def _joining(bits: Bits, rates: float | Tensor) -> Tensor:
+    """The positions at which a uniform number, a multiple of 2^-53 made of the upper bits, falls below its rate."""
+    below = np.ceil(np.asarray(rates) * 2.0**53).astype(np.uint64)
+    return torch.from_numpy(np.flatnonzero(bits >> np.uint64(11) < below))

@@ -1,0 +1,1 @@
+"""The published models, models from files of the user's own, and optimisers."""

@@ -1,0 +1,175 @@
+"""The published models, those in files of the user's own, their loss, and parameters drawn from a seed.
+
+Sources: logistic regression, Xu et al. 2021; MLP 256-256 tanh, Esipova et al. 2023 and Yang et al. 2024; CNN of 32 and
+16 channels, 3 x 3, tanh, Esipova et al. 2023; two 5 x 5 convolutions and two linear layers (431K parameters on MNIST),
+Xu et al. 2021; the next word, Bengio et al. 2003.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedfair.gradients.kernels.tanh import Tanh
+from fedfair.mechanisms.randomness import key
+from fedfair.plugins.registry import Registry, unknown
+from fedfair.plugins.user_files import defined_in, file_name, own_file
+
+Builder = Callable[[Sequence[int], Sequence[int], int], nn.Module]
+"""`builder(shape of one example, layer widths, classes)`; no widths means the published ones."""
+
+MODELS: Registry[Builder] = Registry("model")
+
+FOLDERS = ("models",)
+"""Where models of the user's own are looked for. Clients are told the name by a server: no file elsewhere is run."""
+
+
+@MODELS.register("logistic")
+def logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """Multinomial logistic regression; raises `ValueError` for hidden layers."""
+    if hidden:
+        raise ValueError(f"model logistic has no hidden layers, but hidden is {list(hidden)}: leave it out or use mlp")
+    return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), classes))
+
+
+@MODELS.register("binary_logistic")
+def binary_logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """Logistic regression with one score and no intercept; the other class always has the score 0.
+
+    Its gradients are 1/√2 as long as those of two scores that differ by as much, and are clipped the less. Raises
+    `ValueError` for hidden layers, or other than two classes.
+    """
+    if hidden or classes != 2:
+        raise ValueError(f"model binary_logistic has no hidden layers and two classes; hidden is {list(hidden)}, "
+                         f"classes are {classes}: take logistic or mlp")
+    return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), 1, bias=False), nn.ZeroPad1d((1, 0)))
+
+
+@MODELS.register("squashed_logistic")
+def squashed_logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """Logistic regression whose scores pass through a sigmoid before the cross entropy takes them for logits.
+
+    Not a good idea, since no class can then be more than e times as probable as another. But it is the model whose
+    losses on Dutch, and whose gradients of norms below 1, Esipova et al. 2023 report. Raises `ValueError` for hidden
+    layers.
+    """
+    return nn.Sequential(logistic(shape, hidden, classes), nn.Sigmoid())
+
+
+@MODELS.register("mlp")
+def mlp(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """Linear layers of the widths `hidden` (256, 256) with tanh between."""
+    widths = [_size(shape), *(hidden or (256, 256))]
+    layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), Tanh())]
+    return nn.Sequential(nn.Flatten(), *layers, nn.Linear(widths[-1], classes))
+
+
+@MODELS.register("cnn")
+def cnn(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """Two 3 x 3 convolutions of `hidden` (32, 16) channels, each with tanh, then a linear layer.
+
+    Without pooling, which gives it the parameters that Esipova et al. count on CelebA, 120,722.
+    """
+    first, second = _widths("cnn", hidden, (32, 16))
+    channels, size = _image(shape, least=5)
+    return nn.Sequential(nn.Conv2d(channels, first, 3), Tanh(), nn.Conv2d(first, second, 3), Tanh(),
+                         nn.Flatten(), nn.Linear(second * (size[0] - 4) * (size[1] - 4), classes))
+
+
+@MODELS.register("next_word")
+def next_word(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """The words before, embedded, then one layer with tanh, then a score for each word; widths `hidden` (16, 32).
+
+    A neural probabilistic language model (Bengio et al. 2003). Words are numbered below `classes`; a context may also
+    hold `classes` (unknown) and `classes + 1` (none). Raises `ValueError` for features that are not a row of words.
+    """
+    width, inner = _widths("next_word", hidden, (16, 32))
+    if len(shape) != 1:
+        raise ValueError(f"model next_word needs a row of words, but an example has the shape {tuple(shape)}: take "
+                         "another model")
+    return nn.Sequential(nn.Embedding(classes + 2, width), nn.Flatten(), nn.Linear(shape[0] * width, inner), Tanh(),
+                         nn.Linear(inner, classes))
+
+
+@MODELS.register("lenet")
+def lenet(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """Two 5 x 5 convolutions and a linear layer of `hidden` (20, 50, 500), ReLU, 2 x 2 pooling, then the output.
+
+    Pooling comes before ReLU: the same numbers and gradients, since ReLU does not fall, from a quarter of them. The
+    channels lie last in memory, where a processor pools five times as fast.
+    """
+    first, second, third = _widths("lenet", hidden, (20, 50, 500))
+    channels, size = _image(shape, least=16)
+    for _ in range(2):
+        size = [(side - 4) // 2 for side in size]
+    layers = nn.Sequential(
+        nn.Conv2d(channels, first, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(first, second, 5), nn.MaxPool2d(2),
+        nn.ReLU(), nn.Flatten(), nn.Linear(second * size[0] * size[1], third), nn.ReLU(), nn.Linear(third, classes)
+    )
+    return layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return] # no stub of it
+
+
+def file_of(name: str) -> Path | None:
+    """The file with a model of the user's own; None for one that is registered, or nowhere."""
+    return None if name in MODELS else own_file(name, FOLDERS)
+
+
+def find_model(name: str) -> Builder:
+    """The builder of the model called `name`: registered, or else a function of the user's own, which a file of that
+    name in one of `FOLDERS` defines under that name (with _ where the name has -).
+
+    Raises `ValueError` with the nearest names if there is none.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    path = file_of(name)
+    if path is None:
+        raise ValueError(f"{unknown('model', name, MODELS)}, or a file {file_name(name)} in the folder models")
+    builder: Builder | None = defined_in(path).get(path.stem)
+    if builder is None:
+        raise ValueError(f"{path} does not define {path.stem}: it must define a function of that name, of the shape of "
+                         "one example, the layer widths and the number of classes, that returns a torch.nn.Module")
+    return builder
+
+
+def build(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, seed: int, dtype: torch.dtype
+          ) -> nn.Module:
+    """The model called `name` for examples of `shape`, with PyTorch's own initialisation drawn from `seed`.
+
+    The global generator is left as it was. Raises what `find_model` raises, and `ValueError` for widths or a shape
+    that do not fit.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key(seed, "model"))
+        return find_model(name)(shape, hidden, classes).to(dtype)
+
+
+def loss(output: Tensor, target: Tensor) -> Tensor:
+    """Cross entropy of logits `[B, classes]` and labels `[B]`, for each example: `[B]`."""
+    return F.cross_entropy(output, target, reduction="none")
+
+
+def _size(shape: Sequence[int]) -> int:
+    """How many numbers an example of this shape has."""
+    return torch.Size(shape).numel()
+
+
+def _widths(model: str, hidden: Sequence[int], published: tuple[int, ...]) -> tuple[int, ...]:
+    """`hidden`, or the published widths if it is empty; raises `ValueError` for another number of them."""
+    if hidden and len(hidden) != len(published):
+        raise ValueError(f"model {model} takes {len(published)} widths, for example {list(published)}, "
+                         f"but hidden is {list(hidden)}")
+    return tuple(hidden) or published
+
+
+def _image(shape: Sequence[int], least: int) -> tuple[int, list[int]]:
+    """Channels and size of an image; raises `ValueError` for anything else, or one that the layers use up."""
+    if len(shape) != 3 or min(shape[1:]) < least:
+        raise ValueError(f"this model needs images of at least {least} x {least} pixels, but an example has the shape "
+                         f"{tuple(shape)}: use mlp or logistic")
+    return shape[0], list(shape[1:])

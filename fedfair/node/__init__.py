@@ -1,0 +1,1 @@
+"""What one node computes on the records of its clients."""

@@ -1,0 +1,259 @@
+"""What a node computes on the records of the clients it hosts, and what it adds so that it may leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fedfair.datasets import GroupedDataset, Parts
+from fedfair.datasets.client_shards import Shares
+from fedfair.fairness.metrics import GroupCounts
+from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_counts
+from fedfair.gradients.kernels.malloc import keep_freed
+from fedfair.gradients.kernels.onednn import FastLinear
+from fedfair.gradients.layers import Gradients, LayerGradients, Materialised, memory_format
+from fedfair.gradients.probe import Probe, per_example, trained_parameters
+from fedfair.mechanisms import prefix_sums
+from fedfair.mechanisms.clipping import sensitivity
+from fedfair.mechanisms.noise import NoiseName, Trust, add_noise, client_share
+from fedfair.mechanisms.randomness import source
+from fedfair.mechanisms.sampling import poisson
+from fedfair.models.optimizers import make_optimizer
+from fedfair.models.published import loss
+from fedfair.node.vectorised_training import local_updates
+from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
+
+
+class ClientError(Exception):
+    """A client cannot take part in a round; the message names it and says why."""
+
+
+class Contribution(NamedTuple):
+    """What leaves a node: tensors to be added up over nodes, and counts if the round asks for them."""
+
+    sums: Gradients
+    counts: Tensor | None
+
+
+class Batch(NamedTuple):
+    """The records of one batch on a node: a probe of their gradients, their groups `[B]`, and `x` and `y`."""
+
+    probe: Probe
+    groups: Tensor
+    x: Tensor
+    y: Tensor
+
+
+class Host:
+    """Some clients of a run, by number, with the records that each holds and one model to compute with.
+
+    Where all clients start from the same weights, their records go through the model together: a sum over clients is a
+    sum over records. What they add to it, noise, they add one by one. The weights that a method is given lie on the
+    host's `device`, like its model.
+
+    `kept` is the latest batch that the operating system drew: the label of its round, and its rows. It stays with the
+    clients (`fedfair.client_app`), so that the exchanges of a round use one batch.
+    """
+
+    def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str) -> None:
+        keep_freed()
+        self.clients = clients if isinstance(clients, Shares) else Shares.joined(clients)
+        self.model, self.device = model, device
+        self._parameters, _ = trained_parameters(model)
+        self.kept: tuple[str, Tensor] | None = None
+        self._last: tuple[tuple[int | None, int, str, tuple[float, ...]], list[Tensor], Batch] | None = None
+
+    def counts(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
+        """The counts of the round's query over its batch, with each client's share of their noise."""
+        if not self.clients:
+            return Contribution({}, None)
+        probe, groups = self.batch(weights, round_)[:2]
+        return Contribution({}, _noisy_counts(_counts(probe, groups, round_), round_, self.clients))
+
+    def gradient_sum(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
+        """`sum_i c_i g_i` over the round's batch, with each client's share of the noise; counts if asked for."""
+        if not self.clients:
+            return Contribution({}, None)
+        return _release(*self.batch(weights, round_)[:2], round_, self.clients)
+
+    def local_epochs(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
+        """Every client's local epoch: the trained weights times the clients' shares in the average, and the sum of
+        their average noisy counts.
+
+        Raises `ValueError` if the round does not say how to train.
+        """
+        if round_.local is None:
+            raise ValueError("a local epoch needs to know how to train: the round has no `local` part")
+        sums: Gradients = {}
+        counted: Tensor | None = None
+        for number in self.clients:
+            trained, counts = self._local_epoch(number, weights, round_, round_.local)
+            share = round_.local.weights[number]
+            sums = {name: sums.get(name, 0) + share * value for name, value in trained.items()}
+            if counts is not None:
+                counted = counts if counted is None else counted + counts
+        return Contribution(sums, counted)
+
+    def scores(self, weights: Mapping[str, Tensor], favourable: int, noise: NoiseName, deviation: float,
+               seed: int | None) -> Contribution:
+        """The score counts of the validation records, with noise of `deviation` from each client; see `prefix_sums`."""
+        if not self.clients:
+            return Contribution({}, None)
+        self._set(weights)
+        part = self.clients.together.valid
+        counts = torch.zeros(len(part.names), CELLS, dtype=torch.float64)
+        for rows in part.portions(torch.arange(len(part))):
+            x, _, group = self._batch(part, rows)
+            with torch.no_grad(), FastLinear():
+                counts += score_counts(score(self.model(x), favourable)[0], group, len(part.names))
+        for number in self.clients if deviation else ():
+            counts = prefix_sums.add_noise(noise, counts, deviation, source(seed, "scores", number + 1))
+        return Contribution({"scores": counts}, None)
+
+    def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool,
+                 threshold: RejectOption | None = None) -> GroupCounts:
+        """What the model does on one part ("train", "valid", "test") of the records, by group; not private.
+
+        With a `threshold`, what its decisions are.
+        """
+        self._set(weights)
+        part: GroupedDataset = getattr(self.clients.together, split)
+        total = GroupCounts.zeros(len(part.names), part.classes)
+        for rows in part.portions(torch.arange(len(part))):
+            x, y, group = self._batch(part, rows)
+            norms = per_example(self.model, loss, x, y).norms if gradient_norms else torch.zeros(len(x))
+            with torch.no_grad(), FastLinear():
+                output = self.model(x)
+                predicted = threshold.predict(output, group) if threshold else output.argmax(1)
+                total = total + GroupCounts.of(predicted, y, group, loss(output, y), norms, total)
+        return total
+
+    def training_records(self, weights: Mapping[str, Tensor]) -> GroupedDataset:
+        """The training records of all clients here, with the model at `weights`."""
+        self._set(weights)
+        return self.clients.together.train
+
+    def updates(self, weights: Mapping[str, Tensor], round_: Round, drawn: Sequence[int]
+                ) -> Iterator[tuple[list[int], LayerGradients]]:
+        """What each of the clients `drawn` changes when it trains from `weights` by itself, some clients at a time.
+
+        Raises `ValueError` if the round does not say how to train.
+        """
+        if round_.local_sgd is None:
+            raise ValueError("an update needs to know how to train: the round has no `local_sgd` part")
+        seed = round_.seed or 0  # of the order of local batches, which need not be secret
+        for found in local_updates(self.model, weights, self.clients, drawn, round_.local_sgd, seed, round_.step,
+                                   self.device):
+            yield found.clients, Materialised(found.values)
+
+    def _local_epoch(self, number: int, weights: Mapping[str, Tensor], round_: Round, local: LocalTraining
+                     ) -> tuple[Gradients, Tensor | None]:
+        """One client's private steps on its own records: the trained weights, and the average of the noisy counts.
+
+        A `LocalEpoch` of steps, each with the full noise; the optimiser starts afresh. A client without records returns
+        the weights as they are.
+        """
+        data, epoch = self.clients.training(number), LocalEpoch.of(local.sizes[number], local.batch_size)
+        if epoch.steps == 0:
+            return dict(weights), None
+        own = replace(round_, rates=(epoch.rate,) * len(round_.rates), trust=Trust.LOCAL,
+                      noise_multiplier=local.noise_multipliers[number])
+        trained = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
+        optimizer = make_optimizer(local.optimizer, trained, local.learning_rate, local.weight_decay, local.momentum)
+        counts: list[Tensor] = []
+        for step in range(round_.step * epoch.steps, (round_.step + 1) * epoch.steps):
+            now = replace(own, step=step)
+            probe, groups = self._sample(data, {name: p.data for name, p in trained.items()}, now, draw(data, now))[:2]
+            released = _release(probe, groups, now, [number])
+            for name, parameter in trained.items():
+                parameter.grad = released.sums[name] / epoch.batch_size
+            optimizer.step()
+            counts += [released.counts] if released.counts is not None else []
+        return {name: p.data for name, p in trained.items()}, torch.stack(counts).mean(0) if counts else None
+
+    def batch(self, weights: Mapping[str, Tensor], round_: Round) -> Batch:
+        """The round's batch over all clients here, kept for the round's further exchanges, at `weights`."""
+        values, when = list(weights.values()), (round_.seed, round_.step, round_.label, round_.rates)
+        if self._last and self._last[0] == when and all(map(torch.equal, self._last[1], values)):
+            self._set(weights)
+            return self._last[2]
+        together = self.clients.together.train
+        if round_.seed is None and (self.kept is None or self.kept[0] != round_.label):
+            self.kept = (round_.label, draw(together, round_))
+        rows = self.kept[1] if round_.seed is None and self.kept else draw(together, round_)
+        copies = [value.clone() for value in values]  # a server in this process steps from the values in place
+        self._last = (when, copies, self._sample(together, weights, round_, rows))
+        return self._last[2]
+
+    def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor) -> Batch:
+        """The round's batch, the records of `data` at `rows`.
+
+        Raises `ClientError` naming the client if a gradient is not finite.
+        """
+        self._set(weights)
+        x, y, groups = self._batch(data, rows)
+        probe = per_example(self.model, loss, x, y)
+        finite = probe.norms.isfinite()
+        if not bool(finite.all()):
+            record = data.records[rows[~finite.cpu()][0]]
+            row = int((self.clients.together.train.records == record).nonzero())
+            raise ClientError(
+                f"client {self.clients.holder(row)} has a gradient that is not finite at step {round_.step}: nothing "
+                "was added to the model; look for extreme values among its records, or take a smaller learning rate")
+        return Batch(probe, groups, x, y)
+
+    def _batch(self, data: GroupedDataset, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The features, `y` and `group` of some rows, on the device."""
+        y, groups = (part.index_select(0, rows).to(self.device) for part in (data.y, data.group))
+        return data.features(rows, self.device), y, groups
+
+    def _set(self, weights: Mapping[str, Tensor]) -> None:
+        """Point the model's parameters at `weights`, without a copy unless it keeps channels last in memory."""
+        for name, parameter in self._parameters.items():
+            parameter.data = weights[name].to(memory_format=memory_format(parameter))
+
+
+def draw(data: GroupedDataset, round_: Round) -> Tensor:
+    """The rows of the round's Poisson batch among the records of `data`."""
+    same = len(set(round_.rates)) == 1
+    rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
+    return poisson(round_.seed, round_.step, data.records, rates)
+
+
+def _release(probe: Probe, groups: Tensor, round_: Round, clients: Iterable[int]) -> Contribution:
+    """The clipped gradient sum and the counts of a batch, with the noise of `clients`."""
+    assert round_.rule is not None
+    sums = probe.weighted_sum(round_.rule.coefficients(probe.norms, groups))
+    return with_noise(sums, _counts(probe, groups, round_) if round_.query is not None else None, round_, clients)
+
+
+def with_noise(sums: Gradients, counts: Tensor | None, round_: Round, clients: Iterable[int]) -> Contribution:
+    """A sum that the round's rule bounds, and exact counts, with the noise of `clients`."""
+    assert round_.rule is not None
+    share = client_share(round_.trust, round_.clients)
+    if share and round_.noise_multiplier:
+        deviation = share * round_.noise_multiplier * sensitivity(round_.rule, len(round_.rates))
+        for number in clients:
+            draws = source(round_.seed, "noise", number + 1, round_.step)
+            sums = add_noise(round_.noise, sums, deviation, draws)
+    return Contribution(sums, None if counts is None else _noisy_counts(counts, round_, clients))
+
+
+def _counts(probe: Probe, groups: Tensor, round_: Round) -> Tensor:
+    """The exact counts of the round's query."""
+    assert round_.query is not None
+    return round_.query.counts(probe.norms, groups, len(round_.rates))
+
+
+def _noisy_counts(exact: Tensor, round_: Round, clients: Iterable[int]) -> Tensor:
+    """Exact counts with the noise of `clients`."""
+    counts = {"counts": exact}
+    deviation = client_share(round_.trust, round_.clients) * round_.count_noise_multiplier
+    for number in clients if deviation else ():
+        draws = source(round_.seed, "counts", number + 1, round_.step)
+        counts = add_noise(round_.noise, counts, deviation, draws)
+    return counts["counts"]

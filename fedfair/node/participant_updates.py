@@ -1,0 +1,56 @@
+"""What the participants of a node release in one round: a sum of whole updates, each clipped to one norm.
+
+Source: McMahan et al. 2018 (DP-FedAvg). A participant is to this sum what an example is to DP-SGD's: the same clip
+rules scale it, the same queries count it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fedfair.mechanisms.sampling import poisson
+from fedfair.node.node import ClientError, Contribution, Host, with_noise
+from fedfair.protocol.round import Round
+
+
+def update_sum(here: Host, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
+    """The sum of the clipped updates of those clients here that the round draws, and the counts that it asks for, with
+    each client's share of the noise, drawn or not.
+
+    Whether a client is drawn is a pure function of (seed, round, client). If nobody is, the sum is zero. Raises
+    `ValueError` if the round does not say how to train and to clip, and `ClientError` naming a client whose update is
+    not finite.
+    """
+    if round_.rule is None:
+        raise ValueError("a sum of updates needs to know how to clip them: the round has no `rule`")
+    if not here.clients:
+        return Contribution({}, None)
+    numbers = here.clients.numbers
+    drawn = numbers[poisson(round_.seed, round_.step, numbers, round_.rates[0])].tolist()
+    sums = {name: torch.zeros_like(value) for name, value in weights.items()}
+    norms = [next(iter(weights.values())).new_zeros(0)]
+    for clients, updates in here.updates(weights, round_, drawn):
+        norms.append(_finite(updates.square_norms().sqrt(), clients, round_))
+        part = updates.weighted_sum(round_.rule.coefficients(norms[-1], _alike(norms[-1])))
+        sums = {name: value + part[name] for name, value in sums.items()}
+    all_norms, query = torch.cat(norms), round_.query
+    counts = None if query is None else query.counts(all_norms, _alike(all_norms), len(round_.rates))
+    return with_noise(sums, counts, round_, here.clients)
+
+
+def _alike(norms: Tensor) -> Tensor:
+    """The group of every participant: they hold records of several groups, and are all alike to rule and query."""
+    return torch.zeros_like(norms, dtype=torch.long)
+
+
+def _finite(norms: Tensor, clients: list[int], round_: Round) -> Tensor:
+    """The norms as they are; raises `ClientError` naming the first client whose update has none that is finite."""
+    for client, finite in zip(clients, norms.isfinite().tolist(), strict=True):
+        if not finite:
+            raise ClientError(
+                f"client {client} has an update that is not finite at step {round_.step}: nothing was added to the "
+                "model; look for extreme values among its records, or take a smaller learning rate")
+    return norms

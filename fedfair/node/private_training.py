@@ -1,0 +1,53 @@
+"""Private training inside somebody's own Flower client: one local epoch as a round's plan describes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedfair.datasets import GroupedDataset, Parts
+from fedfair.gradients.layers import memory_format
+from fedfair.gradients.probe import trained_parameters
+from fedfair.node.node import Host
+from fedfair.protocol.round import Round
+
+
+def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan: str) -> dict[str, Any]:
+    """Train a classifier for one local epoch on all of a client's records, in place; returns what the server must know.
+
+    `x` `[n, ...]`, labels `y` `[n]`, groups `group` `[n]` by number; the model gives logits `[n, classes]`, and the
+    loss is cross entropy. `plan` is what `strategies.server.existing_app.PrivateTraining` put into the message: clip
+    rule, noise, batch size.
+
+    Batches and noise come from the operating system. The weights and what is returned may then leave the client: the
+    number of its records, which is taken as public, and noisy counts. Nothing else is protected, a loss least of all.
+    Parameters that do not require a gradient stay as they are. Raises `ValueError` for a plan without local training, a
+    model that mixes examples, one in less than float32, or one that is not in float64 where noise is discrete, and
+    `fedfair.node.node.ClientError` for a gradient that is not finite.
+    """
+    round_ = Round.from_json(plan)
+    if round_.local is None or round_.seed is not None:
+        raise ValueError("this plan is not one for local training with randomness of the operating system: take "
+                         "strategies.server.existing_app.PrivateTraining at the server")
+    names = tuple(map(str, range(len(round_.rates))))
+    data = GroupedDataset(x.cpu(), y.cpu(), group.long().cpu(), names, int(y.max()) + 1 if len(y) else 1)
+    empty = data.take(torch.empty(0, dtype=torch.long))
+    parameters, _ = trained_parameters(model)
+    coarse = {str(parameter.dtype) for parameter in parameters.values()} - {"torch.float32", "torch.float64"}
+    if coarse:
+        raise ValueError(f"the model is in {', '.join(sorted(coarse))}, in which a clipped gradient can exceed its "
+                         "bound by a percent: use model.float(), and features in float32")
+    if round_.noise == "discrete" and any(parameter.dtype != torch.float64 for parameter in parameters.values()):
+        raise ValueError('noise is "discrete", but the model is not in float64, in which alone sums are exact enough '
+                         "for it: use model.double(), and features in float64")
+    weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    host = Host({0: Parts(data, empty, empty)}, model, str(next(model.parameters()).device))
+    trained = host.local_epochs(weights, replace(round_, local=replace(round_.local, sizes=(len(x),))))
+    for name, parameter in parameters.items():
+        parameter.data = trained.sums[name].detach().to(memory_format=memory_format(parameter))
+    counts = {} if trained.counts is None else {"counts": trained.counts.flatten().tolist(),
+                                                "shape": list(trained.counts.shape)}
+    return {"size": len(x), **counts}

@@ -1,0 +1,123 @@
+"""Local training of many participants at once: one tensor program over stacked weights.
+
+Participants start from the same weights and part ways. Their weights are stacked, `[m, *shape]`, so that a step of all
+of them is one batched product instead of m small ones; what comes out equals training them one by one to float
+rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.utils.rnn import pad_sequence
+
+from fedfair.datasets import GroupedDataset
+from fedfair.datasets.client_shards import Shares
+from fedfair.gradients.layers import Gradients
+from fedfair.mechanisms.randomness import generator
+from fedfair.models.published import loss
+from fedfair.protocol.round import LocalSgd
+
+_NUMBERS, _GPU_NUMBERS = 2**20, 2**28
+"""Stacked weights held at once, at most; more participants than fit are trained in turns. A processor's cache is best
+served by few, a GPU's cores by many.
+"""
+
+
+class Updates(NamedTuple):
+    """What the `clients` of one turn changed: the weights that they got less those that they have, `[m, *shape]`.
+
+    The sign is a gradient's, so that a server's optimiser can take it for one (Reddi et al. 2021).
+    """
+
+    clients: list[int]
+    values: Gradients
+
+
+class _Plan(NamedTuple):
+    """One participant's training: which of its own records each step takes, `[steps, batch]`, and how they are
+    weighted.
+    """
+
+    client: int
+    order: Tensor
+    weights: Tensor
+
+
+def local_updates(model: nn.Module, weights: Mapping[str, Tensor], shares: Shares, drawn: Sequence[int],
+                  local: LocalSgd, seed: int, round_: int, device: str = "cpu") -> Iterator[Updates]:
+    """Train each participant of `drawn` from `weights` on its own records, and yield their updates, some at a time.
+
+    A participant without records has an update of zero. The order of the records is a pure function of (seed,
+    participant, round).
+    """
+    rows = [shares.rows(number) for number in drawn]
+    plans = [_plan(number, own.stop - own.start, local, seed, round_) for number, own in zip(drawn, rows, strict=True)]
+    longest = sorted(range(len(plans)), key=lambda place: -len(plans[place].order))  # alike lengths waste the least
+    numbers = _NUMBERS if torch.device(device).type == "cpu" else _GPU_NUMBERS
+    at_once = max(1, numbers // sum(value.numel() for value in weights.values()))
+    for start in range(0, len(plans), at_once):
+        turn = longest[start : start + at_once]
+        trained = _train(model, weights, [plans[place] for place in turn], shares.together.train,
+                         [rows[place] for place in turn], local, device)
+        yield Updates([drawn[place] for place in turn], {name: weights[name] - value
+                                                         for name, value in trained.items()})
+
+
+def _plan(client: int, records: int, local: LocalSgd, seed: int, round_: int) -> _Plan:
+    """Shuffled batches, `epochs` times over all records; the last batch of an epoch may be smaller, and is averaged
+    over the records that it has: short rows are filled up with weights of zero.
+    """
+    draws = generator(seed, "local order", client, round_)
+    weights = _weights(records, local.batch_size, local.epochs)
+    order = torch.zeros(local.epochs, weights.numel() // local.epochs, dtype=torch.long)
+    for epoch in range(local.epochs):
+        torch.randperm(records, generator=draws, out=order[epoch, :records])
+    return _Plan(client, order.view_as(weights), weights)
+
+
+@lru_cache(maxsize=1024)
+def _weights(records: int, batch: int, epochs: int) -> Tensor:
+    """What each place of a plan's batches counts: `[steps, batch]`, whose rows sum to 1."""
+    steps = -(-records // batch)
+    weights = (torch.arange(steps * batch) < records).double().view(steps, batch)
+    return (weights / weights.sum(1, keepdim=True)).repeat(epochs, 1)
+
+
+def _train(model: nn.Module, weights: Mapping[str, Tensor], plans: Sequence[_Plan], data: GroupedDataset,
+           rows: Sequence[slice], local: LocalSgd, device: str) -> Gradients:
+    """The weights of every participant after its steps: `[m, *shape]`, in the order of `plans`, the longest first;
+    `rows` of `data` are each one's own.
+    """
+    stacked = {name: value.expand(len(plans), *value.shape).clone() for name, value in weights.items()}
+    x, y = (torch.cat([values[own] for own in rows]).to(device) for values in (data.x, data.y))
+    x = data.pixels.scaled(x) if data.pixels else x
+    starts = torch.tensor([0, *(own.stop - own.start for own in rows)]).cumsum(0)
+    order = pad_sequence([plan.order + start for plan, start in zip(plans, starts, strict=False)]).to(device)
+    shares = pad_sequence([plan.weights for plan in plans]).to(next(iter(weights.values())))
+    active = len(plans)
+    for step in range(len(order)):
+        while len(plans[active - 1].order) <= step:
+            active -= 1
+        now, taken = {name: value[:active] for name, value in stacked.items()}, order[step, :active]
+        for name, gradient in _gradients(model, now, x[taken], y[taken], shares[step, :active]).items():
+            decayed = gradient.add(now[name], alpha=local.weight_decay) if local.weight_decay else gradient
+            now[name].sub_(decayed, alpha=local.learning_rate)
+    return stacked
+
+
+def _gradients(model: nn.Module, stacked: Gradients, x: Tensor, y: Tensor, share: Tensor) -> Gradients:
+    """Each participant's gradient of its weighted loss at its own weights: `[m, *shape]`."""
+
+    def weighted_loss(weights: Gradients, x: Tensor, y: Tensor, share: Tensor) -> Tensor:
+        """One participant's loss at its own weights."""
+        return (share * loss(functional_call(model, weights, (x,)), y)).sum()
+
+    leaves = {name: value.detach().requires_grad_() for name, value in stacked.items()}
+    total = vmap(weighted_loss)(leaves, x, y, share).sum()
+    return dict(zip(leaves, torch.autograd.grad(total, list(leaves.values())), strict=True))

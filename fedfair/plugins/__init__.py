@@ -1,0 +1,1 @@
+"""Registries of named things, and Python files of the user's own."""

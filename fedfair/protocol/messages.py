@@ -1,0 +1,105 @@
+"""How tensors travel in Flower messages: by reference within a process, without a copy through Ray's object store,
+serialised on the wire.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, cast
+
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedfair.gradients.layers import Gradients
+from fedfair.protocol.round import Round
+from fedfair.protocol.task import Task
+
+SIZES, COUNTS, SCORES, GRADIENT_SUM, UPDATE_SUM, LOCAL_EPOCH, EVALUATE = (
+    "query.sizes", "query.counts", "query.scores", "train.gradient_sum", "train.update_sum", "train.local_epoch",
+    "evaluate.groups")
+BATCH_SUMS, PENALTY_GRADIENT, SHIFTED_GRADIENT_SUM = (
+    "train.batch_sums", "train.penalty_gradient", "train.shifted_gradient_sum")
+CLIPPING_EFFECT, HESSIAN_PRODUCTS, TRACES = "query.clipping_effect", "query.hessian_products", "query.traces"
+"""The actions that a client answers; the last two lines for FairLens and for risk terms."""
+
+BEFORE_THRESHOLD = "before threshold"
+"""Follows the name of a part whose metrics are those of the model, where its decisions are then corrected."""
+
+
+class TensorArray(Array):
+    """A Flower array around a live tensor, turned into bytes only if somebody asks for them.
+
+    Whoever unpacks it in the same process gets the tensor itself. Pickled (protocol 5), it travels as a buffer, which
+    Ray maps read-only into the processes of a machine. In both cases it must therefore not be changed in place. On the
+    wire it becomes a plain `Array`.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.__dict__["tensor"] = tensor.detach()
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only while the serialised fields (dtype, shape, stype, data) are not there yet.
+        if name in ("dtype", "shape", "stype", "data"):
+            self.__dict__.update(vars(Array(self.__dict__["tensor"].numpy())))
+            return self.__dict__[name]
+        raise AttributeError(name)
+
+    def __reduce__(self) -> tuple[Callable[..., Array], tuple[Any, ...]]:
+        return _mapped, (self.__dict__["tensor"].numpy(),)
+
+
+# Flower writes the class's name on the wire and looks it up among its own when it reads it back.
+TensorArray.__qualname__ = Array.__qualname__
+
+
+def _mapped(values: NDArray[Any]) -> TensorArray:
+    """The array around the memory of `values`, writable or not."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return TensorArray(torch.from_numpy(values))
+
+
+def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
+    """A record that holds the tensors themselves, or copies of those that are on a GPU or do not lie in order: at a
+    client they may lie as they like, on the way they are the same everywhere.
+    """
+    record = ArrayRecord()
+    for name, tensor in tensors.items():
+        record[name] = TensorArray(tensor.cpu().contiguous())
+    return record
+
+
+def unpack(content: RecordDict, name: str) -> Gradients:
+    """The tensors of a message's record `name`: the packed ones in one process or through Ray, copies otherwise."""
+    return unpacked(cast(ArrayRecord, content[name]))
+
+
+def unpacked(record: ArrayRecord) -> Gradients:
+    """The tensors of a record, as `unpack` gives them."""
+    return {name: array.__dict__["tensor"] if "tensor" in array.__dict__ else torch.from_numpy(array.numpy().copy())
+            for name, array in record.items()}
+
+
+def requests(action: str, nodes: Iterable[int], task: Task, *, weights: ArrayRecord | None = None,
+             round_: Round | None = None, tensors: Mapping[str, Mapping[str, Tensor]] | None = None, **options: Any
+             ) -> list[Message]:
+    """Messages that ask nodes for `action`; `tensors` are further records, `options` scalars or lists of them."""
+    records: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {"task": _task_record(task.text)}
+    if weights is not None:
+        records["weights"] = weights
+    if round_ is not None:
+        records["round"] = ConfigRecord({"json": round_.to_json()})
+    records |= {name: pack(record) for name, record in (tensors or {}).items()}
+    if options:
+        records["options"] = ConfigRecord(options)
+    return [Message(RecordDict(records), dst_node_id=node, message_type=action) for node in nodes]
+
+
+@lru_cache(maxsize=4)
+def _task_record(text: str) -> ConfigRecord:
+    """The record that names a task, made once for all its messages."""
+    return ConfigRecord({"json": text})

@@ -1,0 +1,1 @@
+"""Excessive-risk terms of private training by group."""

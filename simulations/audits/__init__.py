@@ -1,0 +1,1 @@
+"""Audits of whole runs: an attack with canaries against the ledger's epsilon."""

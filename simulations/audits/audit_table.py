@@ -1,0 +1,69 @@
+"""Audits over several seeds, and their table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from fedfair.plugins.registry import unknown
+from simulations.audits.audit import DEFAULTS, Audit, audit, membership, split_off_at_random
+from simulations.engines.run import run
+from simulations.plans.compare import OnRound, following, for_strategy
+from simulations.settings.experiment import Experiment
+from simulations.settings.presets import merged
+from strategies import find_strategy
+
+ATTACKS = ("canaries", "membership")
+
+
+def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[str, Any], canaries: int = 20_000,
+           confidence: float = 0.95, engine: str = "local", on_round: OnRound = lambda *progress: None) -> list[Audit]:
+    """One audit for each seed; `settings` win over `simulations.audits.audit.DEFAULTS`.
+
+    Raises `ValueError` for an unknown attack, for canaries on another engine than "local", for runs without steps, or
+    for membership where it shows nothing, and what `run` raises.
+    """
+    if attack not in ATTACKS:
+        raise unknown("attack", attack, ATTACKS)
+    if attack == "canaries" and engine != "local":
+        raise ValueError(f'engine is {engine!r}, but canaries are held in this process: take engine "local", or the '
+                         "attack membership")
+    layers = merged(DEFAULTS, for_strategy(settings, strategy, [strategy]), {"strategy": strategy})
+    planned = [Experiment(**layers, seed=seed) for seed in seeds]
+    if any(each.steps == 0 for each in planned):
+        raise ValueError("steps is 0: a run without steps releases nothing that could be attacked, so give it some")
+    followed = following(planned, on_round)
+    if attack == "canaries":
+        return [audit(each, canaries, confidence, progress) for each, progress in followed]
+    for each in planned:
+        split_off_at_random(each.task.data(), find_strategy(strategy).protects)
+    return [membership(run(each, engine, progress=progress), confidence) for each, progress in followed]
+
+
+def audit_table(found: Sequence[Audit]) -> Table:
+    """Bound and claim of every seed, for all records and by group."""
+    first = found[0]
+    table = Table(title=f"{first.experiment.strategy}, {first.attack}: epsilon at delta {first.delta:g}, guarantee "
+                  f"{first.guarantee}", title_justify="left", title_style="bold", caption=_caption(first),
+                  caption_justify="left")
+    for name in ("seed", "group", "found", "claimed", "share", "spent", "if Gaussian", "right"):
+        table.add_column(name, justify="left" if name == "group" else "right", no_wrap=True)
+    for each in found:
+        for finding in each.findings:
+            bound = finding.bound
+            share = "-" if not math.isfinite(finding.claimed) else f"{bound.epsilon / finding.claimed:.0%}"
+            sharper = "-" if finding.if_gaussian is None else f"{finding.if_gaussian:.2f}"
+            epsilon = f"[red]REFUTED {bound.epsilon:.2f}[/red]" if finding.refuted else f"{bound.epsilon:.2f}"
+            table.add_row(str(each.experiment.seed), Text(finding.group), epsilon, f"{finding.claimed:.2f}", share,
+                          f"{finding.spent:.2f}", sharper, f"{bound.correct}/{bound.guesses}")
+    return table
+
+
+def _caption(audit: Audit) -> str:
+    """What the columns mean."""
+    return (f"found: epsilon is at least this, at {audit.overall.bound.confidence:.0%} confidence (for all groups "
+            "together, too). A bound below the claim is no proof of it; one above refutes it. right: of the guesses.")

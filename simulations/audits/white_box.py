@@ -1,0 +1,131 @@
+"""What an attacker sees of a run with canaries, and what it makes of it: the white box.
+
+It sees every message between server and clients, knows every record but the canaries, and knows the gradient that each
+canary would have. Under trust "local", and in local epochs, it sees what each client sends; else every model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from flwr.app import Message
+from flwr.clientapp import ClientApp
+from torch import Tensor, nn
+
+from fedfair.auditing.canaries import AuditedHost, Canaries
+from fedfair.gradients.layers import flat
+from fedfair.mechanisms.clipping import sensitivity
+from fedfair.mechanisms.noise import Trust
+from fedfair.protocol import messages
+from fedfair.protocol.messages import unpack
+from fedfair.protocol.round import LocalEpoch, Round
+from simulations.engines.local import LocalGrid
+from strategies.server.strategy import Strategy
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One round: what was asked, the weights before it `[m]`, and what each node sent `[nodes, m]`, at the canaries'
+    coordinates.
+    """
+
+    round_: Round
+    weights: Tensor
+    sent: Tensor
+
+
+class WatchedGrid(LocalGrid):
+    """A local grid that writes down what the attacker sees of the training messages."""
+
+    def __init__(self, client_app: ClientApp, nodes: int, coordinates: Tensor) -> None:
+        super().__init__(client_app, nodes)
+        self.coordinates, self.seen = coordinates, list[Seen]()
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """See `Grid`."""
+        asked = list(messages)
+        replies = list(super().send_and_receive(asked))
+        if asked and asked[0].metadata.message_type in _TRAINING and not any("failure" in r.content for r in replies):
+            round_ = Round.from_json(str(asked[0].content["round"]["json"]))
+            weights = flat(unpack(asked[0].content, "weights"))[self.coordinates]
+            sent = [flat(unpack(reply.content, "sums"))[self.coordinates] for reply in replies]
+            self.seen.append(Seen(round_, weights.clone(), torch.stack(sent)))
+        return replies
+
+
+_TRAINING = (messages.GRADIENT_SUM, messages.UPDATE_SUM, messages.LOCAL_EPOCH)
+
+
+def scores(seen: list[Seen], final: Tensor, strategy: Strategy, hosts: list[AuditedHost]) -> Tensor:
+    """How sure the attacker is that each canary is in, by the logarithm of a likelihood ratio: `[m]`.
+
+    `final` `[m]` are the last model's weights at the canaries' coordinates; client c is alone on node c.
+    """
+    canaries, total = hosts[0].canaries, torch.zeros(len(final), dtype=torch.float64)
+    after = [now.weights for now in seen[1:]] + [final]
+    for now, following in zip(seen, after, strict=True):
+        if now.round_.local is not None:
+            total += _after_local_epoch(now, strategy, hosts)
+            continue
+        real = torch.stack([host.real.get(now.round_.step, torch.zeros_like(final)) for host in hosts])
+        if now.round_.trust is Trust.LOCAL:
+            added = (now.sent - real)[canaries.clients, torch.arange(len(canaries))]
+        else:
+            step = strategy.divisor() / step_of(strategy)["lr"]
+            added = (now.weights - following) * step - real.sum(0)
+        total += _log_likelihood_ratio(added, canaries, now.round_)
+    return total
+
+
+def step_of(strategy: Strategy) -> Mapping[str, Any]:
+    """How the server steps along a noisy sum: the settings of its optimiser ("lr", "momentum", ...)."""
+    return strategy.optimizer({"w": nn.Parameter(torch.zeros(1))}).param_groups[0]
+
+
+def _log_likelihood_ratio(added: Tensor, canaries: Canaries, round_: Round) -> Tensor:
+    """Of one noisy sum at each canary's coordinate, with the canary in the data and without it."""
+    signal, deviation = _signal(canaries, round_), _deviation(round_, round_.noise_multiplier)
+    rate = torch.tensor(round_.rates, dtype=torch.float64)[canaries.groups]
+    joined = (added * signal - signal**2 / 2) / deviation**2
+    return torch.logaddexp(torch.log1p(-rate), joined + torch.log(rate))
+
+
+def _after_local_epoch(now: Seen, strategy: Strategy, hosts: list[AuditedHost]) -> Tensor:
+    """Of what each client's local epoch changed in the weights, as if that were Gaussian in either case."""
+    local, canaries = now.round_.local, hosts[0].canaries
+    assert local is not None
+    ratio = torch.zeros(len(canaries), dtype=torch.float64)
+    for client, host in enumerate(hosts):
+        own = canaries.clients == client
+        steps, rate, batch = LocalEpoch.of(strategy.population.by_client[client], local.batch_size)
+        if steps == 0 or not bool(own.any()):
+            continue
+        moved = now.weights - now.sent[client] / local.weights[client]
+        first = now.round_.step * steps
+        real = torch.stack([host.real[step] for step in range(first, first + steps)]).sum(0)
+        added = moved * batch / local.learning_rate - real
+        signal = _signal(canaries, now.round_)
+        deviation = _deviation(now.round_, local.noise_multipliers[client])
+        variance = steps * (deviation**2 + rate * (1 - rate) * signal**2)
+        expected = steps * rate * signal
+        ratio = torch.where(own, (added * expected - expected**2 / 2) / variance, ratio)
+    return ratio
+
+
+def _signal(canaries: Canaries, round_: Round) -> Tensor:
+    """What each canary adds when it joins a batch: `[m]`."""
+    assert round_.rule is not None
+    groups = torch.arange(len(round_.rates))
+    norms = torch.full((len(groups),), canaries.norm, dtype=torch.float64)
+    return (round_.rule.coefficients(norms, groups) * norms)[canaries.groups]
+
+
+def _deviation(round_: Round, noise_multiplier: float) -> float:
+    """The standard deviation that the noise should have; where there is none, or no bound on it, any will do."""
+    assert round_.rule is not None
+    bound = sensitivity(round_.rule, len(round_.rates))
+    return noise_multiplier * bound if noise_multiplier and math.isfinite(bound) else 1.0

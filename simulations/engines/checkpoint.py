@@ -1,0 +1,186 @@
+"""A run that was stopped at any moment goes on after its last checkpoint, as if it had never been stopped.
+
+Every draw is a function of (seed, purpose, client, step), so the rounds after the checkpoint that are run again release
+the same values again: that is one release, and the ledger, which is part of the checkpoint, counts it once. (On another
+machine the last bits of these values may differ.)
+
+With randomness from the operating system they are made again with other noise, and somebody may have seen both. So such
+a run is saved before its first round and after every one; when it goes on, the round that may be lost is charged, and
+the charge is saved before the round is asked for again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from pickle import UnpicklingError
+from time import monotonic
+from typing import Any
+
+import tomli_w
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy as FlowerStrategy
+
+from fedfair.protocol.messages import unpacked
+from simulations.results.atomic_files import digest
+from simulations.results.result_folder import CHECKPOINT, CHECKPOINT_TO_BE, refuse_to_replace, replaced
+from strategies import Strategy
+from strategies.releases import charge_lost_round
+from strategies.server.state import restore, state
+
+_STEPS, _EPOCHS = 100, 1  # rounds between checkpoints by default, at least
+_FORMAT = 3  # what a file holds; changes with `strategies.server.state`
+_PAUSE = 50  # the least time until the next one by default, in times that the latest took: writes grow with the run
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The place of a run's checkpoints, the folder that its result will be saved in, and the rounds between them.
+
+    `settings` are the experiment's; a checkpoint holds them, and the digest of the file of the user's own, so that no
+    run goes on from another's. `every` is by default 100 rounds of one step, or a single local epoch, and more
+    where checkpoints would else take over 2 % of the time.
+    """
+
+    folder: Path
+    settings: Mapping[str, Any]
+    every: int | None = None
+
+    @property
+    def file(self) -> Path:
+        """The file of the latest checkpoint; it goes when the result comes."""
+        return self.folder / CHECKPOINT
+
+    def read(self) -> tuple[int, dict[str, Any]] | None:
+        """The rounds done and the strategy's state after them, if there is a checkpoint.
+
+        Raises `FileExistsError` if the folder holds something else, another `OSError` if nothing could be saved there,
+        and `ValueError` if the file is damaged, another version's or another run's.
+        """
+        refuse_to_replace(self.folder, self.settings)
+        if not self.file.exists():
+            return None
+        try:
+            saved = torch.load(self.file, weights_only=True)
+        except (RuntimeError, UnpicklingError, EOFError) as error:
+            raise ValueError(f"{self.file} is damaged: remove it to start the run again ({error})") from None
+        if saved.get("format") != _FORMAT:
+            raise ValueError(f"{self.file} was written by another version of fedfair: go on with that one, or remove "
+                             "it to start the run again")
+        if saved["settings"] != self._settings:
+            raise ValueError(f"{self.file} was written by a run with other settings, at the same time: remove it to "
+                             "start this run again, and give each run a folder of its own")
+        if saved["csv"] != self._csv:
+            raise ValueError(f"{self.settings['csv']} has changed since {self.file} was written: restore it, or take "
+                             "another folder")
+        return saved["round"], saved["state"]
+
+    @cached_property
+    def _settings(self) -> str:
+        """The settings as config.toml has them."""
+        return tomli_w.dumps(dict(self.settings))
+
+    @cached_property
+    def _csv(self) -> str:
+        """The digest of the file of the user's own; empty if there is none, or not here."""
+        csv = Path(str(self.settings.get("csv", "")))
+        return digest(csv) if csv.is_file() else ""
+
+    def write(self, done: int, saved: Mapping[str, Any]) -> None:
+        """Put a checkpoint in place of the latest one, at once.
+
+        Raises `FileExistsError` if the folder holds something else by now, another `OSError` if it cannot be written,
+        and then keeps the latest; `ValueError` if it could not be read again.
+        """
+        refuse_to_replace(self.folder, self.settings)
+        if not (self.folder / "config.toml").exists():
+            with replaced(self.folder) as new:
+                (new / "config.toml").write_text(self._settings)
+        new = self.folder / CHECKPOINT_TO_BE
+        try:
+            with new.open("wb") as file:
+                torch.save({"format": _FORMAT, "round": done, "state": saved, "settings": self._settings,
+                            "csv": self._csv}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            torch.load(new, weights_only=True)
+            new.replace(self.file)
+        except UnpicklingError as error:
+            new.unlink()
+            raise ValueError("a checkpoint holds plain values and tensors, but the strategy sets something else in "
+                             f"`prepare` ({error})") from None
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+            new.unlink(missing_ok=True)
+            raise OSError(f"the checkpoint after round {done} could not be written to {self.folder}, is the disk full? "
+                          f"The run stopped; run it again to go on after the last one ({error})") from None
+
+
+Watch = Callable[[Strategy, int], None]
+"""Called with the strategy and its number at the end of every round."""
+
+
+def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Checkpoint | None = None,
+          watch: Watch = lambda strategy, now: None) -> ArrayRecord:
+    """The weights after all rounds: from `arrays`, or from the latest checkpoint on; raises what `Checkpoint` does."""
+    again = strategy.training.randomness == "system"
+    every = 1 if again else (checkpoint and checkpoint.every) or (_STEPS if strategy.sync == "step" else _EPOCHS)
+    found = checkpoint.read() if checkpoint else None
+    done, saved = found or (0, {})
+    if found:
+        arrays = restore(strategy, saved)
+    if again and checkpoint:
+        if found:
+            charge_lost_round(strategy, done)
+        strategy.descent.hold(unpacked(arrays), strategy.training)
+        checkpoint.write(done, state(strategy))
+
+    pause = 0 if again or (checkpoint and checkpoint.every) else _PAUSE
+    due = monotonic()
+
+    def ended(now: int) -> None:
+        """Write a checkpoint if it is due, then tell who watches."""
+        nonlocal due
+        began = monotonic()
+        if checkpoint and now % every == 0 and now < strategy.rounds and began >= due:
+            checkpoint.write(now, state(strategy))
+            due = monotonic() + pause * (monotonic() - began)
+        watch(strategy, now)
+
+    return Resumed(strategy, done, ended).start(grid, arrays, num_rounds=strategy.rounds - done).arrays
+
+
+class Resumed(FlowerStrategy):
+    """A strategy of which `done` rounds are done; `ended` is called with its number at the end of every other one."""
+
+    def __init__(self, strategy: Strategy, done: int, ended: Callable[[int], None]) -> None:
+        self.strategy, self.done, self.ended = strategy, done, ended
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+                        ) -> Iterable[Message]:
+        """See `Strategy`."""
+        return self.strategy.configure_train(self.done + server_round, arrays, config, grid)
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]
+                        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """See `Strategy`."""
+        return self.strategy.aggregate_train(self.done + server_round, replies)
+
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+                           ) -> Iterable[Message]:
+        """See `Strategy`."""
+        return self.strategy.configure_evaluate(self.done + server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """See `Strategy`; the end of a round."""
+        metrics = self.strategy.aggregate_evaluate(self.done + server_round, replies)
+        self.ended(self.done + server_round)
+        return metrics
+
+    def summary(self) -> None:
+        """See `Strategy`."""
+        self.strategy.summary()

@@ -1,0 +1,34 @@
+"""A Flower grid within one process: handlers are called directly, and tensors travel by reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from simulations.engines.numbered import NumberedGrid
+
+
+class LocalGrid(NumberedGrid):
+    """`nodes` nodes that run `client_app` in this process, one after the other.
+
+    An exception of a handler reaches the caller as it is.
+    """
+
+    def __init__(self, client_app: ClientApp, nodes: int) -> None:
+        super().__init__(nodes)
+        self._client_app = client_app
+        self._replies: dict[str, Message] = {}
+
+    def _ask(self, number: str, message: Message, context: Context) -> None:
+        """Answer at once, and keep the reply until it is pulled."""
+        self._replies[number] = self._client_app(message, context)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The kept replies to the given messages, which are then forgotten."""
+        return [self._replies.pop(number) for number in message_ids if number in self._replies]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """The replies in the order of the messages; `timeout` has no meaning here."""
+        return self.pull_messages(self.push_messages(messages))

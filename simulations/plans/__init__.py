@@ -1,0 +1,1 @@
+"""Plans of many runs: comparisons, sweeps, searches and curves."""

@@ -1,0 +1,155 @@
+"""Many experiments, described once: data sets x strategies x seeds x settings."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from fedfair.mechanisms.randomness import key
+from simulations.plans.compare import experiments, refuse_chosen
+from simulations.plans.search import Search, refuse_other_stops
+from simulations.results.atomic_files import write_text
+from simulations.settings.experiment import Experiment, SettingsError, in_words
+
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class Cell(NamedTuple):
+    """What is compared with each other: the experiments on one data set with one choice of the varied settings."""
+
+    dataset: str
+    chosen: Mapping[str, Any]
+    experiments: list[Experiment]
+
+
+class Sweep(BaseModel):
+    """A sweep; frozen, and validated when it is made.
+
+    `seeds` is their number, or a list. `settings` are those of `fedfair compare --set`, also "STRATEGY.key" and
+    "options.key"; `vary` gives several values to some, and every combination is run. With a `search`, settings are
+    drawn instead. Raises `SettingsError` when a value is not allowed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    datasets: Names = ("digits",)
+    strategies: Names
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    preset: str | None = None
+    settings: dict[str, Any] = {}
+    vary: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+    search: Search | None = None
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise SettingsError(in_words(error, Sweep.model_fields)) from None
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _number_of_seeds(cls, value: Any) -> Any:
+        """A number n stands for 0, 1, ..., n - 1."""
+        return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _one_of_each_in_a_search(self) -> Sweep:
+        """A search is for one method on one data set; and a seed decides who trains and who validates."""
+        if self.search is not None and (self.vary or max(map(len, (self.datasets, self.strategies, self.seeds))) > 1):
+            raise ValueError("a search draws settings for one data set, strategy and seed: name one of each, and leave "
+                             "out vary (other seeds split the records in other ways, so that one would validate on "
+                             "what another trains on)")
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_is_run_twice(self) -> Sweep:
+        """A seed or a value that is given twice would be one trial in two rows."""
+        for name, values in {"seeds": self.seeds, **self.vary}.items():
+            repeated = [value for place, value in enumerate(values) if value in values[:place]]
+            if repeated:
+                raise ValueError(f"{name} has {repeated[0]!r} twice: give each once")
+        return self
+
+    @model_validator(mode="after")
+    def _data_are_named_once(self) -> Sweep:
+        """Every cell is of one data set: one of `datasets`, or a file."""
+        given = {**self.settings, **self.vary, **(self.search.space if self.search else {})}
+        refuse_chosen(given, ("dataset",))
+        if "csv" in given and self.datasets != Sweep.model_fields["datasets"].default:
+            raise ValueError(f"csv is given, and so is datasets, {', '.join(self.datasets)}: leave one of them out")
+        return self
+
+    @staticmethod
+    def read(path: Path) -> Sweep:
+        """The sweep that a TOML file describes; raises `SettingsError`, or `FileNotFoundError`."""
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path}: give the sweep's description in TOML")
+        try:
+            return Sweep(**tomllib.loads(path.read_text()))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{path} is not TOML: {error}") from None
+
+    def to_toml(self) -> str:
+        """The description, as `read` reads it."""
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+    def cells(self) -> Iterator[Cell]:
+        """All comparisons, with their experiments validated; raises what `experiments` raises."""
+        choices = [dict(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
+        for dataset, chosen in product(self.datasets, choices if self.search is None else self.search.draws()):
+            settings = {**self.settings, **chosen, "dataset": dataset}
+            made = experiments(self.strategies, self.seeds, self.preset, settings)
+            if self.search is not None and made[0].split[1] == 0:
+                raise SettingsError("a search chooses by the validation part, but split is "
+                                    f"{list(made[0].split)}: give that part a share, for example "
+                                    "split = [0.6, 0.2, 0.2] under [settings]")
+            yield Cell(dataset, chosen, made)
+
+
+def trial_name(experiment: Experiment) -> str:
+    """A folder's name that tells an experiment from every other one."""
+    return f"{experiment.dataset}-{experiment.strategy}-{experiment.seed}-{key(repr(experiment.settings())):016x}"
+
+
+def trials(sweep: Sweep) -> dict[str, Experiment]:
+    """All experiments of a sweep by name, each once, in order."""
+    return {trial_name(made): made for cell in sweep.cells() for made in cell.experiments}
+
+
+def prepare_folder(folder: Path, sweep: Sweep) -> int:
+    """Make the sweep's folder, or check the one that is there; returns the number of trials of an earlier, smaller
+    sweep that this one contains.
+
+    Raises `FileExistsError` if the folder holds something else, or a sweep with trials that this one has not.
+    """
+    config, text = folder / "config.toml", sweep.to_toml()
+    if folder.exists() and any(folder.iterdir()):
+        if not config.is_file():
+            raise FileExistsError(f"{folder} exists and holds no sweep: choose another folder, or remove it")
+        if config.read_text() == text:
+            return 0
+        return _extended(folder, Sweep.read(config), sweep)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(config, text)
+    return 0
+
+
+def _extended(folder: Path, there: Sweep, sweep: Sweep) -> int:
+    """Take over a folder whose trials are all among those of `sweep`."""
+    old, new = trials(there), trials(sweep)
+    lost = [name for name in old if name not in new]
+    if lost:
+        given = [field for field in Sweep.model_fields if getattr(there, field) != getattr(sweep, field)]
+        raise FileExistsError(f"{folder} holds another sweep, which differs in {', '.join(given)}: {len(lost)} of its "
+                              f"{len(old)} trials are not in this one, the first is {lost[0]}; choose another folder, "
+                              "or restore the description (its config.toml)")
+    if there.search and sweep.search and any(folder.glob("trials/*/stopped.json")):
+        refuse_other_stops(folder, there.search, sweep.search)
+    write_text(folder / "config.toml", sweep.to_toml())
+    return len(old)

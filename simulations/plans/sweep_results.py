@@ -1,0 +1,109 @@
+"""A sweep's results as tables: one row for each comparison's strategy, and one for each trial."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedfair.accounting import Ledger
+from simulations.plans.planned_ledger import planned_ledger
+from simulations.plans.search import Search, Spent, cost
+from simulations.plans.sweep import Cell, Sweep, trial_name
+from simulations.plans.trials import stopped
+from simulations.results.atomic_files import write_json, write_text
+from simulations.results.summary import summarise
+from simulations.settings.experiment import Experiment
+
+
+def collect(sweep: Sweep, folder: Path, failed: Mapping[str, str]) -> pd.DataFrame:
+    """Write summary.csv and trials.csv, and after a search search.json, from the trials' folders; returns the summary.
+
+    A strategy's row takes in the seeds that are finished; varied settings have a column each.
+    """
+    cells = list(sweep.cells())
+    summaries = [_summary(cell, folder / "trials") for cell in cells]
+    summary = pd.concat(summaries, ignore_index=True) if summaries else pd.DataFrame()
+    write_text(folder / "summary.csv", summary.to_csv(index=False))
+    trials = pd.DataFrame([_row(cell, made, folder / "trials", failed) for cell in cells for made in cell.experiments])
+    write_text(folder / "trials.csv", trials.to_csv(index=False))
+    if sweep.search is not None:
+        found = _found(sweep.search, cells, trials, folder / "trials")
+        write_json(folder / "search.json", found)
+    return summary
+
+
+def _summary(cell: Cell, folder: Path) -> pd.DataFrame:
+    """One comparison's rows of its finished trials, the chosen settings in front."""
+    finished = [(made, folder / trial_name(made)) for made in cell.experiments
+                if (folder / trial_name(made) / "summary.csv").is_file()]
+    if not finished:
+        return pd.DataFrame()
+    metrics = pd.concat([pd.read_parquet(place / "metrics.parquet") for _, place in finished])
+    ledgers = {(made.dataset, made.strategy, made.seed): _ledger(place / "ledger.json") for made, place in finished}
+    table = summarise(metrics, ledgers)
+    chosen = pd.DataFrame({name: [value] * len(table) for name, value in cell.chosen.items()})
+    return pd.concat([chosen, table.drop(columns=list(chosen), errors="ignore")], axis=1)
+
+
+def _ledger(file: Path) -> Ledger:
+    """A saved run's ledger."""
+    return Ledger.from_dict(json.loads(file.read_text()))
+
+
+def _row(cell: Cell, made: Experiment, folder: Path, failed: Mapping[str, str]) -> dict[str, Any]:
+    """One trial: what it was, how it ended, and its headline figures."""
+    name = trial_name(made)
+    row = {"trial": name, "dataset": made.dataset, "strategy": made.strategy, "seed": made.seed, **cell.chosen}
+    reached = stopped(folder / name)
+    if reached is not None:
+        return {**row, "ended": f"stopped at {reached.percent:.0f} %", "epsilon": reached.epsilon,
+                "delta": reached.delta}
+    if name in failed:
+        return {**row, "ended": failed[name], **_at_most(made, failed[name])}
+    if not (folder / name / "summary.csv").is_file():
+        return {**row, "ended": "not run"}
+    figures = pd.read_csv(folder / name / "summary.csv").iloc[0]
+    return {**row, "ended": "finished", **{figure: figures[figure] for figure in (
+        "epsilon", "delta", "accuracy_mean", "accuracy_parity_mean", "demographic_parity_mean")}}
+
+
+def _at_most(made: Experiment, reason: str) -> dict[str, float]:
+    """What a trial that failed can have released: all that was planned, for its last rounds left no ledger; nothing if
+    it failed for what keeps it from beginning, and an infinite epsilon if the plan proves nothing or cannot be made
+    for another reason.
+    """
+    try:
+        planned = planned_ledger(made)
+    except Exception as error:
+        return {} if str(error) in reason else {"epsilon": math.inf, "delta": made.delta}
+    return {"epsilon": planned.epsilon() if planned.guarantee == "proved" else math.inf, "delta": planned.delta}
+
+
+def _found(search: Search, cells: list[Cell], trials: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    """The best trial by its validation metric, and what the search cost."""
+    drawn = {trial_name(made): dict(cell.chosen) for cell in cells for made in cell.experiments}
+    values = {name: value for name in drawn if (value := _validated(search, folder / name)) is not None}
+    spent = {row["trial"]: Spent(row["epsilon"], row["delta"], stopped(folder / row["trial"]) is not None)
+             for row in trials.to_dict("records") if "epsilon" in row and row["epsilon"] >= 0}
+    costs = cost(list(spent.values()))
+    if not values:
+        return {"best": None, **costs}
+    best = (max if search.mode == "max" else min)(values, key=lambda name: values[name])
+    return {"best": best, "settings": drawn[best], "value": values[best],
+            "value_is": f"{search.metric} of {search.group} on the validation part",
+            "epsilon_of_the_best_run": spent[best].epsilon, **costs}
+
+
+def _validated(search: Search, folder: Path) -> float | None:
+    """A finished trial's metric of the validation part at the end; nothing if it is not finished, or not a number."""
+    if not (folder / "metrics.parquet").is_file():
+        return None
+    rows = pd.read_parquet(folder / "metrics.parquet")
+    rows = rows[(rows["split"] == "valid") & (rows["metric"] == search.metric) & (rows["group"] == search.group)]
+    value = math.nan if rows.empty else float(rows.sort_values("round")["value"].iloc[-1])
+    return None if math.isnan(value) else value

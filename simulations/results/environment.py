@@ -1,0 +1,51 @@
+"""Where and how results came about: versions, randomness, and what of them is not private."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import strategies
+from fedfair.datasets import DATASETS
+from fedfair.models import published
+from simulations.results.atomic_files import digest
+from simulations.settings.experiment import Experiment
+
+_PACKAGES = ("flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
+_RANDOMNESS = {"seeded": "seeded generators, for simulation: who knows the seed knows the batches and the noise",
+               "system": "batches and noise from the operating system"}
+_NOISE = {"gaussian": "Gaussian in floating point, not hardened against attacks on its low bits",
+          "discrete": "exact discrete Gaussian on a public grid"}
+
+
+def own_files(experiment: Experiment) -> dict[str, str]:
+    """The SHA-256 of each file of the user's own that a run depends on: a table by its name, a method or a model by its
+    path in the current folder.
+    """
+    table = {Path(experiment.csv).name: Path(experiment.csv)} if experiment.csv else {}
+    programs = {str(path): path for path in (strategies.file_of(experiment.strategy),
+                                             published.file_of(experiment.model)) if path is not None}
+    return {name: digest(path) for name, path in (table | programs).items() if path.is_file()}
+
+
+def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
+    """Versions and machine type, without anything personal; how noise was drawn, and what is not private, that which
+    the sources of the data sets learned included.
+    """
+    names = sorted({experiment.dataset for experiment in experiments if not experiment.csv})
+    learned = [sentence for name in names if name in DATASETS for sentence in DATASETS[name].not_private]
+    standardised = [] if all(experiment.ranges for experiment in experiments) else [
+        "means and deviations for standardisation come from the training part"]
+    return {
+        "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
+        "packages": {name: version(name) for name in _PACKAGES},
+        "own_files_sha256": {name: value for experiment in experiments
+                             for name, value in own_files(experiment).items()},
+        "randomness": sorted({_RANDOMNESS[experiment.randomness] for experiment in experiments}),
+        "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
+        "not_private": [*standardised, "the values that a column, a label or a group can have are those that occur",
+                        "all metrics are computed without noise", *learned],
+    }

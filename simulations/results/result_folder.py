@@ -1,0 +1,95 @@
+"""The folder of a result: which experiment's it is, and how a new one takes its place as a whole."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from simulations.results.atomic_files import refuse_unwritable
+
+CHECKPOINT, CHECKPOINT_TO_BE = "checkpoint.pt", ".checkpoint.new"
+"""What a run that is broken off leaves in its folder."""
+
+
+def refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Raise `FileExistsError` if `folder` holds anything but an experiment with the same settings, and another
+    `OSError` if it could not be written.
+    """
+    refuse_unwritable(folder)
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    config = folder / "config.toml"
+    if not config.is_file():
+        raise FileExistsError(f"{folder} exists and holds no experiment: choose another folder, or remove it")
+    if config.read_text() != tomli_w.dumps(dict(settings)):
+        raise FileExistsError(f"{folder} holds a different experiment (see its config.toml): choose another folder, or "
+                              "remove it")
+
+
+def refuse_to_replace(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Raise what `refuse_other` does, and `OSError` if no new folder could take the place of `folder`; first it brings
+    back a folder whose replacement was broken off.
+    """
+    place = folder.resolve()
+    _bring_back(place)
+    if Path.cwd().is_relative_to(place) or place.is_mount():
+        where = "where a disk is mounted" if place.is_mount() else "that you are in"
+        raise OSError(f"{folder} cannot be the folder {where}: name one in it, for example {folder / 'out'}, because "
+                      "results take the place of their folder as a whole")
+    refuse_other(folder, settings)
+    refuse_unwritable(place.parent)
+
+
+@contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """A new folder to fill, which takes the place of `folder` as a whole, or not at all if an exception is raised.
+
+    A link stays, and the folder that it names is replaced. What an attempt that was killed left over is removed; if
+    that was between the old folder's going and the new one's coming, the old one comes back.
+    """
+    folder = folder.resolve()
+    new, old = _beside(folder, "new"), _beside(folder, "old")
+    new.parent.mkdir(parents=True, exist_ok=True)
+    _tidy(folder)
+    new.mkdir()
+    try:
+        yield new
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+    finally:
+        _tidy(folder)
+
+
+def _tidy(folder: Path) -> None:
+    """Leave one folder, at whatever point a replacement was broken off: the new one if it has come."""
+    _bring_back(folder)
+    for state in ("new", "old"):
+        shutil.rmtree(_beside(folder, state), ignore_errors=True)
+
+
+def _bring_back(folder: Path) -> None:
+    """Put the old folder back if the new one has not come."""
+    old = _beside(folder, "old")
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+
+
+def _beside(folder: Path, state: str) -> Path:
+    """The name of the new or the old folder while one takes the other's place."""
+    return folder.with_name(f".{folder.name}.fedfair-{state}")
+
+
+def carry_over(folder: Path, new: Path) -> None:
+    """Copy into the folder that takes its place what a folder holds besides: a report, or somebody's notes."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name not in (CHECKPOINT, CHECKPOINT_TO_BE) and not (new / path.name).exists():
+            if path.is_dir() and not path.is_symlink():
+                shutil.copytree(path, new / path.name, symlinks=True)
+            else:
+                shutil.copy2(path, new / path.name, follow_symlinks=False)

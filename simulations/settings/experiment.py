@@ -1,0 +1,103 @@
+"""One experiment: a validated, frozen description."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError, model_validator
+
+from fedfair.plugins.registry import unknown
+from fedfair.protocol.task import Task
+from strategies import COMBINATIONS, find_strategy
+from strategies.server.risk_meter import refuse_unmeasurable
+from strategies.server.training import Training
+
+
+class SettingsError(ValueError):
+    """A setting is wrong; the message names it, its value, and what is allowed."""
+
+
+class Experiment(Task, Training):
+    """What is trained (see `Task`), how (see `Training`), and by which `strategy`.
+
+    Raises `SettingsError` when a value is not allowed.
+    """
+
+    strategy: str = "dpsgd"
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise SettingsError(in_words(error, Experiment.model_fields)) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _combination(cls, values: Any) -> Any:
+        """A combination brings its settings."""
+        name = str(values.get("strategy")) if isinstance(values, dict) else ""
+        return {**COMBINATIONS[name].settings, **values} if name in COMBINATIONS else values
+
+    @model_validator(mode="after")
+    def _threshold_has_records(self) -> Experiment:
+        """A threshold that is looked for needs a validation part."""
+        if self.searches and self.split[1] == 0:
+            raise ValueError(f"threshold {self.threshold!r} is looked for in the validation part, but split is "
+                             f"{list(self.split)}: give that part a share, for example split=[0.7,0.1,0.2]")
+        return self
+
+    @model_validator(mode="after")
+    def _strategy_fits(self) -> Experiment:
+        """The strategy exists and knows its options."""
+        strategy = find_strategy(self.strategy)
+        if self.sync is not None and self.sync not in strategy.modes:
+            raise ValueError(f"sync is {self.sync!r}, but {self.strategy} runs only with sync = "
+                             f"{' or '.join(map(repr, strategy.modes))}: leave it out")
+        if self.risk_every is not None:
+            refuse_unmeasurable(self, self.sync or strategy.default_sync, strategy.exchange)
+        try:
+            strategy.Options(**self.options)
+        except ValidationError as error:
+            raise ValueError(f"options of {self.strategy}: {in_words(error, strategy.Options.model_fields)}") from None
+        return self
+
+    @property
+    def task(self) -> Task:
+        """What every client must know."""
+        return Task(**{name: getattr(self, name) for name in Task.model_fields})
+
+    @property
+    def training(self) -> Training:
+        """What the strategy must know."""
+        return Training(**{name: getattr(self, name) for name in Training.model_fields})
+
+    def settings(self) -> dict[str, Any]:
+        """All fields that are set, as plain values for TOML."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def in_words(error: ValidationError, known: Any) -> str:
+    """One sentence for each thing that is wrong."""
+    sentences = []
+    for problem in error.errors():
+        field = ".".join(map(str, problem["loc"][:-1] if problem["type"] == "missing" else problem["loc"])) or "it"
+        if problem["type"] == "extra_forbidden":
+            sentences.append(str(unknown("setting", field, known or ("none",))))
+        elif problem["type"] == "value_error":
+            sentences.append(problem["msg"].removeprefix("Value error, "))
+        else:
+            sentences.append(f"{field} is {problem['input']!r}: {_wanted(problem)}")
+    return "; ".join(sentences)
+
+
+def _wanted(problem: Mapping[str, Any]) -> str:
+    """What a value should be, with an example where its kind is wrong."""
+    given, kind, name = problem["input"], problem["type"], problem["loc"][-1]
+    if kind == "tuple_type":
+        return f"it should be a list, for example {name} = [{given!r}]"
+    if kind == "string_type":
+        return f'it should be a text, for example {name} = "{given}"'
+    if kind == "missing":
+        return "a value is missing" if isinstance(name, int) else f"{name} is missing"
+    return str(problem["msg"]).replace("Input should", "it should")

@@ -1,0 +1,168 @@
+"""Privacy by group for a Flower app that is there already: a clip rule and a ledger around its own strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from secrets import token_hex
+from typing import Any, cast
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy as FlowerStrategy
+from torch import Tensor
+
+from fedfair.accounting import Event, Ledger, spent_multipliers
+from fedfair.node.node import ClientError
+from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
+from fedfair.protocol.task import Task
+from strategies import find_strategy
+from strategies.server.calibration import count_noise
+from strategies.server.population import Population
+from strategies.server.training import Training
+
+RECORD = "fedfair"
+"""The name of the record that is added to the app's own messages."""
+
+_OF_THE_APP = ("sync", "randomness", "epochs", "steps", "eval_every", "dropouts", "trust", "risk_every")
+_SILENT = "local epochs whose cost is not known"
+
+
+class PrivateTraining(FlowerStrategy):
+    """Wraps the strategy of an app, whose clients call `fedfair.node.private_training.train_privately`.
+
+    Every round each client trains by itself, under the clip rule of a `method` and with noise of its own (sync =
+    "epoch"), so what it sends is protected from everybody. The app's strategy samples clients and averages, which is
+    post-processing. The method learns from the noisy counts; `ledger` has every client's local epochs. A record must
+    lie with one client only. `settings` are those of `Training` that say how a batch is clipped and the optimiser
+    steps, with `options` for the method's own. Raises `ValueError` for settings, groups or methods that do not fit.
+    """
+
+    def __init__(self, strategy: FlowerStrategy, groups: Sequence[str], method: str = "dpsgd-f", **settings: Any
+                 ) -> None:
+        for field in (field for field in _OF_THE_APP if field in settings):
+            raise ValueError(f"{field} is {settings[field]!r}, but an app trains as many rounds, with as many clients, "
+                             "as its own strategy says, in local epochs with randomness of the operating system: leave "
+                             "it out")
+        repeated = [name for name in groups if list(groups).count(name) > 1]
+        if repeated:
+            raise ValueError(f"group {repeated[0]!r} is named more than once among {', '.join(groups)}: give each "
+                             "group a name of its own, in the order of their numbers")
+        training = Training(sync="epoch", randomness="system", **settings)
+        kind = find_strategy(method)
+        for field in ("target_epsilon", "group_epsilon"):
+            if getattr(training, field) is not None:
+                raise ValueError(f"{field} is {getattr(training, field)}, but the sizes of an app's clients are not "
+                                 "known in advance: give noise_multiplier, and read the ledger")
+        if training.threshold != "none":
+            raise ValueError(f"threshold is {training.threshold!r}, but an app evaluates its model itself: leave it "
+                             "out")
+        if "epoch" not in kind.modes or kind.protects != "record":
+            raise ValueError(f"{method} does not train in local epochs that protect records: take dpsgd, dpsgd-f, "
+                             "dpsgd-f-quantile, dpsgd-global or dpsgd-global-adapt")
+        population = Population(tuple(groups), ((training.batch_size,) * len(groups),), (0,) * len(groups), ("0", "1"))
+        self.strategy, self.training = strategy, training
+        # a client whose model is not in float64 refuses discrete noise itself
+        self.method = kind(Task(dtype="float64"), training, population)
+        self.ledger = Ledger(groups, training.delta, accountant=training.accountant, nominal=self.method.unproved(),
+                             public="numbers of records by client, batch size; each record lies with one client")
+        self.ledger.expose("metrics that the app's clients send", "as the app computes them")
+        self._unpaid: dict[int, list[Round]] = {}  # by node, the plans that it was sent and is not yet charged for
+        self._clients: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+                        ) -> Iterable[Message]:
+        """The app's own messages, each with the round's plan."""
+        training, groups = self.training, len(self.ledger.groups)
+        noise = self.method.noise[0]
+        local = LocalTraining(training.batch_size, training.optimizer, training.learning_rate, training.weight_decay,
+                              training.momentum, (noise,), (1.0,), (0,))
+        plan = Round(None, server_round - 1, (1.0,) * groups, noise, count_noise(training, noise), training.trust,
+                     1, self.method.rule(), self.method.query(), local, training.noise, token_hex(16))
+        asked = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        for message in asked:
+            message.content[RECORD] = ConfigRecord({"plan": plan.to_json()})
+            self._unpaid.setdefault(message.metadata.dst_node_id, []).append(plan)
+        return asked
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]
+                        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Enter what was released, learn from the counts, and let the app's strategy average.
+
+        A client that was asked and whose answer did not come is charged too, as soon as its size is known; until then
+        the ledger names it. Raises `ClientError` naming the node for one that did not train privately, or sent a value
+        that is not finite.
+        """
+        came, told, failed = list(replies), {}, []
+        for reply in came:
+            try:
+                if not reply.has_error():
+                    told[reply.metadata.src_node_id] = _told(reply)
+            except ClientError as error:
+                failed.append(error)
+        self._sizes.update({node: cast(int, record["size"]) for node, record in told.items()})
+        for node in [node for node in self._unpaid if node in self._sizes]:
+            for plan in self._unpaid.pop(node):
+                self._enter(node, plan)
+        self._name_unpaid()
+        if failed:
+            raise failed[0]
+        counts = [_counts(record) for record in told.values() if "counts" in record]
+        if counts:
+            expected = sum(LocalEpoch.of(self._sizes[node], self.training.batch_size).batch_size for node in told)
+            self.method.learn(torch.stack(counts).sum(0), float(expected))
+        return self.strategy.aggregate_train(server_round, came)
+
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+                           ) -> Iterable[Message]:
+        """The app's own."""
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The app's own."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """The app's own."""
+        self.strategy.summary()
+
+    def _name_unpaid(self) -> None:
+        """Say in the ledger which nodes were asked and never told their size."""
+        self.ledger.unprotected.pop(_SILENT, None)
+        if self._unpaid:
+            asked = ", ".join(f"{node} {len(plans)} times" for node, plans in sorted(self._unpaid.items()))
+            self.ledger.expose(_SILENT, f"nodes that were asked and have not answered yet: {asked}; they are charged "
+                                        "as soon as they tell the number of their records")
+
+    def _enter(self, node: int, plan: Round) -> None:
+        """Enter a client's local epoch; it may hold records of any group."""
+        assert plan.rule is not None
+        epoch, groups = LocalEpoch.of(self._sizes[node], self.training.batch_size), len(self.ledger.groups)
+        if epoch.steps == 0:
+            return
+        noise, bounds = plan.noise_multiplier, plan.rule.group_sensitivities(groups)
+        spent = spent_multipliers(noise, bounds)
+        counts = plan.count_noise_multiplier if plan.query is not None else None
+        client = self._clients.setdefault(node, len(self._clients))
+        self.ledger.record(Event((epoch.rate,) * groups, (noise,) * groups, spent, counts, client), epoch.steps)
+
+
+def _told(reply: Message) -> ConfigRecord:
+    """What a client says of its private training, taken out of its reply."""
+    node = reply.metadata.src_node_id
+    if RECORD not in reply.content.config_records:
+        raise ClientError(f"node {node} did not train privately: let its client call train_privately, and put what "
+                          f"that returns into the reply, as ConfigRecord under {RECORD!r}")
+    record = cast(ConfigRecord, reply.content.pop(RECORD))
+    for arrays in reply.content.array_records.values():
+        for name, value in arrays.to_torch_state_dict().items():
+            if not bool(value.isfinite().all()):
+                raise ClientError(f"node {node} sent weights {name} that are not finite: nothing was added to the "
+                                  "model")
+    return record
+
+
+def _counts(record: ConfigRecord) -> Tensor:
+    """A client's noisy counts in their shape."""
+    return torch.tensor(record["counts"], dtype=torch.float64).view(cast(list[int], record["shape"]))

@@ -1,0 +1,110 @@
+"""A privacy filter for every group: bounds chosen on the way, and yet an epsilon that is guaranteed in advance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fedfair.accounting import Release, RenyiFilter
+from fedfair.accounting.odometer import filter_for
+from fedfair.accounting.release import joint_multiplier
+from fedfair.mechanisms.clipping import ClipRule, capped, sensitivity
+from strategies.server.calibration import count_noise
+
+if TYPE_CHECKING:
+    from strategies.server.strategy import Strategy
+
+
+def group_budget(strategy: Strategy) -> GroupBudget:
+    """The filter that keeps every group of a strategy's run within `group_epsilon`.
+
+    Raises `ValueError` if the method has no bounds by group, does not release single steps, has no noise, or counts too
+    precisely.
+    """
+    training = strategy.training
+    assert training.group_epsilon is not None
+    if strategy.sync == "epoch":
+        raise ValueError('group_epsilon limits single steps, but sync is "epoch": set sync = "step"')
+    if min(strategy.noise) == 0:
+        raise ValueError("group_epsilon lowers bounds until the noise is enough for every group, but noise_multiplier "
+                         "is 0: give one above 0, or a target_epsilon")
+    capped(strategy.rule(), (math.inf,) * len(strategy.rates()))
+    counts = count_noise(training, strategy.noise[0]) if strategy.query() is not None else None
+    return GroupBudget(training.group_epsilon, training.delta, strategy.rates(), strategy.rounds, counts,
+                       strategy.counts_first)
+
+
+class GroupBudget:
+    """Lowers the bounds of groups whose records would otherwise be charged more than a budget.
+
+    Each step of a group with budget B may cost an equal share of what is left, (B - spent so far) / (steps left) in
+    Renyi divergence at one order fixed in advance. With noise of standard deviation N in the gradient sum and s1 on the
+    counts, that asks for a joint multiplier of at least some m, hence that a record of the group adds at most
+    N (m^-2 - s1^-2)^(1/2). The noise stays as the rule itself wants it, so the cap lowers a bound C_k, and never raises
+    the noise of others.
+
+    Proof that no sequence of bounds exceeds B: the share is at most what is left, so after every step the sum of the
+    divergences that were charged is at most B; what a step is charged is fixed by earlier outputs before it is taken.
+    So the sequence is one that a Renyi filter lets pass (Feldman and Zrnic 2021, Theorem 3.1), and all steps together
+    are as private as the budget says. Bounds that were chosen by earlier steps are charged themselves, and what a group
+    does not use is left for later. Bounds that `counts_first`, counts of the same batch, choose are not known before
+    the step: it is charged the least noise that they could have left it, its share (`Event` says why). That counts
+    alone never cost more than a share is checked at the start: shares only grow, because no step costs more than its
+    own.
+
+    `rates` are the groups' sampling rates, `steps` the length of the run, `count_multiplier` the noise of the counts or
+    None. `least` are the least noise multipliers of the last step by group, as they were certain before it. Raises
+    `ValueError` if counts alone would exceed the budget.
+    """
+
+    def __init__(self, epsilon: float, delta: float, rates: Sequence[float], steps: int,
+                 count_multiplier: float | None, counts_first: bool = False) -> None:
+        self.epsilon, self.counts_first = epsilon, counts_first
+        self.filter: RenyiFilter = filter_for(epsilon, delta, max(rates), steps)
+        self.rates, self.left, self.counts = tuple(rates), steps, count_multiplier
+        self.spent = [0.0] * len(self.rates)
+        self.least = self._least() if steps else (math.inf,) * len(self.rates)
+        if steps and count_multiplier is not None and not all(map(math.isfinite, self.least)):
+            raise ValueError(f"group_epsilon {epsilon} is too small: the counts alone, with noise multiplier "
+                             f"{count_multiplier:g}, cost more in {steps} steps; allow more, take fewer steps, or "
+                             "a larger count_noise_multiplier")
+
+    def within(self, rule: ClipRule, noise: float) -> tuple[ClipRule, float]:
+        """The rule with bounds that the budget allows at the next step, and the noise in units of its sensitivity.
+
+        `noise`, above 0, is in units of the given rule's sensitivity. The step is charged.
+        """
+        self.least = self._least()
+        deviation = noise * sensitivity(rule, len(self.rates))
+        allowed = capped(rule, tuple(deviation / least for least in self.least))
+        for k, bound in enumerate(allowed.group_sensitivities(len(self.rates))):
+            multiplier = joint_multiplier(self.least[k] if self.counts_first else deviation / bound, self.counts)
+            self.spent[k] += self.filter.cost(Release(self.rates[k], multiplier))
+        self.left -= 1
+        return allowed, deviation / sensitivity(allowed, len(self.rates))
+
+    def lose_step(self) -> tuple[float, ...]:
+        """Charge every group its share of the next step, which may have been released and will be taken again; returns
+        the least noise multipliers that its sum can have had, by group.
+
+        Raises `ValueError` if what is left is too little for the steps that are left.
+        """
+        least = self._least()
+        self.spent = [spent + (self.filter.divergence - spent) / self.left for spent in self.spent]
+        if not all(map(math.isfinite, self._least())):
+            raise ValueError(f"a round was interrupted, and may have been seen: group_epsilon {self.epsilon:g} "
+                             f"leaves too little for the {self.left} still to come: start again, in another folder, or "
+                             "with a larger one")
+        return least
+
+    def _least(self) -> tuple[float, ...]:
+        """The least noise multipliers that the gradient sum of the next step may have by group, infinite where no noise
+        is enough.
+        """
+        found = []
+        for rate, spent in zip(self.rates, self.spent, strict=True):
+            joint = self.filter.least_multiplier(rate, (self.filter.divergence - spent) / self.left)
+            square = joint**-2 - (0.0 if self.counts is None else self.counts**-2)
+            found.append(square**-0.5 if square > 0 else math.inf)
+        return tuple(found)

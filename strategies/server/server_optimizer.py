@@ -1,0 +1,63 @@
+"""The weights of a run at the server, and the optimiser that moves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from fedfair.models.optimizers import Optimizer
+from strategies.server.training import Training
+
+
+class Descent:
+    """The weights that a round starts from, and an optimiser for as long as the settings stay the same.
+
+    `make` makes an optimiser of parameters, by the strategy's settings of the moment.
+    """
+
+    def __init__(self, make: Callable[[dict[str, nn.Parameter]], Optimizer]) -> None:
+        self._make = make
+        self._parameters: dict[str, nn.Parameter] = {}
+        self._optimizer: Optimizer | None = None
+        self._settings: Training | None = None
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """The weights by name: live tensors, which the next step changes."""
+        return {name: parameter.data for name, parameter in self._parameters.items()}
+
+    def hold(self, weights: Mapping[str, Tensor], settings: Training) -> None:
+        """Take weights; with other settings than before also a new optimiser, which has taken no step yet."""
+        if settings != self._settings:
+            self._parameters = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
+            self._optimizer, self._settings = self._make(self._parameters), settings
+        else:
+            for name, parameter in self._parameters.items():
+                parameter.data.copy_(weights[name])
+
+    def become(self, weights: Mapping[str, Tensor]) -> None:
+        """Take weights that others have trained in place of those that are held; the optimiser stays theirs."""
+        for name, parameter in self._parameters.items():
+            parameter.data = weights[name]
+
+    def step(self, gradients: Mapping[str, Tensor]) -> None:
+        """One step of the optimiser along these gradients."""
+        assert self._optimizer is not None
+        for name, parameter in self._parameters.items():
+            parameter.grad = gradients[name]
+        self._optimizer.step()
+
+    def state(self) -> dict[str, Any]:
+        """Weights, settings and what the optimiser keeps, as plain values and tensors, once weights are held."""
+        assert self._optimizer is not None
+        assert self._settings is not None
+        return {"weights": self.weights, "training": self._settings.model_dump(mode="json"),
+                "optimizer": self._optimizer.state_dict()}
+
+    def restore(self, saved: Mapping[str, Any], settings: Training) -> None:
+        """Go on from a saved `state`, under the settings that it names."""
+        self.hold(saved["weights"], settings)
+        assert self._optimizer is not None
+        self._optimizer.load_state_dict(saved["optimizer"])

@@ -1,0 +1,320 @@
+"""The round that all strategies share; each strategy adds its own mathematics.
+
+A strategy makes four small choices: a count query, a clip rule, how updates are aggregated, and what it learns from the
+noisy counts. The base owns everything else: messages, noise, division by the public batch size, the optimiser, the
+ledger and evaluation.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from secrets import token_hex
+from typing import ClassVar, Literal
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy as FlowerStrategy
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor, nn
+
+from fedfair.accounting import Ledger, Unit, spent_multipliers
+from fedfair.mechanisms.clipping import ClipRule, sensitivity
+from fedfair.mechanisms.counting import CountQuery
+from fedfair.mechanisms.noise import add_noise, server_share
+from fedfair.mechanisms.randomness import source
+from fedfair.models.optimizers import Optimizer, make_optimizer
+from fedfair.protocol import messages
+from fedfair.protocol.messages import pack, unpacked
+from fedfair.protocol.round import LocalEpoch, LocalSgd, LocalTraining, Round
+from fedfair.protocol.task import Task
+from strategies.releases import released
+from strategies.server.calibration import Schedule, common_noise, count_noise
+from strategies.server.group_budget import group_budget
+from strategies.server.metrics_log import Rows
+from strategies.server.population import Population
+from strategies.server.requests import added, answers, group_counts, present, requests
+from strategies.server.risk_meter import RiskMeter
+from strategies.server.server_optimizer import Descent
+from strategies.server.threshold_search import Threshold, ThresholdSearch
+from strategies.server.training import Training
+
+
+class NoOptions(BaseModel):
+    """A strategy's own parameters: none, unless it defines some."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Strategy(FlowerStrategy):
+    """A Flower strategy for one run of one task over one population.
+
+    A method is a subclass that defines `rule` and, if it counts, `query`, `counts_first` and `learn`. `rows` holds what
+    was measured, `ledger` what was released. `progress(round, rounds)` is called after every round. Raises `ValueError`
+    when settings or options do not fit the population.
+    """
+
+    Options: ClassVar[type[BaseModel]] = NoOptions
+    modes: ClassVar[tuple[Literal["step", "epoch"], ...]] = ("step", "epoch")
+    default_sync: ClassVar[Literal["step", "epoch"]] = "step"
+    protects: ClassVar[Unit] = "record"
+    exchange: ClassVar[str] = messages.GRADIENT_SUM  # what clients are asked for when they train
+    counts_first: ClassVar[bool] = False  # the query is answered before the gradients are clipped, not with them
+    nominal: ClassVar[str | None] = None  # why no proof supports the epsilon, whatever the options, if none does
+    broadcasts: ClassVar[bool] = False  # clients are sent sums without noise
+
+    def __init__(self, task: Task, training: Training, population: Population,
+                 progress: Callable[[int, int], None] = lambda done, rounds: None) -> None:
+        if training.batch_size > population.records:
+            raise ValueError(f"batch_size is {training.batch_size}, but there are only {population.records} training "
+                             "records: take at most that many")
+        if training.noise == "discrete" and task.dtype != "float64":
+            raise ValueError(f'noise is "discrete", but dtype is {task.dtype!r}: sums are only exact enough for it in '
+                             "float64")
+        self.sharers = len(population.sizes) - training.dropouts  # the fewest clients whose noise is in a sum
+        if self.sharers < 1:
+            raise ValueError(f"dropouts is {training.dropouts}, but there are only {len(population.sizes)} clients: a "
+                             "round needs at least one")
+        self.task, self.training, self.population, self.progress = task, training, population, progress
+        self.options = self.Options(**training.options)
+        self.sync = training.sync or self.default_sync
+        self.search = ThresholdSearch(task, training, population, self.protects)
+        self._risk = (RiskMeter(task, training, population, self.sync, self.exchange)
+                      if training.risk_every else None)
+        shared = set(vars(self))
+        self.prepare()
+        self._own = [name for name, value in vars(self).items() if name not in shared
+                     and not isinstance(value, BaseModel)]
+        self.noise = self.noise_multipliers()
+        self.budget = group_budget(self) if training.group_epsilon is not None else None
+        self.ledger = Ledger(population.names, training.delta, training.trust, self.sharers,
+                             training.accountant, self.unproved(), self.protects,
+                             broadcasts=self.broadcasts or self._risk is not None,  # which sends the batch's gradient
+                             public=task.public(self.protects), budget=self.budget.filter if self.budget else None)
+        if self.protects == "participant":
+            self.ledger.expose("numbers of records of each participant by group", "the server is told, without noise")
+        self.rows = Rows(population.names, training.favourable_class(population.labels))
+        self.threshold: Threshold | None = None
+        self.descent = Descent(self.optimizer)
+        self._round: Round | None = None
+
+    # What a method is.
+
+    def prepare(self) -> None:
+        """Check the options against the population, and set up the rule's state.
+
+        What a checkpoint keeps of the method are the attributes that are set here, plain values or tensors (frozen
+        settings aside).
+        """
+
+    @abstractmethod
+    def rule(self) -> ClipRule:
+        """The clip rule of the next batch."""
+
+    def query(self) -> CountQuery | None:
+        """The counts that the method needs of every batch, if any."""
+        return None
+
+    def learn(self, counts: Tensor, expected_batch: float) -> None:
+        """Change the rule's state by noisy counts over a batch of public expected size: post-processing."""
+
+    # What most methods have in common, and some change.
+
+    def unproved(self) -> str | None:
+        """Why no proof supports the epsilon of this run, if none does."""
+        return self.nominal
+
+    def rates(self) -> tuple[float, ...]:
+        """The sampling rate of each group's records in step mode."""
+        return (self.training.batch_size / self.population.records,) * len(self.population.names)
+
+    def expected_batch(self, clients: Sequence[int] | None = None) -> float:
+        """The public expected number of records (or participants) of one count, in local epochs over `clients`, or all
+        of them.
+        """
+        if self.sync == "step":
+            return self.training.batch_size
+        sizes = self.population.by_client
+        return sum(min(self.training.batch_size, sizes[client]) for client in clients or range(len(sizes)))
+
+    def divisor(self) -> float:
+        """What a sum of gradients or updates is divided by: the public expected number, never the realised one."""
+        return self.expected_batch()
+
+    def local_training(self) -> LocalTraining | None:
+        """How clients train privately by themselves, if models are averaged: in epoch mode."""
+        if self.sync == "step":
+            return None
+        training = self.training
+        return LocalTraining(training.batch_size, training.optimizer, training.learning_rate, training.weight_decay,
+                             training.momentum, self.noise, self.client_weights(), self.population.by_client)
+
+    def local_sgd(self) -> LocalSgd | None:
+        """How clients train before their whole updates are clipped, if they are."""
+        return None
+
+    def optimizer(self, parameters: dict[str, nn.Parameter]) -> Optimizer:
+        """What steps along the noisy mean, at the server."""
+        training = self.training
+        return make_optimizer(training.optimizer, parameters, training.learning_rate, training.weight_decay,
+                              training.momentum)
+
+    def client_weights(self) -> tuple[float, ...]:
+        """Each client's share in the average of locally trained weights: by records."""
+        return tuple(size / self.population.records for size in self.population.by_client)
+
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """The noise multiplier by group (step mode) or client (epoch mode): the same for all, enough for the worst."""
+        schedules = self.schedules()
+        return (common_noise(schedules, self.training, self.query() is not None, self.search.charged),) * len(schedules)
+
+    def release_noise(self, rule: ClipRule) -> float:
+        """The noise of one gradient sum in step mode, in units of the rule's sensitivity."""
+        return self.noise[0]
+
+    def group_multipliers(self, rule: ClipRule, noise: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """By group: the noise multiplier of one gradient sum, in units of the most that any record can add, as fixed in
+        advance, and in units of the most that a record of this group can add (methods, "per-group epsilon").
+
+        `noise` is what the sum carries, in units of the rule's sensitivity: more than planned if a budget lowered it.
+        """
+        bounds = rule.group_sensitivities(len(self.population.names))
+        return (min(noise, self.noise[0]),) * len(bounds), spent_multipliers(noise, bounds)
+
+    def schedules(self) -> list[Schedule]:
+        """What a record of each group (step mode) or client (epoch mode) goes through."""
+        if self.sync == "step":
+            return [Schedule(rate, self.rounds) for rate in self.rates()]
+        epochs = [LocalEpoch.of(size, self.training.batch_size) for size in self.population.by_client]
+        return [Schedule(epoch.rate, self.rounds * epoch.steps) for epoch in epochs]
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds: int(epochs N / b) steps, or one local epoch for each epoch."""
+        training = self.training
+        if training.steps is not None:
+            return training.steps
+        return int(round(training.epochs * self.rounds_per_epoch, 6))  # 30 · (49 / 3) is a rounding less than 490
+
+    @property
+    def rounds_per_epoch(self) -> float:
+        """Rounds in which every record is met once on average."""
+        return self.population.records / self.training.batch_size if self.sync == "step" else 1
+
+    # The round, as Flower calls it.
+
+    def plan(self, step: int) -> Round:
+        """The round of number `step`, from 0, before its clip rule is known."""
+        training, noise = self.training, self.noise[0]
+        seeded = training.randomness == "seeded"
+        return Round(self.task.seed if seeded else None, step, self.rates(), noise, count_noise(training, noise),
+                     training.trust, self.sharers, query=self.query(), local=self.local_training(),
+                     local_sgd=self.local_sgd(), noise=training.noise, label="" if seeded else token_hex(16))
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+                        ) -> Iterable[Message]:
+        """Ask for counts if the rule depends on them, then for gradient sums or local epochs."""
+        self.descent.hold(unpacked(arrays), self.training)
+        plan = self.plan(server_round - 1)
+        if plan.local is not None:
+            self._round = replace(plan, rule=self.rule())
+            return self._requests(messages.LOCAL_EPOCH, grid, weights=arrays, round_=self._round)
+        if plan.query is not None and self.counts_first:
+            asked = self._requests(messages.COUNTS, grid, weights=arrays, round_=plan)
+            self.learn(self._counts(self._answers(grid.send_and_receive(asked)), plan), self.expected_batch())
+            plan = replace(plan, query=None)
+        rule = self.rule()
+        noise = self.release_noise(rule)
+        if self.budget is not None:
+            rule, noise = self.budget.within(rule, noise)
+        self._round = replace(plan, rule=rule, noise_multiplier=noise)
+        if self._risk is not None and self._round.step % self._risk.every == 0:
+            self.ledger.expose("risk terms on the train part", "losses, gradients, Hessians by group, without noise")
+            self.rows.add(server_round, "train", self._risk.measure(
+                grid, arrays, self._round, self.divisor(), self.training.learning_rate))
+        return self._requests(self.exchange, grid, weights=arrays, round_=self._round)
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]
+                        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Add up, add the server's noise, update the model, enter the release into the ledger, learn from the counts.
+
+        Raises `fedfair.node.node.ClientError` if a node did not answer, failed, or sent a value that is not finite.
+        """
+        assert self._round is not None
+        assert self._round.rule is not None
+        answered, plan = self._answers(replies), self._round
+        self.rows.add_rule(server_round, self._round.rule)
+        sums = added(answered, "sums", self.descent.weights)
+        if plan.local is None:
+            self._update(sums, plan, self._round.rule)
+        else:
+            self.descent.become(self._averaged(sums, present(answered)))
+        for event, steps, first in released(self, plan, self._round.rule):
+            self.ledger.record(event, steps, first)
+        if plan.query is not None:
+            self.learn(self._counts(answered, plan), self.expected_batch(present(answered)))
+        self.progress(server_round, self.rounds)
+        return pack(self.descent.weights), None
+
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+                           ) -> Iterable[Message]:
+        """Ask for counts by group at the end of every `eval_every` epochs and of the run.
+
+        At the end, of all parts, after the search for a threshold.
+        """
+        last, every = server_round >= self.rounds, self.training.eval_every * self.rounds_per_epoch
+        if not last and round(server_round / every, 9) // 1 == round((server_round - 1) / every, 9) // 1:
+            return []
+        splits = ["train", "valid", "test"] if last else ["valid", "test"]
+        for split in splits:
+            self.ledger.expose(f"metrics on the {split} part", "counts and losses by group, without noise")
+        if last and self.training.threshold != "none":
+            self.search.ask(arrays, grid, self.ledger)
+            self.threshold = self.search.choose(self.training.theta)
+        return self._requests(messages.EVALUATE, grid, weights=arrays, splits=splits, **{
+            "gradient-norms": last, "threshold": self.threshold.rule.to_json() if self.threshold else ""})
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Keep the metrics of every part and group, of the clients that are there, as `rows`; returns the test
+        accuracies for Flower's log.
+        """
+        asked = list(replies)
+        answered, record = self._answers(asked) if asked else [], MetricRecord()
+        for split in answered[0].content.array_records if answered else ():
+            accuracies = self.rows.add_counts(server_round, split, group_counts(answered, split))
+            if split == "test":
+                record.update({f"accuracy of {group}": value for group, value in accuracies.items()})
+        return record or None
+
+    def summary(self) -> None:
+        """Nothing: the run prints a table of its own."""
+
+    def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
+        """A request to every node."""
+        return requests(action, grid, self.task, **parts)
+
+    def _answers(self, replies: Iterable[Message]) -> list[Message]:
+        """The replies, if not more clients are missing than allowed for; raises `ClientError` otherwise."""
+        return answers(replies, len(self.population.sizes), self.training.dropouts)
+
+    def _averaged(self, sums: dict[str, Tensor], clients: list[int]) -> dict[str, Tensor]:
+        """The average of the weights of those clients that are there."""
+        if len(clients) == len(self.population.sizes):
+            return sums
+        share = sum(self.client_weights()[client] for client in clients)
+        return {name: value / share for name, value in sums.items()}
+
+    def _counts(self, replies: list[Message], plan: Round) -> Tensor:
+        """The clients' counts added up, with the server's share of the noise."""
+        share = server_share(plan.trust) if plan.local is None else 0.0
+        draws = source(plan.seed, "counts", 0, plan.step)
+        return add_noise(plan.noise, added(replies, "counts"), share * plan.count_noise_multiplier, draws)["counts"]
+
+    def _update(self, sums: dict[str, Tensor], plan: Round, rule: ClipRule) -> None:
+        """One step of the optimiser along the noisy gradient sum divided by the expected batch size."""
+        share = server_share(plan.trust)
+        if share and plan.noise_multiplier:
+            deviation = share * plan.noise_multiplier * sensitivity(rule, len(plan.rates))
+            sums = add_noise(plan.noise, sums, deviation, source(plan.seed, "noise", 0, plan.step))
+        self.descent.step({name: value / self.divisor() for name, value in sums.items()})

@@ -1,0 +1,146 @@
+"""The server's search for a threshold after the training: one exchange, then post-processing."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
+from torch import Tensor
+
+from fedfair.accounting import Ledger, Release, calibrate
+from fedfair.fairness.reject_option import CELLS, RejectOption, below_average, favoured
+from fedfair.fairness.threshold_search import ROUNDING, by_group, confident, counted, toc
+from fedfair.mechanisms import prefix_sums
+from fedfair.mechanisms.noise import client_share, server_share
+from fedfair.mechanisms.randomness import source
+from fedfair.plugins.registry import unknown
+from fedfair.protocol import messages
+from fedfair.protocol.task import Task
+from fedfair.unit import Unit
+from strategies.server.population import Population
+from strategies.server.requests import added, answers, present, requests
+from strategies.server.training import Training
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The rule that a run ends with.
+
+    `parity` is the demographic parity that was found with it, or its bound (with noise, if the search was private);
+    `confidence` that with which it is at most theta on unseen data, or None if nothing is promised.
+    """
+
+    rule: RejectOption
+    parity: float | None = None
+    confidence: float | None = None
+
+    def to_dict(self, groups: tuple[str, ...], labels: tuple[str, ...]) -> dict[str, Any]:
+        """All of it, by the names of the groups and of the classes."""
+        return {"gammas": dict(zip(groups, self.rule.gammas, strict=True)),
+                "deprived": [name for name, up in zip(groups, self.rule.deprived, strict=True) if up],
+                "favourable": labels[self.rule.favourable], "demographic_parity_found": self.parity,
+                "confidence": self.confidence}
+
+
+class ThresholdSearch:
+    """Asks for the score counts of the validation records, with noise if the search is private, and chooses.
+
+    `scores` `[K, 2 G]` holds what was released; any number of choices from it costs nothing more. What is protected is
+    one validation record, or a participant with all of its own: as many counts as the client with the most has. Raises
+    `ValueError` if the settings do not fit the population.
+    """
+
+    def __init__(self, task: Task, training: Training, population: Population, protects: Unit) -> None:
+        _check(training, population)
+        self.task, self.training, self.population = task, training, population
+        self._moved = population.most_valid if protects == "participant" else 1  # counts, at most, by one of them
+        named = training.favourable_class(population.labels)
+        self.favourable = 1 if named is None else named
+        self.multiplier = 0.0
+        if training.threshold_epsilon is not None:
+            self.multiplier = calibrate(lambda m: {Release(1.0, m): 1}, training.threshold_epsilon, training.delta,
+                                        training.accountant)
+        charged = protects == "participant" and training.searches
+        if charged and training.target_epsilon and not self.multiplier:
+            raise ValueError("target_epsilon cannot be kept: the search for a threshold reads validation records of "
+                             "participants without noise; give threshold_epsilon a part of it, or leave the search out")
+        self.charged = Release(1.0, self.multiplier) if charged else None  # beside the training, to the same unit
+        self.scores: Tensor | None = None
+        self._added_multiplier = 0.0  # of the noise that the scores carry, in units of what one record moves
+
+    def ask(self, arrays: ArrayRecord, grid: Grid, ledger: Ledger) -> None:
+        """Get the counts from all clients, with the noise of the trust model, and enter the release into the ledger."""
+        training = self.training
+        if not training.searches:
+            return
+        own, relative = server_share(training.trust), self.multiplier * self._moved
+        full = relative * prefix_sums.sensitivity(CELLS)
+        clients, dropouts = len(self.population.sizes), training.dropouts
+        share = client_share(training.trust, clients - dropouts)
+        asked = requests(messages.SCORES, grid, self.task, weights=arrays, favourable=self.favourable,
+                         deviation=share * full, noise=training.noise, seeded=training.randomness == "seeded")
+        answered = answers(grid.send_and_receive(asked), clients, dropouts)
+        draws = source(self.task.seed if training.randomness == "seeded" else None, "scores")
+        self.scores = prefix_sums.add_noise(training.noise, added(answered, "sums")["scores"], own * full, draws)
+        self._added_multiplier = relative * math.hypot(own, share * math.sqrt(len(present(answered))))
+        ledger.record_search(self.multiplier)
+        if self.charged and self.multiplier:
+            ledger.expose("the largest number of validation records of a participant",
+                          "the noise of the search for a threshold is in proportion to it")
+
+    def choose(self, theta: float) -> Threshold:
+        """The threshold for one theta, from what was released; one that changes nothing, and a warning, if no record
+        of some group was counted.
+        """
+        training, names = self.training, self.population.names
+        lost = [] if self.scores is None else [name for name, size in zip(
+            names, self.scores.sum(1).tolist(), strict=True) if size <= 0]
+        if lost:
+            log.warning("no validation record of group %s was counted, since its clients are lost, or by noise: the "
+                        "run ends without a threshold", ", ".join(map(repr, lost)))
+            return Threshold(RejectOption((0.5,) * len(names), (False,) * len(names), self.favourable))
+        if training.deprived is not None:
+            deprived = tuple(name in training.deprived for name in names)
+        elif self.scores is not None:
+            deprived = below_average(self.scores)
+        if training.gamma is not None:
+            return Threshold(RejectOption((training.gamma,) * len(names), deprived, self.favourable))
+        assert self.scores is not None
+        one_gamma, confidence = training.threshold != "by-group", training.threshold_confidence
+        rates = (counted(self.scores) if confidence is None
+                 else confident(self.scores, confidence, one_gamma, self._added_multiplier))
+        if one_gamma:
+            found = toc(rates, deprived, theta)
+        else:
+            found = by_group(rates, favoured(self.scores), theta)
+            deprived = tuple(shift > 0 for shift in found.shifts)
+        rule = RejectOption.shifted(found.shifts, deprived, self.favourable)
+        return Threshold(rule, found.parity, confidence if found.parity <= theta + ROUNDING else None)
+
+
+def _check(training: Training, population: Population) -> None:
+    """Raise `ValueError` if the threshold cannot be found or used."""
+    names, classes = population.names, population.classes
+    if training.threshold == "none":
+        return
+    if len(names) < 2:
+        raise ValueError(f"threshold is {training.threshold!r}, but there is only the group {names[0]!r}: a threshold "
+                         "compares at least two; leave it out")
+    if classes > 2 and training.favourable is None:
+        raise ValueError(f"threshold is {training.threshold!r}, but there are {classes} classes: say which of "
+                         f"0..{classes - 1} is favourable, for example favourable=1, or leave the threshold out")
+    for name in training.deprived or ():
+        if name not in names:
+            raise unknown("deprived group", name, names)
+    if set(training.deprived or ()) == set(names):
+        raise ValueError("every group is named as deprived: leave at least one out")
+    absent = [name for name, size in zip(names, population.valid, strict=True) if not size]
+    if training.searches and absent:
+        raise ValueError(f"threshold is looked for in the validation part, which has no record of group "
+                         f"{', '.join(map(repr, absent))}: take a larger share for it in split")

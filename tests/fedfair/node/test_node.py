@@ -1,0 +1,146 @@
+"""What a host does to the model that it computes with, and which batch it keeps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+from fedfair.datasets import GroupedDataset, Parts
+from fedfair.mechanisms.clipping import Flat
+from fedfair.mechanisms.counting import GroupSizes
+from fedfair.mechanisms.noise import Trust
+from fedfair.mechanisms.sampling import poisson
+from fedfair.models.published import build
+from fedfair.node.node import Host
+from fedfair.protocol.round import LocalTraining, Round
+
+
+class Viewed(nn.Module):
+    """A model that only works while its convolution's output lies in order."""
+
+    def __init__(self, kernel: int, channels: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(channels, 3, kernel)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Two of the convolution's outputs for each example: `[B, 2]`."""
+        return self.convolution(x).view(len(x), -1)[:, :2]
+
+
+def hosted(model: nn.Module, x: Tensor) -> None:
+    """Compute with the model twice, at weights that lie in order."""
+    zeros = torch.zeros(len(x), dtype=torch.long)
+    data = GroupedDataset(x, zeros, zeros, ("everybody",), 2)
+    host = Host({0: Parts(data, data, data)}, model, "cpu")
+    for _ in range(2):
+        host.evaluate({name: value.detach().clone().contiguous() for name, value in model.named_parameters()}, "test",
+                      gradient_norms=True)
+
+
+@pytest.mark.parametrize("kernel", [1, 2])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_model_in_order_stays_so(kernel: int, channels: int) -> None:
+    model = Viewed(kernel, channels)
+    before = model.convolution.weight.stride()
+    hosted(model, torch.randn(4, channels, 3, 3))
+    assert model.convolution.weight.stride() == before
+
+
+def test_a_model_with_its_channels_last_stays_so() -> None:
+    model, x = build("lenet", (), (1, 28, 28), 2, 0, torch.float32), torch.randn(4, 1, 28, 28)
+    assert isinstance(model, nn.Sequential)
+    before = [parameter.stride() for parameter in model.parameters()]
+    hosted(model, x)
+    assert [parameter.stride() for parameter in model.parameters()] == before
+    for part in (model[:1], model[:4]):
+        assert part(x).is_contiguous(memory_format=torch.channels_last)
+        assert not part(x).is_contiguous()
+
+
+def test_a_batch_is_kept_for_equal_weights_in_one_round_alone() -> None:
+    """The weights are those of a server in this process, which changes them in place."""
+    model, zeros = build("logistic", (), (3,), 2, 0, torch.float64), torch.zeros(40, dtype=torch.long)
+    data = GroupedDataset(torch.randn(40, 3, dtype=torch.float64), zeros, zeros, ("everybody",), 2)
+    host = Host({0: Parts(data, data, data)}, model, "cpu")
+    weights = {name: value.detach().clone() for name, value in model.named_parameters()}
+    first = Round(0, 3, (0.5,), 1.0, 0.0, Trust.CENTRAL, 1)
+    kept = host.batch(weights, first)
+    assert host.batch({name: value.clone() for name, value in weights.items()}, first) is kept
+    for other in (replace(first, step=4), replace(first, seed=1), replace(first, rates=(0.9,))):
+        assert host.batch(weights, other) is not kept
+    kept = host.batch(weights, first)
+    before = kept.probe.norms.clone()
+    next(iter(weights.values())).add_(1.0)
+    assert not torch.equal(host.batch(weights, first).probe.norms, before)
+
+
+RECORDS, BATCH = 40, 2  # of every client here: 20 steps in a local epoch
+
+
+def local_epoch(step: int, noise: tuple[float, ...] = (0.0, 0.0), weights: tuple[float, ...] = (0.5, 0.5)
+                ) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """One round of two clients whose records are all zeros, so that a weight only moves by noise: how far the weights
+    moved, the noiseless counts of the two clients together, and the numbers of their records.
+    """
+    model, zeros = build("logistic", (), (400,), 2, 0, torch.float64), torch.zeros(RECORDS, dtype=torch.long)
+    records = [torch.arange(RECORDS) + first for first in (0, RECORDS)]
+    data = [GroupedDataset(torch.zeros(RECORDS, 400, dtype=torch.float64), zeros, zeros, ("everybody",), 2, records=own)
+            for own in records]
+    host = Host({number: Parts(own, own, own) for number, own in enumerate(data)}, model, "cpu")
+    local = LocalTraining(BATCH, "sgd", 1.0, 0.0, 0.0, noise, weights, (RECORDS, RECORDS))
+    start = {name: value.detach().clone() for name, value in model.named_parameters()}
+    found = host.local_epochs(start, Round(5, step, (0.5,), noise[0], 0.0, Trust.CENTRAL, 2, Flat(1.0), GroupSizes(),
+                                           local))
+    assert found.counts is not None
+    name = next(name for name, value in start.items() if value.dim() == 2)
+    return (found.sums[name] - start[name]).flatten(), found.counts, records
+
+
+@pytest.mark.parametrize("client", [0, 1])
+def test_every_client_trains_with_its_own_noise_divided_by_its_public_batch_size(client: int) -> None:
+    """Hazards 2 and 7: batches of two records on average, many of them of one, or of three and more."""
+    noise, only = (1.0, 5.0), (1.0 - client, float(client))
+    moved, _, _ = local_epoch(3, noise, only)
+    drawn = (moved / (noise[client] / BATCH * math.sqrt(RECORDS / BATCH))).numpy()
+    assert stats.kstest(drawn, "norm").pvalue > 1e-3
+    for wrong in (2 / 3, 3 / 2):
+        assert stats.kstest(drawn * wrong, "norm").pvalue < 1e-3
+
+
+def test_counts_of_a_local_epoch_are_the_mean_over_its_own_steps_of_each_clients_batches() -> None:
+    """Steps are numbered through all rounds: no two of them share a batch, nor their noise."""
+    for step in (0, 1, 2):
+        _, counts, records = local_epoch(step)
+        steps = range(20 * step, 20 * (step + 1))
+        met = sum(len(poisson(5, now, own, BATCH / RECORDS)) for now in steps for own in records)
+        assert counts.tolist() == pytest.approx([met / 20])
+
+
+def test_no_two_local_epochs_share_their_noise() -> None:
+    moved = torch.stack([local_epoch(step, (1.0, 1.0), only)[0]
+                         for step in (0, 1, 2) for only in ((1.0, 0.0), (0.0, 1.0))])
+    assert float(torch.corrcoef(moved).fill_diagonal_(0).abs().max()) < 5 / 800**0.5
+
+
+@pytest.mark.parametrize(("trust", "variance"), [(Trust.CENTRAL, 0.0), (Trust.DISTRIBUTED, 3 / 20), (Trust.LOCAL, 3.0)])
+@pytest.mark.parametrize("exchange", ["counts", "gradient_sum"])
+def test_counts_carry_the_share_of_noise_of_every_client_here(exchange: str, trust: Trust, variance: float) -> None:
+    """Hazards 3 and 10: three of twenty clients, without records, over many steps."""
+    model, none = build("logistic", (), (2,), 2, 0, torch.float64), torch.zeros(0, dtype=torch.long)
+    empty = GroupedDataset(torch.zeros(0, 2, dtype=torch.float64), none, none, tuple("abcdefghij"), 2)
+    host = Host({number: Parts(empty, empty, empty) for number in range(3)}, model, "cpu")
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    counts = [getattr(host, exchange)(weights, Round(5, step, (0.5,) * 10, 0.0, 7.0, trust, 20, Flat(1.0),
+                                                     GroupSizes())).counts for step in range(100)]
+    drawn = torch.cat(counts).numpy()
+    if trust is Trust.CENTRAL:
+        assert not drawn.any()
+        return
+    accepts = [stats.kstest(drawn / (7.0 * math.sqrt(variance)) * factor, "norm").pvalue > 1e-3
+               for factor in (1, 2 / 3, 3 / 2)]
+    assert accepts == [True, False, False]

@@ -1,0 +1,76 @@
+"""The tools of the benchmarks: memory of all processes, pictures, and files that differ."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from simulations.benchmarks.kills import different, killed
+from simulations.benchmarks.plot import bars, lines
+from simulations.benchmarks.processes import measure, undisturbed
+from simulations.benchmarks.sweep import TABLE
+from simulations.plans.sweep import Sweep, trials
+
+CHILD = "import time; held = bytearray(150 * 2**20); time.sleep(1)"
+PARENT = f"""
+import json, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", {CHILD!r}])
+child.wait()
+print("something else")
+print(json.dumps({{"ms": 7}}))
+"""
+
+
+def test_memory_is_that_of_all_processes_and_the_last_line_is_what_is_said() -> None:
+    found = measure([sys.executable, "-c", PARENT])
+    assert undisturbed([sys.executable, "-c", PARENT]) == found.said
+    assert found.said == {"ms": 7}
+    assert 150 < found.mebibytes < 300
+
+
+def test_a_command_that_fails_is_quoted() -> None:
+    with pytest.raises(RuntimeError, match=r"ended with 3: no"):
+        measure([sys.executable, "-c", "print('no'); raise SystemExit(3)"])
+
+
+def test_pictures_hold_every_name_and_are_well_formed() -> None:
+    one = bars("rounds & more", {"ours": 40.0, "theirs < ours": 900.0})
+    other = lines("cost", "participants", {"ms": [(10, 3.0), (1000, 30.0)], "MiB": [(10, 0.5), (1000, 700.0)]})
+    for picture, names in ((one, ("ours", "theirs < ours", "900")), (other, ("ms", "MiB", "participants", "1,000"))):
+        texts = [node.text for node in ElementTree.fromstring(picture).iter() if node.text]  # noqa: S314
+        assert set(names) <= set(texts)
+    lengths = [float(node.get("width", 0)) for node in ElementTree.fromstring(one).iter()  # noqa: S314
+               if node.tag.endswith("rect")]
+    assert lengths[0] < lengths[1]
+
+
+def test_files_that_differ_are_found(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "trials" / "one").mkdir(parents=True)
+        (tmp_path / name / "summary.csv").write_text("x\n")
+        save_file({"w": torch.ones(3)}, tmp_path / name / "trials" / "one" / "model.safetensors")
+    assert different(tmp_path / "a", tmp_path / "b") == []
+    save_file({"w": torch.ones(3) * (1 + 2e-7)}, tmp_path / "b" / "trials" / "one" / "model.safetensors")
+    (tmp_path / "b" / "ledger.json").write_text("{}")
+    assert different(tmp_path / "a", tmp_path / "b") == ["ledger.json", "trials/one/model.safetensors"]
+
+
+def test_a_command_is_killed_as_often_as_asked_and_then_left_alone(tmp_path: Path) -> None:
+    note = tmp_path / "starts"
+    assert killed(["sh", "-c", f"echo x >> {note}; sleep 0.8"], 2, lambda: 0.4) == 2
+    assert note.read_text().count("x") == 3
+
+
+def test_table_1_of_yang_is_540_trials_of_the_published_methods() -> None:
+    planned = trials(Sweep.read(TABLE))
+    assert len(planned) == 540
+    published = tomllib.loads((TABLE.parents[1] / "published" / "yang2024-table1.toml").read_text())
+    assert {made.strategy for made in planned.values()} == {m["strategy"] for m in published["methods"].values()}
+    assert {made.dataset for made in planned.values()} == {d["dataset"] for d in published["datasets"].values()}
+    assert {made.seed for made in planned.values()} == set(range(published["seeds"]))

@@ -1,0 +1,136 @@
+"""The commands about data, and files that nobody prepared, from the file to the table of results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from datasets import Dataset
+from typer.testing import CliRunner
+
+from fedfair.datasets import DATASETS
+from fedfair.protocol.task import Task
+from simulations.cli import app
+
+SMALL = 30
+
+
+def people(groups: int, classes: int = 2, rows: int = 420) -> pd.DataFrame:
+    """A file with every kind of column: the last group has 30 records, the label follows income and town."""
+    draws = np.random.default_rng(groups)
+    group = np.append(draws.integers(0, groups - 1, rows - SMALL), np.full(SMALL, groups - 1))
+    income, town = draws.normal(3000, 700, rows).round(2), draws.choice(["North", "South", "East"], rows)
+    score = income / 700 + (town == "North") + draws.normal(0, 0.3, rows)
+    return pd.DataFrame({
+        "income": [f"{value:,.2f}" for value in income], "town": town, "rooms": draws.integers(1, 5, rows),
+        "married": draws.choice(["yes", "no"], rows), "insured": draws.choice([True, False], rows), "country": "NL",
+        "group": [f"group {k}" for k in group], "outcome": pd.qcut(score, classes, labels=[*"abc"][:classes])})
+
+
+def put(frame: pd.DataFrame, folder: Path) -> Path:
+    frame.to_csv(folder / "people.csv")
+    return folder / "people.csv"
+
+
+def said(*arguments: str, code: int = 0) -> str:
+    """What a command prints, as one line."""
+    result = CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "200"})
+    assert result.exit_code == code, result.output
+    return " ".join((result.output if code == 0 else result.stderr).split())
+
+
+@pytest.mark.parametrize(("groups", "classes"), [(3, 2), (4, 3), (7, 2)])
+def test_a_file_that_nobody_prepared_is_compared(groups: int, classes: int, tmp_path: Path) -> None:
+    file = put(people(groups, classes), tmp_path)
+    shown = said("compare", "--csv", file, "--label", "outcome", "--group", "group", "--strategies", "sgd,dpsgd-f",
+                 "--seeds", 1, "--set", "epochs=4", "--set", "batch_size=32", "--set", "hidden=[16]", "--set",
+                 "learning_rate=0.5", "--set", "clip_norm=1", "--set", "delta=1e-4", "--out", tmp_path / "out")
+    assert "people: test accuracy by group (1 seed)" in shown
+    summary = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("strategy")
+    assert {f"accuracy_group {k}_mean" for k in range(groups)} <= set(summary)
+    assert summary.loc["sgd", "accuracy_mean"] > 1 / classes + 0.15  # the features are there, and in order
+    assert summary.loc["dpsgd-f", "guarantee"] == "proved"
+
+
+def test_columns_of_a_file_are_left_out_before_anybody_looks_at_them(tmp_path: Path) -> None:
+    frame = people(3)
+    file = put(frame.assign(name=[f"p{i}" for i in range(len(frame))],
+                            town=lambda f: f["town"].where(f.index % 60 > 0)), tmp_path)
+    columns = ("--label", "outcome", "--group", "group")
+    assert 'leave it out with without = ["name"]' in said("data", "check", file, *columns, "--missing", "drop", code=2)
+    shown = said("data", "check", file, *columns, "--without", "name,town,group")
+    assert "420 records, (6,) features, 2 classes" in shown  # income, rooms, and two of married and insured each
+    assert "│ name │" not in shown
+    assert "│ group │ group │" in shown
+    task = Task(csv=str(file), label="outcome", group="group,town", without=("name", "town"), missing="drop")
+    assert task.data().train.columns.count("town") == 0
+    assert len(task.data().train.names) == 3 * 3
+
+
+def test_a_file_is_checked_column_by_column(tmp_path: Path) -> None:
+    file = put(people(3).assign(town=lambda f: f["town"].where(f.index % 60 > 0)), tmp_path)
+    shown = said("data", "check", file, "--label", "outcome", "--group", "group", "--missing", "drop")
+    for words in ("income │ number", "town │ category │ 3:", "│ 7 │", "rooms │ number │ 1 to 4", "married │ boolean",
+                  "insured │ boolean", "country │ single value, left out │ 1: NL", "group │ group │ 3: group",
+                  "outcome │ label │ 2: 0 = a, 1 = b", "Unnamed: 0 │ row number, left out",
+                  "413 records, (12,) features, 2 classes"):
+        assert words in shown
+    refused = said("data", "check", file, "--label", "outcome", "--group", "group", code=2)
+    assert "missing values in town (7), in 7 of 420 rows: fill them, or leave those rows out with missing" in refused
+
+
+def test_missing_values_are_dropped_in_a_run_that_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = put(people(3).assign(rooms=lambda f: f["rooms"].where(f.index % 60 > 0)), tmp_path)
+    run = ["run", "--csv", file, "--label", "outcome", "--group", "group", "--set", "epochs=0.5", "--set",
+           "batch_size=32", "--set", "hidden=[4]"]
+    assert "missing values in rooms (7), in 7 of 420 rows" in said(*run, code=2)
+    assert "people: test accuracy by group" in said(*run, "--set", "missing=drop")
+    assert "left out: rows with missing values in rooms (7), in 7 of 420 rows" in caplog.text
+    assert "missing is 'guess': it should be 'refuse' or 'drop'" in said(*run, "--set", "missing=guess", code=2)
+
+
+@pytest.mark.parametrize(("column", "values", "message"), [
+    ("name", [f"person {i}" for i in range(420)], "column 'name' has 420 different texts in 420 rows, as names have"),
+    ("born", ["1980-01-02", "1990-03-04"] * 210, "column 'born' holds dates, such as 1980-01-02: turn them into")])
+def test_a_column_that_is_no_feature_is_refused(column: str, values: list[str], message: str, tmp_path: Path) -> None:
+    file = put(people(3).assign(**{column: values}), tmp_path)
+    assert message in said("data", "check", file, "--label", "outcome", "--group", "group", code=2)
+
+
+def test_sites_may_mix_the_groups_differently(tmp_path: Path) -> None:
+    file = put(people(3), tmp_path)
+    run = ["run", "--csv", file, "--label", "outcome", "--group", "group", "--set", "epochs=0.5", "--set",
+           "batch_size=32", "--set", "hidden=[4]", "--set", "clients=4", "--set", "alpha=0.3"]
+    assert "people: test accuracy" in said(*run, "--set", "partition=site")
+    assert "alpha is 0.3, but partition is 'group': alpha says how sites mix" in said(*run, code=2)
+
+
+def test_a_data_set_in_hugging_faces_format_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "0")
+    Dataset.from_pandas(people(3)).save_to_disk(tmp_path / "people")
+    name = f"hf:{tmp_path / 'people'}"
+    assert "420 records, (12,) features, 2 classes" in said("data", "describe", name, "--label", "outcome", "--group",
+                                                            "group")
+    run = ["run", "--dataset", name, "--label", "outcome", "--set", "epochs=0.5", "--set", "batch_size=32",
+           "--set", "hidden=[4]", "--out", tmp_path / "out"]
+    assert "test accuracy by group" in said(*run, "--group", "group")
+    assert (tmp_path / "out" / "summary.csv").is_file()
+    assert "needs the columns that hold label and group" in said(*run, code=2)
+
+
+def test_every_data_set_is_listed_and_the_embedded_one_described() -> None:
+    shown = said("data", "list")
+    assert all(name in shown for name in DATASETS)
+    assert "digits: 1,797 records, (1, 8, 8) features, 10 classes" in said("data", "describe", "digits")
+    assert "digits: 1,797 records, verified" in said("data", "fetch", "digits")
+    for command in ("fetch", "describe"):
+        assert said("data", command, "adlt", code=2).startswith("Error: unknown data set 'adlt': did you mean 'adult'?")
+    assert "label is 'y', but digits has its own" in said("data", "describe", "digits", "--label", "y", code=2)
+
+
+def test_public_data_sets_are_described(data_dir: Path) -> None:
+    shown = said("data", "describe", "compas")
+    assert "compas: 5,278 records, (16,) features, 2 classes" in shown
+    assert "law: 20,798 records, verified" in said("data", "fetch", "law")

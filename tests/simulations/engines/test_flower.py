@@ -1,0 +1,141 @@
+"""`flwr run .` on Flower's own runtime, as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from simulations import run
+from simulations.server_app import from_run_config
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_run_config_knows_every_field_of_an_experiment() -> None:
+    from simulations import Experiment
+
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    of_the_run = {"preset", "out", "checkpoint-every"}
+    assert set(config) == {name.replace("_", "-") for name in Experiment.model_fields} | of_the_run
+    made = from_run_config({**config, "options": "bounds=authors max_bound=4", "hidden": "[32, 16]", "seed": 3,
+                            "pixels": "[0.13, 0.31]", "without": '["sex"]', "ranges": "{age = [17, 90]}"})
+    assert (made.strategy, made.sync, made.hidden, made.seed) == ("dpsgd-f", "epoch", (32, 16), 3)
+    assert made.pixels == (0.13, 0.31)
+    assert (made.without, made.ranges) == (("sex",), (("age", 17, 90),))
+    assert (made.epochs, made.learning_rate, made.target_epsilon) == (40, 2, 8)
+    other = from_run_config({**config, "dataset": "adult", "strategy": "dpsgd", "preset": "yang2024", "sync": "epoch"})
+    assert (other.epochs, other.learning_rate, other.target_epsilon) == (160 / 7, 0.01, 2.66)
+    assert made.options == {"bounds": "authors", "max_bound": 4}
+
+
+@pytest.fixture
+def flower(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of a SuperLink of the test's own, which is ended afterwards by its process id."""
+    binaries = str(Path(sys.executable).parent)
+    own = tempfile.mkdtemp(prefix="ray")  # short, for the names of its sockets
+    environment = {**os.environ, "FLWR_HOME": str(tmp_path / "flwr"), "PATH": f"{binaries}:{os.environ['PATH']}",
+                   "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "FLWR_TELEMETRY_ENABLED": "0",
+                   "RAY_ADDRESS": "local", "RAY_TMPDIR": own}  # its Ray and those of other tests are not to meet
+    yield environment
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            ours = f"FLWR_HOME={tmp_path / 'flwr'}".encode() in (process / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if ours:
+            os.kill(int(process.name), signal.SIGTERM)
+    shutil.rmtree(own, ignore_errors=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def supernode(number: int, superlink: int, port: int, environment: dict[str, str], log: Path) -> subprocess.Popen[str]:
+    """One SuperNode of three, in a process group of its own."""
+    with log.open("a") as output:
+        return subprocess.Popen(
+            ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{superlink}", "--port", str(port),
+             "--node-config", f"partition-id={number} num-partitions=3"],
+            env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, text=True)
+
+
+@pytest.mark.slow
+def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(flower: dict[str, str], tmp_path: Path
+                                                                                ) -> None:
+    """The run ends with a sentence that says so, and the same command goes on after the last checkpoint."""
+    link, *ports = free_ports(5)
+    home, out = Path(flower["FLWR_HOME"]), tmp_path / "out"
+    home.mkdir()
+    (tmp_path / "sooner").mkdir()  # a node that is gone is noticed after 2 heartbeats: 20 s instead of 60
+    (tmp_path / "sooner" / "sitecustomize.py").write_text(
+        "import flwr.common.constant\nflwr.common.constant.HEARTBEAT_DEFAULT_INTERVAL = 10\n")
+    heart = {**flower, "PYTHONPATH": str(tmp_path / "sooner")}
+    (home / "config.toml").write_text(f'[superlink.own]\naddress = "127.0.0.1:{link}"\ninsecure = true\n')
+    with (tmp_path / "link.log").open("w") as output:
+        superlink = subprocess.Popen(["flower-superlink", "--insecure", "--port", str(link)], env=flower, stdout=output,
+                                     stderr=subprocess.STDOUT, cwd=tmp_path)
+    nodes = [supernode(p, link, ports[p], heart, tmp_path / f"node{p}.log") for p in range(3)]
+    settings = {"strategy": "dpsgd-f", "sync": "epoch", "steps": 2, "clients": 3, "partition": "site", "hidden": "[8]",
+                "dtype": "float64", "eval-every": 1000.0, "checkpoint-every": 1, "out": str(out)}
+    config = " ".join(f"{key}={json.dumps(value)}" for key, value in settings.items())
+    command = ["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config]
+    with subprocess.Popen(command, env=flower, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True) as first:
+        end = time.monotonic() + 200
+        while not (out / "checkpoint.pt").exists() and time.monotonic() < end:
+            time.sleep(0.1)
+        os.killpg(nodes[1].pid, signal.SIGKILL)
+        nodes.append(supernode(1, link, ports[3], heart, tmp_path / "node1.log"))
+        assert "Node Unavailable" in first.communicate(timeout=240)[0]
+    assert (out / "checkpoint.pt").exists()
+    done = subprocess.run(command, env=flower, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=True)
+    assert f"Results are in {out}" in done.stdout + done.stderr, (done.stdout + done.stderr)[-3000:]
+    assert "Number of rounds: 1" in done.stdout + done.stderr
+    made = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    local = run(from_run_config({**made, **settings})).save(tmp_path / "local")
+    weights = [load_file(folder / "model.safetensors") for folder in (local, out)]
+    assert all(torch.allclose(value, weights[1][name], rtol=0, atol=1e-12) for name, value in weights[0].items())
+    assert (local / "ledger.json").read_text() == (out / "ledger.json").read_text()
+    for process in (*nodes, superlink):
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.mark.slow
+def test_flwr_run_without_arguments_and_with_a_run_config(flower: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()  # of one's own, found where the SuperLink is started
+    (tmp_path / "models" / "own_layers.py").write_text(
+        "from fedfair.models.published import mlp\n\ndef own_layers(shape, hidden, classes):\n"
+        "    return mlp(shape, (4,), classes)\n")
+    for config, strategy in ((f'out="{tmp_path}/one"', "dpsgd-f"), (
+            f'out="{tmp_path}/two" strategy="dpsgd" sync="step" steps=5 clients=3 model="own-layers"', "dpsgd")):
+        done = subprocess.run(["flwr", "run", str(ROOT), "--stream", "--run-config", config], env=flower, cwd=tmp_path,
+                              capture_output=True, text=True, timeout=400, check=True)
+        output = done.stdout + done.stderr
+        folder = tmp_path / ("one" if strategy == "dpsgd-f" else "two")
+        assert f"Results are in {folder}" in output, output[-3000:]
+        assert "8 (40)" in output
+        assert pd.read_csv(folder / "summary.csv")["strategy"].tolist() == [strategy]
+    assert load_file(tmp_path / "two" / "model.safetensors")["1.weight"].shape == (4, 64)

@@ -1,0 +1,103 @@
+"""Two Ray nodes on one machine, one of which dies in the middle of a run and of a sweep."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from ray.cluster_utils import Cluster
+from safetensors.torch import load_file
+
+from simulations import run
+from simulations.plans.compare import compare, experiments
+from simulations.plans.sweep import Sweep
+from simulations.results.result import summary
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+
+FEDFAIR = [sys.executable, "-c", "from simulations.cli import app; app()"]
+QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_timeout_ms": 2000,
+         "health_check_failure_threshold": 3}  # a dead node is noticed within seconds
+SETTINGS: dict[str, Any] = {"steps": 200, "hidden": (8,), "dtype": "float64", "accountant": "rdp", "eval_every": 1e9}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """Two raylets with a core each."""
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False,
+                                                         "_system_config": QUICK})
+    made.add_node(num_cpus=1)
+    yield made
+    made.shutdown()
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    """The program, from a shell."""
+    return subprocess.Popen([*FEDFAIR, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True)
+
+
+def kill_a_node(cluster: Cluster) -> None:
+    """End the second raylet with all that it started, without a word."""
+    cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+
+
+def wait_for(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait until something is there, while the program runs."""
+    end = time.monotonic() + 120
+    while not there():
+        assert process.poll() is None, process.communicate()[0][-2000:]
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """The output of a program that ends well."""
+    try:
+        output, _ = process.communicate(timeout=180)
+    finally:
+        process.kill()
+    assert process.returncode == 0, output[-3000:]
+    return output
+
+
+def test_a_run_on_two_nodes_of_which_one_dies_is_that_of_the_local_engine(cluster: Cluster, tmp_path: Path) -> None:
+    """An actor needs a whole core, so it waits for the node that comes in the place of the dead one."""
+    undisturbed = run(experiments(["dpsgd-f"], [0], None, {"dataset": "digits", **SETTINGS})[0])
+    settings = [part for key, value in SETTINGS.items() if key != "hidden" for part in ("--set", f"{key}={value}")]
+    process = start("run", "--strategy", "dpsgd-f", *settings, "--set", "hidden=[8]", "--engine", "ray", "--nodes", "2",
+                    "--engine-set", f"address={cluster.address}", "--out", str(tmp_path / "run"), "--checkpoint-every",
+                    "20")
+    wait_for((tmp_path / "run" / "checkpoint.pt").exists, process)
+    kill_a_node(cluster)
+    cluster.add_node(num_cpus=1)
+    finish(process)
+    one, other = undisturbed.save(tmp_path / "local"), tmp_path / "run"
+    weights = [load_file(folder / "model.safetensors") for folder in (one, other)]
+    assert all(torch.allclose(value, weights[1][name], rtol=0, atol=1e-12) for name, value in weights[0].items())
+    assert (one / "ledger.json").read_text() == (other / "ledger.json").read_text()
+    metrics = [pd.read_parquet(folder / "metrics.parquet") for folder in (one, other)]
+    pd.testing.assert_frame_equal(*metrics, rtol=1e-9)
+
+
+def test_a_sweep_on_two_nodes_of_which_one_dies_finishes_on_the_other(cluster: Cluster, tmp_path: Path) -> None:
+    described = Sweep(strategies=["dpsgd", "dpsgd-f"], seeds=2,
+                      settings={**SETTINGS, "hidden": [8], "steps": 150})
+    (tmp_path / "sweep.toml").write_text(described.to_toml())
+    out = tmp_path / "out"
+    process = start("sweep", str(tmp_path / "sweep.toml"), "--out", str(out), "--ray-address", cluster.address)
+    wait_for(lambda: any(out.glob("trials/*/checkpoint.pt")), process)
+    kill_a_node(cluster)
+    output = finish(process)
+    expected = summary(compare(next(described.cells()).experiments))
+    assert (out / "summary.csv").read_text() == expected.to_csv(index=False)
+    assert pd.read_csv(out / "trials.csv")["ended"].tolist() == ["finished"] * 4
+    assert [output.count(f"{number} of 4  ") for number in range(1, 5)] == [1] * 4

@@ -1,0 +1,318 @@
+"""A published table of our own from beginning to end, and the runs that are kept for it."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from datasets import Dataset, Features, Image, Value
+from PIL import Image as Pillow
+from typer.testing import CliRunner
+
+from simulations.cli import app
+from simulations.engines.run import run
+from simulations.plans.compare import compare, experiments
+from simulations.reproductions.cells import compared
+from simulations.reproductions.claims import Statistics
+from simulations.reproductions.markdown import report
+from simulations.reproductions.published import load, plan, why_missing
+from simulations.reproductions.request import Request
+from simulations.reproductions.store import is_kept, kept, kept_runs
+from simulations.reproductions.tables import reproduce
+from simulations.results.result import identified
+from simulations.settings.experiment import Experiment
+
+SETTINGS = {"hidden": [6], "epochs": 1, "imbalance": "", "split": [0.5, 0.0, 0.5], "eval_every": 5}
+
+TOML = """
+title = "Nobody 2026, Table 1"
+preset = "digits"
+seeds = 2
+published_seeds = 3
+spread = "standard deviation"
+percent = ["accuracy"]
+orders = ["privacy_cost_gap"]
+departures = ["Another network."]
+pairs = { Digits = ["2", "8"] }
+[datasets]
+Digits = { dataset = "digits", hidden = [6], epochs = 1, imbalance = "", eval_every = 5 }
+Nowhere = { missing = "it is lost" }
+[methods]
+Plain = { strategy = "sgd" }
+"Private (C = 1)" = { strategy = "dpsgd" }
+"Private (C = 2)" = { strategy = "dpsgd", clip_norm = 2.0 }
+[[claims]]
+better = "Private (C = 1)"
+worse = ["Plain", "Private (C = 2)"]
+metric = ["privacy_cost_gap", "accuracy"]
+[quick]
+text = "Half an epoch."
+seeds = 1
+settings = { epochs = 0.5 }
+[[notes]]
+method = "Private (C = 2)"
+text = "We do not know."
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "nobody2026-table1.toml").write_text(TOML)
+    rows = [("Digits", "Plain", "all", "accuracy", "50.0", "40.0"), ("Digits", "Plain", "8", "loss", "99", ""),
+            ("Digits", "Private (C = 1)", "gap", "privacy_cost_gap", "0.10", ""),
+            ("Digits", "Private (C = 2)", "gap", "privacy_cost_gap", "0.11", ""),
+            ("Digits", "Private (C = 2)", "all", "epsilon", "9999", ""),
+            ("Nowhere", "Plain", "all", "accuracy", "50.0", "")]
+    with (tmp_path / "tables" / "nobody2026-table1.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("dataset", "method", "group", "metric", "published", "spread"), *rows])
+    return tmp_path / "tables"
+
+
+def test_a_table_from_beginning_to_end(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    cells = reproduce("nobody2026-table1", out, folder=folder)
+    assert list(cells["agrees"])[:2] == ["yes", "no"]
+    assert list(cells["agrees"])[4:] == ["no", "not run"]
+    assert {file.name for file in out.iterdir()} == {"cells.csv", "README.md", "config.toml", "runs", "statistics.csv",
+                                                     "environment.json"}
+    assert len(list((out / "runs").glob("*.parquet"))) == 6
+    page = (out / "README.md").read_text()
+    for words in ("# Nobody 2026, Table 1", "1 were not run", "Digits Plain loss of 8 (99, ours", "Not explained.",
+                  "We do not know.", "## Order of the methods", "| Plain | all | accuracy |", "- Another network.",
+                  "2 seeds can show none of them, since p is at least 0.25", "corrected for all 3 (Holm)",
+                  "- Digits: ", "2 seeds cannot tell methods apart"):
+        assert words in page
+    assert "quick version" not in page
+    expected = compare(experiments(["sgd"], [0, 1], "digits", {"dataset": "digits", "hidden": [6], "epochs": 1,
+                                                               "imbalance": "", "eval_every": 5}))
+    rows = identified(expected).query("split == 'test' and group == 'all' and metric == 'accuracy'")
+    last = rows[rows["round"] == rows["round"].max()]["value"]
+    assert cells["ours"][0] == pytest.approx(100 * last.mean())
+    assert cells["ours_deviation"][0] == pytest.approx(100 * last.std())
+
+    monkeypatch.setattr("simulations.reproductions.store.run", lambda *_, **__: pytest.fail("ran again"))
+    again = reproduce("nobody2026-table1", out, folder=folder)
+    pd.testing.assert_frame_equal(cells, again)
+
+
+def test_reproductions_share_the_runs_that_they_have_in_common(folder: Path, tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "nobody2027-table1.toml").write_text(TOML.replace("C = 2", "C = 3").replace("norm = 2.0", "norm = 3.0"))
+    cells = (folder / "nobody2026-table1.csv").read_text()
+    (folder / "nobody2027-table1.csv").write_text(cells.replace("C = 2", "C = 3"))
+    begun: list[float] = []
+    monkeypatch.setattr("simulations.reproductions.store.run",
+                        lambda experiment, **given: (begun.append(experiment.clip_norm), run(experiment, **given))[1])
+    request = Request(seeds=1, runs=tmp_path / "runs")
+    for name in ("nobody2026-table1", "nobody2027-table1"):
+        reproduce(name, tmp_path / name, request, folder=folder)
+        assert not (tmp_path / name / "runs").exists()
+    assert begun == [1, 1, 2, 3]
+
+
+def test_losses_are_of_the_part_that_the_description_names(folder: Path, tmp_path: Path) -> None:
+    settings = {"dataset": "digits", "hidden": [6], "epochs": 0.5, "imbalance": "", "eval_every": 5}
+    metrics = identified(compare(experiments(["sgd"], [0], "digits", settings)))
+    last = metrics[metrics["round"] == metrics["round"].max()].set_index(["metric", "group", "split"])["value"]
+    measured = {}
+    for split in ("test", "train"):
+        (folder / "nobody2026-table1.toml").write_text(f'losses = "{split}"\n{TOML}')
+        cells = reproduce("nobody2026-table1", tmp_path / "out", Request(quick=True), folder=folder)
+        assert cells["ours"][1] == pytest.approx(last["loss", "8", split])
+        assert cells["ours"][0] == pytest.approx(100 * last["accuracy", "all", "test"])
+        assert ("of the training part" in (tmp_path / "out" / "README.md").read_text()) == (split == "train")
+        tests = pd.read_csv(tmp_path / "out" / "statistics.csv").set_index(["metric", "better", "worse"])["difference"]
+        measured[split] = tests
+    other = measured["test"].ne(measured["train"]).groupby(level="metric").any()
+    assert set(other[other].index) == {"loss", "excessive_risk_gap"}
+
+
+def test_the_quick_version_says_so(folder: Path, tmp_path: Path) -> None:
+    reproduce("nobody2026-table1", tmp_path / "out", Request(quick=True), folder=folder)
+    page = (tmp_path / "out" / "README.md").read_text()
+    assert "This is the quick version. Half an epoch." in page
+    assert "one seed, so without a deviation of ours" in page
+
+
+def test_a_single_seed_without_a_published_spread_can_only_print_the_same(folder: Path, tmp_path: Path) -> None:
+    (folder / "nobody2026-table1.toml").write_text(TOML.replace('spread = "standard deviation"', ""))
+    reproduce("nobody2026-table1", tmp_path / "out", Request(quick=True), folder=folder)
+    assert "to agree is to print the same digits" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_run_is_kept_by_all_of_its_settings(tmp_path: Path) -> None:
+    one, other = experiments(["dpsgd"], [0, 1], "digits", {"dataset": "digits", **SETTINGS})
+    first = kept(one, tmp_path)
+    assert kept(other, tmp_path).metrics["value"].tolist() != first.metrics["value"].tolist()
+    assert len(list(tmp_path.glob("*.parquet"))) == 2
+    again = kept(one, tmp_path)
+    pd.testing.assert_frame_equal(first.metrics, again.metrics)
+    assert again.ledger.epsilon() == first.ledger.epsilon() == run(one).ledger.epsilon()
+
+
+def test_a_kept_ledger_is_short_and_says_what_was_spent(tmp_path: Path) -> None:
+    made = Experiment(strategy="dpsgd-f", **SETTINGS | {"epochs": 8})
+    whole, short = run(made).ledger, kept(made, tmp_path).ledger
+    assert len(whole.log.entries) > 10
+    assert len(short.log.entries) == 1
+    assert short.guaranteed_by_group() == whole.guaranteed_by_group()
+    (file,) = tmp_path.glob("*.json")
+    described = json.loads(file.read_text())["ledger"]
+    assert described["spent_by_group"] == whole.epsilon_by_group() != whole.guaranteed_by_group()
+
+
+def test_numbers_of_the_clip_rule_are_kept_of_600_rounds(tmp_path: Path) -> None:
+    made = Experiment(strategy="dpsgd-f", **SETTINGS | {"epochs": 20, "steps": 700, "hidden": [2], "eval_every": 400})
+    whole, short = run(made).metrics, kept(made, tmp_path).metrics
+    rule, told = whole[whole["split"] == "rule"], short[short["split"] == "rule"]
+    assert (rule["round"].nunique(), told["round"].nunique()) == (700, 600)
+    assert told["round"].agg(["min", "max"]).tolist() == [1, 700]
+    assert (told.groupby("round")["group"].nunique() == 10).all()
+    assert told["round"].drop_duplicates().diff().max() == 2
+    pd.testing.assert_frame_equal(told.reset_index(drop=True), rule[rule["round"].isin(told["round"])].reset_index(
+        drop=True))
+    pd.testing.assert_frame_equal(short[short["split"] != "rule"].reset_index(drop=True), whole[
+        whole["split"] != "rule"].reset_index(drop=True))
+
+
+def test_a_kept_ledger_with_a_budget_is_whole(tmp_path: Path) -> None:
+    made = Experiment(strategy="dpsgd-f", group_epsilon=9.0, **SETTINGS)
+    whole, short = run(made).ledger, kept(made, tmp_path).ledger
+    assert short.events == whole.events
+    assert short.epsilon() == whole.epsilon()
+
+
+class Later(Experiment):
+    """An experiment of a version that knows one more setting."""
+
+    dropout: float = 0.5
+
+
+def test_a_run_from_before_a_setting_existed_is_one_with_its_default(tmp_path: Path) -> None:
+    kept(Experiment(strategy="dpsgd", **SETTINGS), tmp_path)
+    assert is_kept(Later(strategy="dpsgd", **SETTINGS), tmp_path)
+    assert not is_kept(Later(strategy="dpsgd", dropout=0.1, **SETTINGS), tmp_path)
+
+
+@pytest.mark.parametrize("then", [{"momentum": 0.9}, {"a setting that went": 1}])
+def test_a_run_with_another_default_is_run_again(then: dict[str, float], tmp_path: Path) -> None:
+    made = Experiment(strategy="dpsgd", **SETTINGS)
+    first = kept(made, tmp_path)
+    (file,) = tmp_path.glob("*.json")
+    described = json.loads(file.read_text())
+    file.write_text(json.dumps({**described, "settings": described["settings"] | then}))
+    first.metrics.assign(value=0).to_parquet(file.with_suffix(".parquet"))
+    assert not is_kept(made, tmp_path)
+    pd.testing.assert_frame_equal(kept(made, tmp_path).metrics, first.metrics)
+    assert is_kept(made, tmp_path)
+
+
+def test_a_run_that_was_broken_off_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    made = Experiment(strategy="dpsgd-f", split=(0.2, 0.0, 0.8), hidden=(4,), steps=130, batch_size=8, eval_every=20)
+    seen: list[int] = []
+
+    def breaking(rounds: int, of: int) -> None:
+        seen.append(rounds)
+        if rounds == 120 and len(seen) == 120:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        kept(made, tmp_path, breaking)
+    again, alone = kept(made, tmp_path, breaking), kept(made, tmp_path / "alone")
+    assert seen == [*range(1, 121), *range(101, 131)]
+    pd.testing.assert_frame_equal(again.metrics, alone.metrics)
+    assert again.ledger.to_dict() == alone.ledger.to_dict()
+    assert sorted(path.suffix for path in tmp_path.iterdir() if path.is_file()) == [".json", ".parquet"]
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["alone"]
+
+
+@pytest.mark.slow
+def test_several_jobs_give_the_same_runs(tmp_path: Path) -> None:
+    made = experiments(["sgd", "dpsgd"], [0, 1], "digits", {"dataset": "digits", **SETTINGS})
+    alone, together = kept_runs(made, tmp_path / "a"), kept_runs(made, tmp_path / "b", jobs=2)
+    for a, b in zip(alone, together, strict=True):
+        pd.testing.assert_frame_equal(a.metrics, b.metrics, rtol=1e-4)
+
+
+def test_equal_runs_do_not_meet_in_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = experiments(["dpsgd"], [0, 1], "digits", {"dataset": "digits", **SETTINGS})
+    begun: list[Experiment] = []
+    monkeypatch.setattr("simulations.reproductions.store.in_processes",
+                        lambda work, items, jobs: begun.extend(items) or ((n, work(i)) for n, i in enumerate(items)))
+    runs = kept_runs([one, other, one], tmp_path, jobs=2)
+    assert begun == [one, other]
+    pd.testing.assert_frame_equal(runs[0].metrics, runs[2].metrics)
+
+
+def test_a_wrong_name_and_another_folder_are_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["reproduce", "yang2024-table2", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert "did you mean 'yang2024-table1'" in result.output
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.toml").write_text('reproduction = "xu2021-table1"\n')
+    result = CliRunner().invoke(app, ["reproduce", "yang2024-table1", "--out", str(tmp_path / "other")])
+    assert result.exit_code == 2
+    assert "different experiment" in result.output
+
+
+@pytest.mark.parametrize("name", ["xu2021-table3", "fair-fight", "shakespeare", "yang2024-figures2-3"])
+def test_kept_runs_that_are_a_file_are_refused_before_work_starts(name: str, tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("reproductions.store", "plans.curves"):
+        monkeypatch.setattr(f"simulations.{place}.run", lambda *_, **__: pytest.fail("work started"))
+    (tmp_path / "runs").write_text("")
+    runs, out = (str(tmp_path / folder) for folder in ("runs", "out"))
+    result = CliRunner().invoke(app, ["reproduce", name, "--runs", runs, "--out", out])
+    assert result.exit_code == 2
+    assert "is a file: choose another folder" in " ".join(result.output.replace("│", " ").split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_celeba_is_missing_only_where_its_images_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, cells = load("esipova2023-table3")
+    monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
+    assert plan(table, Request(seeds=1)) == []
+    reasons = {why_missing(table, cell) for cell in cells.to_dict("records")}
+    assert reasons == {"there is no folder celeba in FEDFAIR_DATA_DIR"}
+    (tmp_path / "here" / "celeba").mkdir(parents=True)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.chdir(tmp_path / "here")
+        elsewhere.delenv("FEDFAIR_DATA_DIR")
+        assert plan(table, Request(seeds=1)) == []
+    images = [Pillow.new("RGB", (64, 64))] * 20
+    flags = {name: [i % step == 0 for i in range(20)] for name, step in (("Male", 2), ("Eyeglasses", 5))}
+    features = Features({"image": Image(), "celeb_id": Value("int64"), **dict.fromkeys(flags, Value("bool"))})
+    Dataset.from_dict({"image": images, "celeb_id": list(range(20)), **flags}, features).save_to_disk(
+        tmp_path / "celeba")
+    planned = {run.method: run.experiment for run in plan(table, Request(seeds=1))}
+    assert set(planned) == set(cells["method"])
+    for made in planned.values():
+        assert (made.model, made.noise_multiplier, made.clip_norm, made.epochs, made.batch_size) == (
+            "cnn", 0.8, 1.0, 30, 256)
+    assert {name: made.learning_rate for name, made in planned.items()} == {
+        "SGD": 0.01, "DPSGD": 0.01, "DPSGD-F": 0.01, "DPSGD-Global": 0.1, "DPSGD-Global-Adapt": 0.1}
+    assert planned["DPSGD-Global"].options == {"bound": 100.0}
+    assert planned["DPSGD-Global-Adapt"].options == {"bound": 100.0, "tau": 0.7}
+    assert set(table.groups["CelebA"].values()) == set(planned["SGD"].task.data().train.names)
+
+
+def test_a_table_of_which_nothing_can_be_run_says_so(folder: Path, tmp_path: Path) -> None:
+    lost = 'Digits = { missing = "it is lost, too" }\nNowhere ='
+    (folder / "nobody2026-table1.toml").write_text(re.sub(r"Digits = .*\nNowhere =", lost, TOML))
+    cells = reproduce("nobody2026-table1", tmp_path / "out", folder=folder)
+    assert set(cells["agrees"]) == {"not run"}
+    assert "0 of 0 cells agree. 6 were not run." in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_the_page_of_a_table_that_cannot_be_run_claims_nothing() -> None:
+    table, cells = load("esipova2023-table3")
+    page = report("esipova2023-table3", table, compared(table, cells, {}), [], Statistics(), Request())
+    assert "0 of 0 cells agree. 48 were not run." in page
+    assert not set(itertools.chain(*(line.split("|")[-2].split() for line in page.splitlines() if line.startswith("| ")
+                                     and "method" not in line))) - {"not", "run"}
