@@ -36,7 +36,8 @@ from strategies.server import strategy as base
 from strategies.server import threshold_search
 from tests.fedfair.mechanisms import test_noise
 from tests.hazards import checks
-from tests.strategies import test_contract, test_dp_fedavg, test_methods, test_released_noise
+from tests.strategies import test_contract, test_dp_fedavg, test_methods
+from tests.strategies.server import test_released_noise
 
 Patch = pytest.MonkeyPatch
 ORIGINAL_RELEASE, ORIGINAL_SUM = host._release, host.Host.gradient_sum
