@@ -1,4 +1,4 @@
-"""Attack a run, and compare what the attacker finds with what the ledger claims."""
+"""Attack a run, and compare the epsilon that the attacker proves with the epsilon that the ledger claims."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedfair.mechanisms.clipping import ClipRule
 from fedfair.mechanisms.randomness import generator
 from fedfair.models.published import loss
 from fedfair.protocol import messages
-from fedfair.unit import Unit
+from fedfair.accounting.events import Unit
 from simulations.audits.white_box import WatchedGrid, scores, step_of
 from simulations.engines.engines import quiet_flower
 from simulations.engines.local import LocalGrid
@@ -36,12 +36,12 @@ Bools = npt.NDArray[np.bool_]
 DEFAULTS: dict[str, Any] = {
     "dataset": "digits", "split": (0.2, 0.0, 0.8), "model": "mlp", "hidden": (300,), "dtype": "float64", "steps": 30,
     "batch_size": 288, "eval_every": 1000, "clip_norm": 1.0, "learning_rate": 1e-3, "delta": 1e-5}
-"""Settings of a run that is over in seconds, and whose model has room for 20,000 canaries."""
+"""Settings of a run that takes seconds, and whose model has room for 20,000 canaries."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What an attack on the records of one group ("all" for all of them) found, and what the ledger claims for them.
+    """Result of an attack on the records of one group ("all" for all records), beside the ledger's claim for them.
 
     `claimed` is guaranteed in advance; `spent` is the reading for the bounds that were in force. `if_gaussian` is the
     sharper bound that holds if the mechanism is Gaussian; None for the black box.
@@ -61,7 +61,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Audit:
-    """The findings for all records and by group, with the guarantee that the ledger states and its delta."""
+    """Findings for all records and by group, with the ledger's guarantee and delta."""
 
     attack: str
     experiment: Experiment
@@ -80,10 +80,10 @@ class Audit:
         return any(finding.refuted for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
-        found = [{**asdict(finding), "refuted": finding.refuted} for finding in self.findings]
+        """Return all fields and verdicts, ready for JSON."""
+        findings = [{**asdict(finding), "refuted": finding.refuted} for finding in self.findings]
         return {"attack": self.attack, "experiment": self.experiment.settings(), "guarantee": self.guarantee,
-                "delta": self.delta, "refuted": self.refuted, "findings": found}
+                "delta": self.delta, "refuted": self.refuted, "findings": findings}
 
 
 def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.95,
@@ -91,7 +91,7 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
     """Run the experiment once with canaries in its batches, and bound epsilon from what a white-box attacker sees.
 
     Canaries are held in this process, so the engine is "local", with a node for each client. Raises `ValueError` for an
-    optimiser whose steps the attacker cannot turn back into sums, or more canaries than parameters, and what `run`
+    optimiser whose steps the attacker cannot turn back into sums, or for more canaries than parameters, and what `run`
     raises.
     """
     _refuse_confidence(confidence)
@@ -115,18 +115,19 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
     with client_app.hosting(task, hosts), quiet_flower():
         result = conduct(experiment, grid, progress)
     final = flat(trained_parameters(result.model)[0]).detach()[planted.coordinates]
-    found = scores(grid.seen, final, strategy, hosts)
-    return _judged("white box", result, Guesses(found.numpy(), planted.included.numpy(), planted.groups.numpy()),
-                   confidence)
+    guesses = Guesses(scores(grid.seen, final, strategy, hosts).numpy(), planted.included.numpy(),
+                      planted.groups.numpy())
+    return _judged("white box", result, guesses, confidence)
 
 
 def membership(result: Result, confidence: float = 0.95) -> Audit:
-    """Bound epsilon from the final model alone: of two records, the one with the smaller loss was trained on.
+    """Bound epsilon from the final model alone: of two records, guess that the one with the smaller loss was trained
+    on.
 
     For each group, training records are paired at random with records of the test part, or of the validation part where
-    the source published the test part. Given the pairs, the random split made either record of each the member with
-    probability 1/2, so this works for the result of any engine. Weak: it shows gross mistakes. Raises what
-    `split_off_at_random` does.
+    the source published the test part. Given the pairs, the random split made either record of a pair the member with
+    probability 1/2, so this works for the result of any engine. The attack is weak: it shows gross mistakes. Raises
+    what `split_off_at_random` does.
     """
     _refuse_confidence(confidence)
     held_out = split_off_at_random(result.data, result.ledger.protects)
@@ -136,54 +137,56 @@ def membership(result: Result, confidence: float = 0.95) -> Audit:
 
 
 def split_off_at_random(data: Parts, protects: Unit) -> GroupedDataset:
-    """The records that `membership` sets against the training records: the test part, or else the validation part.
+    """Return the records that `membership` sets against the training records: the test part, or else the validation
+    part.
 
     Raises `ValueError` if neither was split off at random, or if participants are protected.
     """
     if protects != "record":
-        raise ValueError(f"membership compares records, but this strategy protects a whole {protects}, and when two "
-                         "records change places two of them change: take the attack canaries")
+        raise ValueError(f"membership compares records, but this strategy protects a whole {protects}, and "
+                         "swapping two records changes two of them: take the attack canaries")
     for name in ("test", "valid"):
         part: GroupedDataset = getattr(data, name)
         if name not in data.published and len(part):
             return part
     raise ValueError("the source published the test part, whose records may be of another kind than the training "
                      "records, and no validation part was split off at random: give it a share in split, for example "
-                     "[0.7, 0.1, 0.2], if the source has none of its own, or take the attack canaries")
+                     "[0.7, 0.1, 0.2], unless the source publishes one, or take the attack canaries")
 
 
 def _refuse_confidence(confidence: float) -> None:
-    """Raise `ValueError` for one with which nothing could be said."""
+    """Raise `ValueError` unless the confidence lies strictly between 0 and 1."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is {confidence}: it must lie strictly between 0 and 1")
 
 
 class Guesses(NamedTuple):
-    """An attacker's scores of m canaries, which of them were in, and their groups: `[m]` each."""
+    """Attacker's scores of m canaries, whether each was included, and their groups: `[m]` each."""
 
     scores: Floats
     included: Bools
     groups: npt.NDArray[np.int64]
 
     def of(self, group: int) -> Guesses:
-        """Those of one group."""
-        own = self.groups == group
-        return Guesses(self.scores[own], self.included[own], self.groups[own])
+        """Select the guesses about one group."""
+        chosen = self.groups == group
+        return Guesses(self.scores[chosen], self.included[chosen], self.groups[chosen])
 
 
 def _judged(attack: str, result: Result, guesses: Guesses, confidence: float,
             neighbours: Neighbours = "add-or-remove") -> Audit:
-    """The findings for all records, and for each group, beside what the ledger claims.
+    """Build the audit: a finding for all records and one for each group, beside the ledger's claims.
 
     The bounds of the K groups share the error, so that all of them hold together with the stated confidence.
     """
     ledger = result.ledger
     delta, guaranteed, spent = ledger.delta, ledger.guaranteed_by_group(), ledger.epsilon_by_group()
 
-    def finding(group: str, own: Guesses, claimed: float, spent: float, confidence: float) -> Finding:
-        """What the attack found of one group's claim."""
-        bound = lower_bound(own.scores, own.included, delta, confidence, neighbours)
-        sharper = gaussian_bound(own.scores, own.included, delta, confidence) if attack == "white box" else None
+    def finding(group: str, guesses: Guesses, claimed: float, spent: float, confidence: float) -> Finding:
+        """Bound one group's epsilon."""
+        bound = lower_bound(guesses.scores, guesses.included, delta, confidence, neighbours)
+        sharper = (gaussian_bound(guesses.scores, guesses.included, delta, confidence) if attack == "white box"
+                   else None)
         return Finding(group, bound, claimed, spent, sharper)
 
     each = 1 - (1 - confidence) / len(ledger.groups)
@@ -194,25 +197,25 @@ def _judged(attack: str, result: Result, guesses: Guesses, confidence: float,
 
 
 def _holders(sizes: Population) -> tuple[int, ...]:
-    """For each group, the client with most of its records."""
+    """Return, for each group, the client with most of its records."""
     return tuple(max(range(len(sizes.sizes)), key=lambda c: sizes.sizes[c][k]) for k in range(len(sizes.names)))
 
 
 def _strongest_norm(rule: ClipRule, sizes: Population) -> float:
-    """A gradient norm that the rule leaves as much of as of any: one of the rule's own numbers, or a huge one."""
-    own = np.concatenate([np.atleast_1d(value) for value in vars(rule).values()] or [np.ones(1)])
+    """Choose a gradient norm of which the rule leaves most: one of the rule's own numbers, or a huge one."""
+    numbers = np.concatenate([np.atleast_1d(value) for value in vars(rule).values()] or [np.ones(1)])
     groups = torch.arange(len(sizes.names))
 
     def left(norm: float) -> float:
-        """What the rule leaves of gradients of this norm, summed over the groups."""
+        """Sum over the groups what the rule leaves of gradients of this norm."""
         norms = torch.full((len(groups),), norm, dtype=torch.float64)
         return round(float((rule.coefficients(norms, groups) * norms).sum()), 9)
 
-    return float(max([1e6 * float(own.max()), *own.tolist()], key=left))
+    return float(max([1e6 * float(numbers.max()), *numbers.tolist()], key=left))
 
 
 def _pairs(result: Result, held_out: GroupedDataset, group: int) -> tuple[Floats, Bools, npt.NDArray[np.int64]]:
-    """Training and held-out records of a group in random pairs, scored by how much larger the second's loss is."""
+    """Pair a group's training and held-out records at random; score by how much larger the second's loss is."""
     draws = generator(result.experiment.seed, "membership", group)
     losses = []
     for part in (result.data.train, held_out):

@@ -22,7 +22,7 @@ ATTACKS = ("canaries", "membership")
 
 def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[str, Any], canaries: int = 20_000,
            confidence: float = 0.95, engine: str = "local", on_round: OnRound = lambda *progress: None) -> list[Audit]:
-    """One audit for each seed; `settings` win over `simulations.audits.audit.DEFAULTS`.
+    """Run one audit for each seed; `settings` win over `simulations.audits.audit.DEFAULTS`.
 
     Raises `ValueError` for an unknown attack, for canaries on another engine than "local", for runs without steps, or
     for membership where it shows nothing, and what `run` raises.
@@ -44,15 +44,15 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
     return [membership(run(each, engine, progress=progress), confidence) for each, progress in followed]
 
 
-def audit_table(found: Sequence[Audit]) -> Table:
-    """Bound and claim of every seed, for all records and by group."""
-    first = found[0]
+def audit_table(audits: Sequence[Audit]) -> Table:
+    """Lay out bound and claim of every seed, for all records and by group."""
+    first = audits[0]
     table = Table(title=f"{first.experiment.strategy}, {first.attack}: epsilon at delta {first.delta:g}, guarantee "
                   f"{first.guarantee}", title_justify="left", title_style="bold", caption=_caption(first),
                   caption_justify="left")
     for name in ("seed", "group", "found", "claimed", "share", "spent", "if Gaussian", "right"):
         table.add_column(name, justify="left" if name == "group" else "right", no_wrap=True)
-    for each in found:
+    for each in audits:
         for finding in each.findings:
             bound = finding.bound
             share = "-" if not math.isfinite(finding.claimed) else f"{bound.epsilon / finding.claimed:.0%}"
@@ -64,6 +64,6 @@ def audit_table(found: Sequence[Audit]) -> Table:
 
 
 def _caption(audit: Audit) -> str:
-    """What the columns mean."""
+    """Explain the columns."""
     return (f"found: epsilon is at least this, at {audit.overall.bound.confidence:.0%} confidence (for all groups "
             "together, too). A bound below the claim is no proof of it; one above refutes it. right: of the guesses.")

@@ -1,7 +1,7 @@
-"""What an attacker sees of a run with canaries, and what it makes of it: the white box.
+"""White-box attacker: what it sees of a run with canaries, and how it scores them.
 
 It sees every message between server and clients, knows every record but the canaries, and knows the gradient that each
-canary would have. Under trust "local", and in local epochs, it sees what each client sends; else every model.
+canary would have. Under trust "local", and in local epochs, it sees what each client sends; otherwise only every model.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from strategies.server.strategy import Strategy
 
 @dataclass(frozen=True)
 class Seen:
-    """One round: what was asked, the weights before it `[m]`, and what each node sent `[nodes, m]`, at the canaries'
-    coordinates.
+    """One round as the attacker sees it, at the canaries' coordinates: the request, the weights before it `[m]`, and
+    what each node sent `[nodes, m]`.
     """
 
     round_: Round
@@ -39,7 +39,7 @@ class Seen:
 
 
 class WatchedGrid(LocalGrid):
-    """A local grid that writes down what the attacker sees of the training messages."""
+    """Local grid that records what the attacker sees of the training messages."""
 
     def __init__(self, client_app: ClientApp, nodes: int, coordinates: Tensor) -> None:
         super().__init__(client_app, nodes)
@@ -61,7 +61,7 @@ _TRAINING = (messages.GRADIENT_SUM, messages.UPDATE_SUM, messages.LOCAL_EPOCH)
 
 
 def scores(seen: list[Seen], final: Tensor, strategy: Strategy, hosts: list[AuditedHost]) -> Tensor:
-    """How sure the attacker is that each canary is in, by the logarithm of a likelihood ratio: `[m]`.
+    """Score how likely it is that each canary is in: the logarithm of a likelihood ratio, `[m]`.
 
     `final` `[m]` are the last model's weights at the canaries' coordinates; client c is alone on node c.
     """
@@ -82,12 +82,12 @@ def scores(seen: list[Seen], final: Tensor, strategy: Strategy, hosts: list[Audi
 
 
 def step_of(strategy: Strategy) -> Mapping[str, Any]:
-    """How the server steps along a noisy sum: the settings of its optimiser ("lr", "momentum", ...)."""
+    """Return how the server steps along a noisy sum: the settings of its optimiser ("lr", "momentum", ...)."""
     return strategy.optimizer({"w": nn.Parameter(torch.zeros(1))}).param_groups[0]
 
 
 def _log_likelihood_ratio(added: Tensor, canaries: Canaries, round_: Round) -> Tensor:
-    """Of one noisy sum at each canary's coordinate, with the canary in the data and without it."""
+    """Compare one noisy sum at each canary's coordinate with the canary in the data and without it."""
     signal, deviation = _signal(canaries, round_), _deviation(round_, round_.noise_multiplier)
     rate = torch.tensor(round_.rates, dtype=torch.float64)[canaries.groups]
     joined = (added * signal - signal**2 / 2) / deviation**2
@@ -95,14 +95,14 @@ def _log_likelihood_ratio(added: Tensor, canaries: Canaries, round_: Round) -> T
 
 
 def _after_local_epoch(now: Seen, strategy: Strategy, hosts: list[AuditedHost]) -> Tensor:
-    """Of what each client's local epoch changed in the weights, as if that were Gaussian in either case."""
+    """Compare how each client's local epoch changed the weights, as if the change were Gaussian in either case."""
     local, canaries = now.round_.local, hosts[0].canaries
     assert local is not None
     ratio = torch.zeros(len(canaries), dtype=torch.float64)
     for client, host in enumerate(hosts):
-        own = canaries.clients == client
+        held = canaries.clients == client
         steps, rate, batch = LocalEpoch.of(strategy.population.by_client[client], local.batch_size)
-        if steps == 0 or not bool(own.any()):
+        if steps == 0 or not bool(held.any()):
             continue
         moved = now.weights - now.sent[client] / local.weights[client]
         first = now.round_.step * steps
@@ -112,12 +112,12 @@ def _after_local_epoch(now: Seen, strategy: Strategy, hosts: list[AuditedHost]) 
         deviation = _deviation(now.round_, local.noise_multipliers[client])
         variance = steps * (deviation**2 + rate * (1 - rate) * signal**2)
         expected = steps * rate * signal
-        ratio = torch.where(own, (added * expected - expected**2 / 2) / variance, ratio)
+        ratio = torch.where(held, (added * expected - expected**2 / 2) / variance, ratio)
     return ratio
 
 
 def _signal(canaries: Canaries, round_: Round) -> Tensor:
-    """What each canary adds when it joins a batch: `[m]`."""
+    """Return what each canary adds when it joins a batch: `[m]`."""
     assert round_.rule is not None
     groups = torch.arange(len(round_.rates))
     norms = torch.full((len(groups),), canaries.norm, dtype=torch.float64)
@@ -125,7 +125,7 @@ def _signal(canaries: Canaries, round_: Round) -> Tensor:
 
 
 def _deviation(round_: Round, noise_multiplier: float) -> float:
-    """The standard deviation that the noise should have; where there is none, or no bound on it, any will do."""
+    """Return the standard deviation that the noise should have; 1 where there is no noise, or no bound on the sum."""
     assert round_.rule is not None
     bound = sensitivity(round_.rule, len(round_.rates))
     return noise_multiplier * bound if noise_multiplier and math.isfinite(bound) else 1.0

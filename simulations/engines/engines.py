@@ -25,9 +25,12 @@ Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Engine(BaseModel):
-    """A description of where clients run; frozen, and validated when it is made.
+    """Description of where clients run; frozen, and validated when it is made.
 
-    `nodes` is the number of Flower nodes that host the clients. No result depends on it beyond float rounding.
+    Results are the same on every engine, up to float rounding.
+
+    Attributes:
+        nodes: Number of Flower nodes that host the clients, at least 1; None for the engine's default.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,11 +39,19 @@ class Engine(BaseModel):
 
     @abstractmethod
     def __call__(self, serve: Callable[[Grid], T]) -> T:
-        """What `serve`, the server's part, returns when it is given the grid of a run."""
+        """Run the server's part on this engine's nodes.
+
+        Args:
+            serve: Server's part: it is called with the grid of the run.
+
+        Returns:
+            What `serve` returns.
+        """
 
     def without_repeats(self) -> Engine:
-        """The same engine, but no node is asked a question again by itself: with randomness from the operating system
-        its answer would be another one, a second release.
+        """Return the same engine, except that it never asks a node again on its own.
+
+        With randomness from the operating system the second answer would differ from the first: a second release.
         """
         return self
 
@@ -50,8 +61,18 @@ ENGINES: Registry[type[Engine]] = Registry("engine")
 
 
 def make_engine(name: str | Engine, nodes: int | None = None, settings: Mapping[str, Any] | None = None) -> Engine:
-    """The engine called `name`, or the one that is given; raises `ValueError` for one that there is not, or a setting
-    that is not allowed.
+    """Make the engine called `name`, or return the engine that is given.
+
+    Args:
+        name: A name in `ENGINES`, or an engine, which is returned as it is.
+        nodes: Number of Flower nodes that host the clients; None for the engine's default.
+        settings: The engine's other fields by name, for example `{"cpus": 2}` for "ray".
+
+    Returns:
+        The engine, ready to be called.
+
+    Raises:
+        ValueError: If the name is unknown, or a setting is not allowed.
     """
     if isinstance(name, Engine):
         return name
@@ -64,8 +85,10 @@ def make_engine(name: str | Engine, nodes: int | None = None, settings: Mapping[
 
 @ENGINES.register("local")
 class Local(Engine):
-    """In this process: no serialisation, thousands of steps a minute. One node unless told otherwise, which computes
-    for all clients together.
+    """Engine in this process: no serialisation, thousands of steps a minute.
+
+    Attributes:
+        nodes: Number of Flower nodes, by default one, which computes for all clients together.
     """
 
     def __call__(self, serve: Callable[[Grid], T]) -> T:
@@ -76,14 +99,22 @@ class Local(Engine):
 
 @ENGINES.register("ray")
 class Ray(Engine):
-    """Ray actors, one for each node; by default as many as the cluster has room for.
+    """Engine of Ray actors, one for each node.
 
-    `address` is that of a cluster ("auto": the one on this machine), by default the environment's RAY_ADDRESS, or else
-    a cluster of this process alone. Every actor gets `cpus` cores and `gpus` GPUs, shares of one allowed, and `threads`
-    threads of PyTorch, by default one for each core. Actors outlive a run: the next in this process finds them, and the
-    records that they keep. One that dies, or does not answer within `timeout` seconds, is restarted and asked again, up
-    to `restarts` times; the time that a worker takes to start and to load its records counts. Runs with randomness from
-    the operating system end instead, and charge the round when they go on.
+    Actors outlive a run: the next run in this process reuses them and the records that they hold. An actor that dies,
+    or does not answer in time, is restarted and asked again. With randomness from the operating system the run ends
+    instead; when it is resumed, the interrupted round is charged.
+
+    Attributes:
+        nodes: Number of actors, by default as many as the cluster has room for.
+        address: Address of a cluster ("auto": the one on this machine); by default the environment's RAY_ADDRESS, or
+            else a new cluster for this process alone.
+        cpus: Cores for each actor, above 0; fractions are allowed.
+        gpus: GPUs for each actor, at least 0; fractions are allowed.
+        threads: PyTorch threads of each actor, by default one for each core.
+        timeout: Seconds to wait for an answer, above 0; the time that an actor takes to start and to load its records
+            counts.
+        restarts: How often an actor is restarted for one message, at least 0.
     """
 
     address: str | None = None
@@ -110,7 +141,11 @@ class Ray(Engine):
 
 @ENGINES.register("flower")
 class Flower(Engine):
-    """Flower's own simulation, on Ray, with two nodes unless told otherwise; the program that `flwr run` starts."""
+    """Engine of Flower's own simulation, on Ray: the program that `flwr run` starts.
+
+    Attributes:
+        nodes: Number of Flower nodes, by default two.
+    """
 
     def __call__(self, serve: Callable[[Grid], T]) -> T:
         """See `Engine`."""
@@ -136,7 +171,12 @@ class Flower(Engine):
 
 @contextmanager
 def quiet_flower(least: int = logging.WARNING) -> Iterator[None]:
-    """Keep Flower's log to what is as serious as `least` for a while; FEDFAIR_LOG names another level."""
+    """Silence Flower's log below a level, as a context.
+
+    Args:
+        least: Lowest level of `logging` that is still shown; the environment's FEDFAIR_LOG, a level's name, wins over
+            it.
+    """
     logger = logging.getLogger("flwr")
     level = logger.level
     logger.setLevel(os.environ.get("FEDFAIR_LOG", "").upper() or least)

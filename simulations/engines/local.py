@@ -11,7 +11,7 @@ from simulations.engines.numbered import NumberedGrid
 
 
 class LocalGrid(NumberedGrid):
-    """`nodes` nodes that run `client_app` in this process, one after the other.
+    """Grid of `nodes` nodes that run `client_app` in this process, one after the other.
 
     An exception of a handler reaches the caller as it is.
     """
@@ -26,9 +26,9 @@ class LocalGrid(NumberedGrid):
         self._replies[number] = self._client_app(message, context)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """The kept replies to the given messages, which are then forgotten."""
+        """Return the replies to the given messages, and forget them."""
         return [self._replies.pop(number) for number in message_ids if number in self._replies]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """The replies in the order of the messages; `timeout` has no meaning here."""
+        """Return the replies in the order of the messages; `timeout` is ignored."""
         return self.pull_messages(self.push_messages(messages))

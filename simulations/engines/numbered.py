@@ -1,4 +1,4 @@
-"""What the grids of this package share: numbered nodes, numbered messages, and replies that wait to be pulled."""
+"""What all grids of this package share: numbered nodes, numbered messages, and replies that wait to be pulled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SERVER = 1
 
 
 class NumberedGrid(Grid):
-    """`nodes` nodes, numbered as in Flower's simulation ("partition-id", "num-partitions")."""
+    """Grid of `nodes` nodes, numbered as in Flower's simulation ("partition-id", "num-partitions")."""
 
     def __init__(self, nodes: int) -> None:
         self._contexts = {

@@ -1,9 +1,8 @@
-"""A Flower grid over Ray actors: each is one node, and keeps its clients' records from round to round.
+"""Flower grid over Ray actors: each actor is one node, and keeps its clients' records from round to round.
 
 Ray restarts an actor that died, on any machine that has room, and asks it again. With a seed, handlers are pure
-functions of the message (seed and step are in it), so the answer is the one that was lost, and the release that it
-makes is one release. Without a seed it is another, so that no actor may be asked again then
-(`Engine.without_repeats`).
+functions of the message (seed and step are in it), so the answer is the one that was lost: a single release. Without a
+seed the answer would be another release, so no actor is asked again (`Engine.without_repeats`).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _NUMBERS = count(1)  # of everything that this process puts: workers outlive gri
 
 
 class _Put(NamedTuple):
-    """Arrays, their number, and what is sent for them: themselves, or their reference in the object store."""
+    """Arrays, their number, and what is sent for them: the arrays, or their reference in the object store."""
 
     arrays: dict[str, ArrayRecord]
     number: int
@@ -36,7 +35,7 @@ class _Put(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """A message, its node, the worker that was asked, and the reference of its reply and of the node's next state."""
+    """Message, its node, the worker that was asked, and the reference to its reply and the node's next state."""
 
     message: Message
     context: Context
@@ -45,10 +44,11 @@ class _Asked(NamedTuple):
 
 
 class RayGrid(NumberedGrid):
-    """`nodes` nodes that run `client_app`, each in a Ray actor of this `shape`; needs a connection to a cluster.
+    """Grid of `nodes` nodes that run `client_app`, each in a Ray actor of this `shape`; needs a connection to a
+    cluster.
 
-    Large arrays that several messages share travel once, through the object store. A worker that does not answer within
-    `timeout` seconds is restarted and asked again, as is one that died, `shape.restarts` times; then, or when a handler
+    Large arrays that several messages share travel once, through the object store. A worker that died, or does not
+    answer within `timeout` seconds, is restarted and asked again, `shape.restarts` times. After that, or when a handler
     raises, the reply is a Flower error that says what happened.
     """
 
@@ -69,14 +69,16 @@ class RayGrid(NumberedGrid):
         self._asked[number] = _Asked(message, context, worker, reply)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """The replies that are there, in the order of the given numbers; they are then forgotten."""
+        """Return the replies that have arrived, in the order of the given numbers, and forget them."""
         numbers = [number for number in message_ids if number in self._asked]
         missing = _missing([self._asked[number] for number in numbers], 0)
         return [self._reply(self._asked.pop(number)) for number in numbers if self._asked[number] not in missing]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """A reply to every message, in their order; an error for one that did not come within `timeout` seconds in all,
-        or however often its worker was restarted.
+        """Return a reply to every message, in their order.
+
+        The reply is an error if none came within `timeout` seconds in all, or if the worker did not answer after its
+        last restart.
         """
         numbers = list(self.push_messages(messages))
         end = time.monotonic() + (math.inf if timeout is None else timeout)
@@ -91,7 +93,7 @@ class RayGrid(NumberedGrid):
         return [self._late(asked) if asked in waiting else self._reply(asked) for asked in replies]
 
     def _put(self, arrays: dict[str, ArrayRecord]) -> _Put:
-        """What to send for `arrays`; those of the latest message are in the object store already, if they are large."""
+        """Return what to send for `arrays`; large arrays of the latest message are in the object store already."""
         latest = self._latest.arrays
         if latest.keys() != arrays.keys() or any(latest[name] is not arrays[name] for name in arrays):
             size = sum(tensor.nbytes for record in arrays.values() for tensor in unpacked(record).values())
@@ -100,13 +102,13 @@ class RayGrid(NumberedGrid):
         return self._latest
 
     def _late(self, asked: _Asked) -> Message:
-        """An error that says that no reply came in time."""
+        """Return an error that says that no reply came in time."""
         return Message(Error(ErrorCode.REPLY_MESSAGE_UNAVAILABLE, (
             f"no answer within {self._timeout:g} s{self._times('asked ', '')}: give it more time, or look for what "
             "hangs")), reply_to=asked.message)
 
     def _reply(self, asked: _Asked) -> Message:
-        """The reply that a worker gave, or an error that says why there is none; the node's state is kept."""
+        """Return the worker's reply, or an error that says why there is none; keep the node's state."""
         try:
             content, asked.context.state = ray.get(asked.reply)
             return Message(content, reply_to=asked.message)
@@ -119,12 +121,12 @@ class RayGrid(NumberedGrid):
         return Message(Error(code, reason), reply_to=asked.message)
 
     def _times(self, before: str, after: str) -> str:
-        """How often a worker was asked, in words, if more than once."""
+        """Say how often a worker was asked, if more than once."""
         return f", {before}{self._shape.restarts + 1} times{after}" if self._shape.restarts else ""
 
 
 def _missing(asked: Sequence[_Asked], within: float) -> list[_Asked]:
-    """Those that have no reply within so many seconds, in order."""
+    """Return the requests without a reply after `within` seconds, in order."""
     if not asked:
         return []
     _, missing = ray.wait([one.reply for one in asked], num_returns=len(asked), timeout=within)

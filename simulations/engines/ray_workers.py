@@ -16,9 +16,7 @@ from simulations.engines.numbered import identify_process
 
 
 class Shape(NamedTuple):
-    """What every worker gets: cores and GPUs (shares are allowed), threads of PyTorch; and how often it is restarted
-    for one message.
-    """
+    """What every worker gets: cores and GPUs (fractions are allowed), PyTorch threads, and restarts for one message."""
 
     cpus: float
     gpus: float
@@ -27,23 +25,21 @@ class Shape(NamedTuple):
 
 
 class Worker:
-    """One process that runs the client app in the folder `here`, and with it keeps the records of the nodes that it was
-    asked for.
-    """
+    """Process that runs the client app in the folder `here`, and keeps the records of the nodes that it serves."""
 
     def __init__(self, client_app: ClientApp, threads: int, here: str) -> None:
         torch.set_num_threads(threads)
         if Path(here).is_dir():
-            os.chdir(here)  # where files are named from: a cluster's processes start where it was started
+            os.chdir(here)  # relative paths: a cluster's processes start where the cluster was started
         identify_process()
         self._client_app = client_app
         self._latest: tuple[int, dict[str, ArrayRecord]] = (0, {})
 
     def answer(self, content: RecordDict, action: str, context: Context, number: int, arrays: dict[str, ArrayRecord]
                ) -> tuple[RecordDict, RecordDict]:
-        """The content of the reply to `content` with `arrays` added, and the node's state after it.
+        """Return the reply's content to `content` with `arrays` added, and the node's state after it.
 
-        `number` tells one set of arrays from another: where a set comes twice, the handler gets the same tensors.
+        `number` identifies a set of arrays: if a set comes twice, the handler gets the same tensors.
         """
         if number != self._latest[0]:
             self._latest = number, arrays
@@ -53,7 +49,7 @@ class Worker:
 
 
 class _Pool(NamedTuple):
-    """The workers of this process, and what they were made for."""
+    """Workers of this process, and what they were made for."""
 
     cluster: str
     client_app: ClientApp
@@ -67,18 +63,19 @@ _within_messages = 100 * 2**10  # bytes; Ray's own default
 
 
 def connect(address: str | None) -> None:
-    """Connect to the Ray cluster at `address` ("auto", "HOST:6379", "ray://HOST:10001"), unless this process is in one.
+    """Connect to the Ray cluster at `address` ("auto", "HOST:6379", "ray://HOST:10001"), unless this process is
+    connected.
 
-    Without an address, to the one that the environment's RAY_ADDRESS names, or else to a new one on this machine, whose
-    messages carry up to 1 MiB themselves: for a model of that size the object store takes longer than a step. Raises
-    `ConnectionError` if there is none at the address.
+    Without an address, connect to the cluster that the environment's RAY_ADDRESS names, or else start one on this
+    machine. Messages of a new cluster carry values of up to 1 MiB themselves: for a model of that size the object store
+    takes longer than a step. Raises `ConnectionError` if no cluster answers at the address.
     """
     global _within_messages
     if not ray.is_initialized():
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's own advice; silences a warning
-        own = address is None and "RAY_ADDRESS" not in os.environ
+        new = address is None and "RAY_ADDRESS" not in os.environ
         try:
-            if own:
+            if new:
                 _within_messages = 2**20
                 ray.init("local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
                          _system_config={"max_direct_call_object_size": _within_messages})
@@ -90,20 +87,20 @@ def connect(address: str | None) -> None:
 
 
 def within_messages() -> int:
-    """How many bytes Ray sends within a message to a worker; a larger value goes through the object store."""
+    """Return how many bytes Ray sends within a message to a worker; a larger value goes through the object store."""
     return _within_messages
 
 
 def room(shape: Shape) -> int:
-    """How many workers of this shape the cluster can hold, at least one."""
+    """Return how many workers of this shape the cluster can hold, at least one."""
     return max(1, int(min(total / each for _, each, total in _needs(shape) if each)))
 
 
 def workers(client_app: ClientApp, wanted: int, shape: Shape) -> list[Any]:
-    """Handles of `wanted` workers, those of earlier runs of this process before new ones.
+    """Return handles of `wanted` workers; those of earlier runs of this process are reused before new ones are made.
 
-    They are given back by `release`, when this process ends, or when it asks for workers of another shape. Raises
-    `ValueError` if the cluster has not enough cores or GPUs for them.
+    They end with `release`, with this process, or when it asks for workers of another shape. Raises `ValueError` if the
+    cluster has too few cores or GPUs for them.
     """
     global _pool
     for resource, each, total in _needs(shape):
@@ -122,7 +119,7 @@ def workers(client_app: ClientApp, wanted: int, shape: Shape) -> list[Any]:
 
 
 def release() -> None:
-    """End the workers that earlier runs of this process left, whose cores others on the cluster wait for."""
+    """End the workers that earlier runs of this process left, so that others on the cluster get their cores."""
     global _pool
     if _pool is not None and ray.is_initialized() and _pool.cluster == _connected():
         for worker in _pool.workers:
@@ -131,12 +128,12 @@ def release() -> None:
 
 
 def _connected() -> str:
-    """The cluster, and this process's connection to it."""
+    """Identify the cluster and this process's connection to it."""
     context = ray.get_runtime_context()
     return f"{context.gcs_address}/{context.get_job_id()}"
 
 
 def _needs(shape: Shape) -> list[tuple[str, float, float]]:
-    """By resource: what each worker takes, and what the cluster has in all."""
+    """Return, by resource, what each worker takes and what the cluster has in all."""
     total = ray.cluster_resources()  # type: ignore[no-untyped-call]
     return [("CPU", shape.cpus, total.get("CPU", 0.0)), ("GPU", shape.gpus, total.get("GPU", 0.0))]

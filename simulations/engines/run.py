@@ -25,21 +25,34 @@ from strategies.server.requests import population
 
 __all__ = ["ENGINES", "Progress", "conduct", "run"]
 
-_WORTH_THREADS = 5_000_000  # multiplications of a forward pass; on digits it is 0.6 million, on Adult 24
+_WORTH_THREADS = 5_000_000  # multiplications of a forward pass; digits need 0.6 million, Adult 24 million
 
 Progress = Callable[[int, int], None]
-"""Called with the rounds done and the rounds to do."""
+"""Called with the rounds done and the rounds in all."""
 
 
 def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | None = None,
         progress: Progress = lambda *_: None, checkpoint: Checkpoint | None = None, watch: Watch = lambda *_: None
         ) -> Result:
-    """Run an experiment and return its result, going on from `checkpoint` if there is one.
+    """Run an experiment and return its result; resume from `checkpoint` if it holds one.
 
-    `engine` is a name (see `ENGINES`), with the number of Flower `nodes` that host the clients, or an engine that was
-    made with settings of its own. Raises `ValueError` for an unknown engine or settings that do not fit the data,
-    `FileNotFoundError` if the data cannot be had, `OSError` if a checkpoint cannot be written or its folder is in use,
-    and `fedfair.node.node.ClientError` if a client fails.
+    Args:
+        experiment: What to run.
+        engine: An engine's name (see `ENGINES`), or an engine with settings of its own.
+        nodes: Number of Flower nodes that host the clients, at least 1; None for the engine's default. Ignored if
+            `engine` is not a name.
+        progress: Called with rounds done and rounds in all, as the run advances.
+        checkpoint: Where to save and find checkpoints; None for none.
+        watch: Called with the strategy and the round's number at the end of every round.
+
+    Returns:
+        The result: metrics, ledger and model.
+
+    Raises:
+        ValueError: If the engine is unknown, or settings do not fit the data.
+        FileNotFoundError: If the data cannot be had.
+        OSError: If a checkpoint cannot be written, or its folder is in use.
+        fedfair.node.node.ClientError: If a client fails.
     """
     chosen = make_engine(engine, nodes)
     if experiment.randomness == "system":
@@ -51,9 +64,9 @@ def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | Non
 
 @contextmanager
 def threads_for(experiment: Experiment) -> Iterator[None]:
-    """One thread of PyTorch for a while, if the model is too small to gain from more.
+    """Limit PyTorch to one thread, as a context, if the model is too small to gain from more.
 
-    Threads that wait for each other do so busily: on a machine that has other work, two take ten times as long as one.
+    Threads wait for each other in busy loops: on a machine with other work, two take ten times as long as one.
     """
     before, model = torch.get_num_threads(), experiment.task.build_model()
     linear = all(isinstance(layer, nn.Linear) for layer in model.modules() if next(layer.parameters(False), None)
@@ -69,7 +82,7 @@ def threads_for(experiment: Experiment) -> Iterator[None]:
 def refuse_unfit(planned: Iterable[Experiment]) -> None:
     """Raise what `run` would raise for settings that do not fit their data, before the first of many runs begins.
 
-    Of experiments that differ by their seed alone, which fit alike, one is tried.
+    Experiments that differ by their seed alone fit alike, so one of them is tried.
     """
     kinds = {json.dumps({**experiment.settings(), "seed": 0}, sort_keys=True): experiment for experiment in planned}
     for experiment in kinds.values():
@@ -97,6 +110,6 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
 
 
 def _strategy(experiment: Experiment, grid: Grid, progress: Progress = lambda *_: None) -> Strategy:
-    """The experiment's strategy, made for the records that the nodes of a grid hold."""
+    """Make the experiment's strategy for the records that the nodes of a grid hold."""
     return find_strategy(experiment.strategy)(experiment.task, experiment.training, population(grid, experiment.task),
                                               progress)

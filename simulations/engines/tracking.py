@@ -1,6 +1,6 @@
 """Following a run in TensorBoard, MLflow or Weights & Biases: one small interface, each an optional extra.
 
-What is tracked was measured without noise, the ledger's epsilon aside: it is not private.
+Tracked values were measured without noise, except the ledger's epsilon: they are not private.
 """
 
 from __future__ import annotations
@@ -19,31 +19,41 @@ from strategies import Strategy
 
 
 class Tracker(Protocol):
-    """Somewhere that a run's values go; it is made with a name, a folder and the experiment's settings."""
+    """Destination of a run's values; it is made with a name, a folder and the experiment's settings."""
 
     def measured(self, values: Mapping[str, float], round_: int) -> None:
-        """Values by name, "split/metric/group", after a round."""
+        """Record the values that were measured after a round.
+
+        Args:
+            values: Values by name, "split/metric/group".
+            round_: Number of the round.
+        """
 
     def finish(self) -> None:
-        """The run is over."""
+        """Close the tracker at the end of the run."""
 
 
 TRACKERS: Registry[Callable[[str, Path, Mapping[str, Any]], Tracker]] = Registry("tracker")
-"""By name; a call may raise `ValueError` if the library is not installed."""
+"""Trackers by name; making one raises `ValueError` if its library is not installed."""
 
 
 @contextmanager
 def tracking(name: str, folder: Path, experiment: Experiment) -> Iterator[Watch]:
-    """What to give to `simulations.engines.run.run` as `watch`, so that a run is followed; everything lands in
-    `folder`.
+    """Yield a `watch` for `simulations.engines.run.run` that sends a run's values to a tracker, as a context.
 
-    Raises `ValueError` for a tracker that is unknown, or whose library is not installed.
+    Args:
+        name: A name in `TRACKERS`.
+        folder: Where the tracker writes.
+        experiment: The experiment that is run: its settings are recorded, and name the run.
+
+    Raises:
+        ValueError: If the tracker is unknown, or its library is not installed.
     """
     label = f"{experiment.dataset}-{experiment.strategy}-{experiment.seed}"
     tracker = TRACKERS[name](label, folder, experiment.settings())
 
     def watch(strategy: Strategy, now: int) -> None:
-        """Tell the tracker what was measured in this round."""
+        """Send the tracker what was measured in this round."""
         rows = strategy.rows.latest(now)
         values = {f"{row['split']}/{row['metric']}/{row['group']}": row["value"] for row in rows}
         if any(row["split"] == "test" for row in rows):
@@ -59,7 +69,13 @@ def tracking(name: str, folder: Path, experiment: Experiment) -> Iterator[Watch]
 
 @TRACKERS.register("tensorboard")
 class TensorBoard:
-    """Event files in the folder: `tensorboard --logdir FOLDER`."""
+    """Tracker that writes event files into the folder: `tensorboard --logdir FOLDER`.
+
+    Args:
+        name: Name of the run.
+        folder: Where the event files go, in a folder of the run's name.
+        settings: The experiment's settings, recorded as text.
+    """
 
     def __init__(self, name: str, folder: Path, settings: Mapping[str, Any]) -> None:
         library("tensorboard", "tensorboard")
@@ -80,7 +96,13 @@ class TensorBoard:
 
 @TRACKERS.register("mlflow")
 class MLflow:
-    """A run in the folder, or on the server that MLFLOW_TRACKING_URI names."""
+    """Tracker that records a run in the folder, or on the server that MLFLOW_TRACKING_URI names.
+
+    Args:
+        name: Name of the run.
+        folder: Where MLflow keeps its files, unless there is a server.
+        settings: The experiment's settings, recorded as parameters.
+    """
 
     def __init__(self, name: str, folder: Path, settings: Mapping[str, Any]) -> None:
         library("mlflow", "mlflow")
@@ -88,9 +110,9 @@ class MLflow:
         from mlflow import MlflowClient
 
         self._client = MlflowClient(environ.get("MLFLOW_TRACKING_URI") or folder.absolute().as_uri())
-        found = self._client.get_experiment_by_name("fedfair")
-        where = found.experiment_id if found else self._client.create_experiment("fedfair")
-        self._run = self._client.create_run(where, run_name=name).info.run_id
+        existing = self._client.get_experiment_by_name("fedfair")
+        number = existing.experiment_id if existing else self._client.create_experiment("fedfair")
+        self._run = self._client.create_run(number, run_name=name).info.run_id
         for key, value in settings.items():
             self._client.log_param(self._run, key, value)
 
@@ -106,7 +128,14 @@ class MLflow:
 
 @TRACKERS.register("wandb")
 class WeightsAndBiases:
-    """A run of Weights & Biases, offline in the folder unless WANDB_MODE says otherwise; `wandb sync` sends it."""
+    """Tracker that records a run of Weights & Biases, offline unless WANDB_MODE says otherwise; `wandb sync` uploads
+    it.
+
+    Args:
+        name: Name of the run.
+        folder: Where the run's files go.
+        settings: The experiment's settings, recorded as configuration.
+    """
 
     def __init__(self, name: str, folder: Path, settings: Mapping[str, Any]) -> None:
         wandb = library("wandb", "wandb")
@@ -124,7 +153,18 @@ class WeightsAndBiases:
 
 
 def library(module: str, extra: str) -> Any:
-    """A module of an optional extra; raises `ValueError` saying how to install it."""
+    """Import a module of an optional extra.
+
+    Args:
+        module: Name of the module.
+        extra: Name of the extra that installs it.
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: If it is not installed; the message says how to install it.
+    """
     try:
         return import_module(module)
     except ImportError:

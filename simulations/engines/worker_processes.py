@@ -14,19 +14,20 @@ from typing import TypeVar
 import torch
 
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Output = TypeVar("Output")
 
 
-def in_processes(work: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> Iterator[tuple[int, Found]]:
-    """What `work` finds for each item, with its place among them, as they end, `jobs` at a time.
+def in_processes(work: Callable[[Item], Output], items: Sequence[Item], jobs: int) -> Iterator[tuple[int, Output]]:
+    """Yield the index of each item and what `work` returns for it, in order of completion, with `jobs` processes at a
+    time.
 
-    Each process has one thread of PyTorch, and ends when this one does, however that happens, or is interrupted. Work
-    and items must be picklable. Raises what the work raises, and then does not begin with what is left.
+    Each process has one PyTorch thread. It ends when this process ends or is interrupted, however that happens. Work
+    and items must be picklable. If the work raises, this raises the same, and does not begin with the remaining items.
     """
     context = get_context("spawn")
     ending, going_on = context.Pipe(duplex=False)
     with ending, going_on, ProcessPoolExecutor(jobs, context, _begin, (ending,)) as pool:
-        running = {pool.submit(work, item): place for place, item in enumerate(items)}
+        running = {pool.submit(work, item): index for index, item in enumerate(items)}
         try:
             for finished in as_completed(running):
                 yield running[finished], finished.result()
@@ -38,13 +39,13 @@ def in_processes(work: Callable[[Item], Found], items: Sequence[Item], jobs: int
 
 
 def _begin(ending: Connection) -> None:
-    """What a process does before its first work."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes: the parent decides
+    """Prepare a worker process: ignore interrupts, use one thread, and watch the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes, but the parent decides
     torch.set_num_threads(1)
     Thread(target=_end_at_once, args=(ending,), daemon=True).start()
 
 
 def _end_at_once(ending: Connection) -> None:
-    """Wait for the parent to close its end of a pipe, and end too: one that was killed has closed it as well."""
+    """Wait until the parent closes its end of the pipe, then exit: the kernel closes it if the parent is killed."""
     ending.poll(None)
     os._exit(1)
