@@ -28,7 +28,13 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
 from fedfair.protocol.messages import unpacked
 from simulations.results.atomic_files import digest
-from simulations.results.result_folder import CHECKPOINT, CHECKPOINT_TO_BE, refuse_to_replace, replaced
+from simulations.results.result_folder import (
+    CHECKPOINT,
+    CHECKPOINT_TO_BE,
+    refuse_to_replace,
+    replaced,
+    same_identity,
+)
 from strategies import Strategy
 from strategies.releases import charge_lost_round
 from strategies.server.state import restore, state
@@ -72,7 +78,7 @@ class Checkpoint:
         if saved.get("format") != _FORMAT:
             raise ValueError(f"{self.file} was written by another version of fedfair: go on with that one, or remove "
                              "it to start the run again")
-        if saved["settings"] != self._settings:
+        if not same_identity(saved["settings"], self.settings):
             raise ValueError(f"{self.file} was written by a run with other settings, at the same time: remove it to "
                              "start this run again, and give each run a folder of its own")
         if saved["csv"] != self._csv:

@@ -109,7 +109,7 @@ def _points(part: _Part, engine: str, kept: Path | None, progress: Progress = la
     """The points of one run, out of the folder `kept` where they are there, or measured, and put there if it is one."""
     if kept is None:
         return _measured(part, engine, progress)
-    described = json.dumps([part.made.settings(), part.setting, list(part.values)], sort_keys=True)
+    described = json.dumps([part.made.identity(), part.setting, list(part.values)], sort_keys=True)
     file = kept / f"{randomness.key(described):016x}.json"
     if not file.is_file():
         write_json(file, {"points": _measured(part, engine, progress)})

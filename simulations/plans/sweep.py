@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -113,8 +114,9 @@ class Sweep(BaseModel):
 
 
 def trial_name(experiment: Experiment) -> str:
-    """A folder's name that tells an experiment from every other one."""
-    return f"{experiment.dataset}-{experiment.strategy}-{experiment.seed}-{key(repr(experiment.settings())):016x}"
+    """Return a folder's name that tells an experiment from every other one."""
+    number = key(json.dumps(experiment.identity(), sort_keys=True))
+    return f"{experiment.dataset}-{experiment.strategy}-{experiment.seed}-{number:016x}"
 
 
 def trials(sweep: Sweep) -> dict[str, Experiment]:
@@ -128,15 +130,14 @@ def prepare_folder(folder: Path, sweep: Sweep) -> int:
 
     Raises `FileExistsError` if the folder holds something else, or a sweep with trials that this one has not.
     """
-    config, text = folder / "config.toml", sweep.to_toml()
+    config = folder / "config.toml"
     if folder.exists() and any(folder.iterdir()):
         if not config.is_file():
             raise FileExistsError(f"{folder} exists and holds no sweep: choose another folder, or remove it")
-        if config.read_text() == text:
-            return 0
-        return _extended(folder, Sweep.read(config), sweep)
+        there = Sweep.read(config)
+        return 0 if there.to_toml() == sweep.to_toml() else _extended(folder, there, sweep)
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(config, text)
+    write_text(config, sweep.to_toml())
     return 0
 
 

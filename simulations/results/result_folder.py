@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,13 +12,23 @@ from typing import Any
 import tomli_w
 
 from simulations.results.atomic_files import refuse_unwritable
+from simulations.settings.experiment import identity_of
 
 CHECKPOINT, CHECKPOINT_TO_BE = "checkpoint.pt", ".checkpoint.new"
 """What a run that is broken off leaves in its folder."""
 
 
+def same_identity(config: str, settings: Mapping[str, Any]) -> bool:
+    """Return whether the text of a config.toml describes what `settings` describe, defaults aside."""
+    try:
+        saved, now = tomllib.loads(config), tomllib.loads(tomli_w.dumps(dict(settings)))
+    except tomllib.TOMLDecodeError:
+        return False
+    return identity_of(saved) == identity_of(now)
+
+
 def refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Raise `FileExistsError` if `folder` holds anything but an experiment with the same settings, and another
+    """Raise `FileExistsError` if `folder` holds anything but an experiment of the same identity, and another
     `OSError` if it could not be written.
     """
     refuse_unwritable(folder)
@@ -26,7 +37,7 @@ def refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
     config = folder / "config.toml"
     if not config.is_file():
         raise FileExistsError(f"{folder} exists and holds no experiment: choose another folder, or remove it")
-    if config.read_text() != tomli_w.dumps(dict(settings)):
+    if not same_identity(config.read_text(), settings):
         raise FileExistsError(f"{folder} holds a different experiment (see its config.toml): choose another folder, or "
                               "remove it")
 

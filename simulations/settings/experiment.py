@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError, model_validator
+from pydantic_core import to_jsonable_python
 
 from fedfair.plugins.registry import unknown
 from fedfair.protocol.task import Task
@@ -75,6 +76,27 @@ class Experiment(Task, Training):
     def settings(self) -> dict[str, Any]:
         """All fields that are set, as plain values for TOML."""
         return self.model_dump(mode="json", exclude_none=True)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this experiment from every other one (see `identity_of`), as JSON values, sorted by name.
+
+        A field that is added later, with a default, changes no identity of what was saved before.
+        """
+        return identity_of(self.settings())
+
+
+_ALWAYS = ("dataset", "seed", "strategy")
+"""Fields that name an experiment, even at their defaults."""
+
+
+def identity_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of saved `settings` that are not an experiment's defaults, sorted by name.
+
+    The data set, the strategy and the seed stay if they are there, and so does what is no field of an experiment.
+    """
+    defaults = to_jsonable_python({name: field.default for name, field in Experiment.model_fields.items()})
+    return {name: value for name, value in sorted(settings.items())
+            if name in _ALWAYS or name not in defaults or value != defaults[name]}
 
 
 def in_words(error: ValidationError, known: Any) -> str:
