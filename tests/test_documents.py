@@ -84,7 +84,7 @@ def test_an_app_becomes_private_in_the_lines_that_the_page_says(capsys: pytest.C
     plain = re.sub(r".*# new\n", "", private).replace("# was: ", "")
     changed = [line[0] for line in difflib.ndiff(plain.splitlines(), private.splitlines())]
     told = [line for line in private.splitlines() if "# was: " in line]
-    assert "Eight new lines, two of them in the place of old" in page.read_text()
+    assert "Eight new lines, two of which replace old" in page.read_text()
     assert changed.count("+") - len(told) == 8
     assert changed.count("-") == len(told) == 2
     exec(compile(plain, "the plain app", "exec"), {"__name__": "session"})  # noqa: S102 - our own documents
