@@ -1,13 +1,28 @@
 """From the events of a run to epsilon: what was released, what it costs, and how much noise a target needs."""
 
-from fedfair.accounting.calibration import calibrate
-from fedfair.accounting.composition import ACCOUNTANTS, Accountant, epsilon
-from fedfair.accounting.events import Event, noise_present, spent_multipliers
-from fedfair.accounting.ledger import Ledger
-from fedfair.accounting.observers import OBSERVERS, Observer
-from fedfair.accounting.odometer import RenyiFilter
-from fedfair.accounting.release import Release
-from fedfair.unit import Unit
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedfair.plugins.lazy import lazy
+
+if TYPE_CHECKING:
+    from fedfair.accounting.calibration import calibrate
+    from fedfair.accounting.composition import ACCOUNTANTS, Accountant, epsilon
+    from fedfair.accounting.events import Event, Release, Unit, noise_present, spent_multipliers
+    from fedfair.accounting.ledger import Ledger
+    from fedfair.accounting.observers import OBSERVERS, Observer
+    from fedfair.accounting.odometer import RenyiFilter
 
 __all__ = ["ACCOUNTANTS", "OBSERVERS", "Accountant", "Event", "Ledger", "Observer", "Release", "RenyiFilter",
            "Unit", "calibrate", "epsilon", "noise_present", "spent_multipliers"]
+
+_MODULES = {
+    "calibration": ("calibrate",),
+    "composition": ("ACCOUNTANTS", "Accountant", "epsilon"),
+    "events": ("Event", "Release", "Unit", "noise_present", "spent_multipliers"),
+    "ledger": ("Ledger",),
+    "observers": ("OBSERVERS", "Observer"),
+    "odometer": ("RenyiFilter",),
+}
+__getattr__ = lazy(__name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names})

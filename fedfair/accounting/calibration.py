@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import scipy
 
 from fedfair.accounting.composition import Accountant, epsilon
-from fedfair.accounting.release import Release
+from fedfair.accounting.events import Release
 
 _LEAST, _MOST = 0.05, 1e5  # noise multipliers between which a target is sought
 

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from fedfair.accounting import fourier, renyi
+from fedfair.accounting.events import Release, refuse_impossible
 from fedfair.accounting.knots import mixtures
-from fedfair.accounting.release import Release, refuse_impossible
 
 Accountant = Literal["pld", "rdp"]
 ACCOUNTANTS: tuple[Accountant, ...] = get_args(Accountant)

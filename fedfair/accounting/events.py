@@ -1,32 +1,58 @@
-"""What one step of a method releases about the records of each group."""
+"""What one step of a method releases about the records of each group, and what each record is charged for it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
-from fedfair.accounting.release import Release, joint_multiplier, refuse_impossible
+Unit = Literal["record", "participant"]
+"""What neighbouring data sets differ by, and so what an epsilon protects."""
+
+PUBLIC: dict[Unit, str] = {
+    "record": "numbers of records by group and client, expected batch size",
+    "participant": "number of participants, expected number of them in a round",
+}
+"""What is taken as public, by what is protected."""
+
+
+class Release(NamedTuple):
+    """A Gaussian release on a Poisson sample, as an accountant sees it.
+
+    Attributes:
+        rate: Sampling rate of the record, from 0 to 1.
+        multiplier: Noise multiplier: the standard deviation of the noise in units of the sensitivity, at least 0.
+    """
+
+    rate: float
+    multiplier: float
 
 
 @dataclass(frozen=True)
 class Event:
     """One Poisson-sampled step: a noisy gradient sum and, on the same batch, possibly noisy counts.
 
-    By group: `rates`, the sampling rates; `multipliers`, the gradient noise in units of the most that any record can
-    add, fixed in advance; `spent_multipliers`, the same in units of the most that a record of the group can add under
-    the bounds of this step, which may depend on earlier outputs; `certain_multipliers`, the least that those were
-    certain to be before the step began, or None if they were known then. `count_multiplier` is the noise of the counts
-    in units of their sensitivity, or None. `client` is the only one whose records are touched, or None for all.
+    Only a round's plan makes events (`fedfair.protocol.round.Round.event`), so that noise and charge cannot differ.
 
     Counts of the same batch that choose the step's bounds say something of who is in the batch: given them, a record
-    is in it with another probability than its sampling rate. So what then was spent is no divergence of the step, and
-    must not be added up by an odometer or a filter; the least noise is: whatever the counts are, the gradient sum is a
-    noisier version of one with that, and together they are one Gaussian on one Poisson sample.
+    is in it with another probability than its sampling rate. What was then spent is therefore no divergence of the
+    step, and an odometer or a filter must not add it up. The least noise is one: whatever the counts are, the gradient
+    sum is a noisier version of one with that noise, and together they are one Gaussian on one Poisson sample.
 
-    All multipliers are the planned ones; `noise_present` is the part of their standard deviation that was really in the
-    sums, below 1 if clients dropped out with their shares of it (see `noise_present`). Raises what `refuse_impossible`
-    does.
+    All multipliers are the planned ones. Raises what `refuse_impossible` does.
+
+    Args:
+        rates: Sampling rates by group, `[K]`.
+        multipliers: By group, the gradient noise in units of the most that any record can add, fixed in advance, `[K]`.
+        spent_multipliers: By group, the same in units of the most that a record of the group can add under the bounds
+            of this step, which may depend on earlier outputs, `[K]`.
+        count_multiplier: The noise of the counts in units of their sensitivity, or None.
+        client: The only client whose records are touched, or None for all.
+        noise_present: The part of the noise's standard deviation that really was in the sums, below 1 if clients
+            dropped out with their shares of it (see `noise_present`).
+        certain_multipliers: The least that `spent_multipliers` were certain to be before the step began, `[K]`, or None
+            if they were known then.
     """
 
     rates: tuple[float, ...]
@@ -44,44 +70,62 @@ class Event:
                 refuse_impossible(Release(rate, multiplier))
 
     def guaranteed(self, group: int, noise: float | None = None) -> Release:
-        """What a record of `group` is charged whatever the bounds: one joint Gaussian on one Poisson sample.
+        """Return what a record of `group` is charged whatever the bounds: one joint Gaussian on one Poisson sample.
 
-        `noise` replaces `noise_present`, for somebody who sees more or less of it.
+        `noise` replaces `noise_present`, for an observer who sees more or less of it.
         """
         return self._release(group, self.multipliers, noise)
 
     def spent(self, group: int, noise: float | None = None) -> Release:
-        """What a record of `group` is charged under the bounds of this step."""
+        """Return what a record of `group` is charged under the bounds of this step."""
         return self._release(group, self.spent_multipliers, noise)
 
     def certain(self, group: int) -> Release:
-        """What a record of `group` is charged by what was certain before this step, given the steps before."""
+        """Return what a record of `group` is charged by what was certain before this step, given the steps before."""
         certain = self.spent_multipliers if self.certain_multipliers is None else self.certain_multipliers
         return self._release(group, certain, None)
 
-    def in_advance(self) -> Event:
-        """The same event, of which every group is charged what was certain whatever the bounds."""
-        return replace(self, spent_multipliers=self.multipliers, certain_multipliers=None)
+    def in_advance(self, least: Sequence[float] | None = None) -> Event:
+        """Return the same event, of which every group is charged what was certain whatever the bounds.
+
+        `least`, `[K]`, are noise multipliers by group that were certain besides, of a budget by group for example.
+        """
+        certain = self.multipliers if least is None else tuple(map(max, self.multipliers, least))
+        return replace(self, spent_multipliers=certain, certain_multipliers=None)
 
     def separate(self, group: int) -> tuple[Release, ...]:
-        """Gradient and counts as two separately sampled events, as the papers compose them; for comparison."""
+        """Return gradient and counts as two separately sampled events, as the papers compose them; for comparison."""
         gradient = Release(self.rates[group], self.multipliers[group] * self.noise_present)
         if self.count_multiplier is None:
             return (gradient,)
         return gradient, Release(self.rates[group], self.count_multiplier * self.noise_present)
 
     def _release(self, group: int, multipliers: tuple[float, ...], noise: float | None) -> Release:
-        """Gradient and counts together."""
+        """Return gradient and counts together."""
         seen = self.noise_present if noise is None else noise
         joint = joint_multiplier(multipliers[group], self.count_multiplier)
         return Release(self.rates[group], joint * seen if seen > 0 else 0.0)
 
 
-def spent_multipliers(noise: float, bounds: Sequence[float]) -> tuple[float, ...]:
-    """By group: noise in units of the largest of `bounds`, what a record of each group can add, in units of its own.
+def refuse_impossible(release: Release) -> None:
+    """Raise `ValueError` unless the rate is from 0 to 1 and the multiplier at least 0; nan would cost nothing."""
+    if not (0 <= release.rate <= 1 and release.multiplier >= 0):
+        raise ValueError(f"a release has the sampling rate {release.rate} and the noise multiplier "
+                         f"{release.multiplier}: take a rate from 0 to 1, and a multiplier of 0 or more")
 
-    A noise of 0 stays 0, whatever the bounds, infinite ones included. Raises `ValueError` for noise around a sum that
-    nothing bounds.
+
+def joint_multiplier(gradient: float, counts: float | None) -> float:
+    """Return the multiplier of two Gaussian releases on one batch: `(s^-2 + s1^-2)^(-1/2)`; 0 if either is 0."""
+    if counts is None or gradient == 0 or counts == 0:
+        return gradient if counts is None else min(gradient, counts)
+    return 1 / math.hypot(1 / gradient, 1 / counts)
+
+
+def spent_multipliers(noise: float, bounds: Sequence[float]) -> tuple[float, ...]:
+    """Return by group `[K]` the noise in units of what a record of the group can add.
+
+    `noise` is in units of the largest of `bounds` `[K]`, what a record of each group can add. A noise of 0 stays 0,
+    whatever the bounds, infinite ones included. Raises `ValueError` for noise around a sum that nothing bounds.
     """
     largest = max(bounds)
     if noise and math.isinf(largest):
@@ -91,8 +135,9 @@ def spent_multipliers(noise: float, bounds: Sequence[float]) -> tuple[float, ...
 
 
 def noise_present(clients: int, missing: int) -> float:
-    """The part of distributed noise, in standard deviations, that is left when `missing` of n equal shares are not in
-    the sum: sqrt((n - d) / n). Raises `ValueError` for more missing than there are.
+    """Return the part of distributed noise, in standard deviations, that is left without `missing` of n equal shares.
+
+    That is sqrt((n - d) / n). Raises `ValueError` for more missing clients than there are.
     """
     if not 0 <= missing <= clients:
         raise ValueError(f"{missing} of {clients} clients are missing: take a number from 0 to {clients}")

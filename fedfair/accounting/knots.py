@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf, erfc
 
-from fedfair.accounting.release import Release
+from fedfair.accounting.events import Release
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

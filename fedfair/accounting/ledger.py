@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import asdict
 from typing import Any, Literal
 
 from fedfair.accounting.composition import Accountant, epsilon
-from fedfair.accounting.events import Event
+from fedfair.accounting.events import PUBLIC, Event, Release, Unit, joint_multiplier
 from fedfair.accounting.log import EventLog
 from fedfair.accounting.observers import OBSERVERS, Observer, noise_seen
 from fedfair.accounting.odometer import RenyiFilter, reading
-from fedfair.accounting.release import Release, joint_multiplier
 from fedfair.mechanisms.noise import Trust
-from fedfair.unit import PUBLIC, Unit
 
 Guarantee = Literal["proved", "nominal", "none"]
 Charge = Callable[[Event, int], tuple[Release, ...]]
@@ -24,12 +23,24 @@ Charge = Callable[[Event, int], tuple[Release, ...]]
 class Ledger:
     """Keeps a log of events, and composes them on demand.
 
-    `groups` are the groups' names, `delta` the default delta. `trust`, `clients` and `secure_aggregation` say who added
-    the noise and who sees sums, `broadcasts` that clients are sent sums without noise. `nominal` is the reason why an
-    epsilon would not be supported by a proof, or None. `protects` says what is added or removed between neighbouring
-    data sets: one record, or one participant with all its records, for whom "record" below then stands. `public` says
-    what is assumed to be known to everybody, by default `PUBLIC`. `budget` is a filter that keeps every group within
-    it. `unprotected` names what leaves without protection, and why it does.
+    Args:
+        groups: Names of the groups, `[K]`.
+        delta: Default delta, strictly between 0 and 1.
+        trust: Who sees sums before they carry noise.
+        clients: Number of clients that share distributed noise.
+        accountant: "pld" or "rdp", for figures that name none.
+        nominal: Why no proof supports the epsilon, or None.
+        protects: What neighbouring data sets differ by: one "record", or one "participant" with all its records. Read
+            "record" below as that.
+        broadcasts: Whether clients are sent sums without noise.
+        secure_aggregation: Whether the server sees only sums over clients.
+        public: What everybody is assumed to know, by default `PUBLIC` of what is protected.
+        budget: A filter that keeps every group within a budget, or None.
+
+    Attributes:
+        log: What was released, in order.
+        validation: The release of the threshold searches, or None.
+        unprotected: What leaves without protection, and why, by name.
     """
 
     def __init__(self, groups: Iterable[str], delta: float, trust: Trust = Trust.CENTRAL, clients: int = 1,
@@ -46,7 +57,7 @@ class Ledger:
     # What happened.
 
     def record(self, event: Event, steps: int = 1, first: int | None = None) -> None:
-        """Enter `steps` equal events that have been released, from step `first` on (by default the next one).
+        """Enter `steps` equal events that have been released, from step `first` on, by default the next one.
 
         Raises `ValueError` if a step is entered twice or one is missing; see `EventLog.record`.
         """
@@ -65,33 +76,49 @@ class Ledger:
         """Name something that leaves without protection, for example metrics on held-out data."""
         self.unprotected[name] = why
 
+    def holding(self, log: EventLog) -> Ledger:
+        """Return a ledger on the same terms that holds another log."""
+        other = copy(self)
+        other.log, other.unprotected = log, dict(self.unprotected)
+        return other
+
+    def after(self, share: float) -> Ledger:
+        """Return the ledger as it stood after a share (0 to 1) of the training, or of every client's local steps.
+
+        Raises `ValueError` for another share.
+        """
+        if not 0 <= share <= 1:
+            raise ValueError(f"share is {share}: it must be from 0 to 1")
+        return self.holding(self.log.prefix(share))
+
     @property
     def events(self) -> Counter[Event]:
-        """How often each event was released."""
+        """Count how often each event was released."""
         return self.log.counted()
 
     # What it costs.
 
     def validation_epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
-        """What threshold searches spent of a validation record's privacy: nothing if there was none, infinite if one
-        read the records without noise.
+        """Return what threshold searches spent of a validation record's privacy.
 
-        Validation and training records are disjoint: neither figure adds to the other. A participant may have both:
-        where participants are protected, this is part of every other figure.
+        That is 0 without a search, and infinite if one read the records without noise. Validation and training records
+        are disjoint: neither figure adds to the other. A participant may have both: where participants are protected,
+        this is part of every other figure.
         """
         releases = {} if self.validation is None else {self.validation: 1}
         return epsilon(releases, self.delta if delta is None else delta, accountant or self.accountant)
 
     def epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
-        """What any record is guaranteed by the noise of a release: the largest over groups and clients.
+        """Return what the noise guarantees to any record: the largest epsilon over groups and clients.
 
-        It holds against whoever gets the final model, and under local trust against everybody; see `by_observer`.
+        It holds against anyone who gets the final model, and under local trust against everybody; see `by_observer`.
         """
         return max(self.guaranteed_by_group(delta, accountant).values(), default=0.0)
 
     def guaranteed_by_group(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[str, float]:
-        """What a record of each group was guaranteed in advance, whatever the bounds: by the noise, or by the budget if
-        that is less and what was really released stayed within it.
+        """Return what a record of each group was guaranteed in advance, whatever the bounds.
+
+        The noise guarantees it, or the budget if that is less and the real releases stayed within it.
         """
         fixed = self._by_group(lambda event, k: (event.guaranteed(k),), delta, accountant)
         if self.budget is None:
@@ -101,7 +128,7 @@ class Ledger:
                 for k, name in enumerate(self.groups)}
 
     def epsilon_by_group(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[str, float]:
-        """What a record of each group has spent: the composition of the bounds that were in force.
+        """Return what a record of each group has spent: the composition of the bounds that were in force.
 
         Where bounds depend on earlier noisy outputs this is what composition would give had they been fixed in advance,
         not a guarantee (Rogers et al. 2016); `odometer_by_group` bounds what was spent with proof, and
@@ -110,29 +137,30 @@ class Ledger:
         return self._by_group(lambda event, k: (event.spent(k),), delta, accountant)
 
     def odometer_by_group(self, delta: float | None = None) -> dict[str, float]:
-        """A proved bound on what a record of each group has spent, although the bounds were chosen on the way: with
-        probability 1 - delta its privacy loss never exceeded this (see `odometer.reading`). Every step is charged what
-        was certain before it began (see `Event`).
+        """Return a proved bound on what a record of each group has spent, although bounds were chosen on the way.
+
+        With probability 1 - delta its privacy loss never exceeded this (see `odometer.reading`). Every step is charged
+        what was certain before it began (see `Event`).
         """
         at = self._delta(delta)
         return self._largest(lambda event, k: (event.certain(k),), lambda releases: reading(releases, at))
 
     def epsilon_separate(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
-        """Epsilon if gradients and counts were two separately sampled events, as the papers compose them."""
+        """Return epsilon if gradients and counts were two separately sampled events, as the papers compose them."""
         return max(self._by_group(Event.separate, delta, accountant).values(), default=0.0)
 
     def approximate_by_group(self, delta: float | None = None, accountant: Accountant | None = None
                              ) -> dict[str, float]:
-        """The papers' approximation `(C_k / max C) * epsilon` (Xu et al. 2021), with the mean ratio over the steps."""
+        """Return the papers' approximation `(C_k / max C) * epsilon` (Xu et al. 2021), by the mean ratio of steps."""
         overall, events = self.epsilon(delta, accountant), self.events
         ratios = [sum(count * _ratio(event, k) for event, count in events.items()) / max(sum(events.values()), 1)
                   for k in range(len(self.groups))]
         return {name: ratio * overall for name, ratio in zip(self.groups, ratios, strict=True)}
 
     def by_observer(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[Observer, float]:
-        """What any record is guaranteed against each observer; see `observers`."""
+        """Return what any record is guaranteed against each observer; see `observers`."""
         def against(observer: Observer) -> float:
-            """The largest epsilon of all groups against one observer."""
+            """Return the largest epsilon of all groups against one observer."""
             return max(self._by_group(lambda event, k: (event.guaranteed(k, self._seen(observer, event)),), delta,
                                       accountant, observer).values(), default=0.0)
 
@@ -141,7 +169,7 @@ class Ledger:
 
     def by_observer_and_group(self, delta: float | None = None, accountant: Accountant | None = None
                               ) -> dict[Observer, dict[str, float]]:
-        """What a record of each group has spent against each observer; see `epsilon_by_group`."""
+        """Return what a record of each group has spent against each observer; see `epsilon_by_group`."""
         return {observer: self._by_group(lambda event, k, o=observer: (  # type: ignore[misc]
             event.spent(k, self._seen(o, event)),), delta, accountant, observer) for observer in OBSERVERS}
 
@@ -149,14 +177,14 @@ class Ledger:
 
     @property
     def guarantee(self) -> Guarantee:
-        """"proved", "nominal" (no proof supports the figure) or "none" (epsilon is infinite)."""
+        """Say "proved", "nominal" (no proof supports the figure) or "none" (epsilon is infinite)."""
         if not math.isfinite(self.epsilon()):
             return "none"
         return "nominal" if self.nominal else "proved"
 
     @property
     def reason(self) -> str:
-        """Why the guarantee is what it is, in words."""
+        """Say why the guarantee is what it is."""
         if self.guarantee == "none":
             return "a release carried no noise in proportion to what one record can add"
         return self.nominal or ("every release is a Poisson-sampled Gaussian with noise in proportion to what one "
@@ -164,24 +192,24 @@ class Ledger:
                                 f"{self.protects}")
 
     def validation_data(self) -> str:
-        """What the threshold of a run reveals about validation records, in words."""
+        """Say what the threshold of a run reveals about validation records."""
         if self.validation is None:
             return "validation data: not used, but for metrics"
         if math.isinf(self.validation_epsilon()):
             return "validation data: not protected"
         apart = "part of the figures above" if self.protects == "participant" else "apart from that of training data"
         return (f"validation data: epsilon {self.validation_epsilon():.3g} at delta {self.delta:g} for each "
-                f"{self.protects}, against whoever gets the threshold, {apart}")
+                f"{self.protects}, against anyone who gets the threshold, {apart}")
 
     def reading(self) -> str:
-        """What the figures of `epsilon_by_group` are, in words."""
+        """Say what the figures of `epsilon_by_group` are."""
         adaptive = any(event.spent_multipliers != event.multipliers for event in self.events)
         return "an odometer reading: the bounds depended on earlier outputs" if adaptive else "guaranteed in advance"
 
     # As text.
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, with the figures at the default delta, for JSON."""
+        """Return everything, with the figures at the default delta, for JSON."""
         return {
             "groups": list(self.groups), "delta": self.delta, "trust": self.trust.value, "clients": self.clients,
             "secure_aggregation": self.secure_aggregation, "accountant": self.accountant,
@@ -201,7 +229,7 @@ class Ledger:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Ledger:
-        """The ledger that `to_dict` wrote, ready to go on; figures are computed anew from its events."""
+        """Read the ledger that `to_dict` wrote, ready to go on; figures are computed anew from its events."""
         ledger = Ledger(values["groups"], values["delta"], Trust(values["trust"]), values["clients"],
                         values["accountant"], values["nominal_because"], values["protects"], values["broadcasts"],
                         secure_aggregation=values["secure_aggregation"], public=values["public_by_assumption"],
@@ -215,18 +243,19 @@ class Ledger:
     # How.
 
     def _delta(self, delta: float | None) -> float:
-        """The default delta unless another is given."""
+        """Return the default delta unless another is given."""
         return self.delta if delta is None else delta
 
     def _seen(self, observer: Observer, event: Event) -> float:
-        """The noise between a record and an observer."""
+        """Return the noise between a record and an observer."""
         if observer == "client" and self.broadcasts:
             return 0.0
         return noise_seen(observer, event, self.trust, self.clients, self.secure_aggregation)
 
     def _searched(self, observer: Observer | None) -> list[Release]:
-        """What a participant is charged for the search of a threshold on its validation records, by the noise that is
-        between them and an observer, if one is named.
+        """Return what a participant is charged for the threshold search on its validation records.
+
+        If an observer is named, the charge follows the noise that is between the records and the observer.
         """
         if self.validation is None or self.protects != "participant":
             return []
@@ -238,25 +267,26 @@ class Ledger:
         return [event.guaranteed(0, seen)]
 
     def _within_budget(self, group: int) -> bool:
-        """Whether a group's releases, with the noise that was really there, stayed within the budget."""
+        """Return whether a group's releases, with the noise that was really there, stayed within the budget."""
         assert self.budget is not None
         return all(map(self.budget.holds, self._charged(lambda event, k: (event.certain(k),), group)))
 
     def _by_group(self, charge: Charge, delta: float | None, accountant: Accountant | None,
                   observer: Observer | None = None) -> dict[str, float]:
-        """Epsilon of what each group is charged."""
+        """Return epsilon of what each group is charged."""
         return self._largest(charge, lambda releases: epsilon(releases, self._delta(delta),
                                                               accountant or self.accountant), observer)
 
     def _largest(self, charge: Charge, cost: Callable[[Mapping[Release, int]], float],
                  observer: Observer | None = None) -> dict[str, float]:
-        """By group, the largest cost over the clients that hold its records."""
+        """Return by group the largest cost over the clients that hold its records."""
         return {name: max(map(cost, self._charged(charge, k, observer)), default=0.0)
                 for k, name in enumerate(self.groups)}
 
     def _charged(self, charge: Charge, group: int, observer: Observer | None = None) -> Iterator[Counter[Release]]:
-        """What a record of a group is charged, for each client that trained alone, or once for all; a participant also
-        for the search of a threshold on its validation records.
+        """Yield what a record of a group is charged, for each client that trained alone, or once for all.
+
+        A participant is charged also for the threshold search on its validation records.
         """
         shared = Counter(self._searched(observer))
         own: dict[int, Counter[Release]] = {}
@@ -271,6 +301,6 @@ class Ledger:
 
 
 def _ratio(event: Event, group: int) -> float:
-    """The group's clip norm over the largest, at one step."""
+    """Return the group's clip norm over the largest, at one step."""
     spent = event.spent_multipliers[group]
     return event.multipliers[group] / spent if spent else 1.0

@@ -1,6 +1,6 @@
 """Who sees what: how much of the noise protects a record from each observer.
 
-The observers are "model", whoever gets the final model or any model on the way, and takes no part in the training;
+The observers are "model", anyone who gets the final model or any model on the way, and takes no part in the training;
 "server", which follows the protocol and looks at all that it receives; "client", another client, which sees every model
 and knows the noise that it added itself.
 """
@@ -11,26 +11,25 @@ import math
 from typing import Literal, get_args
 
 from fedfair.accounting.events import Event
-from fedfair.mechanisms.noise import Trust
+from fedfair.mechanisms.noise import Trust, client_share, sum_share
 
 Observer = Literal["model", "server", "client"]
 OBSERVERS: tuple[Observer, ...] = get_args(Observer)
 
 
 def noise_seen(observer: Observer, event: Event, trust: Trust, clients: int, secure_aggregation: bool) -> float:
-    """The standard deviation of the noise between a record and an observer, in units of the planned one.
+    """Return the standard deviation of the noise between a record and an observer, in units of the planned one.
 
-    Central: the server sees sums without noise. Distributed: the server sees each client's share of 1/sqrt(n) unless
-    sums are securely aggregated, and another client can take its own share away. Local: every client adds the full
-    noise, and their sum carries sqrt(n) of it. A local epoch is protected before it leaves the client.
+    Central: the server sees sums without noise. Distributed: the server sees each client's share (`client_share`)
+    unless sums are securely aggregated, and another client can subtract its own share. Local: every client adds the
+    full noise. A local epoch is protected before it leaves the client.
     """
     present = event.noise_present
     if event.client is not None:
         return present
-    own = {Trust.CENTRAL: 0.0, Trust.DISTRIBUTED: 1 / math.sqrt(clients), Trust.LOCAL: 1.0}[trust]
-    summed = present * (math.sqrt(clients) if trust is Trust.LOCAL else 1.0)
+    share, summed = client_share(trust, clients), present * sum_share(trust, clients)
     if observer == "server":
-        return summed if secure_aggregation and trust is Trust.DISTRIBUTED else own
+        return summed if secure_aggregation and trust is Trust.DISTRIBUTED else share
     if observer == "client" and clients > 1:
-        return math.sqrt(max(summed**2 - own**2, 0.0))
+        return math.sqrt(max(summed**2 - share**2, 0.0))
     return summed

@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 
 from fedfair.accounting import renyi
+from fedfair.accounting.events import Release, refuse_impossible
 from fedfair.accounting.knots import mixtures
-from fedfair.accounting.release import Release, refuse_impossible
 
 _ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
 _FILTER_ORDERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 63, 128, 256)

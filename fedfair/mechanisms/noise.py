@@ -29,7 +29,7 @@ class Trust(StrEnum):
 
 
 def client_share(trust: Trust, clients: int) -> float:
-    """What each of n clients adds, as a multiple of the standard deviation that one release needs.
+    """Return what each of n clients adds, as a multiple of the standard deviation that one release needs.
 
     Distributed shares of 1/sqrt(n) add up to one full noise; local noise is full at every client.
     """
@@ -37,17 +37,25 @@ def client_share(trust: Trust, clients: int) -> float:
 
 
 def server_share(trust: Trust) -> float:
-    """What the server adds, as a multiple of the standard deviation that one release needs."""
+    """Return what the server adds, as a multiple of the standard deviation that one release needs."""
     return 1.0 if trust is Trust.CENTRAL else 0.0
 
 
+def sum_share(trust: Trust, clients: int) -> float:
+    """Return what the sum over n clients and the server carries, as a multiple of what one release needs.
+
+    Central and distributed noise are one full noise, local noise is sqrt(n) of it.
+    """
+    return math.sqrt(clients) if trust is Trust.LOCAL else 1.0
+
+
 def add_noise(noise: NoiseName, values: Mapping[str, Tensor], deviation: float, source: Source) -> Gradients:
-    """`values` with independent Gaussian noise of standard deviation `deviation` on every number."""
+    """Return `values` with independent Gaussian noise of standard deviation `deviation` on every number."""
     return {"gaussian": add_gaussian, "discrete": add_discrete_gaussian}[noise](values, deviation, source)
 
 
 def add_gaussian(values: Mapping[str, Tensor], deviation: float, source: Source) -> Gradients:
-    """`values + N(0, deviation^2)`, independently for every number, drawn in the order of the mapping.
+    """Return `values + N(0, deviation^2)`, independently for every number, drawn in the order of the mapping.
 
     A deviation of 0 returns the values and draws nothing. The textbook Gaussian in floating point: its low bits can
     tell more than the theory says (Mironov 2012).
@@ -60,7 +68,7 @@ def add_gaussian(values: Mapping[str, Tensor], deviation: float, source: Source)
 
 
 def add_discrete_gaussian(values: Mapping[str, Tensor], deviation: float, source: Source) -> Gradients:
-    """`values` rounded to a grid, plus exact discrete Gaussian noise on it (Canonne, Kamath and Steinke 2020).
+    """Return `values` rounded to a grid, plus exact discrete Gaussian noise on it (Canonne, Kamath and Steinke 2020).
 
     The grid step is g = s / 2^40, s = deviation (1 + 2^-12), a function of public numbers; the noise has the parameter
     2^40 in units of g, that is s. What leaves is an integer multiple of g whatever the data, so its low bits tell
@@ -88,12 +96,12 @@ def add_discrete_gaussian(values: Mapping[str, Tensor], deviation: float, source
 
 
 def _numbers(values: Mapping[str, Tensor]) -> int:
-    """How many numbers the tensors hold together."""
+    """Count the numbers that the tensors hold together."""
     return sum(value.numel() for value in values.values())
 
 
 def _on_grid(value: Tensor, step: float, drawn: Tensor) -> Tensor:
-    """`value` rounded to the grid, plus `drawn` steps, added as integers.
+    """Return `value` rounded to the grid, plus `drawn` steps, added as integers.
 
     Raises `ValueError` for values beyond the integers that floating point holds, which no clipped sum is.
     """

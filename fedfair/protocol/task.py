@@ -19,7 +19,7 @@ from fedfair.datasets.partition import by_group, by_mixture, by_site
 from fedfair.datasets.prepare import Missing, keep, reduce_group, split
 from fedfair.models import published
 from fedfair.plugins.registry import unknown
-from fedfair.unit import PUBLIC, Unit
+from fedfair.accounting.events import PUBLIC, Unit
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1)]

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from fedfair.accounting import Ledger
-from fedfair.accounting.history import after
 from simulations.report.estimates import Estimate
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
 from simulations.report.folders import Comparison
@@ -22,7 +21,7 @@ def ledger_figure(comparison: Comparison) -> Figure | None:
     By the ledger of the first seed; None if nothing is ever protected.
     """
     shares = [(place / _POINTS) ** 2 for place in range(_POINTS + 1)]  # closer at first, where epsilon grows fastest
-    histories = {method: [_readings(after(ledger, share)) for share in shares]
+    histories = {method: [_readings(ledger.after(share)) for share in shares]
                  for method, ledger in comparison.first_ledgers.items() if math.isfinite(ledger.epsilon())}
     titles = list(next(iter(histories.values()))[0]) if histories else []
     panels = [Panel(title, Scale("training done, %"), Scale("epsilon"), lines)

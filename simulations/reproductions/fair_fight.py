@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedfair.accounting import Ledger
+from fedfair.accounting.log import EventLog
 from fedfair.fairness.metrics import ALL
 from simulations.reproductions import fair_fight_report as report
 from simulations.reproductions.request import EVERYTHING, Request
@@ -128,9 +129,7 @@ def tuning_costs(entries: Sequence[Entry], runs: Sequence[Kept]) -> pd.DataFrame
 
 def _together(ledgers: Sequence[Ledger]) -> Ledger:
     """One ledger with the events of all."""
-    first = ledgers[0]
-    joined = Ledger(first.groups, first.delta, first.trust, first.clients, first.accountant, first.nominal,
-                    first.protects, first.broadcasts)
+    joined = ledgers[0].holding(EventLog())
     for ledger in ledgers:
         for event, steps in ledger.events.items():
             joined.record(event, steps)

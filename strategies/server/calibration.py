@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedfair.accounting import Accountant, Release, calibrate, epsilon
-from fedfair.accounting.release import joint_multiplier
+from fedfair.accounting.events import joint_multiplier
 from strategies.server.training import Training
 
 

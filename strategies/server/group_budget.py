@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedfair.accounting import Release, RenyiFilter
 from fedfair.accounting.odometer import filter_for
-from fedfair.accounting.release import joint_multiplier
+from fedfair.accounting.events import joint_multiplier
 from fedfair.mechanisms.clipping import ClipRule, capped, sensitivity
 from strategies.server.calibration import count_noise
 

@@ -20,7 +20,7 @@ from fedfair.mechanisms.randomness import source
 from fedfair.plugins.registry import unknown
 from fedfair.protocol import messages
 from fedfair.protocol.task import Task
-from fedfair.unit import Unit
+from fedfair.accounting.events import Unit
 from strategies.server.population import Population
 from strategies.server.requests import added, answers, present, requests
 from strategies.server.training import Training

@@ -13,7 +13,7 @@ from scipy import stats
 
 from fedfair import client_app
 from fedfair.accounting import Release, epsilon
-from fedfair.accounting.release import joint_multiplier
+from fedfair.accounting.events import joint_multiplier
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.counting import AtMost

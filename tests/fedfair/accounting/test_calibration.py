@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfair.accounting import Accountant, Release, calibrate, epsilon
-from fedfair.accounting.release import joint_multiplier
+from fedfair.accounting.events import joint_multiplier
 
 DELTA = 1e-6
 rates = st.floats(1e-3, 0.5)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedfair.accounting import Event, Release, epsilon, noise_present, spent_multipliers
 from fedfair.accounting.odometer import reading
-from fedfair.accounting.release import joint_multiplier
+from fedfair.accounting.events import joint_multiplier
 
 DELTA = 1e-6
 multipliers = st.floats(0.6, 8)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from fedfair.accounting import Event, Ledger
-from fedfair.accounting.history import after
 
 
 def kept(steps: int) -> Ledger:
@@ -18,8 +17,8 @@ def kept(steps: int) -> Ledger:
 def test_half_of_a_run_costs_what_a_run_of_half_the_steps_costs() -> None:
     whole, half = kept(10), kept(5)
     for share, expected in ((1.0, whole), (0.5, half), (0.0, kept(0))):
-        assert after(whole, share).events == expected.events
-        assert after(whole, share).epsilon_by_group() == expected.epsilon_by_group()
+        assert whole.after(share).events == expected.events
+        assert whole.after(share).epsilon_by_group() == expected.epsilon_by_group()
     assert whole.events == kept(10).events
 
 
@@ -27,6 +26,6 @@ def test_every_clients_steps_are_cut_at_the_same_share() -> None:
     ledger = Ledger(("a", "b"), 1e-5)
     ledger.record(Event((0.1, 0.0), (1.0, 1.0), (1.0, 1.0), None, 0), 8)
     ledger.record(Event((0.0, 0.2), (1.0, 1.0), (1.0, 1.0), None, 1), 4)
-    assert sorted(after(ledger, 0.5).events.values()) == [2, 4]
+    assert sorted(ledger.after(0.5).events.values()) == [2, 4]
     with pytest.raises(ValueError, match="from 0 to 1"):
-        after(ledger, 1.5)
+        ledger.after(1.5)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from fedfair.accounting import Event, Ledger, Release
-from fedfair.accounting.release import joint_multiplier
+from fedfair.accounting.events import joint_multiplier
 from fedfair.mechanisms.clipping import ClipRule, PerGroup, Reweighted
 from simulations import run
 from strategies.server.group_budget import GroupBudget

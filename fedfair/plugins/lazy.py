@@ -1,0 +1,26 @@
+"""Names that a package offers, imported when somebody first asks for one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of `package` (PEP 562), given the module of each name that it offers.
+
+    A process that asks for few of the names does not wait for the imports that the others need. The function that is
+    returned raises `AttributeError` for a name that the package does not offer.
+    """
+
+    def find(name: str) -> Any:
+        """Import the module of `name`, and keep its value in the package."""
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(modules[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return find
