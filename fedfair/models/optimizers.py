@@ -7,7 +7,7 @@ a third of what a small run takes in all. The functions behind them do not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from torch.optim.adam import adam
 from torch.optim.rmsprop import rmsprop
 from torch.optim.sgd import sgd
 
-from fedfair.protocol.round import OptimizerName
+OptimizerName = Literal["sgd", "adam", "rmsprop"]
 
 
 class Optimizer(Protocol):

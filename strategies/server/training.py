@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedfair.accounting import Accountant
 from fedfair.mechanisms.noise import NoiseName, Trust
-from fedfair.protocol.round import OptimizerName
+from fedfair.models.optimizers import OptimizerName
 from strategies.server.threshold_settings import ThresholdSettings
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
