@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
 from fedfair.gradients.layers import shaped
-from fedfair.gradients.second_order import Call, recorded
+from fedfair.gradients.recorder import ForwardCall
+from fedfair.gradients.second_order import recorded
 from fedfair.mechanisms.randomness import signs
 from fedfair.models.published import loss
 
@@ -42,7 +43,7 @@ def trace_samples(model: nn.Module, data: GroupedDataset, rows: Tensor, seed: in
     return torch.cat(samples)
 
 
-def _samples(losses: Tensor, calls: list[Call], drawn: tuple[Tensor, ...]) -> Tensor:
+def _samples(losses: Tensor, calls: list[ForwardCall], drawn: tuple[Tensor, ...]) -> Tensor:
     """`sum over layers of (J s)' H (J s)` for each example `[B]`, with each layer's signs `[B, width]`."""
     total, outputs = torch.zeros_like(losses), [call.output for call in calls]
     slopes = torch.autograd.grad(losses.sum(), outputs, create_graph=True)
@@ -53,7 +54,7 @@ def _samples(losses: Tensor, calls: list[Call], drawn: tuple[Tensor, ...]) -> Te
     return total
 
 
-def _width(call: Call) -> int:
+def _width(call: ForwardCall) -> int:
     """How many signs an example needs for a layer."""
     if _one_row(call):
         return call.output.shape[1]
@@ -61,11 +62,12 @@ def _width(call: Call) -> int:
 
 
 @torch.no_grad()
-def _along(call: Call, drawn: Tensor) -> Tensor:
+def _along(call: ForwardCall, drawn: Tensor) -> Tensor:
     """`J s` for each example, of the outputs' shape, from its signs `[B, width]`."""
     if _one_row(call):
-        rows = call.inputs.square().sum(1, keepdim=True) if "weight" in call.names else torch.zeros_like(drawn[:, :1])
-        return drawn * (rows + ("bias" in call.names)).sqrt()
+        trained = _trained(call)
+        rows = call.inputs.square().sum(1, keepdim=True) if "weight" in trained else torch.zeros_like(drawn[:, :1])
+        return drawn * (rows + ("bias" in trained)).sqrt()
     fixed = {own: torch.zeros_like(value) for own, value in call.layer.named_parameters()}
     unused = getattr(call.layer, "padding_idx", None)
 
@@ -81,11 +83,11 @@ def _along(call: Call, drawn: Tensor) -> Tensor:
     return found
 
 
-def _one_row(call: Call) -> bool:
+def _one_row(call: ForwardCall) -> bool:
     """Whether a layer multiplies one row of inputs an example by a matrix."""
     return isinstance(call.layer, nn.Linear) and call.inputs.dim() == 2
 
 
-def _trained(call: Call) -> dict[str, Tensor]:
+def _trained(call: ForwardCall) -> dict[str, Tensor]:
     """A layer's parameters that are trained, by its own names."""
-    return {own: value for own, value in call.layer.named_parameters() if own in call.names}
+    return {own: value for own, value in call.layer.named_parameters() if value.requires_grad}
