@@ -1,4 +1,4 @@
-"""Tables to tensors: numeric columns as they are, the others one-hot, one column as label and one as group."""
+"""From a table, or a file with one, to a `GroupedDataset`: one column is the label, one the group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from pandas.api.types import is_float_dtype
 
 from fedfair.datasets.columns import LEFT_OUT, decimal_commas, problems, tidied, understand
-from fedfair.datasets.encoding import Encoding, Feature
+from fedfair.datasets.encoder import encode, learn
 from fedfair.datasets.features import leave_out
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.prepare import Missing
@@ -22,11 +22,11 @@ from fedfair.plugins.registry import unknown
 _log = logging.getLogger(__name__)
 
 
-def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = ()) -> GroupedDataset:
-    """Encode a complete table.
+def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = (), decimal: Sequence[str] = ()
+               ) -> GroupedDataset:
+    """Encode a complete table; see `fedfair.datasets.encoder.learn`. All columns but the label become features.
 
-    The columns `numeric` come first, unscaled and marked as such; every other column but the label is one-hot, the
-    group's own included. Labels, groups and categories are numbered in sorted order.
+    Labels and groups are numbered in sorted order.
     Raises `ValueError` for missing or infinite values, an unknown column, or a label or group with a single value.
     """
     for column in (label, group, *numeric):
@@ -39,25 +39,23 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
     if infinite:
         raise ValueError(f"the table has infinite values in {', '.join(infinite)}: correct or drop those rows")
     labels, groups = codes(frame[label], label), codes(frame[group], group)
-    kinds = frame.drop(columns=[label, *numeric]).astype(str)
-    if not numeric and kinds.columns.empty:
+    inputs = frame.drop(columns=label)
+    if inputs.columns.empty:
         raise ValueError(f"the table has no column but the label {label!r}: there is nothing to learn from")
-    one_hots = [pd.get_dummies(kinds, dtype="float64")] if len(kinds.columns) else []
-    encoded = pd.concat([frame[list(numeric)].astype("float64"), *one_hots], axis=1)
-    one_hot = [Feature(str(name), category) for name in kinds for category in sorted(kinds[name].unique())]
+    encoding = learn(inputs, numeric, decimal)
     return GroupedDataset(
-        x=torch.tensor(encoded.to_numpy(), dtype=torch.float64),
+        x=encode(inputs, encoding),
         y=torch.tensor(labels.codes.astype("int64")),
         group=torch.tensor(groups.codes.astype("int64")),
         names=tuple(map(str, groups.categories)),
         classes=len(labels.categories),
         labels=tuple(map(str, labels.categories)),
-        encoding=Encoding((*(Feature(str(name)) for name in numeric), *one_hot)),
+        encoding=encoding,
     )
 
 
 def codes(column: pd.Series, name: str) -> pd.Categorical:
-    """The values of a label or group, numbered in sorted order; raises `ValueError` for a single one."""
+    """Number the values of a label or group in sorted order; raise `ValueError` if there is only one."""
     values = pd.Categorical(column)
     if len(values.categories) < 2:
         raise ValueError(f"column {name!r} has the single value {', '.join(map(str, values.categories))!r}: there must "
@@ -67,13 +65,13 @@ def codes(column: pd.Series, name: str) -> pd.Categorical:
 
 def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
                without: Sequence[str] = ()) -> GroupedDataset:
-    """A table that nobody prepared, with its columns as `fedfair.datasets.columns` understands them.
+    """Tidy and encode a raw table, whose columns are taken as `fedfair.datasets.columns.understand` takes them.
 
     Columns with a single value and row numbers are left out, and so, with `missing` = "drop", are rows with missing
-    values; a warning of the logger says so. The column `participant`, if any, says whose each record is. Nobody looks
-    at what is in columns `without`; see `leave_out`.
-    Raises `ValueError` for missing values that are not to be dropped, columns that cannot be used, and as `from_frame`
-    and `leave_out` do.
+    values; the logger warns of both. The column `participant`, if given, names the person of each record. Columns
+    `without` are not read; see `leave_out`.
+    Raises `ValueError` for missing values that may not be dropped, for columns that cannot be used, and as
+    `from_frame` and `leave_out` do.
     """
     for column in filter(None, (label, group, participant)):
         if column not in frame:
@@ -89,30 +87,43 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
         _log.warning("left out, with nothing to learn from: column %s", ", ".join(left_out))
     numeric = [column.name for column in columns if column.kind == "number"]
     features = whole.drop(columns=[*left_out, *([participant] if participant not in (None, label, group) else [])])
-    data = from_frame(features.assign(**{c: whole_numbers(whole[c]) for c in {label, group}}), label, group, numeric)
-    data = replace(data, encoding=data.encoding._replace(decimal=tuple(decimal_commas(raw))))
+    data = from_frame(features.assign(**{c: whole_numbers(whole[c]) for c in {label, group}}), label, group, numeric,
+                      decimal_commas(raw))
     data = leave_out(data, [name for name in without if name not in unread])
     if participant is None:
         return data
     return replace(data, participant=torch.tensor(pd.Categorical(whole[participant]).codes.astype("int64")))
 
 
+def group_names(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Name each row's group, `[n]`, by its values in some columns; see `fedfair.datasets.grouped.crossed`.
+
+    Raises `ValueError` if a column is absent.
+    """
+    for name in columns:
+        if name not in frame:
+            raise unknown("column", name, map(str, frame.columns))
+    tidy = tidied(frame[list(columns)])
+    texts = [whole_numbers(tidy[name]).astype(str) for name in columns]
+    return [" & ".join(values) for values in zip(*texts, strict=True)]
+
+
 def features_alone(without: Sequence[str], columns: Container[str], roles: Sequence[str | None]) -> list[str]:
-    """Those `without` that are columns, and have no role: label, group or participant."""
+    """Return those of `without` that are columns and have no role: label, group or participant."""
     return [name for name in without if name in columns and name not in roles]
 
 
 def from_csv(path: Path, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
              without: Sequence[str] = ()) -> GroupedDataset:
-    """A file of the user's own; see `from_table`.
+    """Read and encode a file of the user's; see `from_table`.
 
-    Raises `FileNotFoundError` or `ValueError` with one sentence saying what is wrong with the file.
+    Raises `FileNotFoundError` or `ValueError` with one sentence that says what is wrong with the file.
     """
     return from_table(read_csv(path), label, group, missing, participant, without)
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """The table in a file with commas, semicolons or tabs between values; raises as `from_csv` does."""
+    """Read a table from a file with commas, semicolons or tabs between values; raise as `from_csv` does."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is a folder: name a file in it" if path.is_dir() else
                                 f"there is no file {path}")
@@ -132,14 +143,16 @@ def read_csv(path: Path) -> pd.DataFrame:
 
 
 def _header(path: Path, separator: str) -> pd.Series:
-    """The names of a file's columns, "" for one without; raises `ParserError` if its first row has more values."""
+    """Return the names of a file's columns, "" where there is none; raise `ParserError` if its first row has more
+    values than names.
+    """
     # read as two rows, since pandas takes values without a name for an index and shifts the columns
     return pd.read_csv(path, sep=separator, skipinitialspace=True, header=None, nrows=2, dtype=str,
                        keep_default_na=False).iloc[0]
 
 
 def _refuse_repeated(names: pd.Series, path: Path) -> None:
-    """Raise `ValueError` for a name that two columns have: pandas would give the second another one."""
+    """Raise `ValueError` if two columns have the same name: pandas would rename the second."""
     repeated = names[(names != "") & names.duplicated()]
     if not repeated.empty:
         raise ValueError(f"{path} names column {repeated.iloc[0]!r} more than once: give each column a name of its "
@@ -147,28 +160,28 @@ def _refuse_repeated(names: pd.Series, path: Path) -> None:
 
 
 def complete(frame: pd.DataFrame, missing: Missing) -> pd.DataFrame:
-    """The rows without missing values, whatever a column that has none at all.
+    """Return the rows without missing values; columns with no value at all are not looked at.
 
-    Raises `ValueError` if there are others and they may not be dropped, or none would be left.
+    Raises `ValueError` if other rows may not be dropped, or if no row is complete.
     """
     counts = frame.loc[:, frame.notna().any()].isna().sum()
     counts = counts[counts > 0]
     if counts.empty:
         return frame
     lost = frame[counts.index].isna().any(axis=1)
-    said = (f"missing values in {', '.join(f'{name} ({count:,})' for name, count in counts.items())}, in "
+    gaps = (f"missing values in {', '.join(f'{name} ({count:,})' for name, count in counts.items())}, in "
             f"{lost.sum():,} of {len(frame):,} rows")
     if missing == "refuse":
-        raise ValueError(f'the table has {said}: fill them, or leave those rows out with missing = "drop"; in a file, '
+        raise ValueError(f'the table has {gaps}: fill them, or leave those rows out with missing = "drop"; in a file, '
                          "cells with NA, None or null count as missing: write another word where that is an answer")
     if lost.all():
-        raise ValueError(f"the table has {said}: no row is complete; fill them, or leave those columns out by without")
-    _log.warning("left out: rows with %s", said)
+        raise ValueError(f"the table has {gaps}: no row is complete; fill them, or leave those columns out by without")
+    _log.warning("left out: rows with %s", gaps)
     return frame[~lost]
 
 
 def whole_numbers(column: pd.Series) -> pd.Series:
-    """Whole numbers that missing values had turned into 1.0, 2.0, ..., as 1, 2, ...."""
+    """Turn whole numbers that missing values had made 1.0, 2.0, ... back into 1, 2, ...; leave other columns alone."""
     if is_float_dtype(column) and bool(((column % 1 == 0) & (column.abs() < 2**53)).all()):
         return column.astype("int64")
     return column

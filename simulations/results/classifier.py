@@ -14,9 +14,10 @@ from safetensors import safe_open
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor, nn
 
+from fedfair.datasets.encoder import encode
 from fedfair.datasets.encoding import NO_TABLE, Encoding
 from fedfair.datasets.grouped import Pixels
-from fedfair.datasets.new_rows import encode, group_names
+from fedfair.datasets.table import group_names
 from fedfair.fairness.reject_option import RejectOption
 from fedfair.plugins.registry import unknown
 from simulations.results.model_metadata import Description

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedfair.datasets.new_rows import group_names
+from fedfair.datasets.table import group_names
 from simulations.results.classifier import TrainedClassifier
 
 

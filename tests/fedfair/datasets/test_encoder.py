@@ -1,7 +1,8 @@
-"""New rows become what the same rows became for the training."""
+"""The encoder: the features of the training rows, and the same features for the same rows when they come again."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from fedfair.datasets.encoder import encode
 from fedfair.datasets.encoding import Encoding, Feature, Scaling
-from fedfair.datasets.new_rows import encode
-from fedfair.datasets.table import from_table
+from fedfair.datasets.table import from_frame, from_table
 from fedfair.protocol.task import Task
 
 ROWS = 200
@@ -51,9 +52,9 @@ def test_rows_are_encoded_as_those_that_were_trained_on(frame: pd.DataFrame, set
     frame.to_csv(file, index=False)
     parts = Task(**{"csv": str(file), "label": "vote", "group": "race", "dtype": "float64", **settings}).data()
     encodings = TypeAdapter(Encoding)
-    told = encodings.validate_json(encodings.dump_json(parts.train.encoding))
+    saved = encodings.validate_json(encodings.dump_json(parts.train.encoding))
     for _, part in parts:
-        assert part.encoding == parts.train.encoding == told
+        assert part.encoding == parts.train.encoding == saved
         rows = pd.read_csv(file, dtype=kept_as).iloc[part.records.numpy()]
         assert torch.equal(encode(rows, part.encoding), part.x)
         for row in range(10):  # alone, most commas could be between thousands
@@ -62,11 +63,47 @@ def test_rows_are_encoded_as_those_that_were_trained_on(frame: pd.DataFrame, set
 
 KINDS = {
     "whole": st.integers(-9, 9), "real": st.floats(-1e6, 1e6), "bool": st.booleans(),
-    "words": st.sampled_from(["a", " b", "A", "1", "01", "1,5", "true", "N/A ", "x & y", "1 = 2"]),
+    "words": st.sampled_from(["a", " b", "A", "1", "01", "1,5", " 1,5", "true", "N/A ", "x & y", "1 = 2"]),
     "comma": st.sampled_from(["1,5", "1,250", "12", "-7,5", " 3"]),
     "thousands": st.sampled_from(["1,250", "12,000", "7"]),
 }
 GROUPS = ("whole", "words", "bool")
+
+
+def one_hot(frame: pd.DataFrame, label: str, numeric: tuple[str, ...]) -> torch.Tensor:
+    """What pandas makes of a complete table: the oracle."""
+    kinds = frame.drop(columns=[label, *numeric]).astype(str)
+    made = pd.concat([frame[[*numeric]].astype("float64"), pd.get_dummies(kinds, dtype="float64")], axis=1)
+    return torch.tensor(made.to_numpy(), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", ["adult", "bank", "compas", "credit", "dutch", "law"])
+def test_published_tables_have_the_features_that_pandas_makes(name: str, data_dir: Path,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    module, tables = import_module(f"fedfair.datasets.{name}"), list[Any]()
+
+    def kept(frame: pd.DataFrame, label: str, group: str, numeric: tuple[str, ...] = ()) -> object:
+        tables.append((frame, label, numeric))
+        return from_frame(frame, label, group, numeric)
+
+    monkeypatch.setattr(module, "from_frame", kept)
+    made = module.load()
+    (frame, label, numeric), = tables
+    assert torch.equal(made.x, one_hot(frame, label, numeric))
+    assert torch.equal(made.x, encode(frame, made.encoding))
+    some = frame.sample(20, random_state=0)
+    assert torch.equal(encode(some.astype(str), made.encoding), encode(some, made.encoding))
+
+
+@given(st.lists(st.tuples(st.integers(-9, 9), st.floats(-1e300, 1e300), st.text(max_size=3), st.booleans()),
+                min_size=2, max_size=12), st.sampled_from([(), ("whole", "real"), ("real",)]))
+def test_any_complete_table_has_the_features_that_pandas_makes(rows: list[tuple[int, float, str, bool]],
+                                                               numeric: tuple[str, ...]) -> None:
+    frame = pd.DataFrame(rows, columns=["whole", "real", "text", "bool"])
+    frame["label"] = [row % 2 for row in range(len(frame))]
+    made = from_frame(frame, "label", "label", numeric)
+    assert torch.equal(made.x, one_hot(frame, "label", numeric))
+    assert torch.equal(made.x, encode(frame, made.encoding))
 
 
 @given(st.data(), st.lists(st.sampled_from([*KINDS]), min_size=1, max_size=4), st.sampled_from(GROUPS))
@@ -111,6 +148,11 @@ def test_rows_that_cannot_be_encoded_are_refused(changed: Any, message: str) -> 
 
 def test_a_text_may_be_the_number_that_it_is_for_a_whole_file() -> None:
     assert encode(pd.DataFrame({**GIVEN, "kind": ["01", " 2"]}), ENCODING)[:, -1].tolist() == [1, 0]
+
+
+def test_a_text_may_have_spaces_around_it_and_still_be_no_number() -> None:
+    encoding = Encoding((Feature("size", "1,5"), Feature("size", "large")))
+    assert encode(pd.DataFrame({"size": [" 1,5"]}), encoding).tolist() == [[1, 0]]
 
 
 def test_a_number_that_two_categories_write_is_neither_unless_it_is_written_so() -> None:

@@ -1,0 +1,104 @@
+"""One encoder for tables: learned from the rows that a model is trained on, applied to them and to new rows alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedfair.datasets.columns import tidied
+from fedfair.datasets.encoding import Encoding, Feature
+from fedfair.plugins.registry import unknown
+
+
+def learn(frame: pd.DataFrame, numeric: Sequence[str], decimal: Sequence[str] = ()) -> Encoding:
+    """Return how the columns of a complete table become features.
+
+    The columns `numeric` come first, unscaled. Every other column gets a feature for each of its categories, which are
+    its values as text, sorted. `decimal` are the numeric columns that were text with a comma before decimals.
+    """
+    features = [Feature(name) for name in numeric]
+    for name, column in frame.drop(columns=list(numeric)).items():
+        features += [Feature(str(name), category) for category in sorted(column.astype(str).unique())]
+    return Encoding(tuple(features), decimal=tuple(decimal))
+
+
+def encode(frame: pd.DataFrame, encoding: Encoding) -> Tensor:
+    """Return the rows of a table as features `[n, features]`, in double precision; columns without features are unread.
+
+    Text need not be tidied. Raises `ValueError` if a column is absent, a value is missing, a value that must be a
+    number is none, or a category is not one that the encoding knows.
+    """
+    columns = list(dict.fromkeys(feature.column for feature in encoding.features))
+    absent = [name for name in columns if name not in frame]
+    if absent:
+        raise ValueError(f"the rows have no column {', '.join(map(repr, absent))}: the model was trained on "
+                         f"{', '.join(columns)}, and needs them all")
+    one_hot = {feature.column for feature in encoding.features if feature.category is not None}
+    values: dict[str, pd.Categorical | Tensor] = {}
+    for name in columns:
+        column = frame[name].reset_index(drop=True)
+        values[name] = (_categories(column, encoding.categories(name)) if name in one_hot else
+                        _numbers(column, encoding.decimal))
+    return torch.stack([_feature(values[feature.column], feature) for feature in encoding.features], 1)
+
+
+def _feature(values: pd.Categorical | Tensor, feature: Feature) -> Tensor:
+    """Return one feature of all rows `[n]` from the values of its column."""
+    if isinstance(values, Tensor):
+        return feature.scaling.of(values) if feature.scaling else values
+    return torch.tensor(np.asarray(values == feature.category), dtype=torch.float64)
+
+
+def _categories(column: pd.Series, known: tuple[str, ...]) -> pd.Categorical:
+    """Return the category of each row, `[n]`, one of those `known`; raise `ValueError` for a row without one."""
+    categories = pd.Index(known)
+    places = np.where(column.isna(), -1, categories.get_indexer(column.astype(str)))
+    if (places < 0).any():  # tidying takes time, and rows of the training have been tidied
+        tidy = _tidied(column)
+        _refuse_missing(tidy.isna() & (places < 0))
+        for reading in _readings(column, tidy, known):
+            places = np.where(places < 0, categories.get_indexer(reading), places)
+        if (places < 0).any():
+            row = int((places < 0).argmax())
+            raise unknown(f"category of column {str(column.name)!r}, in row {row + 1},", str(tidy[row]), known)
+    return pd.Categorical.from_codes(places, categories)
+
+
+def _readings(column: pd.Series, tidy: pd.Series, known: tuple[str, ...]) -> Iterator[pd.Series]:
+    """Yield what the values of a column may mean, as text: themselves without spaces around them, what they are once
+    tidied, and the one category that writes the same number.
+    """
+    yield column.astype(str).str.strip()
+    yield tidy.astype(str)
+    numbers = pd.to_numeric(pd.Series(known), errors="coerce")
+    by_number = {number: text for number, text in zip(numbers, known, strict=True) if (numbers == number).sum() == 1}
+    yield pd.to_numeric(tidy, errors="coerce").map(by_number)
+
+
+def _numbers(column: pd.Series, decimal: Sequence[str]) -> Tensor:
+    """Return the numbers of a column, `[n]`; raise `ValueError` for a value that is missing, infinite or no number."""
+    tidy = _tidied(column, decimal)
+    _refuse_missing(tidy.isna())
+    numbers = pd.to_numeric(tidy, errors="coerce").to_numpy(dtype="float64")
+    strange = ~np.isfinite(numbers)
+    if strange.any():
+        row = int(strange.argmax())
+        raise ValueError(f"column {str(column.name)!r} has {str(tidy.iloc[row])!r} in row {row + 1}, where the model "
+                         "needs a finite number: correct it, or leave the row out")
+    return torch.tensor(numbers)
+
+
+def _tidied(column: pd.Series, decimal: Sequence[str] = ()) -> pd.Series:
+    """Return one column as `fedfair.datasets.columns.tidied` makes it."""
+    return tidied(column.to_frame(), decimal)[str(column.name)]
+
+
+def _refuse_missing(missing: pd.Series) -> None:
+    """Raise `ValueError` if a column has rows with `missing` values."""
+    if missing.any():
+        raise ValueError(f"column {str(missing.name)!r} has no value in row {int(missing.argmax()) + 1}: fill it, or "
+                         "leave the row out")
