@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfair.plugins.registry import Registry, unknown
-from fedfair.plugins.user_files import defined_in, file_name, own_file
+from fedfair.plugins.user_files import defined_in, file_name, user_file
 from strategies.clipping_error import DirectionError, MagnitudeError
 from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd import Dpsgd
@@ -70,7 +70,7 @@ for _name, _combination in (("gs-dp-sgd-to", Combination("gs-dp-sgd", {"threshol
 
 def file_of(name: str) -> Path | None:
     """The file with a method of the user's own; None for one that is published here, or nowhere."""
-    return None if name in STRATEGIES or name in COMBINATIONS else own_file(name, FOLDERS)
+    return None if name in STRATEGIES or name in COMBINATIONS else user_file(name, FOLDERS)
 
 
 def find_strategy(name: str) -> type[Strategy]:

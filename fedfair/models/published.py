@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from fedfair.gradients.kernels.tanh import Tanh
 from fedfair.mechanisms.randomness import key
 from fedfair.plugins.registry import Registry, unknown
-from fedfair.plugins.user_files import defined_in, file_name, own_file
+from fedfair.plugins.user_files import defined_in, file_name, user_file
 
 Builder = Callable[[Sequence[int], Sequence[int], int], nn.Module]
 """`builder(shape of one example, layer widths, classes)`; no widths means the published ones."""
@@ -116,7 +116,7 @@ def lenet(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Modul
 
 def file_of(name: str) -> Path | None:
     """The file with a model of the user's own; None for one that is registered, or nowhere."""
-    return None if name in MODELS else own_file(name, FOLDERS)
+    return None if name in MODELS else user_file(name, FOLDERS)
 
 
 def find_model(name: str) -> Builder:

@@ -1,0 +1,110 @@
+"""Files of the user's: run once for each of their states."""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from ray import cloudpickle
+
+from fedfair.mechanisms.clipping import CLIP_RULES
+from fedfair.plugins.user_files import defined_in
+
+COUNTED = """
+import time
+from pathlib import Path
+
+with Path(__file__).with_name("runs.txt").open("a") as runs:
+    runs.write("x")
+time.sleep(0.05)
+
+class Thing:
+    pass
+"""
+
+RULE = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedfair.mechanisms.clipping import CLIP_RULES
+
+@CLIP_RULES.register("halved")
+@dataclass(frozen=True)
+class Halved:
+    clip_norm: float
+"""
+
+
+def runs(file: Path) -> int:
+    return len((file.parent / "runs.txt").read_text())
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "counted.py").write_text(COUNTED)
+    return tmp_path / "counted.py"
+
+
+def test_a_file_is_run_once_and_its_classes_stay_the_same(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = defined_in(file)
+    assert [*first] == ["Thing"]
+    monkeypatch.chdir(file.parent)
+    assert defined_in(Path("counted.py"))["Thing"] is first["Thing"]
+    assert runs(file) == 1
+
+
+def test_threads_that_ask_together_get_one_class(file: Path) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        things = {defined["Thing"] for defined in threads.map(defined_in, [file] * 8)}
+    assert (len(things), runs(file)) == (1, 1)
+
+
+def test_a_file_that_is_changed_is_run_again(file: Path) -> None:
+    first = defined_in(file)
+    file.write_text(COUNTED.replace("Thing", "Other"))
+    assert [*defined_in(file)] == ["Other"]
+    later = file.stat().st_mtime_ns + 1
+    os.utime(file, ns=(later, later))
+    assert defined_in(file)["Other"] is not first["Thing"]
+    assert runs(file) == 3
+
+
+def test_a_file_that_fails_is_run_again_until_it_does_not(tmp_path: Path) -> None:
+    file, folder = tmp_path / "late.py", tmp_path / "made"
+    file.write_text(f"from pathlib import Path\nPath({str(folder)!r}, 'x').write_text('')\nclass Late: ...\n")
+    with pytest.raises(FileNotFoundError):
+        defined_in(file)
+    folder.mkdir()
+    assert [*defined_in(file)] == ["Late"]
+    assert "user_file_late" not in sys.modules
+
+
+def test_a_file_may_ask_for_another(tmp_path: Path) -> None:
+    (tmp_path / "inner.py").write_text("class Inner: ...")
+    (tmp_path / "outer.py").write_text(
+        "from pathlib import Path\nfrom fedfair.plugins.user_files import defined_in\n"
+        "class Outer(defined_in(Path(__file__).with_name('inner.py'))['Inner']): ...")
+    assert defined_in(tmp_path / "outer.py")["Outer"].__base__ is defined_in(tmp_path / "inner.py")["Inner"]
+
+
+def test_a_file_may_be_called_like_a_module_that_it_imports(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("import json\ndef written(): return json.dumps([1])")
+    assert defined_in(tmp_path / "json.py")["written"]() == "[1]"
+
+
+def test_a_clip_rule_in_a_file_is_found_again_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CLIP_RULES, "_values", {**CLIP_RULES._values})
+    file = tmp_path / "halved.py"
+    file.write_text(RULE)
+    before = defined_in(file)["Halved"](1.0)
+    assert defined_in(file)["Halved"] is CLIP_RULES["halved"]
+    assert CLIP_RULES.name_of(before) == "halved"
+
+
+def test_another_process_need_not_find_the_file(file: Path) -> None:
+    thing = cloudpickle.loads(cloudpickle.dumps(defined_in(file)["Thing"]()))
+    assert type(thing).__name__ == "Thing"
