@@ -11,6 +11,7 @@ import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from torch import nn
 
+from fedfair.accounting.events import PUBLIC, Unit
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
 from fedfair.datasets.client_shards import Shares
 from fedfair.datasets.features import Range, drop_first, leave_out, standardise, to_ranges
@@ -19,7 +20,6 @@ from fedfair.datasets.partition import by_group, by_mixture, by_site
 from fedfair.datasets.prepare import Missing, keep, reduce_group, split
 from fedfair.models import published
 from fedfair.plugins.registry import unknown
-from fedfair.accounting.events import PUBLIC, Unit
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1)]
@@ -43,49 +43,89 @@ def _listed(ranges: Any) -> Any:
 class Task(BaseModel):
     """Data, partition and model of a run; frozen, and validated when it is made.
 
-    `csv` replaces `dataset` by a file of the user's own; a `dataset` "hf:NAME" is one of Hugging Face's hub, or a
-    folder in its format. Of either, `label` and `group` name columns; `missing` says what becomes of rows with missing
-    values, and `participant` names a column that says whose each record is. `group` is a protected attribute, or
-    several with commas between, whose intersections are then the groups. `split` holds the shares of the training,
-    validation and test parts; parts that the source published are kept. `balance` names a published variant of the data
-    set; `imbalance` thins out one group of the training part ("8:40", "8:9%"). `clients` defaults to one for each
-    group; with the partition "natural" there is one for each participant that the data set names. With "site", `alpha`
-    is the Dirichlet concentration of the groups over the sites: small for sites with very different mixtures; without
-    it they are even.
-    Clients tell the numbers of their records rounded up to multiples of `round_sizes`, and everything is planned with
-    those.
-    Pixels are scaled to [0, 1] and standardised with the mean and the deviation `pixels`, which are public numbers.
-    Of a table, the columns `without` are no features, nor are categories of one-hot columns there ("sex=Male"). What
-    is in such columns of one's own may be anything: names, dates, nothing at all.
-    `ranges` holds for every numeric column the public range that is scaled to [0, 1], and for a one-hot column of codes
-    that is to be one number; without it numeric columns are standardised by the training records, which is not private.
-    `drop_first` leaves out the first category of every one-hot column.
+    Every field describes itself; docs/settings.md and `fedfair settings` list them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    dataset: str = "digits"
-    csv: str | None = None
-    label: str | None = None
-    group: str | None = None
-    missing: Missing = "refuse"
-    participant: str | None = None
-    split: tuple[Share, Share, Share] = (0.7, 0.1, 0.2)
-    balance: str | None = None
-    imbalance: str | None = None
-    partition: Literal["group", "site", "natural"] = "group"
-    clients: Annotated[int, Field(ge=1)] | None = None
-    round_sizes: Annotated[int, Field(ge=1)] = 1
-    alpha: Annotated[float, Field(ge=1e-3, le=1e9)] | None = None
-    pixels: tuple[Finite, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = (0.0, 1.0)
-    without: tuple[str, ...] | None = None
-    ranges: Annotated[tuple[Range, ...], BeforeValidator(_listed)] | None = None
-    drop_first: bool = False
-    model: str = "mlp"
-    hidden: tuple[Width, ...] = ()
-    seed: Annotated[int, Field(ge=0)] = 0
-    device: str = "cpu"
-    dtype: Literal["float32", "float64"] = "float32"
+    dataset: str = Field(
+        default="digits", json_schema_extra={"chosen_by": "--dataset, or by datasets in a sweep"},
+        description="Data set: a name that `fedfair data list` prints, or hf:NAME for a data set of Hugging Face's hub "
+                    "or a folder in its format.")
+    csv: str | None = Field(
+        default=None,
+        description="CSV file of your own, in place of a data set; it needs label and group.")
+    label: str | None = Field(
+        default=None,
+        description="Column of a file or of hf:NAME with the classes to predict.")
+    group: str | None = Field(
+        default=None,
+        description="Column with the sensitive attribute, by default the data set's own; of several columns, separated "
+                    "by commas, the intersections are the groups.")
+    missing: Missing = Field(
+        default="refuse",
+        description="What happens to rows of a file or of hf:NAME with missing values: refuse the data, or drop the "
+                    "rows.")
+    participant: str | None = Field(
+        default=None,
+        description="Column of a file or of hf:NAME that names the participant whom a record belongs to.")
+    split: tuple[Share, Share, Share] = Field(
+        default=(0.7, 0.1, 0.2),
+        description="Shares of the training, validation and test parts, which sum to 1; parts that the source "
+                    "published are kept.")
+    balance: str | None = Field(
+        default=None,
+        description="Published variant of the data set; `fedfair data list` prints the variants.")
+    imbalance: str | None = Field(
+        default=None,
+        description="How many training records of one group to keep, GROUP:RECORDS or GROUP:SHARE%, for example 8:40 "
+                    "or 8:9%; by default all.")
+    partition: Literal["group", "site", "natural"] = Field(
+        default="group",
+        description="How records are dealt to clients: by group, at random to sites that mix the groups, or natural, "
+                    "one client for each participant of the data set.")
+    clients: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Number of clients, by default that of the groups; not with partition natural.")
+    round_sizes: Annotated[int, Field(ge=1)] = Field(
+        default=1,
+        description="Clients tell their numbers of records rounded up to multiples of this; sampling and accounting "
+                    "use the rounded numbers.")
+    alpha: Annotated[float, Field(ge=1e-3, le=1e9)] | None = Field(
+        default=None,
+        description="Dirichlet concentration of the groups over the sites, only with partition site: the smaller, the "
+                    "more the sites differ. Without it all sites are alike.")
+    pixels: tuple[Finite, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
+        default=(0.0, 1.0),
+        description="Public mean and deviation by which pixels, scaled to [0, 1], are standardised.")
+    without: tuple[str, ...] | None = Field(
+        default=None,
+        description='Columns of a table that are no features, or categories of one-hot columns ("sex=Male"). In '
+                    "columns of your own file that are left out anything may stand.")
+    ranges: Annotated[tuple[Range, ...], BeforeValidator(_listed)] | None = Field(
+        default=None,
+        description="Public range of every numeric column, {age = [17, 90]}, which is scaled to [0, 1]; a one-hot "
+                    "column of codes with a range becomes one number. Without ranges numeric columns are standardised "
+                    "by the training records, which is not private.")
+    drop_first: bool = Field(
+        default=False,
+        description="Whether the first category of every one-hot column is left out.")
+    model: str = Field(
+        default="mlp",
+        description=f"Model: {', '.join(published.MODELS)}, or the name of a file in the folder models/.")
+    hidden: tuple[Width, ...] = Field(
+        default=(),
+        description="Widths of the hidden layers, for example [256, 256], or numbers of a cnn's channels; by default "
+                    "the published ones.")
+    seed: Annotated[int, Field(ge=0)] = Field(
+        default=0, json_schema_extra={"chosen_by": "--seed or --seeds, or by seeds in a sweep"},
+        description="Random seed of the split, the initial model and, with randomness seeded, of batches and noise.")
+    device: str = Field(
+        default="cpu",
+        description="Device that nodes compute on: cpu, or cuda on a machine that has it.")
+    dtype: Literal["float32", "float64"] = Field(
+        default="float32",
+        description="Floating-point type of features and parameters.")
 
     @model_validator(mode="before")
     @classmethod

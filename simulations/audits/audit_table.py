@@ -12,9 +12,9 @@ from rich.text import Text
 from fedfair.plugins.registry import unknown
 from simulations.audits.audit import DEFAULTS, Audit, audit, membership, split_off_at_random
 from simulations.engines.run import run
-from simulations.plans.compare import OnRound, following, for_strategy
+from simulations.plans.compare import OnRound, following
 from simulations.settings.experiment import Experiment
-from simulations.settings.presets import merged
+from simulations.settings.presets import for_strategy, merged
 from strategies import find_strategy
 
 ATTACKS = ("canaries", "membership")

@@ -11,8 +11,7 @@ import typer
 from fedfair.datasets import DATASETS
 from simulations.engines.engines import ENGINES, Engine, make_engine
 from simulations.engines.tracking import TRACKERS
-from simulations.plans.compare import refuse_chosen
-from simulations.settings.presets import preset_names
+from simulations.settings.presets import preset_names, refuse_chosen
 from simulations.settings.settings_text import pairs
 from strategies import COMBINATIONS, STRATEGIES
 

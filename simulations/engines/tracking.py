@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from os import environ
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 from fedfair.plugins.registry import Registry
 from simulations.engines.checkpoint import Watch
 from simulations.settings.experiment import Experiment
+from simulations.settings.extras import library
 from strategies import Strategy
 
 
@@ -150,22 +150,3 @@ class WeightsAndBiases:
     def finish(self) -> None:
         """See `Tracker`."""
         self._run.finish()
-
-
-def library(module: str, extra: str) -> Any:
-    """Import a module of an optional extra.
-
-    Args:
-        module: Name of the module.
-        extra: Name of the extra that installs it.
-
-    Returns:
-        The module.
-
-    Raises:
-        ValueError: If it is not installed; the message says how to install it.
-    """
-    try:
-        return import_module(module)
-    except ImportError:
-        raise ValueError(f"{module} is not installed: pip install 'fedfair[{extra}]'") from None

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from simulations.engines.engines import Engine, make_engine
 from simulations.engines.run import Progress, refuse_unfit, run
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment, SettingsError
-from simulations.settings.presets import joined, merged, preset
+from simulations.settings.presets import for_strategy, merged, preset
 
 OnRound = Callable[[int, int, str, int, int], None]
-"""Called with runs done, runs in all, the current run's name, its rounds done and rounds in all."""
-
-CHOSEN_BY = {"dataset": "--dataset, or by datasets in a sweep",
-             "strategy": "--strategy or --strategies, or by strategies in a sweep",
-             "seed": "--seed or --seeds, or by seeds in a sweep"}
-"""Fields of an experiment that people do not choose among its settings, and where they do."""
+"""Called with the runs done, all runs, the current run's name, its rounds done and all its rounds."""
 
 
 def experiments(strategies: Sequence[str], seeds: Sequence[int], preset_name: str | None,
                 settings: Mapping[str, Any]) -> list[Experiment]:
-    """The experiments of a comparison, all validated.
+    """Return the experiments of a comparison, all validated.
 
-    `settings` win over the preset; a key "STRATEGY.key" is meant for one strategy, "options.key" for its options. Of a
-    preset, a file of one's own (`csv`) gets what is not meant for a data set.
-    Raises `SettingsError` or `ValueError` for what is not allowed.
+    Args:
+        strategies: Names of strategies and combinations, each once.
+        seeds: Random seeds; every strategy is run with each.
+        preset_name: Published settings (`fedfair compare --help` lists them), or None for those named like the data
+            set. A `csv` file gets only the settings that a preset has for all data.
+        settings: Settings that win over the preset. A key "STRATEGY.key" is for one strategy, "options.key" for a
+            strategy's own option.
+
+    Returns:
+        The experiments by strategy, then by seed.
+
+    Raises:
+        SettingsError: If a setting is not allowed; the message names its strategy.
+        ValueError: If there is no such preset.
     """
     if not strategies:
         raise SettingsError("no strategy was named: name one or several, for example sgd,dpsgd")
@@ -47,7 +53,7 @@ def experiments(strategies: Sequence[str], seeds: Sequence[int], preset_name: st
 
 
 def _of_each(refused: Mapping[str, str], strategies: Sequence[str]) -> str:
-    """What is wrong with each strategy's settings; once, if it is the same for all of them."""
+    """Return what is wrong with each strategy's settings; once, if it is the same for all of them."""
     said = set(refused.values())
     if len(said) == 1 and len(refused) == len(strategies):
         return said.pop()
@@ -56,8 +62,19 @@ def _of_each(refused: Mapping[str, str], strategies: Sequence[str]) -> str:
 
 def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes: int | None = None,
             on_round: OnRound = lambda *progress: None) -> list[Result]:
-    """Run the experiments one after the other; raises what `run` raises, for settings that do not fit before the
-    first.
+    """Run experiments one after the other, after checking that the settings of all fit their data.
+
+    Args:
+        planned: What `experiments` returns.
+        engine: Name of an engine (see `simulations.engines.engines.ENGINES`), or an engine with settings.
+        nodes: Number of Flower nodes that host the clients; None for the engine's own choice.
+        on_round: Called after every round with the progress of all runs (see `OnRound`).
+
+    Returns:
+        The results, in the order of `planned`.
+
+    Raises:
+        ValueError: If settings do not fit their data; like all that `simulations.engines.run.run` raises.
     """
     chosen = make_engine(engine, nodes)
     refuse_unfit(planned)
@@ -65,48 +82,12 @@ def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes
 
 
 def following(planned: Sequence[Experiment], on_round: OnRound) -> Iterator[tuple[Experiment, Progress]]:
-    """Each experiment with a `Progress` that says on `on_round` how far all of them are."""
+    """Yield each experiment with a `Progress` that reports to `on_round` how far all of them are."""
     for done, experiment in enumerate(planned):
         name = f"{experiment.strategy}, seed {experiment.seed}"
 
         def progress(rounds: int, of: int, done: int = done, name: str = name) -> None:
-            """Tell how far this run is."""
+            """Report how far this run is."""
             on_round(done, len(planned), name, rounds, of)
 
         yield experiment, progress
-
-
-def refuse_chosen(settings: Mapping[str, Any], fields: Iterable[str] = CHOSEN_BY) -> None:
-    """Raise `SettingsError` if one of the `fields`, which are chosen in another way, is among the settings."""
-    for field in fields:
-        if field in settings:
-            raise SettingsError(f"{field} is {settings[field]!r} among the settings, but it is chosen by "
-                                f"{CHOSEN_BY[field]}")
-
-
-def for_strategy(settings: Mapping[str, Any], strategy: str, strategies: Sequence[str]) -> dict[str, Any]:
-    """The settings that concern one strategy, with dotted keys resolved; those that are meant for it alone win.
-
-    Raises `SettingsError` for options that are not a table, and for a strategy, a seed, or a data set for one strategy.
-    """
-    general: dict[str, Any] = {}
-    own: dict[str, Any] = {}
-    for key, value in settings.items():
-        owner, _, rest = key.partition(".")
-        if owner not in strategies or not rest:
-            general = joined(general, _resolved(key, value))
-        elif owner == strategy:
-            own = joined(own, _resolved(rest, value))
-    refuse_chosen(general, ("strategy", "seed"))
-    refuse_chosen(own)
-    return merged(general, own)
-
-
-def _resolved(key: str, value: Any) -> dict[str, Any]:
-    """A setting by its name; "options.key" is one of the strategy's own."""
-    if key.startswith("options."):
-        return {"options": {key.removeprefix("options."): value}}
-    if key == "options" and not isinstance(value, Mapping):
-        raise SettingsError(f"options is {value!r}: give a strategy's own settings by name, for example "
-                            "options.max_bound=4")
-    return {key: value}

@@ -13,10 +13,11 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedfair.mechanisms.randomness import key
-from simulations.plans.compare import experiments, refuse_chosen
+from simulations.plans.compare import experiments
 from simulations.plans.search import Search, refuse_other_stops
 from simulations.results.atomic_files import write_text
 from simulations.settings.experiment import Experiment, SettingsError, in_words
+from simulations.settings.presets import refuse_chosen
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 

@@ -15,11 +15,10 @@ import pandas as pd
 from fedfair.accounting import Ledger
 from fedfair.fairness.metrics import ALL
 from fedfair.protocol.task import Task
-from simulations.plans.compare import for_strategy
 from simulations.results.ledger_table import read_ledgers
 from simulations.results.statistics import comparisons, measures
 from simulations.results.summary import final_test, summarise
-from simulations.settings.presets import merged, preset
+from simulations.settings.presets import for_strategy, merged, preset
 
 Kind = Literal["run", "comparison", "sweep"]
 Run = tuple[str, str, int]

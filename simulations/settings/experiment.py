@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 from pydantic_core import to_jsonable_python
 
 from fedfair.plugins.registry import unknown
 from fedfair.protocol.task import Task
-from strategies import COMBINATIONS, find_strategy
+from strategies import COMBINATIONS, STRATEGIES, find_strategy
 from strategies.server.risk_meter import refuse_unmeasurable
 from strategies.server.training import Training
 
@@ -25,7 +25,10 @@ class Experiment(Task, Training):
     Raises `SettingsError` when a value is not allowed.
     """
 
-    strategy: str = "dpsgd"
+    strategy: str = Field(
+        default="dpsgd",
+        json_schema_extra={"chosen_by": "--strategy or --strategies, or by strategies in a sweep"},
+        description=f"Method: {', '.join((*STRATEGIES, *COMBINATIONS))}, or the name of a file with your own.")
 
     def __init__(self, **settings: Any) -> None:
         try:
@@ -36,13 +39,13 @@ class Experiment(Task, Training):
     @model_validator(mode="before")
     @classmethod
     def _combination(cls, values: Any) -> Any:
-        """A combination brings its settings."""
+        """Add the settings of a combination."""
         name = str(values.get("strategy")) if isinstance(values, dict) else ""
         return {**COMBINATIONS[name].settings, **values} if name in COMBINATIONS else values
 
     @model_validator(mode="after")
     def _threshold_has_records(self) -> Experiment:
-        """A threshold that is looked for needs a validation part."""
+        """Refuse a search for a threshold without a validation part."""
         if self.searches and self.split[1] == 0:
             raise ValueError(f"threshold {self.threshold!r} is looked for in the validation part, but split is "
                              f"{list(self.split)}: give that part a share, for example split=[0.7,0.1,0.2]")
@@ -50,7 +53,7 @@ class Experiment(Task, Training):
 
     @model_validator(mode="after")
     def _strategy_fits(self) -> Experiment:
-        """The strategy exists and knows its options."""
+        """Refuse an unknown strategy, and what it does not know or allow."""
         strategy = find_strategy(self.strategy)
         if self.sync is not None and self.sync not in strategy.modes:
             raise ValueError(f"sync is {self.sync!r}, but {self.strategy} runs only with sync = "
@@ -65,16 +68,16 @@ class Experiment(Task, Training):
 
     @property
     def task(self) -> Task:
-        """What every client must know."""
+        """The fields that every client must know."""
         return Task(**{name: getattr(self, name) for name in Task.model_fields})
 
     @property
     def training(self) -> Training:
-        """What the strategy must know."""
+        """The fields that the strategy must know."""
         return Training(**{name: getattr(self, name) for name in Training.model_fields})
 
     def settings(self) -> dict[str, Any]:
-        """All fields that are set, as plain values for TOML."""
+        """Return all fields that are not None, as plain values for TOML."""
         return self.model_dump(mode="json", exclude_none=True)
 
     def identity(self) -> dict[str, Any]:
@@ -100,7 +103,7 @@ def identity_of(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_words(error: ValidationError, known: Any) -> str:
-    """One sentence for each thing that is wrong."""
+    """Return a sentence for each thing that is wrong; `known` are the names of settings."""
     sentences = []
     for problem in error.errors():
         field = ".".join(map(str, problem["loc"][:-1] if problem["type"] == "missing" else problem["loc"])) or "it"
@@ -114,7 +117,7 @@ def in_words(error: ValidationError, known: Any) -> str:
 
 
 def _wanted(problem: Mapping[str, Any]) -> str:
-    """What a value should be, with an example where its kind is wrong."""
+    """Return what a value should be, with an example where its type is wrong."""
     given, kind, name = problem["input"], problem["type"], problem["loc"][-1]
     if kind == "tuple_type":
         return f"it should be a list, for example {name} = [{given!r}]"

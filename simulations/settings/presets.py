@@ -1,4 +1,4 @@
-"""Published settings, as TOML files beside the code.
+"""Published settings, as TOML files beside the code, and how settings from several sources are put together.
 
 A file has `[settings]` for all, `[datasets.D]` and `[strategies.S]` for one of them, and `[datasets.D.strategies.S]`
 for a pair; the more particular wins.
@@ -7,26 +7,31 @@ for a pair; the more particular wins.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from fedfair.plugins.registry import unknown
+from fedfair.protocol.marks import marked
+from simulations.settings.experiment import Experiment, SettingsError
 from strategies import COMBINATIONS
 
 _CONFIGS = files("simulations") / "configs"
 
+CHOSEN_BY: Mapping[str, str] = marked(Experiment, "chosen_by")
+"""Fields of an experiment that people do not choose among its settings, and where they do."""
+
 
 def preset_names() -> list[str]:
-    """The presets that there are."""
+    """List the preset names."""
     return sorted(file.name.removesuffix(".toml") for file in _CONFIGS.iterdir() if file.name.endswith(".toml"))
 
 
 def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, Any]:
-    """The settings of a preset for one data set and strategy; without a name, those called like the data set, if any.
+    """Return a preset's settings for one data set and strategy; without a name, the preset named like the data set.
 
-    `dataset` is None for a file of one's own, which gets only what is meant for all data. A combination has the
-    settings of its strategy, unless the preset has its own for it. Raises `ValueError` for an unknown name.
+    `dataset` is None for a CSV file, which gets only the settings for all data. A combination has the settings of its
+    strategy, unless the preset has some for the combination. Raises `ValueError` for an unknown name.
     """
     if name is None:
         if dataset not in preset_names():
@@ -41,24 +46,59 @@ def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, An
     return merged(config["settings"], own, *(of.get(name, {}) for of in (strategies, pairs) for name in names))
 
 
-_RIVALS = {"noise_multiplier": "target_epsilon", "target_epsilon": "noise_multiplier", "steps": "epochs",
-           "epochs": "steps"}
-"""Settings of which one makes the other meaningless."""
-
-
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """One mapping from several, as `joined`, where a setting of a later one also wins over its rival (`_RIVALS`)."""
+    """Return one mapping from several, as `joined`; a setting also wins over one that it replaces, or is replaced by,
+    in an earlier mapping.
+    """
+    replaces = marked(Experiment, "replaces")
+    rivals = {**replaces, **{replaced: name for name, replaced in replaces.items()}}
     result: dict[str, Any] = {}
     for layer in layers:
-        rivals = {_RIVALS[key] for key in layer if key in _RIVALS} - layer.keys()
-        result = joined({key: value for key, value in result.items() if key not in rivals}, layer)
+        gone = {rivals[key] for key in layer if key in rivals} - layer.keys()
+        result = joined({key: value for key, value in result.items() if key not in gone}, layer)
     return result
 
 
 def joined(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """One mapping from several, later ones winning; `options` are joined one by one."""
+    """Return one mapping from several, later ones winning; `options` are joined one by one."""
     result: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
             result[key] = {**result.get(key, {}), **value} if key == "options" else value
     return result
+
+
+def refuse_chosen(settings: Mapping[str, Any], fields: Iterable[str] = CHOSEN_BY) -> None:
+    """Raise `SettingsError` if one of the `fields`, which are chosen in another way, is among the settings."""
+    for field in fields:
+        if field in settings:
+            raise SettingsError(f"{field} is {settings[field]!r} among the settings, but it is chosen by "
+                                f"{CHOSEN_BY[field]}")
+
+
+def for_strategy(settings: Mapping[str, Any], strategy: str, strategies: Sequence[str]) -> dict[str, Any]:
+    """Return the settings that concern one strategy, with dotted keys resolved; those for it alone win.
+
+    Raises `SettingsError` for options that are not a table, and for a strategy, a seed, or a data set for one strategy.
+    """
+    general: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for key, value in settings.items():
+        owner, _, rest = key.partition(".")
+        if owner not in strategies or not rest:
+            general = joined(general, _resolved(key, value))
+        elif owner == strategy:
+            own = joined(own, _resolved(rest, value))
+    refuse_chosen(general, ("strategy", "seed"))
+    refuse_chosen(own)
+    return merged(general, own)
+
+
+def _resolved(key: str, value: Any) -> dict[str, Any]:
+    """Return a setting by its name; "options.key" is one of the strategy's own."""
+    if key.startswith("options."):
+        return {"options": {key.removeprefix("options."): value}}
+    if key == "options" and not isinstance(value, Mapping):
+        raise SettingsError(f"options is {value!r}: give a strategy's own settings by name, for example "
+                            "options.max_bound=4")
+    return {key: value}

@@ -14,34 +14,46 @@ Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: _names(value)),
 
 
 class ThresholdSettings(BaseModel):
-    """Which threshold a run ends with (`threshold`), and what is known of it beforehand.
+    """Which threshold a run ends with, and what is known of it beforehand.
 
-    "roc" rejects below `gamma`; without a gamma it looks for one as "toc" does: the first of 100 under which the
-    demographic parity of the validation part is at most `theta`. "by-group" looks for a gamma for each group, so that
-    the fewest decisions change. `deprived` names the deprived groups (by default those with a rate of favourable
-    decisions below that of all validation records), `favourable` the favourable class, by its number or by the name
-    that the label has for it (of two, class 1 unless it is set).
-
-    `threshold_epsilon` makes the search private, at the run's delta, for the validation records. With
-    `threshold_confidence` demographic parity is at most theta on unseen data with that confidence, not only on the
-    validation part; a run says if no gamma can promise it.
+    Every field describes itself; docs/settings.md and `fedfair settings` list them.
     """
 
-    threshold: Literal["none", "roc", "toc", "by-group"] = "none"
-    theta: Share = 0.05
-    gamma: Annotated[float, Field(ge=0.5, le=1)] | None = None
-    deprived: Names | None = None
-    favourable: Annotated[int | str, BeforeValidator(lambda value: _class(value))] | None = None
-    threshold_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    threshold_confidence: Annotated[float, Field(gt=0, lt=1)] | None = None
+    threshold: Literal["none", "roc", "toc", "by-group"] = Field(
+        default="none",
+        description="How decisions are corrected after the training: by reject option below one gamma (roc), which toc "
+                    "always looks for; below a gamma for each group, with the fewest changed decisions (by-group); or "
+                    "not at all (none).")
+    theta: Share = Field(
+        default=0.05,
+        description="Largest demographic parity of the validation part that the search for a threshold accepts.")
+    gamma: Annotated[float, Field(ge=0.5, le=1)] | None = Field(
+        default=None,
+        description="Confidence below which threshold roc changes decisions; by default the first of 100 values that "
+                    "keeps demographic parity within theta.")
+    deprived: Names | None = Field(
+        default=None,
+        description="Names of the deprived groups, with threshold roc or toc; by default those with a rate of "
+                    "favourable decisions below that of all validation records.")
+    favourable: Annotated[int | str, BeforeValidator(lambda value: _class(value))] | None = Field(
+        default=None,
+        description="Favourable class, by number or by the label's name; of two classes by default class 1.")
+    threshold_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="Epsilon, at the run's delta, that the search for a threshold costs the validation records; by "
+                    "default it is not private.")
+    threshold_confidence: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description="Confidence that demographic parity is within theta on unseen data too; a run says if no gamma "
+                    "can promise it.")
 
     @property
     def searches(self) -> bool:
-        """Whether something is to be found out on validation records: a gamma, or which groups are deprived."""
+        """Whether validation records decide something: a gamma, or which groups are deprived."""
         return self.threshold != "none" and (self.gamma is None or self.deprived is None)
 
     def favourable_class(self, labels: Sequence[str]) -> int | None:
-        """The number of the favourable class, of those with the names `labels`; None if none is set.
+        """Return the number of the favourable class among the classes named `labels`; None if none is set.
 
         Raises `ValueError` if there is no such class.
         """
@@ -56,7 +68,7 @@ class ThresholdSettings(BaseModel):
 
     @model_validator(mode="after")
     def _nothing_in_vain(self) -> ThresholdSettings:
-        """Settings that the chosen threshold does not use are mistakes."""
+        """Refuse settings that the chosen threshold does not use."""
         unused = {
             "gamma": (self.threshold != "roc", "is only used with threshold = \"roc\""),
             "deprived": (self.threshold in ("none", "by-group"), "is only used with threshold = \"roc\" or \"toc\""),
@@ -72,13 +84,13 @@ class ThresholdSettings(BaseModel):
 
 
 def _names(value: Any) -> Any:
-    """One name, which may be a number, or several of them."""
+    """Return a tuple of names from one name, which may be a number, or from several."""
     several = value if isinstance(value, list | tuple) else [value]
     return tuple(str(name) if isinstance(name, int) else name for name in several)
 
 
 def _class(value: Any) -> Any:
-    """The number or the name of a class; raises `ValueError` for what is neither."""
+    """Return the number or the name of a class; raise `ValueError` for anything else."""
     if isinstance(value, str) or (isinstance(value, int) and value >= 0):
         return value
     raise ValueError(f"favourable is {value!r}: give the number of a class, 0, 1, ..., or the name that the label has "

@@ -1,4 +1,4 @@
-"""How a run trains: length, optimiser, privacy. What each strategy adds to it are its own `options`."""
+"""How a run trains: length, optimiser, privacy. A strategy adds its own `options`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from fedfair.accounting import Accountant
 from fedfair.mechanisms.noise import NoiseName, Trust
 from fedfair.models.optimizers import OptimizerName
+from fedfair.protocol.marks import marked
 from strategies.server.threshold_settings import ThresholdSettings
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -19,54 +20,99 @@ Count = Annotated[int, Field(ge=0)]
 class Training(ThresholdSettings, BaseModel):
     """Settings of the training itself and of what follows it; frozen, and validated when made.
 
-    `sync` is "step" (one gradient sum a round) or "epoch" (one local epoch a round), by default the strategy's own;
-    `steps` is the number of rounds, instead of `epochs`. `batch_size` is the expected one; `momentum` is that of
-    `torch.optim.SGD`, taken of noisy steps, so that it costs no privacy. A noise multiplier of 0 trains without noise,
-    and without any guarantee; `count_noise_multiplier` defaults to ten times the noise multiplier; `target_epsilon`
-    asks, instead of a `noise_multiplier`, for the smallest one that stays within it at `delta` by `accountant`.
-    `group_epsilon` keeps what the records of each group are charged at `delta` within that budget, for strategies with
-    bounds or weights by group (see `strategies.server.group_budget`). `trust` says who sees sums without noise in step
-    mode. `noise` is sampled in floating point or, "discrete", exactly on a grid. `randomness` is "seeded", for
-    simulation, where whoever knows the seed knows batches and noise, or "system": both come from the operating system,
-    and no run can be repeated. `dropouts` is how many clients a round may do without: so many shares of distributed
-    noise are too many. `eval_every` is in epochs.
-
-    `risk_every` measures the excessive-risk terms (see `fedfair.risk.terms`) before the first and every so many steps,
-    without any privacy: "loss_exact" and "gradient_norm_exact", the mean loss of each group and the norm of its
-    gradient, over all training records; Hessians over about `risk_records` training records of each group, their traces
-    by about `risk_vectors` Rademacher vectors, each for a record of its own.
+    Every field describes itself; docs/settings.md and `fedfair settings` list them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    sync: Literal["step", "epoch"] | None = None
-    epochs: NotNegative = 20
-    steps: Count | None = None
-    batch_size: Annotated[int, Field(ge=1)] = 256
-    optimizer: OptimizerName = "sgd"
-    learning_rate: Positive = 0.01
-    weight_decay: NotNegative = 0
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0
-    clip_norm: Positive = 0.5
-    noise_multiplier: NotNegative = 1
-    count_noise_multiplier: NotNegative | None = None
-    target_epsilon: Positive | None = None
-    group_epsilon: Positive | None = None
-    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-6
-    accountant: Accountant = "pld"
-    trust: Trust = Trust.CENTRAL
-    noise: NoiseName = "gaussian"
-    randomness: Literal["seeded", "system"] = "seeded"
-    dropouts: Count = 0
-    eval_every: Positive = 1
-    risk_every: Annotated[int, Field(ge=1)] | None = None
-    risk_records: Annotated[int, Field(ge=1)] = 256
-    risk_vectors: Annotated[int, Field(ge=2)] = 1000
-    options: dict[str, Any] = {}
+    sync: Literal["step", "epoch"] | None = Field(
+        default=None, json_schema_extra={"decided_by_app": True},
+        description="What a round is: one gradient step over all clients, or one local epoch of every client; by "
+                    "default the strategy's own choice.")
+    epochs: NotNegative = Field(
+        default=20, json_schema_extra={"decided_by_app": True},
+        description="Length of the training in epochs of expected batches.")
+    steps: Count | None = Field(
+        default=None, json_schema_extra={"decided_by_app": True, "replaces": "epochs"},
+        description="Number of rounds, in place of epochs; 0 returns the initial model.")
+    batch_size: Annotated[int, Field(ge=1)] = Field(
+        default=256,
+        description="Expected number of records in a batch; batches are Poisson samples.")
+    optimizer: OptimizerName = Field(
+        default="sgd",
+        description="Optimiser of the noisy steps.")
+    learning_rate: Positive = Field(
+        default=0.01,
+        description="Learning rate of the optimiser.")
+    weight_decay: NotNegative = Field(
+        default=0,
+        description="Weight decay of the optimiser, as in torch.optim.")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0,
+        description="Momentum of torch.optim.SGD, only with optimizer sgd; it follows the noise, so it costs no "
+                    "privacy.")
+    clip_norm: Positive = Field(
+        default=0.5,
+        description="Clip norm C0: bound on the Euclidean norm of a per-example gradient.")
+    noise_multiplier: NotNegative = Field(
+        default=1,
+        description="Standard deviation of the gradient noise, in multiples of the clip rule's sensitivity; 0 trains "
+                    "without noise and without any guarantee.")
+    count_noise_multiplier: NotNegative | None = Field(
+        default=None,
+        description="Standard deviation of the noise on counts by group, one record changing a count by 1; by default "
+                    "ten times the noise multiplier.")
+    target_epsilon: Positive | None = Field(
+        default=None, json_schema_extra={"replaces": "noise_multiplier"},
+        description="Epsilon at delta, by the accountant, in place of noise_multiplier: the smallest noise multiplier "
+                    "within it is taken.")
+    group_epsilon: Positive | None = Field(
+        default=None,
+        description="Epsilon at delta that the records of each group are kept within, only with sync step and "
+                    "strategies that have bounds or weights by group.")
+    delta: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=1e-6,
+        description="Delta at which every epsilon is stated.")
+    accountant: Accountant = Field(
+        default="pld",
+        description="How events are composed: by privacy loss distributions (pld), or Renyi divergences (rdp), as the "
+                    "papers do.")
+    trust: Trust = Field(
+        default=Trust.CENTRAL, json_schema_extra={"decided_by_app": True},
+        description="Who adds the noise of a step: the server (central), the clients in shares, for secure "
+                    "aggregation (distributed), or each client in full (local).")
+    noise: NoiseName = Field(
+        default="gaussian",
+        description="How noise is sampled: in floating point (gaussian), or exactly on a grid (discrete), which needs "
+                    "dtype float64.")
+    randomness: Literal["seeded", "system"] = Field(
+        default="seeded", json_schema_extra={"decided_by_app": True},
+        description="Where batches and noise come from: the seed, for simulation, since anyone with the seed can "
+                    "reconstruct them; or the operating system, and then no run can be repeated.")
+    dropouts: Count = Field(
+        default=0, json_schema_extra={"decided_by_app": True},
+        description="Number of clients that may be missing in a round; distributed noise has as many shares too many.")
+    eval_every: Positive = Field(
+        default=1, json_schema_extra={"decided_by_app": True},
+        description="Epochs between evaluations of the model.")
+    risk_every: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, json_schema_extra={"decided_by_app": True},
+        description="Steps between measurements of the excessive-risk terms, which are not private; by default they "
+                    "are not measured.")
+    risk_records: Annotated[int, Field(ge=1)] = Field(
+        default=256,
+        description="Training records of each group, about, that Hessians are estimated from; only with risk_every.")
+    risk_vectors: Annotated[int, Field(ge=2)] = Field(
+        default=1000,
+        description="Rademacher vectors, about, for the trace of a group's Hessian, each with another record; only "
+                    "with risk_every.")
+    options: dict[str, Any] = Field(
+        default={},
+        description="The strategy's own options by name; `fedfair settings options` lists them.")
 
     @model_validator(mode="after")
     def _risk_terms_are_asked_for(self) -> Training:
-        """What belongs to a measurement has no effect without one."""
+        """Refuse settings of the risk terms where those are not measured."""
         named = {"risk_records", "risk_vectors"} & self.model_fields_set
         defaults = {name for name in named if getattr(self, name) == type(self).model_fields[name].default}
         if self.risk_every is None and named - defaults:
@@ -76,8 +122,8 @@ class Training(ThresholdSettings, BaseModel):
 
     @model_validator(mode="after")
     def _one_of_two_is_given(self) -> Training:
-        """Of two settings that say the same in two ways, the one that has no effect is not given."""
-        for name, instead_of in (("target_epsilon", "noise_multiplier"), ("steps", "epochs")):
+        """Refuse a setting beside the one that replaces it."""
+        for name, instead_of in marked(type(self), "replaces").items():
             default, value = type(self).model_fields[instead_of].default, getattr(self, instead_of)
             if getattr(self, name) is not None and value != default:
                 raise ValueError(f"{name} is {getattr(self, name):g}, which takes the place of {instead_of}, but that "
@@ -86,7 +132,7 @@ class Training(ThresholdSettings, BaseModel):
 
     @model_validator(mode="after")
     def _momentum_is_of_sgd(self) -> Training:
-        """Adam and RMSprop keep averages of their own."""
+        """Refuse momentum with an optimiser that keeps averages of its own."""
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(f"momentum is {self.momentum:g}, but optimizer is {self.optimizer!r}, which has none: "
                              "take sgd, or leave momentum out")

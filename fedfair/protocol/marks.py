@@ -1,0 +1,18 @@
+"""What a setting's field says of itself beyond type, default and description, as `json_schema_extra`.
+
+- `replaces`: the setting that this one makes meaningless.
+- `chosen_by`: the option of commands, and the key of sweeps, that chooses it in place of a setting.
+- `decided_by_app`: whether an existing Flower app decides it (see `strategies.server.existing_app`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+
+def marked(settings: type[BaseModel], mark: str) -> dict[str, Any]:
+    """Return the fields of `settings` that carry a mark, each with the mark's value."""
+    extras = {name: field.json_schema_extra for name, field in settings.model_fields.items()}
+    return {name: extra[mark] for name, extra in extras.items() if isinstance(extra, dict) and mark in extra}
