@@ -14,38 +14,46 @@ import torch
 from torch import Tensor
 
 from fedfair.datasets.encoding import NO_TABLE, Encoding
-from fedfair.fairness.metrics import RESERVED
+from fedfair.plugins.reserved_names import RESERVED
 
 PARTS = ("train", "valid", "test")
-_ROWS, _NUMBERS = 4096, 2**20  # at most so many go through a model together; a convolution makes dozens of one number
+# The most that go through a model together, in records and in numbers; a convolution makes dozens of each number.
+_ROWS, _NUMBERS = 4096, 2**20
 
 
 class Pixels(NamedTuple):
-    """How bytes, 0 to 255, become features: scaled to [0, 1], and standardised with a public `mean` and `deviation`."""
+    """How bytes, 0 to 255, become features: scaled to [0, 1], then standardised by a public `mean` and `deviation`."""
 
     mean: float
     deviation: float
     dtype: torch.dtype
 
     def scaled(self, x: Tensor) -> Tensor:
-        """Bytes as features, of the same shape."""
+        """Turn bytes into features of the same shape."""
         return x.to(self.dtype).div_(255).sub_(self.mean).div_(self.deviation)
 
 
 @dataclass(frozen=True)
 class GroupedDataset:
-    """n records: `x` `[n, ...]`, labels `y` `[n]` in 0..classes-1, and `group` `[n]`, numbers into `names`.
+    """Records that each have a label and belong to one group.
 
-    `labels` are the names of the classes in the order of their numbers; without any, they are called "0", "1", ....
-    Where `pixels` is given, `x` are bytes. They stay bytes, a quarter of the memory, until a model needs some of them:
-    `features` makes them what `pixels` says.
-    `encoding` says what each column of a two-dimensional `x` was made of, and is empty if there is no table.
-    `records` `[n]` numbers each record once and for all: its random draws hang on it, so that they do not depend on
-    where the record lies.
-    `participant` `[n]` is the number of the person whose record it is, 0, 1, ..., or empty if nobody is known.
-    `published` `[n]`, numbers into PARTS, says which part the source itself put a record into; it is empty if the
-    source has no parts. Raises `ValueError` if the parts do not fit together, or a name is one of
-    `fedfair.fairness.metrics.RESERVED`.
+    Raises `ValueError` if the fields do not fit together, or if a group has one of the names
+    `fedfair.plugins.reserved_names.RESERVED`.
+
+    Args:
+        x: Features, `[n, ...]`; bytes if `pixels` is given.
+        y: Labels, `[n]`, from 0 to `classes` - 1.
+        group: Group numbers, `[n]`, positions in `names`.
+        names: Names of the groups, `[K]`.
+        classes: Number of classes.
+        labels: Names of the classes in the order of their numbers; by default "0", "1", ....
+        records: Number of each record, `[n]`, by default its row. Random draws depend on it, and not on where the
+            record lies.
+        participant: Number of the person whose record each is, `[n]`, from 0; empty if unknown.
+        published: Part that the source put each record into, `[n]`, positions in `PARTS`; empty if it has no parts.
+        pixels: How a model's features are made of bytes. They are kept as bytes, a quarter of the memory, until a model
+            needs them; see `features`.
+        encoding: What each column of a two-dimensional `x` was made of; empty if there is no table.
     """
 
     x: Tensor
@@ -92,41 +100,42 @@ class GroupedDataset:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The column of the source's table that each column of `x` comes from, one-hot ones alike."""
+        """The column of the table that each column of `x` was made of."""
         return tuple(feature.column for feature in self.encoding.features)
 
     @property
     def categories(self) -> tuple[str | None, ...]:
-        """The category that each column of `x` stands for, None for one of numbers."""
+        """The category that each column of `x` stands for; None where it holds numbers."""
         return tuple(feature.category for feature in self.encoding.features)
 
     @property
     def numeric(self) -> tuple[int, ...]:
-        """The columns of `x` that are numbers which are not yet scaled."""
-        return tuple(place for place, feature in enumerate(self.encoding.features) if feature.is_raw)
+        """The positions of the columns of `x` that hold numbers not yet scaled."""
+        return tuple(position for position, feature in enumerate(self.encoding.features) if feature.is_raw)
 
     def take(self, rows: Tensor | slice) -> GroupedDataset:
-        """The records at `rows` `[m]`, with their numbers: a copy, or of a slice a view."""
+        """Return the records at `rows` `[m]`, which keep their numbers: a copy, or a view if `rows` is a slice."""
         held = {name: getattr(self, name) for name in ("x", "y", "group", "records", "participant", "published")}
         return replace(self, **{name: values[rows] for name, values in held.items() if len(values)})
 
     def features(self, rows: Tensor | slice = slice(None), device: str | torch.device = "cpu") -> Tensor:
-        """What a model is given of the records at `rows` `[m]`, by default of all: `[m, ...]`, on the device."""
+        """Return a model's inputs for the records at `rows` `[m]`, by default for all: `[m, ...]`, on the device."""
         x = self.x.index_select(0, rows) if isinstance(rows, Tensor) else self.x[rows]
         return self.pixels.scaled(x.to(device)) if self.pixels else x.to(device)
 
     def portions(self, rows: Tensor) -> tuple[Tensor, ...]:
-        """`rows` `[m]` in pieces whose records can go through a model together without filling the memory; no rows are
-        one empty piece.
+        """Split `rows` `[m]` into pieces that can go through a model together without filling the memory.
+
+        No rows are one empty piece.
         """
         return torch.split(rows, max(1, min(_ROWS, _NUMBERS // max(1, self.x.shape[1:].numel()))))
 
     @cached_property
     def distinct(self) -> tuple[Tensor, Tensor]:
-        """The rows `[m]` of the first of each kind of record, alike in `x`, `y` and `group`, and how many there are of
-        it `[m]`: all that a sum over records depends on.
+        """The row of the first record of each kind, `[m]`, and the number of records of that kind, `[m]`.
 
-        Tables hold many twice: two in three records of COMPAS and of Dutch, one in nine of Adult.
+        Records are of one kind if they are equal in `x`, `y` and `group`; a sum over records depends on nothing else.
+        Of the training records, two in three are equal to an earlier one in COMPAS and Dutch, one in nine in Adult.
         """
         x = np.ascontiguousarray(self.x.numpy())
         kinds = list(zip((blake2b(one, digest_size=16).digest() for one in x), self.y.tolist(), self.group.tolist(),
@@ -136,7 +145,7 @@ class GroupedDataset:
         return torch.tensor(rows, dtype=torch.long), torch.tensor(times, dtype=torch.long)
 
     def group_sizes(self) -> tuple[int, ...]:
-        """How many records each group has: `[K]`."""
+        """Return the number of records of each group, `[K]`."""
         return tuple(torch.bincount(self.group, minlength=len(self.names)).tolist())
 
 
@@ -144,7 +153,7 @@ class GroupedDataset:
 class Parts:
     """The training, validation and test parts of one data set; a part may be empty.
 
-    `published` names those that the source itself made; the others are drawn at random from what it has besides.
+    `published` names the parts that the source made; the other parts were drawn at random from its other records.
     """
 
     train: GroupedDataset
@@ -157,19 +166,19 @@ class Parts:
 
 
 def crossed(one: GroupedDataset, other: GroupedDataset) -> GroupedDataset:
-    """The records of `one`, grouped by the intersections of its groups with those of `other` that occur.
+    """Return the records of `one`, grouped by those intersections of its groups with the groups of `other` that occur.
 
-    `other` holds the same records in the same order. Raises `ValueError` if it cannot.
+    `other` must hold the same records in the same order. Raises `ValueError` if it has another number of records.
     """
     if len(one) != len(other):
         raise ValueError(f"groups of {len(one)} and of {len(other)} records cannot be crossed")
     pairs = one.group * len(other.names) + other.group
-    there = torch.bincount(pairs).nonzero().flatten()
+    occurring = torch.bincount(pairs).nonzero().flatten()
     names = tuple(f"{one.names[pair // len(other.names)]} & {other.names[pair % len(other.names)]}"
-                  for pair in there.tolist())
-    return replace(one, group=torch.searchsorted(there, pairs), names=names)
+                  for pair in occurring.tolist())
+    return replace(one, group=torch.searchsorted(occurring, pairs), names=names)
 
 
 def _within(numbers: Tensor, end: int) -> bool:
-    """Whether all numbers lie in 0..end-1."""
+    """Return whether all numbers lie in 0..end-1."""
     return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < end)

@@ -1,8 +1,9 @@
-"""Metrics from counts by group: every gap is an aggregation of per-group values that are computed once.
+"""Metrics by group, and the gaps between groups.
 
-Definitions: accuracy parity and demographic parity, Yang et al. 2024, equations 1-2, for more than two groups the
-largest difference; equalised odds and equal opportunity, Hardt et al. 2016. Rates of positive predictions are those of
-the favourable class, 1 of two; with more classes they are not a number unless one is named.
+Each metric is computed once for each group, and a gap is the largest difference between groups. Definitions: accuracy
+parity and demographic parity, Yang et al. 2024, equations 1-2; equalised odds and equal opportunity, Hardt et al. 2016.
+A prediction is positive if it is the favourable class. Of two classes that is 1; with more, rates of positive
+predictions are NaN unless a favourable class is named.
 """
 
 from __future__ import annotations
@@ -14,20 +15,26 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-ALL = "all"
-"""Stands for all groups together."""
-RESERVED = (ALL, "gap", "parity")
-"""What no group can be called: results call figures of all groups together so, as in "accuracy_parity"."""
+from fedfair.plugins.reserved_names import ALL_GROUPS
+
+ALL = ALL_GROUPS
+"""The name of all groups together."""
 
 GAPS = {"accuracy_parity": ("accuracy",), "demographic_parity": ("positive_rate",),
         "equal_opportunity": ("true_positive_rate",), "equalised_odds": ("true_positive_rate", "false_positive_rate")}
-"""Each gap is the largest difference between groups, over the named per-group values."""
+"""Gaps by name, and the metrics whose largest difference between groups they are."""
 
 
 @dataclass(frozen=True)
 class GroupCounts:
-    """Sums over evaluated records: how many of each class have the label (`labels`), get it (`predicted`), and both
-    (`correct`), `[K, classes]` each; `losses` `[K]`, `gradient_norms` `[K]`.
+    """Sums over evaluated records, by group; `+` adds those of other records.
+
+    Args:
+        labels: Number of records with each label, `[K, classes]`.
+        predicted: Number of records for which each class is predicted, `[K, classes]`.
+        correct: Number of records with each label for which it is predicted, `[K, classes]`.
+        losses: Sums of the losses, `[K]`.
+        gradient_norms: Sums of the norms of the per-example gradients, `[K]`; zeros if they were not computed.
     """
 
     labels: Tensor
@@ -38,14 +45,28 @@ class GroupCounts:
 
     @staticmethod
     def zeros(groups: int, classes: int) -> GroupCounts:
-        """No record yet."""
+        """Return the sums over no record.
+
+        Args:
+            groups: Number of groups K.
+            classes: Number of classes.
+        """
         cells, sums = torch.zeros(3, groups, classes, dtype=torch.float64), torch.zeros(2, groups, dtype=torch.float64)
         return GroupCounts(*cells, *sums)
 
     @staticmethod
     def of(predicted: Tensor, y: Tensor, group: Tensor, losses: Tensor, norms: Tensor, like: GroupCounts
            ) -> GroupCounts:
-        """The sums for n records, each argument `[n]`, shaped as in `like`."""
+        """Return the sums over n records.
+
+        Args:
+            predicted: Predicted classes, `[n]`.
+            y: Labels, `[n]`.
+            group: Group numbers, `[n]`.
+            losses: Losses, `[n]`.
+            norms: Norms of the per-example gradients, `[n]`.
+            like: Sums of the shapes that are wanted.
+        """
         groups, classes = like.labels.shape
         right = predicted == y
         cells = [torch.bincount(group[rows] * classes + label[rows], minlength=groups * classes).view(groups, classes)
@@ -58,16 +79,21 @@ class GroupCounts:
         return GroupCounts(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
 
     def tensors(self) -> dict[str, Tensor]:
-        """The sums by name, as they travel."""
+        """Return the sums by name, as they travel in a message."""
         return dict(vars(self))
 
 
 def metrics(counts: GroupCounts, names: tuple[str, ...], favourable: int | None = None
             ) -> Iterator[tuple[str, str, float]]:
-    """Rows (group or "all", metric, value); a rate over no record is not a number.
+    """Yield the metrics of each group and of all records, then the gaps.
 
-    `favourable` is the class whose predictions are positive; by default 1 of two classes, and none of more.
-    A gradient norm of zero everywhere means that norms were not asked for, and is left out.
+    Args:
+        counts: Sums over the evaluated records.
+        names: Names of the groups, in the order of their numbers.
+        favourable: Class whose prediction is positive; by default 1 of two classes, and none of more.
+
+    Yields:
+        Group or "all", metric, and value. A rate over no record is NaN. Gradient norms are left out if all are zero.
     """
     if favourable is None and counts.labels.shape[1] == 2:
         favourable = 1
@@ -84,15 +110,23 @@ def metrics(counts: GroupCounts, names: tuple[str, ...], favourable: int | None 
 
 
 def largest_gap(values: list[float]) -> float:
-    """The largest difference between two of the values that are numbers; not a number for fewer than two."""
+    """Return the largest difference between two values.
+
+    Args:
+        values: Values by group; a NaN is left out.
+
+    Returns:
+        The difference; NaN for fewer than two values.
+    """
     numbers = [value for value in values if not math.isnan(value)]
     return max(numbers) - min(numbers) if len(numbers) > 1 else math.nan
 
 
 def _values(sums: dict[str, Tensor], favourable: int | None) -> dict[str, float]:
-    """The metrics of one group from its counts by class and its sums, named as in `GroupCounts`.
+    """Return the metrics of one group from its counts by class and its sums, named as in `GroupCounts`.
 
-    `predicted_classes` is the number of classes that are predicted at all: a next-word model's active vocabulary.
+    `predicted_classes` is the number of classes that are predicted for any record: of a next-word model, its active
+    vocabulary.
     """
     labels, predicted, correct = sums["labels"], sums["predicted"], sums["correct"]
     records = float(labels.sum())
@@ -108,5 +142,5 @@ def _values(sums: dict[str, Tensor], favourable: int | None) -> dict[str, float]
 
 
 def _rate(part: float, whole: float) -> float:
-    """`part / whole`, not a number if there is nothing."""
+    """Return `part / whole`, NaN if `whole` is 0."""
     return part / whole if whole else math.nan

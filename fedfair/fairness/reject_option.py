@@ -1,12 +1,13 @@
-"""Reject-option classification: who is close to the decision boundary is decided by group.
+"""Reject-option classification: near the decision boundary, the group decides.
 
-Sources: Kamiran, Karim and Zhang 2012; Yang et al. 2024, Algorithms 3 and 4. Beyond them: any number of groups and a
-gamma for each, and more than two classes, of which one is favourable.
+Sources: Kamiran, Karim and Zhang 2012; Yang et al. 2024, Algorithms 3 and 4. Beyond them, there may be any number of
+groups, each with a gamma, and more than two classes, of which one is favourable.
 
-A group's decisions at all gammas of a grid are nested, so its records count only through how they are ordered. With G
-gammas, a record falls into one of 2 G cells, from the surest favourable one to the surest other one, and a group that
-is *shifted* by s in -(G - 1) .. G - 1 gives the favourable class to all cells before the (G + s)-th: a deprived group
-with the i-th gamma (from 0) is shifted by i, a privileged one by -i, and 0 leaves the decisions of the model.
+What a smaller gamma leaves to the group, a larger one does too, so that only the order of a group's records matters.
+With a grid of G gammas, a record falls into one of 2 G cells, from the surest favourable one to the surest other one.
+A group that is *shifted* by s in -(G - 1) .. G - 1 gets the favourable class in all cells before the (G + s)-th. A
+deprived group with the i-th gamma (from 0) is shifted by i, a privileged one by -i; a shift of 0 keeps the model's
+decisions.
 """
 
 from __future__ import annotations
@@ -22,18 +23,24 @@ GAMMAS = torch.linspace(0.5, 1, 100, dtype=torch.float64)
 """The grid of Yang et al. 2024, Algorithm 4."""
 
 CELLS = 2 * len(GAMMAS)
-"""How many score cells there are for each group."""
+"""Number of score cells of each group."""
 
 UNSHIFTED = len(GAMMAS) - 1
-"""The place of shift 0 where shifts are numbered from 0, as in `favoured`."""
+"""Column of shift 0 in a table with a column for each shift, as of `favoured`."""
 
 
 @dataclass(frozen=True)
 class RejectOption:
-    """The rule, by group: a record whose confidence max(p, 1 - p) is below its group's gamma gets the `favourable`
-    class if the group is deprived, and the best of the others if not; all other records what the model says.
+    """A decision rule by group.
 
-    `gammas` and `deprived` have one entry for each group. Two groups with one gamma are Algorithm 3 of Yang et al.
+    A record whose confidence max(p, 1 - p) is below its group's gamma gets the favourable class if the group is
+    deprived, and the most probable other class if it is not. All other records keep the model's decision. Two groups
+    with the same gamma are Algorithm 3 of Yang et al. 2024.
+
+    Args:
+        gammas: Confidence, from 0.5 to 1, below which the group decides; one for each group, `[K]`.
+        deprived: Whether each group is deprived, `[K]`.
+        favourable: Number of the favourable class.
     """
 
     gammas: tuple[float, ...]
@@ -42,11 +49,25 @@ class RejectOption:
 
     @staticmethod
     def shifted(shifts: Sequence[int], deprived: Sequence[bool], favourable: int) -> RejectOption:
-        """The rule that shifts each group so far: the deprived ones up, the others down."""
+        """Return the rule that shifts the groups' decisions along the grid `GAMMAS`.
+
+        Args:
+            shifts: Shift of each group, `[K]`; only its size counts.
+            deprived: Whether each group is deprived and so shifted up, `[K]`; the others are shifted down.
+            favourable: Number of the favourable class.
+        """
         return RejectOption(tuple(float(GAMMAS[abs(shift)]) for shift in shifts), tuple(deprived), favourable)
 
     def predict(self, output: Tensor, group: Tensor) -> Tensor:
-        """Classes `[n]` from a model's output `[n, classes]` and group numbers `[n]`."""
+        """Decide on a class for each record.
+
+        Args:
+            output: Logits of the model, `[n, classes]`.
+            group: Group numbers, `[n]`.
+
+        Returns:
+            Class numbers, `[n]`.
+        """
         p, other = score(output, self.favourable)
         gamma = torch.tensor(self.gammas, dtype=torch.float64, device=p.device)[group]
         deprived = torch.tensor(self.deprived, device=p.device)[group]
@@ -54,21 +75,25 @@ class RejectOption:
         return torch.where(favoured, self.favourable, other)
 
     def to_json(self) -> str:
-        """The rule as text."""
+        """Return the rule as text."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(text: str) -> RejectOption:
-        """The rule that `to_json` wrote."""
+        """Return the rule from its text.
+
+        Args:
+            text: What `to_json` returned.
+        """
         fields = json.loads(text)
         return RejectOption(tuple(fields["gammas"]), tuple(fields["deprived"]), fields["favourable"])
 
 
 def score(output: Tensor, favourable: int) -> tuple[Tensor, Tensor]:
-    """How probable the favourable class is against its strongest rival, p `[n]`, and that rival `[n]`.
+    """Return how probable the favourable class is against its strongest rival, p `[n]`, and that rival `[n]`.
 
-    p = P(favourable) / (P(favourable) + P(rival)) for logits `[n, classes]`: with two classes the probability itself;
-    with more, the favourable class against the rest such that p >= 0.5 where the model chooses it.
+    p = P(favourable) / (P(favourable) + P(rival)) for logits `[n, classes]`. With two classes, p is the probability of
+    the favourable class; with more, p >= 0.5 where the model chooses that class.
     """
     logits = output.double()
     rest = logits.clone()
@@ -78,24 +103,25 @@ def score(output: Tensor, favourable: int) -> tuple[Tensor, Tensor]:
 
 
 def score_counts(p: Tensor, group: Tensor, groups: int) -> Tensor:
-    """How many records, with scores p `[n]`, fall into each group's cells: `[K, 2 G]`; each record is in one."""
+    """Count the records, with scores p `[n]`, in each cell of each group: `[K, 2 G]`; each record is in one cell."""
     reached = torch.searchsorted(GAMMAS.to(p.device), torch.maximum(p, 1 - p), right=True)
     cell = torch.where(p >= 0.5, len(GAMMAS) - reached, len(GAMMAS) - 1 + reached)
     return torch.bincount(group * CELLS + cell, minlength=groups * CELLS).view(groups, CELLS).double().cpu()
 
 
 def favoured(counts: Tensor) -> Tensor:
-    """How many records of each group get the favourable class when it is shifted, for every shift: `[K, 2 G - 1]`.
+    """Count the records of each group that get the favourable class at every shift: `[K, 2 G - 1]`.
 
-    Noisy counts are made to grow with the shift, as exact ones do: post-processing.
+    Noisy results are made to grow with the shift, as exact ones do; this is post-processing.
     """
     return counts.cumsum(1).cummax(1).values[:, :-1]
 
 
 def below_average(counts: Tensor) -> tuple[bool, ...]:
-    """Which groups get the favourable class less often than all records together: of two groups, the lower one.
+    """Return whether each group gets the favourable class less often than all records together, `[K]`.
 
-    One is always among them, and one is not: where all rates are alike, the first group alone.
+    At least one group does, and at least one does not: where all rates are equal, the first group alone counts as
+    below.
     """
     unshifted, sizes = favoured(counts)[:, UNSHIFTED], counts.sum(1)
     rates = unshifted / sizes

@@ -1,7 +1,7 @@
-"""The search for reject options under which demographic parity holds, on score counts alone.
+"""Search for reject options under which demographic parity holds, on score counts alone.
 
-Every function here is post-processing of the counts `[K, 2 G]` of `fedfair.fairness.reject_option.score_counts`, exact
-or noisy.
+Every function is post-processing of the counts `[K, 2 G]` of `fedfair.fairness.reject_option.score_counts`, exact or
+noisy.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from fedfair.fairness.reject_option import CELLS, GAMMAS, UNSHIFTED, favoured
 from fedfair.mechanisms import prefix_sums
 
 ROUNDING = 1e-12
-"""Of rates: a parity of .9 - .85 is one of .05."""
+"""Tolerance for rounding: in floating point, 0.9 - 0.85 is above 0.05."""
 
 
 class Rates(NamedTuple):
-    """Between what the rate of favourable decisions lies, by group and shift: `[K, 2 G - 1]` each, growing with the
-    shift; equal where a rate is taken as it was counted.
+    """Bounds on the rate of favourable decisions, by group and shift, `[K, 2 G - 1]` each; both grow with the shift.
+
+    They are equal where a rate is taken as it was counted.
     """
 
     lower: Tensor
@@ -31,20 +32,20 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """The shift of each group, and the demographic parity (or its upper bound) that goes with them."""
+    """The shift of each group, and their demographic parity or an upper bound on it."""
 
     shifts: tuple[int, ...]
     parity: float
 
 
 def counted(counts: Tensor) -> Rates:
-    """The rates as they were counted, at least one record of every group."""
+    """Return the rates as they were counted, over at least one record of every group."""
     rates = (favoured(counts) / counts.sum(1, keepdim=True)).clamp(0, 1)
     return Rates(rates, rates)
 
 
 def confident(counts: Tensor, confidence: float, one_gamma: bool, multiplier: float = 0.0) -> Rates:
-    """Bounds on the rates in the population that the counted records were drawn from.
+    """Bound the rates in the population that the counted records were drawn from.
 
     Theorem. Let the records of each group be independent draws, and the model and theta independent of them. With
     probability at least `confidence`, every shift that `toc` (`one_gamma`) or `by_group` accepts with these bounds has
@@ -76,27 +77,24 @@ def confident(counts: Tensor, confidence: float, one_gamma: bool, multiplier: fl
 
 
 def toc(rates: Rates, deprived: tuple[bool, ...], theta: float) -> Found:
-    """One gamma for all: the first of the grid under which demographic parity is at most `theta`; if there is none, the
-    one with the smallest (Yang et al. 2024, Algorithm 4).
+    """Choose one gamma for all groups: the first of the grid under which demographic parity is at most `theta`, or
+    else the one with the smallest parity (Yang et al. 2024, Algorithm 4).
 
-    With more than two groups all deprived ones are shifted up and all others down; nothing says that some gamma is
-    enough then.
+    With more than two groups, all deprived ones are shifted up and all others down; then perhaps no gamma is enough.
     """
-    lower, upper = (torch.stack([row[UNSHIFTED:] if up else row[: UNSHIFTED + 1].flip(0)
-                                 for row, up in zip(bounds, deprived, strict=True)]) for bounds in rates)
-    parity = _parity(lower, upper)
+    parity = _parity(_by_gamma(rates.lower, deprived), _by_gamma(rates.upper, deprived))
     enough = (parity <= theta + ROUNDING).nonzero()
     chosen = int(enough[0] if len(enough) else (parity == parity.min()).nonzero()[0])
     return Found(tuple(chosen if up else -chosen for up in deprived), float(parity[chosen]))
 
 
 def by_group(rates: Rates, positives: Tensor, theta: float) -> Found:
-    """A gamma for each group: the shifts that change the fewest decisions, among all of the grid whose rates lie in
-    some band [a, a + theta].
+    """Choose a gamma for each group: the shifts that change the fewest decisions, among those whose rates all lie in
+    a band [a, a + theta].
 
-    `positives` are those of `favoured`. Exact: a may be taken to be one of the lower bounds, for each of them a group
-    has to go to the first of its shifts inside the band, and all are tried. If no band holds all groups, the shifts
-    with the smallest parity.
+    `positives` is what `favoured` returns. The search is exact: some best a is one of the lower bounds, and each is
+    tried. For each, the best shift of a group is the one inside the band that is closest to no shift. If no band holds
+    all groups, the shifts with the smallest parity are chosen.
     """
     lower, upper = rates
     floors = torch.unique(lower).expand(len(lower), -1).contiguous()
@@ -113,8 +111,14 @@ def by_group(rates: Rates, positives: Tensor, theta: float) -> Found:
     return Found(tuple((places[:, chosen] - UNSHIFTED).tolist()), float(parity[chosen]))
 
 
+def _by_gamma(by_shift: Tensor, deprived: tuple[bool, ...]) -> Tensor:
+    """Return bounds at every gamma of the grid, `[K, G]`, from those at every shift, `[K, 2 G - 1]`."""
+    return torch.stack([row[UNSHIFTED:] if up else row[: UNSHIFTED + 1].flip(0)
+                        for row, up in zip(by_shift, deprived, strict=True)])
+
+
 def _parity(lower: Tensor, upper: Tensor) -> Tensor:
-    """The largest difference between the rates of two groups, `[...]` from bounds `[K, ...]`."""
+    """Return the largest difference between the rates of two groups, `[...]`, from bounds `[K, ...]`."""
     differences = upper[:, None] - lower[None]
-    own = torch.eye(len(lower), dtype=torch.bool).view(len(lower), len(lower), *[1] * (lower.dim() - 1))
-    return differences.masked_fill(own, -torch.inf).flatten(0, 1).amax(0)
+    same_group = torch.eye(len(lower), dtype=torch.bool).view(len(lower), len(lower), *[1] * (lower.dim() - 1))
+    return differences.masked_fill(same_group, -torch.inf).flatten(0, 1).amax(0)

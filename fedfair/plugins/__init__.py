@@ -1,1 +1,1 @@
-"""Registries of named things, and Python files of the user's own."""
+"""Registries of named values, reserved names, and Python files of the user's."""

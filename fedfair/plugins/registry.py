@@ -1,4 +1,4 @@
-"""Things found by name, with an answer for a name that is wrong."""
+"""Registries: values by name, and an error that helps with a name that is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> ValueError:
-    """The error for a `name` that is not among the `known` ones, naming the nearest first."""
+    """Return the error for a `name` that is not among the `known` ones; it names the nearest first."""
     known = sorted(known)
     near = get_close_matches(name, known, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
@@ -26,21 +26,21 @@ class Registry(Generic[T]):
         self._makers: dict[str, Callable[[], T]] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
-        """A decorator that enters a value under `name`."""
+        """Return a decorator that enters a value under `name`."""
 
         def enter(value: T) -> T:
-            """Enter a value, and give it back as it is."""
+            """Enter a value, and return it unchanged."""
             self._values[name] = value
             return value
 
         return enter
 
     def register_later(self, name: str, make: Callable[[], T]) -> None:
-        """Enter what `make` returns under `name`, and call it when somebody first asks for that."""
+        """Enter what `make` returns under `name`; `make` is called when the value is first looked up."""
         self._makers[name] = make
 
     def __getitem__(self, name: str) -> T:
-        """The value called `name`; raises `ValueError` with the nearest names if there is none."""
+        """Return the value called `name`; raise `ValueError` with the nearest names if there is none."""
         if name not in self._values and name in self._makers:
             self._values[name] = self._makers[name]()
         if name not in self._values:
@@ -48,11 +48,11 @@ class Registry(Generic[T]):
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        """The names, sorted."""
+        """Iterate over the names, sorted."""
         return iter(sorted({*self._values, *self._makers}))
 
     def name_of(self, value: object) -> str:
-        """The name under which an instance's class is entered; raises `ValueError` if it is not."""
+        """Return the name under which the class of an instance is entered; raise `ValueError` if it is not."""
         for name, entered in self._values.items():
             if entered is type(value):
                 return name
