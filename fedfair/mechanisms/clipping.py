@@ -1,8 +1,8 @@
-"""Clip rules: by how much each example's gradient is scaled, and how much one example can then add to the sum.
+"""Clip rules: by how much each per-example gradient is scaled, and how much one example can then add to the sum.
 
 A rule is a frozen description that travels from the server to the clients. `K` is the number of groups, `n_i` the norm
-of example i's gradient, `a_i` its group. A zero gradient stays zero under every rule; a NaN stays NaN, so that the
-round can refuse it.
+of example i's gradient, `a_i` its group, `c_i` the factor by which it is scaled. A zero gradient stays zero under every
+rule. A NaN stays NaN, so that the round can refuse it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,28 @@ from fedfair.plugins.registry import Registry
 
 
 class ClipRule(Protocol):
-    """Scales each example's gradient so that a record of group k adds at most `group_sensitivities(K)[k]`."""
+    """A rule that scales each per-example gradient, so that a record adds at most its group's sensitivity."""
 
     def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
-        """The factor of each example, `[B]`, from gradient norms `[B]` and group numbers `[B]`."""
+        """Return the factor of each example.
+
+        Args:
+            norms: Per-example gradient norms, `[B]`.
+            groups: Group numbers, `[B]`.
+
+        Returns:
+            Factors, `[B]`. A record of group k then adds at most `group_sensitivities(K)[k]` in Euclidean norm.
+        """
 
     def group_sensitivities(self, groups: int) -> tuple[float, ...]:
-        """The most, in Euclidean norm, that adding or removing one record of each group changes the sum by: `[K]`."""
+        """Return the sensitivity of the sum to one record of each group.
+
+        Args:
+            groups: Number of groups K.
+
+        Returns:
+            The most, in Euclidean norm, by which adding or removing one record of each group changes the sum, `[K]`.
+        """
 
 
 CLIP_RULES: Registry[type[ClipRule]] = Registry("clip rule")
@@ -32,19 +47,36 @@ CLIP_RULES: Registry[type[ClipRule]] = Registry("clip rule")
 
 
 def sensitivity(rule: ClipRule, groups: int) -> float:
-    """The most that any record can add, over all groups, whether or not the batch holds one of them."""
+    """Return the most that any record can add to the sum, in Euclidean norm.
+
+    Args:
+        rule: Clip rule.
+        groups: Number of groups K; all count, whether or not the batch has records of them.
+    """
     return max(rule.group_sensitivities(groups))
 
 
 def parameters(rule: ClipRule) -> dict[str, tuple[float, ...]]:
-    """The numbers of a rule by name: one for all groups, or one for each."""
+    """Return the numbers that make up a rule.
+
+    Args:
+        rule: Clip rule.
+
+    Returns:
+        By name of the field, one number for all groups, `[1]`, or one for each, `[K]`.
+    """
     return {name: value if isinstance(value, tuple) else (value,) for name, value in vars(rule).items()}
 
 
 def capped(rule: ClipRule, most: tuple[float, ...]) -> ClipRule:
-    """The rule with sensitivities of at most `most` `[K]`, by group.
+    """Return the rule with lower clip norms or weights, where its sensitivities are above a limit.
 
-    Raises `ValueError` for a rule that cannot treat groups differently.
+    Args:
+        rule: Clip rule.
+        most: Largest sensitivity that each group may have, `[K]`.
+
+    Raises:
+        ValueError: If the rule cannot treat groups differently.
     """
     if isinstance(rule, PerGroup):
         return PerGroup(tuple(map(min, rule.clip_norms, most)))
@@ -58,7 +90,7 @@ def capped(rule: ClipRule, most: tuple[float, ...]) -> ClipRule:
 @CLIP_RULES.register("none")
 @dataclass(frozen=True)
 class Unclipped:
-    """`c_i = 1`: plain SGD; nothing bounds a record."""
+    """`c_i = 1`: plain SGD. Nothing bounds what a record adds."""
 
     def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
         """See `ClipRule`."""
@@ -72,7 +104,11 @@ class Unclipped:
 @CLIP_RULES.register("flat")
 @dataclass(frozen=True)
 class Flat:
-    """`c_i = min(1, C / n_i)`, one clip norm C for all (Abadi et al. 2016, Algorithm 1)."""
+    """`c_i = min(1, C / n_i)`: the same clip norm for all (Abadi et al. 2016, Algorithm 1).
+
+    Args:
+        clip_norm: Clip norm C, above 0.
+    """
 
     clip_norm: float
 
@@ -88,7 +124,11 @@ class Flat:
 @CLIP_RULES.register("per-group")
 @dataclass(frozen=True)
 class PerGroup:
-    """`c_i = min(1, C_{a_i} / n_i)`, a clip norm for each group (Xu et al. 2021, Algorithm 2)."""
+    """`c_i = min(1, C_{a_i} / n_i)`: a clip norm for each group (Xu et al. 2021, Algorithm 2).
+
+    Args:
+        clip_norms: Clip norms C_k, above 0, `[K]`.
+    """
 
     clip_norms: tuple[float, ...]
 
@@ -104,7 +144,14 @@ class PerGroup:
 @CLIP_RULES.register("global")
 @dataclass(frozen=True)
 class Global:
-    """`c_i = C / Z` if `n_i <= Z`, else 0: scaled alike or dropped (Bu et al. 2021; Esipova et al. 2023, Alg. 2)."""
+    """`c_i = C / Z` if `n_i <= Z`, else 0: gradients up to Z are scaled alike, longer ones are dropped.
+
+    Sources: Bu et al. 2021; Esipova et al. 2023, Algorithm 2.
+
+    Args:
+        clip_norm: Clip norm C, above 0.
+        bound: Bound Z on the norms, above 0.
+    """
 
     clip_norm: float
     bound: float
@@ -121,7 +168,14 @@ class Global:
 @CLIP_RULES.register("global-adapt")
 @dataclass(frozen=True)
 class GlobalAdapt:
-    """`c_i = C / Z` if `n_i <= Z`, else `C / n_i`: scaled alike, or clipped (Esipova et al. 2023, Algorithm 2)."""
+    """`c_i = C / Z` if `n_i <= Z`, else `C / n_i`: gradients up to Z are scaled alike, longer ones are clipped.
+
+    Source: Esipova et al. 2023, Algorithm 2.
+
+    Args:
+        clip_norm: Clip norm C, above 0.
+        bound: Bound Z on the norms, above 0.
+    """
 
     clip_norm: float
     bound: float
@@ -138,8 +192,13 @@ class GlobalAdapt:
 @CLIP_RULES.register("reweighted")
 @dataclass(frozen=True)
 class Reweighted:
-    """`c_i = w_{a_i} min(1, C_{a_i} / n_i)`, a clip norm and a weight for each group (Xu et al. 2021, Algorithm 3, with
-    the same clip norm for all).
+    """`c_i = w_{a_i} min(1, C_{a_i} / n_i)`: a clip norm and a weight for each group.
+
+    Xu et al. 2021, Algorithm 3, has the same clip norm for all.
+
+    Args:
+        clip_norms: Clip norms C_k, above 0, `[K]`.
+        weights: Weights w_k, at least 0, `[K]`.
     """
 
     clip_norms: tuple[float, ...]

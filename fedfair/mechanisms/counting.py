@@ -1,7 +1,7 @@
 """Count queries: how many records of a batch meet a condition, released with Gaussian noise.
 
-Each query puts a record into at most one of its counts, so adding or removing one record changes one count by one:
-the Euclidean sensitivity is 1 for every query here.
+Each query puts a record into at most one of its counts. Adding or removing a record changes one count by one: the
+Euclidean sensitivity of every query is 1. `K` is the number of groups.
 """
 
 from __future__ import annotations
@@ -16,10 +16,19 @@ from fedfair.plugins.registry import Registry
 
 
 class CountQuery(Protocol):
-    """Counts over one batch, each record in at most one of them."""
+    """Counts over one batch; each record is in at most one of them."""
 
     def counts(self, norms: Tensor, groups: Tensor, number_of_groups: int) -> Tensor:
-        """The exact counts, from gradient norms `[B]` and group numbers `[B]`; the shape depends on the query."""
+        """Return the exact counts.
+
+        Args:
+            norms: Per-example gradient norms, `[B]`.
+            groups: Group numbers, `[B]`.
+            number_of_groups: Number of groups K.
+
+        Returns:
+            The counts, in the precision of the norms; the shape depends on the query.
+        """
 
 
 COUNT_QUERIES: Registry[type[CountQuery]] = Registry("count query")
@@ -29,7 +38,7 @@ COUNT_QUERIES: Registry[type[CountQuery]] = Registry("count query")
 @COUNT_QUERIES.register("group-sizes")
 @dataclass(frozen=True)
 class GroupSizes:
-    """How many records of each group there are: `[K]` (Xu et al. 2021, Algorithm 3)."""
+    """Number of records of each group, `[K]` (Xu et al. 2021, Algorithm 3)."""
 
     def counts(self, norms: Tensor, groups: Tensor, number_of_groups: int) -> Tensor:
         """See `CountQuery`."""
@@ -39,9 +48,12 @@ class GroupSizes:
 @COUNT_QUERIES.register("above-and-below")
 @dataclass(frozen=True)
 class AboveAndBelow:
-    """How many gradients of each group exceed its threshold and how many do not: `[2, K]` (Xu et al. 2021, lines 7-8).
+    """Number of gradients of each group above its threshold, and number of its others, `[2, K]`.
 
-    `thresholds` has an entry for each group; a norm equal to it is not above it.
+    Source: Xu et al. 2021, Algorithm 2, lines 7-8.
+
+    Args:
+        thresholds: Threshold of each group, `[K]`; a norm equal to it is not above it.
     """
 
     thresholds: tuple[float, ...]
@@ -55,7 +67,11 @@ class AboveAndBelow:
 @COUNT_QUERIES.register("above")
 @dataclass(frozen=True)
 class Above:
-    """How many gradients exceed `threshold`: `[1]` (Esipova et al. 2023, Algorithm 2, b_t)."""
+    """Number of gradients above a threshold, `[1]` (Esipova et al. 2023, Algorithm 2, b_t).
+
+    Args:
+        threshold: Norm above which a gradient counts.
+    """
 
     threshold: float
 
@@ -67,7 +83,11 @@ class Above:
 @COUNT_QUERIES.register("at-most")
 @dataclass(frozen=True)
 class AtMost:
-    """How many norms do not exceed `threshold`: `[1]` (Andrew et al. 2021, the sum of the bits b_i)."""
+    """Number of gradients not above a threshold, `[1]` (Andrew et al. 2021, the sum of the bits b_i).
+
+    Args:
+        threshold: Norm up to which a gradient counts.
+    """
 
     threshold: float
 

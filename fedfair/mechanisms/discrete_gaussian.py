@@ -1,9 +1,9 @@
 """The discrete Gaussian on the integers, sampled exactly: Canonne, Kamath and Steinke 2020, Algorithms 1 to 3.
 
-P(y) is proportional to exp(-y^2 / (2 s^2)) for integers y, with s = 2^40. Every decision is taken as exact arithmetic
-would take it. Most are settled in floating point, where the first 53 bits of a uniform number lie further from the
-probability that they are compared with than the rounding errors can reach; the rest, about one in 2^47, by rational
-bounds on the exponential and as many further bits as it takes.
+P(y) is proportional to exp(-y^2 / (2 s^2)) for integers y, with s = 2^40. Every decision is the one that exact
+arithmetic would take. Most are made in floating point, where the first 53 bits of a uniform number are further from the
+probability that they are compared with than the rounding errors can reach. The rest, about one in 2^47, are made by
+rational bounds on the exponential and as many further bits as it takes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedfair.mechanisms.randomness import Source, random_bits, uniform
 
 SCALE_BITS = 40
 SCALE = 1 << SCALE_BITS
-"""s. A power of two, so that y / s is exact in floating point for all |y| < 2^53."""
+"""The parameter s, a power of two: y / s is exact in floating point for all |y| < 2^53."""
 
 _DOUBT = 2.0**-48  # far more than the errors of a product, an exponential (a few ulp) and 53 bits together
 
@@ -27,7 +27,9 @@ Floats = npt.NDArray[np.float64]
 
 
 def discrete_gaussian(count: int, source: Source) -> Integers:
-    """`[count]` independent draws with parameter s = `SCALE`; their standard deviation is s to 1 part in 10^15."""
+    """Draw `[count]` independent integers with parameter s = `SCALE`; their standard deviation is s, to 1 part in
+    10^15.
+    """
     drawn = np.empty(0, dtype=np.int64)
     while len(drawn) < count:
         candidates = _discrete_laplace(2 * (count - len(drawn)) + 16, source)
@@ -37,10 +39,10 @@ def discrete_gaussian(count: int, source: Source) -> Integers:
 
 
 def _discrete_laplace(at_most: int, source: Source) -> Integers:
-    """Up to `at_most` draws with P(y) proportional to exp(-|y| / s): Algorithm 2 with t = s.
+    """Draw up to `at_most` integers with P(y) proportional to exp(-|y| / s): Algorithm 2 with t = s.
 
-    |y| = u + s v, u uniform below s and kept with probability exp(-u / s), v the number of successes before the first
-    failure at probability exp(-1); one of the two zeros is dropped.
+    |y| = u + s v. Here u is uniform below s and kept with probability exp(-u / s), and v is the number of successes
+    before the first failure, at probability exp(-1). One of the two zeros is dropped.
     """
     bits = random_bits(source, at_most)
     u, negative = (bits >> np.uint64(64 - SCALE_BITS)).astype(np.int64), bits & np.uint64(1) == 1
@@ -53,16 +55,16 @@ def _discrete_laplace(at_most: int, source: Source) -> Integers:
 
 
 def _successes(count: int, source: Source) -> Integers:
-    """`[count]` numbers of successes before the first failure, each success with probability exp(-1)."""
-    found, going = np.zeros(count, dtype=np.int64), np.arange(count)
+    """Draw `[count]` numbers of successes before the first failure; each success has the probability exp(-1)."""
+    successes, going = np.zeros(count, dtype=np.int64), np.arange(count)
     while len(going):
         going = going[_bernoulli_exp(np.ones(len(going)), 1, source)]
-        found[going] += 1
-    return found
+        successes[going] += 1
+    return successes
 
 
 def _bernoulli_exp(z: Floats, power: int, source: Source) -> npt.NDArray[np.bool_]:
-    """True with probability exp(-z^power / power), exactly, for `z` taken as the rational numbers that they are."""
+    """Draw True with probability exp(-z^power / power), exactly; each `z` stands for the rational number that it is."""
     first = uniform(random_bits(source, len(z)))
     probability = np.exp(-(z**power) / power)
     accepted: npt.NDArray[np.bool_] = first < probability
@@ -72,9 +74,10 @@ def _bernoulli_exp(z: Floats, power: int, source: Source) -> npt.NDArray[np.bool
 
 
 def _is_below(first: Fraction, exponent: Fraction, source: Source) -> bool:
-    """Whether a uniform real number whose first 53 bits are `first` lies below exp(-exponent), for exponent < 1000.
+    """Return whether a uniform real number with the first 53 bits `first` lies below exp(-exponent), exponent < 1000.
 
-    Both are narrowed until they part: the number by 64 more bits, the exponential by 20 more digits a turn.
+    Bounds on both are narrowed until they separate, each turn by 64 more bits of the number and 20 more digits of the
+    exponential.
     """
     width, digits = Fraction(1, 2**53), 40
     while True:

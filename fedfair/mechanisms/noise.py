@@ -21,7 +21,7 @@ _MARGIN = 2.0**-12  # by which the grid's noise is larger; see `add_discrete_gau
 
 
 class Trust(StrEnum):
-    """Who sees sums before they carry noise: the server, nobody (with secure aggregation), or nobody at all."""
+    """Who sees sums before they carry noise: the server; nobody, with secure aggregation; or nobody, without it."""
 
     CENTRAL = "central"
     DISTRIBUTED = "distributed"
@@ -79,14 +79,14 @@ def add_discrete_gaussian(values: Mapping[str, Tensor], deviation: float, source
     neighbours differ by at most D + g sqrt(d). A fully connected layer sums one term of norm at most D for each of B
     records; in floating point of unit roundoff u this errs by at most B^2 u D (Higham 2002, section 4.2: each number by
     B u times the sum of its terms' sizes), so by 2 B^2 u D between neighbours. The noise is sigma D (1 + 2^-12), so the
-    multiplier is at least sigma as long as sigma sqrt(d) 2^-39 + 2 B^2 u <= 2^-12: with float64 (u = 2^-53) for batches
-    of up to a million records; with float32 not beyond some dozens, so `Strategy` refuses it. That each record's
-    gradient is itself computed and clipped in floating point is not covered beyond this margin.
+    multiplier is at least sigma as long as sigma sqrt(d) 2^-39 + 2 B^2 u <= 2^-12. With float64 (u = 2^-53), this holds
+    for batches of up to a million records; with float32 only up to some dozens, so `Strategy` refuses it. Beyond this
+    margin, the errors by which each record's gradient is computed and clipped are not covered.
 
     Privacy. At integer orders the Renyi divergence between discrete Gaussians shifted by integers is the Gaussian's
-    (their Proposition 5), and sampling enters only through these. For the other accountants: the
-    rounded continuous Gaussian, which is post-processing of a Gaussian, differs from this one by less than
-    d / (24 * 2^80) in total variation, 4e-21 for 100,000 parameters: nothing beside any delta in use.
+    (their Proposition 5), and sampling enters only through these. For the other accountants: the rounded continuous
+    Gaussian, which is post-processing of a Gaussian, differs from this one by less than d / (24 * 2^80) in total
+    variation, 4e-21 for 100,000 parameters: nothing beside any delta in use.
     """
     if deviation == 0:
         return dict(values)

@@ -22,15 +22,15 @@ from fedfair.mechanisms.randomness import Source
 
 
 def sensitivity(cells: int) -> float:
-    """How far one record can move C h, of `cells` counts: the norm of C's first column."""
+    """Return how far one record can move C h, for `cells` counts: the norm of C's first column."""
     return float(_coefficients(cells, -0.5).norm())
 
 
 def add_noise(noise: NoiseName, counts: Tensor, deviation: float, source: Source) -> Tensor:
-    """`C^-1 (C counts + z)` along the last dimension `[..., n]`, with independent z ~ N(0, deviation^2); the counts as
-    they are for a deviation of 0.
+    """Return `C^-1 (C counts + z)` along the last dimension, `[..., n]`, with independent z ~ N(0, deviation^2).
 
-    Noise of several calls adds up to noise of one call with the root of the summed squares as its deviation.
+    A deviation of 0 returns the counts. The noise of several calls adds up to that of one call, whose deviation is the
+    root of the sum of their squares.
     """
     if deviation == 0:
         return counts
@@ -39,24 +39,24 @@ def add_noise(noise: NoiseName, counts: Tensor, deviation: float, source: Source
 
 
 def largest_deviation(cells: int, multiplier: float) -> float:
-    """The largest standard deviation of a prefix sum's noise, for z at `multiplier` times the sensitivity."""
+    """Return the largest standard deviation of a prefix sum's noise, for z at `multiplier` times the sensitivity."""
     return multiplier * sensitivity(cells) ** 2
 
 
 def margin(cells: int, multiplier: float, sums: int, failure: float) -> float:
-    """What the noise of all `sums` prefix sums together stays below, but for a probability of `failure`."""
+    """Return a bound that the noise of all `sums` prefix sums stays below, except with a probability of `failure`."""
     quantile = math.sqrt(2) * float(torch.erfinv(torch.tensor(1 - failure / sums, dtype=torch.float64)))
     return quantile * largest_deviation(cells, multiplier)
 
 
 def _coefficients(n: int, power: float) -> Tensor:
-    """The first n coefficients of (1 - x)^power."""
+    """Return the first n coefficients of (1 - x)^power."""
     j = torch.arange(1, n, dtype=torch.float64)
     return torch.cat([torch.ones(1, dtype=torch.float64), ((j - 1 - power) / j).cumprod(0)])
 
 
 def _toeplitz(column: Tensor) -> Tensor:
-    """The lower triangular Toeplitz matrix with this first column."""
+    """Return the lower triangular Toeplitz matrix with this first column."""
     n = len(column)
     below = torch.arange(n)[:, None] - torch.arange(n)
     return torch.where(below >= 0, column[below.clamp(min=0)], 0.0)

@@ -1,5 +1,7 @@
-"""Random numbers: for simulation from generators derived from (seed, purpose, client, step), so that no draw depends on
-what ran before it; for deployment from the operating system, so that nobody can derive them at all.
+"""Random numbers, from seeded generators or from the operating system.
+
+For simulation, each generator is derived from (seed, purpose, client, step), so that no draw depends on what ran before
+it. For deployment, the operating system's entropy cannot be derived by anyone.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ Bits = npt.NDArray[np.uint64]
 
 
 class SystemEntropy:
-    """Stands where a generator stands, and draws every bit from the operating system."""
+    """Marker, in place of a generator: draw every bit from the operating system's entropy."""
 
 
 Source = torch.Generator | SystemEntropy
@@ -26,28 +28,29 @@ Source = torch.Generator | SystemEntropy
 
 
 def key(*parts: int | str) -> int:
-    """A 64-bit number that depends on every part and on their order."""
+    """Return a 64-bit number that depends on every part and on their order."""
     return int.from_bytes(blake2b("\0".join(map(str, parts)).encode(), digest_size=8).digest(), "big")
 
 
 def generator(seed: int, purpose: str, client: int = 0, step: int = 0) -> torch.Generator:
-    """A generator for one purpose ("noise", "counts", "model") of one client at one step.
+    """Return a generator for one purpose ("noise", "counts", "model") of one client at one step.
 
     PyTorch seeds its CPU generator with 32 bits. Within one (seed, purpose, client) no two of the first 2^32 steps
     share a seed: the step moves through a permutation of them. Two of S streams of T steps overlap, one behind the
-    other, with a probability of about S^2 T / 2^32: this is for simulation, where whoever knows the seed knows all.
+    other, with a probability of about S^2 T / 2^32. This is for simulation: anyone with the seed can reconstruct all
+    draws.
     """
     stream = key(seed, purpose, client) & 0xFFFFFFFF
     return torch.Generator().manual_seed((stream + step) * _ODD & 0xFFFFFFFF)
 
 
 def source(seed: int | None, purpose: str, client: int = 0, step: int = 0) -> Source:
-    """The generator of `generator`, or the operating system if there is no seed."""
+    """Return the generator that `generator` makes, or the operating system's entropy if there is no seed."""
     return SystemEntropy() if seed is None else generator(seed, purpose, client, step)
 
 
 def random_bits(source: Source, count: int) -> Bits:
-    """`[count]` independent uniform 64-bit numbers."""
+    """Draw `[count]` independent uniform 64-bit numbers."""
     if isinstance(source, SystemEntropy):
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
     halves = torch.empty(2 * count, dtype=torch.int64).random_(0, 2**32, generator=source).numpy().astype(np.uint32)
@@ -55,9 +58,9 @@ def random_bits(source: Source, count: int) -> Bits:
 
 
 def splitmix64(start: int, places: Bits) -> Bits:
-    """The outputs at `places`, 0, 1, ..., of the SplitMix64 stream that starts at `start` (Steele, Lea and Flood 2014).
+    """Return the outputs at `places`, from 0, of the SplitMix64 stream that starts at `start` (Steele et al. 2014).
 
-    They take the place of `places`: the batch of every step begins with this.
+    They overwrite `places`, since every batch waits for this.
     """
     z = places
     with np.errstate(over="ignore"):
@@ -73,7 +76,8 @@ def splitmix64(start: int, places: Bits) -> Bits:
 
 
 def signs(seed: int, purpose: str, step: int, records: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
-    """Independent signs for each record `[n]`, -1 or 1: `[n, count]`; a function of (seed, step, record) alone."""
+    """Draw independent signs, -1 or 1, for each record `[n]`: `[n, count]`, a function of (seed, step, record) alone.
+    """
     words = np.arange((count + 63) // 64, dtype=np.uint64)
     places: Bits = records.numpy().astype(np.uint64)[:, None] * np.uint64(len(words)) + words
     octets = splitmix64(key(seed, purpose, step), places).view(np.uint8)
@@ -81,12 +85,14 @@ def signs(seed: int, purpose: str, step: int, records: torch.Tensor, count: int,
 
 
 def uniform(bits: Bits) -> npt.NDArray[np.float64]:
-    """Numbers in [0, 1), multiples of 2^-53, from the upper 53 of 64 bits each."""
+    """Return numbers in [0, 1), multiples of 2^-53, made of the upper 53 of 64 bits each."""
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def normal(source: Source, count: int, dtype: torch.dtype) -> torch.Tensor:
-    """`[count]` standard normal numbers in floating point; for the operating system's by Box and Muller (1958)."""
+    """Draw `[count]` standard normal numbers in floating point; from the operating system's bits by Box and Muller's
+    method (1958).
+    """
     if isinstance(source, torch.Generator):
         return torch.randn(count, generator=source, dtype=dtype)
     pairs = (count + 1) // 2

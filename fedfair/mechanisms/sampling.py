@@ -10,12 +10,13 @@ from fedfair.mechanisms.randomness import Bits, SystemEntropy, key, random_bits,
 
 
 def poisson(seed: int | None, step: int, records: Tensor, rates: float | Tensor) -> Tensor:
-    """Positions within `records` of the batch of one step: `[batch]`, in ascending order, possibly empty.
+    """Draw the batch of one step: positions within `records`, `[batch]`, in ascending order, possibly empty.
 
-    `records` `[n]` are numbers that no other record of the run has; `rates` is one sampling rate in [0, 1] or `[n]`.
-    A pure function of (seed, step, record): record r joins if the r-th output of the SplitMix64 stream that starts at
-    key(seed, step) falls below its rate. So the batch of a step is the same however the records are spread over
-    clients, and a client needs to know only its own. Without a seed the operating system decides, anew at every call.
+    `records` `[n]` are the records' numbers, unique in the run; `rates` is one sampling rate in [0, 1], or one for each
+    record, `[n]`. The batch is a pure function of (seed, step, record): record r joins if the r-th output of the
+    SplitMix64 stream that starts at key(seed, step) falls below its rate. So it does not depend on how the records are
+    spread over clients, and a client needs to know only its own records. Without a seed the operating system's entropy
+    decides, anew at every call.
     """
     if seed is None:
         return _joining(random_bits(SystemEntropy(), len(records)), rates)
@@ -23,6 +24,6 @@ def poisson(seed: int | None, step: int, records: Tensor, rates: float | Tensor)
 
 
 def _joining(bits: Bits, rates: float | Tensor) -> Tensor:
-    """The positions at which a uniform number, a multiple of 2^-53 made of the upper bits, falls below its rate."""
+    """Return the positions at which a uniform number, a multiple of 2^-53 made of the upper bits, is below its rate."""
     below = np.ceil(np.asarray(rates) * 2.0**53).astype(np.uint64)
     return torch.from_numpy(np.flatnonzero(bits >> np.uint64(11) < below))
