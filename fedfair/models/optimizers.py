@@ -1,7 +1,7 @@
 """SGD, Adam and RMSprop by PyTorch's own update rules, in a process that starts without PyTorch's compiler.
 
-The classes of `torch.optim` import `torch._dynamo` when one is first made: three seconds on two cores,
-a third of what a small run takes in all. The functions behind them do not.
+The classes of `torch.optim` import `torch._dynamo` when the first optimiser is made. That takes three seconds on two
+cores, a third of the time of a small run. The functions behind the classes do not import it.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ OptimizerName = Literal["sgd", "adam", "rmsprop"]
 
 
 class Optimizer(Protocol):
-    """What is asked of an optimiser, which any of `torch.optim` answers."""
+    """The interface of an optimiser, which those of `torch.optim` have too."""
 
     param_groups: list[dict[str, Any]]
-    """Its settings ("lr", "momentum", ...), once for all parameters here."""
+    """Settings ("lr", "momentum", ...), the same for all parameters here."""
 
     def step(self) -> object:
         """Change the parameters by their `.grad`."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What it remembers, as tensors and plain values."""
+        """Return the state, as tensors and plain values."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Remember what another one did, in tensors of its own."""
+        """Take over the state of another optimiser, as a copy."""
 
 
 class Sgd:
-    """`torch.optim.SGD`, whose `state_dict` it can load, for parameters that all have a gradient."""
+    """`torch.optim.SGD` for parameters that all have a gradient; it can load the `state_dict` of PyTorch's class."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float, momentum: float = 0.0,
                  weight_decay: float = 0.0) -> None:
@@ -63,17 +63,17 @@ class Sgd:
 
 
 State = dict[str, list[Tensor]]
-"""What is remembered, by name: a tensor for each parameter."""
+"""By name of an average, a tensor for each parameter."""
 
 Update = Callable[[list[Tensor], list[Tensor], State, dict[str, Any]], None]
-"""Changes parameters by their gradients, what is remembered of them, and settings."""
+"""`update(parameters, gradients, state, settings)` changes the parameters and the state."""
 
 
 class Averaging:
-    """An optimiser of PyTorch's that keeps averages of every parameter's gradients, and counts its steps; it can load
-    the `state_dict` of that. For parameters that all have a gradient.
+    """An optimiser of PyTorch's that keeps averages of each parameter's gradients and counts its steps.
 
-    `update` is the rule, `averages` the names of what it keeps, `settings` what `torch.optim` calls so.
+    It can load the `state_dict` of PyTorch's class; all parameters must have a gradient. `update` is the update rule,
+    `averages` are the names of the averages, and `settings` go by the names that `torch.optim` gives them.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], update: Update, averages: Iterable[str],
@@ -97,20 +97,22 @@ class Averaging:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """See `Optimizer`."""
         saved = state_dict["state"]
-        if saved:  # one of `torch.optim` has nothing to save before its first step
+        if saved:  # a class of `torch.optim` has no state before its first step
             self._state = {name: [saved[number][name].clone() for number in range(len(self._parameters))]
                            for name in self._state}
 
 
 def make_adam(parameters: Iterable[nn.Parameter], learning_rate: float, weight_decay: float = 0.0) -> Averaging:
-    """`torch.optim.Adam`."""
+    """Make `torch.optim.Adam`."""
     return Averaging(parameters, _adam_step, ("exp_avg", "exp_avg_sq"), {
         "lr": learning_rate, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": weight_decay})
 
 
 def make_rmsprop(parameters: Iterable[nn.Parameter], learning_rate: float, weight_decay: float = 0.0) -> Averaging:
-    """`torch.optim.RMSprop`, without momentum: its average of squares starts at 0 and is not corrected for it, so that
-    the first step is ten times the learning rate along every coordinate.
+    """Make `torch.optim.RMSprop` without momentum.
+
+    Its average of squares starts at 0 and is not corrected for that: the first step is ten times the learning rate
+    along every coordinate.
     """
     return Averaging(parameters, _rmsprop_step, ("square_avg",), {
         "lr": learning_rate, "alpha": 0.99, "eps": 1e-8, "weight_decay": weight_decay})
@@ -118,7 +120,7 @@ def make_rmsprop(parameters: Iterable[nn.Parameter], learning_rate: float, weigh
 
 def make_optimizer(name: OptimizerName, parameters: Mapping[str, nn.Parameter], learning_rate: float,
                    weight_decay: float, momentum: float) -> Optimizer:
-    """The optimiser of that name over named parameters; `momentum` is SGD's alone."""
+    """Make the optimiser called `name` for named parameters; only SGD has `momentum`."""
     if name == "adam":
         return make_adam(parameters.values(), learning_rate, weight_decay)
     if name == "rmsprop":
@@ -127,7 +129,7 @@ def make_optimizer(name: OptimizerName, parameters: Mapping[str, nn.Parameter], 
 
 
 def _gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
-    """The gradient of each; raises `ValueError` where there is none."""
+    """Return the gradient of each parameter; raise `ValueError` if one has none."""
     gradients = [parameter.grad for parameter in parameters]
     if any(gradient is None for gradient in gradients):
         raise ValueError("a parameter has no gradient: set `.grad` of every parameter before a step")

@@ -1,4 +1,4 @@
-"""The published models, those in files of the user's own, their loss, and parameters drawn from a seed.
+"""The published models, models in files of the user's, their loss, and initial parameters from a seed.
 
 Sources: logistic regression, Xu et al. 2021; MLP 256-256 tanh, Esipova et al. 2023 and Yang et al. 2024; CNN of 32 and
 16 channels, 3 x 3, tanh, Esipova et al. 2023; two 5 x 5 convolutions and two linear layers (431K parameters on MNIST),
@@ -21,17 +21,17 @@ from fedfair.plugins.registry import Registry, unknown
 from fedfair.plugins.user_files import defined_in, file_name, user_file
 
 Builder = Callable[[Sequence[int], Sequence[int], int], nn.Module]
-"""`builder(shape of one example, layer widths, classes)`; no widths means the published ones."""
+"""`builder(shape of one example, layer widths, classes)`; without widths, it takes the published ones."""
 
 MODELS: Registry[Builder] = Registry("model")
 
 FOLDERS = ("models",)
-"""Where models of the user's own are looked for. Clients are told the name by a server: no file elsewhere is run."""
+"""Folders of the user's models. A server sends the name to the clients, so no file elsewhere may be run."""
 
 
 @MODELS.register("logistic")
 def logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
-    """Multinomial logistic regression; raises `ValueError` for hidden layers."""
+    """Build multinomial logistic regression; raise `ValueError` for hidden layers."""
     if hidden:
         raise ValueError(f"model logistic has no hidden layers, but hidden is {list(hidden)}: leave it out or use mlp")
     return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), classes))
@@ -39,10 +39,10 @@ def logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Mo
 
 @MODELS.register("binary_logistic")
 def binary_logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
-    """Logistic regression with one score and no intercept; the other class always has the score 0.
+    """Build logistic regression with one score and no intercept; the other class always has the score 0.
 
-    Its gradients are 1/√2 as long as those of two scores that differ by as much, and are clipped the less. Raises
-    `ValueError` for hidden layers, or other than two classes.
+    Its gradients are 1/√2 as long as those of two scores with the same difference, and are clipped less. Raises
+    `ValueError` for hidden layers, or for other than two classes.
     """
     if hidden or classes != 2:
         raise ValueError(f"model binary_logistic has no hidden layers and two classes; hidden is {list(hidden)}, "
@@ -52,28 +52,29 @@ def binary_logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -
 
 @MODELS.register("squashed_logistic")
 def squashed_logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
-    """Logistic regression whose scores pass through a sigmoid before the cross entropy takes them for logits.
+    """Build logistic regression whose scores pass through a sigmoid before the cross entropy takes them as logits.
 
-    Not a good idea, since no class can then be more than e times as probable as another. But it is the model whose
-    losses on Dutch, and whose gradients of norms below 1, Esipova et al. 2023 report. Raises `ValueError` for hidden
-    layers.
+    Do not choose it for new work: no class can be more than e times as probable as another. Esipova et al. 2023 report
+    its losses on Dutch, and its gradient norms below 1. Raises `ValueError` for hidden layers.
     """
     return nn.Sequential(logistic(shape, hidden, classes), nn.Sigmoid())
 
 
 @MODELS.register("mlp")
 def mlp(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
-    """Linear layers of the widths `hidden` (256, 256) with tanh between."""
+    """Build linear layers of the widths `hidden` (256, 256) with tanh between them."""
     widths = [_size(shape), *(hidden or (256, 256))]
-    layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), Tanh())]
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), Tanh()]
     return nn.Sequential(nn.Flatten(), *layers, nn.Linear(widths[-1], classes))
 
 
 @MODELS.register("cnn")
 def cnn(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
-    """Two 3 x 3 convolutions of `hidden` (32, 16) channels, each with tanh, then a linear layer.
+    """Build two 3 x 3 convolutions of `hidden` (32, 16) channels, each with tanh, then a linear layer.
 
-    Without pooling, which gives it the parameters that Esipova et al. count on CelebA, 120,722.
+    There is no pooling: so it has as many parameters as Esipova et al. count on CelebA, 120,722.
     """
     first, second = _widths("cnn", hidden, (32, 16))
     channels, size = _image(shape, least=5)
@@ -83,10 +84,11 @@ def cnn(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
 
 @MODELS.register("next_word")
 def next_word(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
-    """The words before, embedded, then one layer with tanh, then a score for each word; widths `hidden` (16, 32).
+    """Build a model that embeds the previous words, then has a layer with tanh and a score for each word.
 
-    A neural probabilistic language model (Bengio et al. 2003). Words are numbered below `classes`; a context may also
-    hold `classes` (unknown) and `classes + 1` (none). Raises `ValueError` for features that are not a row of words.
+    `hidden` are the widths of the embedding and the layer (16, 32). It is a neural probabilistic language model (Bengio
+    et al. 2003). Words are numbered below `classes`; a context may also hold `classes` (unknown) and `classes + 1`
+    (none). Raises `ValueError` for features that are not a row of words.
     """
     width, inner = _widths("next_word", hidden, (16, 32))
     if len(shape) != 1:
@@ -98,10 +100,10 @@ def next_word(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.M
 
 @MODELS.register("lenet")
 def lenet(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
-    """Two 5 x 5 convolutions and a linear layer of `hidden` (20, 50, 500), ReLU, 2 x 2 pooling, then the output.
+    """Build two 5 x 5 convolutions and a linear layer of `hidden` (20, 50, 500), ReLU, 2 x 2 pooling, then the output.
 
-    Pooling comes before ReLU: the same numbers and gradients, since ReLU does not fall, from a quarter of them. The
-    channels lie last in memory, where a processor pools five times as fast.
+    Pooling comes before ReLU, which then has a quarter of the numbers to do; the results and gradients are the same,
+    since ReLU does not fall. The channels are last in memory, where a processor pools five times as fast.
     """
     first, second, third = _widths("lenet", hidden, (20, 50, 500))
     channels, size = _image(shape, least=16)
@@ -115,15 +117,15 @@ def lenet(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Modul
 
 
 def file_of(name: str) -> Path | None:
-    """The file with a model of the user's own; None for one that is registered, or nowhere."""
+    """Return the user's file with the model called `name`; None if it is a registered model, or if there is no file."""
     return None if name in MODELS else user_file(name, FOLDERS)
 
 
 def find_model(name: str) -> Builder:
-    """The builder of the model called `name`: registered, or else a function of the user's own, which a file of that
-    name in one of `FOLDERS` defines under that name (with _ where the name has -).
+    """Return the builder of the model called `name`, which is registered or a function of the user's.
 
-    Raises `ValueError` with the nearest names if there is none.
+    A file of that name in one of `FOLDERS` must define the function under that name (with _ where the name has -).
+    Raises `ValueError` with the nearest names if there is no such model.
     """
     if name in MODELS:
         return MODELS[name]
@@ -139,7 +141,7 @@ def find_model(name: str) -> Builder:
 
 def build(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, seed: int, dtype: torch.dtype
           ) -> nn.Module:
-    """The model called `name` for examples of `shape`, with PyTorch's own initialisation drawn from `seed`.
+    """Build the model called `name` for examples of `shape`, with PyTorch's initialisation drawn from `seed`.
 
     The global generator is left as it was. Raises what `find_model` raises, and `ValueError` for widths or a shape
     that do not fit.
@@ -150,17 +152,17 @@ def build(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, 
 
 
 def loss(output: Tensor, target: Tensor) -> Tensor:
-    """Cross entropy of logits `[B, classes]` and labels `[B]`, for each example: `[B]`."""
+    """Return the cross entropy of logits `[B, classes]` and labels `[B]` for each example, `[B]`."""
     return F.cross_entropy(output, target, reduction="none")
 
 
 def _size(shape: Sequence[int]) -> int:
-    """How many numbers an example of this shape has."""
+    """Return how many numbers an example of this shape has."""
     return torch.Size(shape).numel()
 
 
 def _widths(model: str, hidden: Sequence[int], published: tuple[int, ...]) -> tuple[int, ...]:
-    """`hidden`, or the published widths if it is empty; raises `ValueError` for another number of them."""
+    """Return `hidden`, or the published widths if it is empty; raise `ValueError` for another number of widths."""
     if hidden and len(hidden) != len(published):
         raise ValueError(f"model {model} takes {len(published)} widths, for example {list(published)}, "
                          f"but hidden is {list(hidden)}")
@@ -168,7 +170,7 @@ def _widths(model: str, hidden: Sequence[int], published: tuple[int, ...]) -> tu
 
 
 def _image(shape: Sequence[int], least: int) -> tuple[int, list[int]]:
-    """Channels and size of an image; raises `ValueError` for anything else, or one that the layers use up."""
+    """Return an image's channels and size; raise `ValueError` for other shapes, or an image too small for the layers."""
     if len(shape) != 3 or min(shape[1:]) < least:
         raise ValueError(f"this model needs images of at least {least} x {least} pixels, but an example has the shape "
                          f"{tuple(shape)}: use mlp or logistic")
