@@ -61,6 +61,7 @@ class DpFedavg(Strategy):
     default_sync = "epoch"
     protects = "participant"
     exchange = messages.UPDATE_SUM
+    state = ("clip_norm",)
     options: Options
 
     def prepare(self) -> None:
@@ -93,7 +94,8 @@ class DpFedavg(Strategy):
     def local_sgd(self) -> LocalSgd:
         """How a client that joins trains."""
         training = self.training
-        return LocalSgd(self.options.local_epochs, training.batch_size, training.learning_rate, training.weight_decay)
+        return LocalSgd(epochs=self.options.local_epochs, batch_size=training.batch_size,
+                        learning_rate=training.learning_rate, weight_decay=training.weight_decay)
 
     def optimizer(self, parameters: dict[str, nn.Parameter]) -> Optimizer:
         """The server steps along the mean update."""

@@ -46,6 +46,7 @@ class DpsgdF(Strategy):
         weighting: Literal["none", "clip-norms"] = "none"
 
     counts_first = True
+    state = ("clip_norms",)
     options: Options
 
     def prepare(self) -> None:

@@ -40,6 +40,7 @@ class DpsgdFQuantile(Strategy):
         min_bound: Annotated[float, Field(gt=0, le=1)] = 0.1
         max_bound: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 4
 
+    state = ("clip_norms",)
     options: Options
 
     def prepare(self) -> None:

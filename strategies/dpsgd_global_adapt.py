@@ -30,6 +30,7 @@ class DpsgdGlobalAdapt(Strategy):
         eta: Positive = 0.1
         min_bound: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
 
+    state = ("bound",)
     options: Options
 
     def prepare(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from fedfair.accounting import spent_multipliers
 from fedfair.mechanisms.clipping import ClipRule, Flat, Reweighted
 from strategies.server.calibration import own_noise
 from strategies.server.strategy import Strategy
@@ -62,13 +61,16 @@ class GsDpSgd(Strategy):
         weights = self._group_weights()
         return math.hypot(*(w * noise for w, noise in zip(weights, self.noise, strict=True))) / max(weights)
 
-    def group_multipliers(self, rule: ClipRule, noise: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Each group's own noise, although the others' protects it too once the steps are averaged; what a budget
-        allows, it allows by all of it.
+    def planned_multipliers(self, noise: float) -> tuple[float, ...]:
+        """Return each group's own noise multiplier."""
+        return self.noise
+
+    def spent_multipliers(self) -> tuple[float, ...] | None:
+        """Return each group's own noise multiplier, although the others' noise protects it too in the average.
+
+        A budget by group counts all of the noise.
         """
-        if self.budget is None:
-            return self.noise, self.noise
-        return self.noise, spent_multipliers(noise, rule.group_sensitivities(len(self.noise)))
+        return self.noise if self.budget is None else None
 
     @property
     def rounds_per_epoch(self) -> float:

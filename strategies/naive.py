@@ -21,6 +21,7 @@ class Naive(Strategy):
     """
 
     counts_first = True
+    state = ("weights",)
 
     def prepare(self) -> None:
         """Before the first counts, every group has the weight 1."""

@@ -252,6 +252,7 @@ def _counts(probe: Probe, groups: Tensor, round_: Round) -> Tensor:
 def _noisy_counts(exact: Tensor, round_: Round, clients: Iterable[int]) -> Tensor:
     """Exact counts with the noise of `clients`."""
     counts = {"counts": exact}
+    assert round_.count_noise_multiplier is not None
     deviation = client_share(round_.trust, round_.clients) * round_.count_noise_multiplier
     for number in clients if deviation else ():
         draws = source(round_.seed, "counts", number + 1, round_.step)

@@ -1,24 +1,25 @@
-"""What the server asks of the clients in one round: a frozen description that travels as JSON."""
+"""What the server asks of the nodes in one round, and what the round charges: a frozen plan that travels as JSON."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from fedfair.accounting.events import Event, spent_multipliers
 from fedfair.mechanisms.clipping import CLIP_RULES, ClipRule
 from fedfair.mechanisms.counting import COUNT_QUERIES, CountQuery
 from fedfair.mechanisms.noise import NoiseName, Trust
-
-OptimizerName = Literal["sgd", "adam", "rmsprop"]
+from fedfair.models.optimizers import OptimizerName
 
 
 class LocalEpoch(NamedTuple):
-    """One client's local epoch: so many steps, each with every record at a sampling rate, and the expected batch size.
+    """Number of steps, sampling rate and expected batch size of one client's local epoch.
 
-    Of N records in batches of b: max(1, int(N / b)) steps at the rate min(1, b / N), and batches of min(b, N). Nothing
-    without records.
+    Of N records in batches of b: max(1, int(N / b)) steps at the rate min(1, b / N), and batches of min(b, N). A client
+    without records takes no step.
     """
 
     steps: int
@@ -27,19 +28,25 @@ class LocalEpoch(NamedTuple):
 
     @staticmethod
     def of(records: int, batch_size: int) -> LocalEpoch:
-        """That of a client with this public number of records."""
+        """Return the local epoch of a client with this public number of records."""
         if records == 0:
             return LocalEpoch(0, 0.0, 0)
         return LocalEpoch(max(1, records // batch_size), min(1.0, batch_size / records), min(batch_size, records))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LocalTraining:
     """How each client trains by itself for one local epoch (sync = "epoch").
 
-    `noise_multipliers`, `weights` and `sizes` have one entry for each client of the run: its own noise multiplier, its
-    share in the average of the trained weights, and its public number of records, from which sampling rate and number
-    of steps follow.
+    Args:
+        batch_size: Expected batch size.
+        optimizer: Name of the client's optimiser.
+        learning_rate: Its learning rate.
+        weight_decay: Its weight decay.
+        momentum: Its momentum.
+        noise_multipliers: Noise multiplier of each client of the run.
+        weights: Each client's share in the average of the trained weights.
+        sizes: Each client's public number of records, from which sampling rate and number of steps follow.
     """
 
     batch_size: int
@@ -51,12 +58,20 @@ class LocalTraining:
     weights: tuple[float, ...]
     sizes: tuple[int, ...]
 
+    def epoch(self, client: int) -> LocalEpoch:
+        """Return the local epoch of one client."""
+        return LocalEpoch.of(self.sizes[client], self.batch_size)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class LocalSgd:
     """How a participant trains before its update is clipped as a whole: plain SGD in shuffled batches, without noise.
 
-    Each of the `epochs` goes over all its records; `weight_decay` is that of `torch.optim.SGD`.
+    Args:
+        epochs: How often it goes over all its records.
+        batch_size: Size of a batch.
+        learning_rate: Learning rate.
+        weight_decay: Weight decay, as in `torch.optim.SGD`.
     """
 
     epochs: int
@@ -65,32 +80,108 @@ class LocalSgd:
     weight_decay: float
 
 
-@dataclass(frozen=True)
-class Round:
-    """One round: which batch, how its gradients are clipped and counted, and who adds which noise.
+class Charge(NamedTuple):
+    """An entry for the ledger: `steps` equal events, from step `first` on."""
 
-    `rates` are the sampling rates by group. `noise_multiplier` is relative to the rule's sensitivity,
-    `count_noise_multiplier` to the query's (1). `clients` is the number over which distributed noise is shared. Without
-    a `seed`, batches and noise come from the operating system, and `label`, which no other round has, tells a client
-    that two exchanges of a round mean the same batch.
+    event: Event
+    steps: int
+    first: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One round: which batch, how gradients are clipped and counted, who adds which noise, and what that costs.
+
+    The noise that nodes and server add and the events that the ledger charges come from this one plan, so that they
+    cannot differ.
+
+    Args:
+        seed: Seed of batches and noise; None if both come from the operating system.
+        step: Number of the round, from 0.
+        rates: Sampling rates by group, `[K]`.
+        noise_multiplier: Noise of the gradient sum, in units of the rule's sensitivity.
+        trust: Who sees sums before they carry noise.
+        clients: Number of clients that share distributed noise.
+        planned_multipliers: By group, `[K]`, the noise multiplier that was fixed in advance, in units of the most that
+            any record can add.
+        spent_multipliers: By group, `[K]`, the noise multiplier that is charged, in units of what a record of the group
+            can add; None for all the noise that the sum carries.
+        certain_multipliers: By group, `[K]`, the least multipliers that were certain before the counts of this round
+            were known; None if no count chooses the rule.
+        count_noise_multiplier: Noise of the counts on this batch, in units of their sensitivity, 1; None if the method
+            does not count.
+        rule: The clip rule, once it is known.
+        query: The counts that nodes are to send with this exchange.
+        local: How clients train privately by themselves, in local epochs.
+        local_sgd: How participants train before their updates are clipped.
+        noise: How noise is sampled.
+        label: Tells a node which exchanges mean the same batch, where there is no seed; no other round has it.
     """
 
     seed: int | None
     step: int
     rates: tuple[float, ...]
     noise_multiplier: float
-    count_noise_multiplier: float
     trust: Trust
     clients: int
+    planned_multipliers: tuple[float, ...] = ()
+    spent_multipliers: tuple[float, ...] | None = None
+    certain_multipliers: tuple[float, ...] | None = None
+    count_noise_multiplier: float | None = None
     rule: ClipRule | None = None
     query: CountQuery | None = None
     local: LocalTraining | None = None
+    local_sgd: LocalSgd | None = None
     noise: NoiseName = "gaussian"
     label: str = ""
-    local_sgd: LocalSgd | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a round that counts without a noise multiplier of the counts."""
+        if self.query is not None and self.count_noise_multiplier is None:
+            raise ValueError("the round has a count query but no count_noise_multiplier: give one, 0 for exact counts")
+
+    def event(self) -> Event:
+        """Return what the round's gradient sum and counts charge, in step mode.
+
+        Raises `ValueError` for noise around a sum that the rule does not bound.
+        """
+        assert self.rule is not None
+        spent = self.spent_multipliers or spent_multipliers(self.noise_multiplier, self._bounds)
+        return Event(self.rates, self.planned_multipliers, spent, self.count_noise_multiplier,
+                     certain_multipliers=self.certain_multipliers)
+
+    def local_event(self, client: int, held: Sequence[bool]) -> Event:
+        """Return what one step of a client's local epoch charges; `held` `[K]` says of which groups it has records.
+
+        Raises `ValueError` for noise around a sum that the rule does not bound.
+        """
+        assert self.local is not None
+        noise, rate = self.local.noise_multipliers[client], self.local.epoch(client).rate
+        return Event(tuple(rate if some else 0.0 for some in held), (noise,) * len(held),
+                     spent_multipliers(noise, self._bounds), self.count_noise_multiplier, client)
+
+    def charges(self, sizes: Sequence[Sequence[int]]) -> Iterator[Charge]:
+        """Yield the entries of this round: one step over all clients, or a local epoch of each.
+
+        `sizes` `[clients][K]` are the public numbers of records; clients hold disjoint records. Raises what `event`
+        does.
+        """
+        if self.local is None:
+            yield Charge(self.event(), 1, self.step)
+            return
+        for client, by_group in enumerate(sizes):
+            steps = self.local.epoch(client).steps
+            if steps:
+                yield Charge(self.local_event(client, [size > 0 for size in by_group]), steps, self.step * steps)
+
+    @property
+    def _bounds(self) -> tuple[float, ...]:
+        """The most that a record of each group can add under the rule, `[K]`."""
+        assert self.rule is not None
+        return self.rule.group_sensitivities(len(self.rates))
 
     def to_json(self) -> str:
-        """The round as text, its rule and query by name."""
+        """Return the round as text, its rule and query by name; raises `ValueError` for one that cannot travel."""
         parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.rule is not None:
             parts["rule"] = {"kind": CLIP_RULES.name_of(self.rule), **vars(self.rule)}
@@ -104,9 +195,9 @@ class Round:
     @staticmethod
     @lru_cache(maxsize=2)
     def from_json(text: str) -> Round:
-        """The round that `to_json` wrote; raises `ValueError` for an unknown rule or query."""
-        parts = json.loads(text)
-        parts["rates"], parts["trust"] = tuple(parts["rates"]), Trust(parts["trust"])
+        """Read the round that `to_json` wrote; raises `ValueError` for an unknown rule or query."""
+        parts = _tuples(json.loads(text))
+        parts["trust"] = Trust(parts["trust"])
         for name, registry in (("rule", CLIP_RULES), ("query", COUNT_QUERIES)):
             if parts[name]:
                 described = _tuples(parts[name])
@@ -126,5 +217,5 @@ def refuse_distrust(round_: Round, purpose: str) -> None:
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON's lists as the tuples that frozen descriptions hold."""
+    """Return JSON's lists as the tuples that frozen descriptions hold."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -5,33 +5,36 @@ python -m simulations.benchmarks.ledger [--steps 20000]
 
 from __future__ import annotations
 
-import argparse
 import time
+from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
+import typer
 
-from fedfair.accounting import ACCOUNTANTS, Event, Ledger
+from fedfair.accounting import ACCOUNTANTS, Ledger
 from fedfair.accounting.composition import _epsilon
 from fedfair.accounting.renyi import divergences
+from fedfair.mechanisms.clipping import PerGroup
+from fedfair.mechanisms.noise import Trust
+from fedfair.protocol.round import Round
 
 _RATE, _NOISE, _COUNTS = 256 / 31655, 1.0, 10.0  # of dpsgd-f on adult
 
 
 def adaptive_ledger(groups: int, steps: int, seed: int = 0) -> Ledger:
-    """`steps` distinct events; at each, the largest bound is up to twice a group's."""
+    """Make a ledger of `steps` distinct events; at each, the largest bound is up to twice a group's."""
     draws = np.random.default_rng(seed).uniform(1, 2, (steps, groups))
     ledger = Ledger(map(str, range(groups)), 1e-6)
-    for largest in draws / draws.min(1, keepdims=True):
-        spent = tuple((_NOISE * largest).tolist())
-        ledger.record(Event((_RATE,) * groups, (_NOISE,) * groups, spent, _COUNTS))
+    plan = Round(seed=seed, step=0, rates=(_RATE,) * groups, noise_multiplier=_NOISE, trust=Trust.CENTRAL, clients=1,
+                 planned_multipliers=(_NOISE,) * groups, count_noise_multiplier=_COUNTS)
+    for clip_norms in draws.min(1, keepdims=True) / draws:
+        ledger.record(replace(plan, rule=PerGroup(tuple(clip_norms.tolist()))).event())
     return ledger
 
 
-def main() -> None:
+def main(steps: Annotated[int, typer.Option(min=1, help="Number of steps in the ledger.")] = 20_000) -> None:
     """Print seconds of processor and of wall clock for 2, 5 and 10 groups."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=20_000)
-    steps = parser.parse_args().steps
     for groups in (2, 5, 10):
         ledger = adaptive_ledger(groups, steps)
         for accountant in ACCOUNTANTS:
@@ -44,4 +47,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

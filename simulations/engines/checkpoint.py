@@ -36,8 +36,7 @@ from simulations.results.result_folder import (
     same_identity,
 )
 from strategies import Strategy
-from strategies.releases import charge_lost_round
-from strategies.server.state import restore, state
+from strategies.server.state import charge_lost_round, restore, state
 
 _STEPS, _EPOCHS = 100, 1  # rounds between checkpoints by default, at least
 _FORMAT = 3  # what a file holds; changes with `strategies.server.state`

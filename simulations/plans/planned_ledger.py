@@ -6,7 +6,6 @@ from fedfair.accounting import Ledger
 from simulations.engines.engines import make_engine
 from simulations.settings.experiment import Experiment
 from strategies import find_strategy
-from strategies.releases import released
 from strategies.server.requests import population
 
 
@@ -20,7 +19,7 @@ def planned_ledger(experiment: Experiment) -> Ledger:
     sizes = make_engine("local")(lambda grid: population(grid, experiment.task))
     strategy = find_strategy(experiment.strategy)(experiment.task, experiment.training, sizes)
     if strategy.rounds:
-        for event, steps, first in released(strategy, strategy.plan(0), strategy.rule()):
+        for event, steps, first in strategy.plan(0).charges(sizes.sizes):
             strategy.ledger.record(event, steps * strategy.rounds, first)
         if strategy.training.searches:
             strategy.ledger.record_search(strategy.search.multiplier)

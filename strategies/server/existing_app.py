@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from secrets import token_hex
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -12,19 +12,18 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from torch import Tensor
 
-from fedfair.accounting import Event, Ledger, spent_multipliers
+from fedfair.accounting import Ledger
 from fedfair.node.node import ClientError
+from fedfair.protocol.marks import marked
 from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
 from fedfair.protocol.task import Task
 from strategies import find_strategy
-from strategies.server.calibration import count_noise
 from strategies.server.population import Population
 from strategies.server.training import Training
 
 RECORD = "fedfair"
 """The name of the record that is added to the app's own messages."""
 
-_OF_THE_APP = ("sync", "randomness", "epochs", "steps", "eval_every", "dropouts", "trust", "risk_every")
 _SILENT = "local epochs whose cost is not known"
 
 
@@ -40,7 +39,7 @@ class PrivateTraining(FlowerStrategy):
 
     def __init__(self, strategy: FlowerStrategy, groups: Sequence[str], method: str = "dpsgd-f", **settings: Any
                  ) -> None:
-        for field in (field for field in _OF_THE_APP if field in settings):
+        for field in filter(settings.__contains__, marked(Training, "decided_by_app")):
             raise ValueError(f"{field} is {settings[field]!r}, but an app trains as many rounds, with as many clients, "
                              "as its own strategy says, in local epochs with randomness of the operating system: leave "
                              "it out")
@@ -74,12 +73,12 @@ class PrivateTraining(FlowerStrategy):
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
         """The app's own messages, each with the round's plan."""
-        training, groups = self.training, len(self.ledger.groups)
-        noise = self.method.noise[0]
-        local = LocalTraining(training.batch_size, training.optimizer, training.learning_rate, training.weight_decay,
-                              training.momentum, (noise,), (1.0,), (0,))
-        plan = Round(None, server_round - 1, (1.0,) * groups, noise, count_noise(training, noise), training.trust,
-                     1, self.method.rule(), self.method.query(), local, training.noise, token_hex(16))
+        training, groups, noise = self.training, len(self.ledger.groups), self.method.noise[0]
+        local = LocalTraining(
+            batch_size=training.batch_size, optimizer=training.optimizer, learning_rate=training.learning_rate,
+            weight_decay=training.weight_decay, momentum=training.momentum, noise_multipliers=(noise,), weights=(1.0,),
+            sizes=(0,))
+        plan = replace(self.method.plan(server_round - 1), rates=(1.0,) * groups, clients=1, local=local)
         asked = list(self.strategy.configure_train(server_round, arrays, config, grid))
         for message in asked:
             message.content[RECORD] = ConfigRecord({"plan": plan.to_json()})
@@ -137,15 +136,11 @@ class PrivateTraining(FlowerStrategy):
 
     def _enter(self, node: int, plan: Round) -> None:
         """Enter a client's local epoch; it may hold records of any group."""
-        assert plan.rule is not None
-        epoch, groups = LocalEpoch.of(self._sizes[node], self.training.batch_size), len(self.ledger.groups)
-        if epoch.steps == 0:
-            return
-        noise, bounds = plan.noise_multiplier, plan.rule.group_sensitivities(groups)
-        spent = spent_multipliers(noise, bounds)
-        counts = plan.count_noise_multiplier if plan.query is not None else None
-        client = self._clients.setdefault(node, len(self._clients))
-        self.ledger.record(Event((epoch.rate,) * groups, (noise,) * groups, spent, counts, client), epoch.steps)
+        assert plan.local is not None
+        charged = replace(plan, local=replace(plan.local, sizes=(self._sizes[node],)))
+        client, groups = self._clients.setdefault(node, len(self._clients)), len(self.ledger.groups)
+        for event, steps, _ in charged.charges([(True,) * groups]):
+            self.ledger.record(replace(event, client=client), steps)
 
 
 def _told(reply: Message) -> ConfigRecord:

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from fedfair.accounting import Release, RenyiFilter
-from fedfair.accounting.odometer import filter_for
 from fedfair.accounting.events import joint_multiplier
+from fedfair.accounting.odometer import filter_for
 from fedfair.mechanisms.clipping import ClipRule, capped, sensitivity
-from strategies.server.calibration import count_noise
-
-if TYPE_CHECKING:
-    from strategies.server.strategy import Strategy
+from strategies.server.training import Training
 
 
-def group_budget(strategy: Strategy) -> GroupBudget:
-    """The filter that keeps every group of a strategy's run within `group_epsilon`.
+def group_budget(training: Training, sync: str, rule: ClipRule, noise: float, rates: Sequence[float], steps: int,
+                 count_multiplier: float | None, counts_first: bool) -> GroupBudget:
+    """Return the filter that keeps every group of a run within `group_epsilon`; see `GroupBudget` for the arguments.
 
-    Raises `ValueError` if the method has no bounds by group, does not release single steps, has no noise, or counts too
-    precisely.
+    `rule` is the method's first clip rule, `noise` its least noise multiplier. Raises `ValueError` if the method has no
+    bounds by group, does not release single steps, has no noise, or counts too precisely.
     """
-    training = strategy.training
     assert training.group_epsilon is not None
-    if strategy.sync == "epoch":
+    if sync == "epoch":
         raise ValueError('group_epsilon limits single steps, but sync is "epoch": set sync = "step"')
-    if min(strategy.noise) == 0:
+    if noise == 0:
         raise ValueError("group_epsilon lowers bounds until the noise is enough for every group, but noise_multiplier "
                          "is 0: give one above 0, or a target_epsilon")
-    capped(strategy.rule(), (math.inf,) * len(strategy.rates()))
-    counts = count_noise(training, strategy.noise[0]) if strategy.query() is not None else None
-    return GroupBudget(training.group_epsilon, training.delta, strategy.rates(), strategy.rounds, counts,
-                       strategy.counts_first)
+    capped(rule, (math.inf,) * len(rates))
+    return GroupBudget(training.group_epsilon, training.delta, rates, steps, count_multiplier, counts_first)
 
 
 class GroupBudget:

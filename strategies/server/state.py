@@ -51,9 +51,24 @@ def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
 
 def _learned(strategy: Strategy) -> Iterator[tuple[str, object, Sequence[str]]]:
     """Whatever else a round changes: a name for it, its owner, and the owner's attributes."""
-    yield "method", strategy, strategy._own
+    yield "method", strategy, strategy.state
     yield "rule", strategy.rows, ("told",)
     if strategy._risk is not None:
         yield "risk", strategy._risk, ("_eigenvectors",)
     if strategy.budget is not None:
         yield "budget", strategy.budget, ("spent", "left")
+
+
+def charge_lost_round(strategy: Strategy, step: int) -> None:
+    """Charge round `step`, which an interrupted run may have released, at the most that it can have cost.
+
+    With the last round this also charges the threshold search. The run makes the round again, from other random
+    numbers, and charges it again: somebody may have seen both. Raises `ValueError` if a budget by group does not allow
+    for another one.
+    """
+    least = strategy.budget.lose_step() if strategy.budget is not None else None
+    for event, steps, first in strategy.plan(step).charges(strategy.population.sizes):
+        strategy.ledger.record(event.in_advance(least), steps, first)
+        strategy.ledger.log.rewind(first, event.client)
+    if step == strategy.rounds - 1 and strategy.training.searches:
+        strategy.ledger.record_search(strategy.search.multiplier)

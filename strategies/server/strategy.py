@@ -19,7 +19,7 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-from fedfair.accounting import Ledger, Unit, spent_multipliers
+from fedfair.accounting import Ledger, Unit
 from fedfair.mechanisms.clipping import ClipRule, sensitivity
 from fedfair.mechanisms.counting import CountQuery
 from fedfair.mechanisms.noise import add_noise, server_share
@@ -29,7 +29,6 @@ from fedfair.protocol import messages
 from fedfair.protocol.messages import pack, unpacked
 from fedfair.protocol.round import LocalEpoch, LocalSgd, LocalTraining, Round
 from fedfair.protocol.task import Task
-from strategies.releases import released
 from strategies.server.calibration import Schedule, common_noise, count_noise
 from strategies.server.group_budget import group_budget
 from strategies.server.metrics_log import Rows
@@ -63,6 +62,7 @@ class Strategy(FlowerStrategy):
     counts_first: ClassVar[bool] = False  # the query is answered before the gradients are clipped, not with them
     nominal: ClassVar[str | None] = None  # why no proof supports the epsilon, whatever the options, if none does
     broadcasts: ClassVar[bool] = False  # clients are sent sums without noise
+    state: ClassVar[tuple[str, ...]] = ()  # the attributes that `learn` changes, which a checkpoint keeps
 
     def __init__(self, task: Task, training: Training, population: Population,
                  progress: Callable[[int, int], None] = lambda done, rounds: None) -> None:
@@ -82,12 +82,13 @@ class Strategy(FlowerStrategy):
         self.search = ThresholdSearch(task, training, population, self.protects)
         self._risk = (RiskMeter(task, training, population, self.sync, self.exchange)
                       if training.risk_every else None)
-        shared = set(vars(self))
         self.prepare()
-        self._own = [name for name, value in vars(self).items() if name not in shared
-                     and not isinstance(value, BaseModel)]
         self.noise = self.noise_multipliers()
-        self.budget = group_budget(self) if training.group_epsilon is not None else None
+        counting = self.query() is not None
+        self.count_noise = count_noise(training, self.noise[0]) if counting else None  # multiplier of a batch's counts
+        self.budget = None if training.group_epsilon is None else group_budget(
+            training, self.sync, self.rule(), min(self.noise), self.rates(), self.rounds, self.count_noise,
+            self.counts_first)
         self.ledger = Ledger(population.names, training.delta, training.trust, self.sharers,
                              training.accountant, self.unproved(), self.protects,
                              broadcasts=self.broadcasts or self._risk is not None,  # which sends the batch's gradient
@@ -102,10 +103,9 @@ class Strategy(FlowerStrategy):
     # What a method is.
 
     def prepare(self) -> None:
-        """Check the options against the population, and set up the rule's state.
+        """Check the options against the population, and set the attributes that `state` names to their first values.
 
-        What a checkpoint keeps of the method are the attributes that are set here, plain values or tensors (frozen
-        settings aside).
+        A checkpoint keeps those attributes: plain values or tensors.
         """
 
     @abstractmethod
@@ -147,8 +147,10 @@ class Strategy(FlowerStrategy):
         if self.sync == "step":
             return None
         training = self.training
-        return LocalTraining(training.batch_size, training.optimizer, training.learning_rate, training.weight_decay,
-                             training.momentum, self.noise, self.client_weights(), self.population.by_client)
+        return LocalTraining(
+            batch_size=training.batch_size, optimizer=training.optimizer, learning_rate=training.learning_rate,
+            weight_decay=training.weight_decay, momentum=training.momentum, noise_multipliers=self.noise,
+            weights=self.client_weights(), sizes=self.population.by_client)
 
     def local_sgd(self) -> LocalSgd | None:
         """How clients train before their whole updates are clipped, if they are."""
@@ -173,14 +175,16 @@ class Strategy(FlowerStrategy):
         """The noise of one gradient sum in step mode, in units of the rule's sensitivity."""
         return self.noise[0]
 
-    def group_multipliers(self, rule: ClipRule, noise: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """By group: the noise multiplier of one gradient sum, in units of the most that any record can add, as fixed in
-        advance, and in units of the most that a record of this group can add (methods, "per-group epsilon").
+    def planned_multipliers(self, noise: float) -> tuple[float, ...]:
+        """Return by group, `[K]`, the noise multiplier that was fixed in advance, in units of the largest contribution.
 
         `noise` is what the sum carries, in units of the rule's sensitivity: more than planned if a budget lowered it.
         """
-        bounds = rule.group_sensitivities(len(self.population.names))
-        return (min(noise, self.noise[0]),) * len(bounds), spent_multipliers(noise, bounds)
+        return (min(noise, self.noise[0]),) * len(self.population.names)
+
+    def spent_multipliers(self) -> tuple[float, ...] | None:
+        """Return by group, `[K]`, the noise multiplier to charge if it is less than what the sum carries."""
+        return None
 
     def schedules(self) -> list[Schedule]:
         """What a record of each group (step mode) or client (epoch mode) goes through."""
@@ -205,12 +209,26 @@ class Strategy(FlowerStrategy):
     # The round, as Flower calls it.
 
     def plan(self, step: int) -> Round:
-        """The round of number `step`, from 0, before its clip rule is known."""
+        """Return the round of number `step`, from 0, with the rule and the charge that are known before its counts."""
         training, noise = self.training, self.noise[0]
         seeded = training.randomness == "seeded"
-        return Round(self.task.seed if seeded else None, step, self.rates(), noise, count_noise(training, noise),
-                     training.trust, self.sharers, query=self.query(), local=self.local_training(),
-                     local_sgd=self.local_sgd(), noise=training.noise, label="" if seeded else token_hex(16))
+        return Round(
+            seed=self.task.seed if seeded else None, step=step, rates=self.rates(), noise_multiplier=noise,
+            count_noise_multiplier=self.count_noise, trust=training.trust, clients=self.sharers, rule=self.rule(),
+            planned_multipliers=self.planned_multipliers(noise), query=self.query(), local=self.local_training(),
+            local_sgd=self.local_sgd(), noise=training.noise, label="" if seeded else token_hex(16))
+
+    def decided(self, plan: Round) -> Round:
+        """Return the plan of a gradient sum with the rule that clips it, its noise, and what both charge."""
+        rule = self.rule()
+        noise = self.release_noise(rule)
+        if self.budget is not None:
+            rule, noise = self.budget.within(rule, noise)
+        planned = self.planned_multipliers(noise)
+        certain = planned if self.budget is None else tuple(map(max, planned, self.budget.least))
+        return replace(plan, rule=rule, noise_multiplier=noise, planned_multipliers=planned,
+                       spent_multipliers=self.spent_multipliers(),
+                       certain_multipliers=certain if self.counts_first else None)
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
@@ -218,17 +236,13 @@ class Strategy(FlowerStrategy):
         self.descent.hold(unpacked(arrays), self.training)
         plan = self.plan(server_round - 1)
         if plan.local is not None:
-            self._round = replace(plan, rule=self.rule())
-            return self._requests(messages.LOCAL_EPOCH, grid, weights=arrays, round_=self._round)
+            self._round = plan
+            return self._requests(messages.LOCAL_EPOCH, grid, weights=arrays, round_=plan)
         if plan.query is not None and self.counts_first:
             asked = self._requests(messages.COUNTS, grid, weights=arrays, round_=plan)
-            self.learn(self._counts(self._answers(grid.send_and_receive(asked)), plan), self.expected_batch())
+            self._learn(self._counts(self._answers(grid.send_and_receive(asked)), plan), self.expected_batch())
             plan = replace(plan, query=None)
-        rule = self.rule()
-        noise = self.release_noise(rule)
-        if self.budget is not None:
-            rule, noise = self.budget.within(rule, noise)
-        self._round = replace(plan, rule=rule, noise_multiplier=noise)
+        self._round = self.decided(plan)
         if self._risk is not None and self._round.step % self._risk.every == 0:
             self.ledger.expose("risk terms on the train part", "losses, gradients, Hessians by group, without noise")
             self.rows.add(server_round, "train", self._risk.measure(
@@ -250,10 +264,10 @@ class Strategy(FlowerStrategy):
             self._update(sums, plan, self._round.rule)
         else:
             self.descent.become(self._averaged(sums, present(answered)))
-        for event, steps, first in released(self, plan, self._round.rule):
+        for event, steps, first in plan.charges(self.population.sizes):
             self.ledger.record(event, steps, first)
         if plan.query is not None:
-            self.learn(self._counts(answered, plan), self.expected_batch(present(answered)))
+            self._learn(self._counts(answered, plan), self.expected_batch(present(answered)))
         self.progress(server_round, self.rounds)
         return pack(self.descent.weights), None
 
@@ -307,9 +321,19 @@ class Strategy(FlowerStrategy):
 
     def _counts(self, replies: list[Message], plan: Round) -> Tensor:
         """The clients' counts added up, with the server's share of the noise."""
+        assert plan.count_noise_multiplier is not None
         share = server_share(plan.trust) if plan.local is None else 0.0
         draws = source(plan.seed, "counts", 0, plan.step)
         return add_noise(plan.noise, added(replies, "counts"), share * plan.count_noise_multiplier, draws)["counts"]
+
+    def _learn(self, counts: Tensor, expected_batch: float) -> None:
+        """Let the method learn; raises `ValueError` if it changes an attribute that its `state` does not declare."""
+        before = dict(vars(self))
+        self.learn(counts, expected_batch)
+        for name, value in vars(self).items():
+            if name not in self.state and value is not before.get(name, self):
+                raise ValueError(f"{type(self).__name__}.learn changes {name!r}, which `state` does not declare, so "
+                                 f"that a run would lose it when it goes on from a checkpoint: add {name!r} to `state`")
 
     def _update(self, sums: dict[str, Tensor], plan: Round, rule: ClipRule) -> None:
         """One step of the optimiser along the noisy gradient sum divided by the expected batch size."""

@@ -12,6 +12,7 @@ from flwr.serverapp import Grid
 from torch import Tensor
 
 from fedfair.accounting import Ledger, Release, calibrate
+from fedfair.accounting.events import Unit
 from fedfair.fairness.reject_option import CELLS, RejectOption, below_average, favoured
 from fedfair.fairness.threshold_search import ROUNDING, by_group, confident, counted, toc
 from fedfair.mechanisms import prefix_sums
@@ -20,7 +21,6 @@ from fedfair.mechanisms.randomness import source
 from fedfair.plugins.registry import unknown
 from fedfair.protocol import messages
 from fedfair.protocol.task import Task
-from fedfair.accounting.events import Unit
 from strategies.server.population import Population
 from strategies.server.requests import added, answers, present, requests
 from strategies.server.training import Training

@@ -45,7 +45,8 @@ def release(rule: ClipRule, count: int, rate: float, noise: float = 0.0, clients
     weights = {name: 0.3 * torch.randn(p.shape, generator=draws, dtype=p.dtype) for name, p in model.named_parameters()}
     empty = data.take(torch.arange(0))
     hosted = {client: Parts(data if client == clients[0] else empty, empty, empty) for client in clients}
-    round_ = Round(0, 0, (rate, rate), noise, 10 * noise, Trust.LOCAL, len(clients), rule, GroupSizes())
+    round_ = Round(seed=0, step=0, rates=(rate, rate), noise_multiplier=noise, count_noise_multiplier=10 * noise,
+                   trust=Trust.LOCAL, clients=len(clients), rule=rule, query=GroupSizes())
     found = Host(hosted, model, "cpu").gradient_sum(weights, round_)
     return torch.cat([value.flatten() for value in found.sums.values()]), found.counts
 
@@ -87,7 +88,8 @@ def batch_sizes_vary_as_poisson_sampling_makes_them() -> None:
         data = records(100)
         model = nn.Linear(60, 3).double()
         here = Host({0: Parts(data, data, data)}, model, "cpu")
-        round_ = Round(0, step, (0.2, 0.2), 0.0, 0.0, Trust.CENTRAL, 1, Flat(1.0))
+        round_ = Round(seed=0, step=step, rates=(0.2, 0.2), noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1,
+                       rule=Flat(1.0))
         sizes.append(len(here.batch({name: p.detach() for name, p in model.named_parameters()}, round_).groups))
     assert stats.binomtest(sum(sizes), 300 * 100, 0.2).pvalue > 1e-4
     assert np.std(sizes) == pytest.approx(4.0, rel=0.2)

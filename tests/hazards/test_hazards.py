@@ -26,7 +26,6 @@ from fedfair.mechanisms.randomness import generator
 from fedfair.node import node as host
 from fedfair.protocol import round as rounds
 from fedfair.protocol.round import LocalEpoch
-from strategies import releases
 from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
 from strategies.fairlens import FairLens
@@ -44,7 +43,7 @@ ORIGINAL_RELEASE, ORIGINAL_SUM = host._release, host.Host.gradient_sum
 ORIGINAL_CHARGED, ORIGINAL_LEARN = budget._charged, DpsgdGlobalAdapt.learn
 ORIGINAL_FOLLOW = DpFedavg.learn
 ORIGINAL_ASK = threshold_search.ThresholdSearch.ask
-ORIGINAL_WEIGHTED_SUM, ORIGINAL_PROBE = gradients.Probe.weighted_sum, host.per_example
+ORIGINAL_WEIGHTED_SUM, ORIGINAL_PROBE = gradients.LayerProbe.weighted_sum, host.per_example
 
 
 def noise_at_the_base_clip_norm(patch: Patch) -> None:
@@ -70,7 +69,7 @@ def counts_left_out_of_the_ledger(patch: Patch) -> None:
     def forgetful(*args: Any, **named: Any) -> Event:
         return replace(Event(*args, **named), count_multiplier=None)
 
-    patch.setattr(releases, "Event", forgetful)
+    patch.setattr(rounds, "Event", forgetful)
 
 
 def counts_left_out_of_the_calibration(patch: Patch) -> None:
@@ -160,7 +159,7 @@ def one_stream_for_sampling_and_noise(patch: Patch) -> None:
 
 
 def a_seed_after_all(patch: Patch) -> None:
-    patch.setattr(base, "Round", lambda seed, *rest, **named: rounds.Round(0, *rest, **named))
+    patch.setattr(base, "Round", lambda seed, **named: rounds.Round(seed=0, **named))
 
 
 def noise_in_floating_point(patch: Patch) -> None:
@@ -181,7 +180,7 @@ def clipping_after_the_noise(patch: Patch) -> None:
 
 
 def clipping_layer_by_layer(patch: Patch) -> None:
-    def by_layer(self: gradients.Probe, coefficients: Tensor) -> layers.Gradients:
+    def by_layer(self: gradients.LayerProbe, coefficients: Tensor) -> layers.Gradients:
         if not self._layers or bool((coefficients == 1).all()):
             return ORIGINAL_WEIGHTED_SUM(self, coefficients)
         sums: layers.Gradients = {}
@@ -189,7 +188,7 @@ def clipping_layer_by_layer(patch: Patch) -> None:
             sums |= layer.weighted_sum((coefficients * self.norms / layer.square_norms().sqrt()).nan_to_num())
         return sums
 
-    patch.setattr(gradients.Probe, "weighted_sum", by_layer)
+    patch.setattr(gradients.LayerProbe, "weighted_sum", by_layer)
 
 
 def the_sensitivity_of_theta_forgotten(patch: Patch) -> None:

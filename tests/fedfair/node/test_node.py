@@ -68,7 +68,7 @@ def test_a_batch_is_kept_for_equal_weights_in_one_round_alone() -> None:
     data = GroupedDataset(torch.randn(40, 3, dtype=torch.float64), zeros, zeros, ("everybody",), 2)
     host = Host({0: Parts(data, data, data)}, model, "cpu")
     weights = {name: value.detach().clone() for name, value in model.named_parameters()}
-    first = Round(0, 3, (0.5,), 1.0, 0.0, Trust.CENTRAL, 1)
+    first = Round(seed=0, step=3, rates=(0.5,), noise_multiplier=1.0, trust=Trust.CENTRAL, clients=1)
     kept = host.batch(weights, first)
     assert host.batch({name: value.clone() for name, value in weights.items()}, first) is kept
     for other in (replace(first, step=4), replace(first, seed=1), replace(first, rates=(0.9,))):
@@ -92,10 +92,12 @@ def local_epoch(step: int, noise: tuple[float, ...] = (0.0, 0.0), weights: tuple
     data = [GroupedDataset(torch.zeros(RECORDS, 400, dtype=torch.float64), zeros, zeros, ("everybody",), 2, records=own)
             for own in records]
     host = Host({number: Parts(own, own, own) for number, own in enumerate(data)}, model, "cpu")
-    local = LocalTraining(BATCH, "sgd", 1.0, 0.0, 0.0, noise, weights, (RECORDS, RECORDS))
+    local = LocalTraining(batch_size=BATCH, optimizer="sgd", learning_rate=1.0, weight_decay=0.0, momentum=0.0,
+                          noise_multipliers=noise, weights=weights, sizes=(RECORDS, RECORDS))
     start = {name: value.detach().clone() for name, value in model.named_parameters()}
-    found = host.local_epochs(start, Round(5, step, (0.5,), noise[0], 0.0, Trust.CENTRAL, 2, Flat(1.0), GroupSizes(),
-                                           local))
+    found = host.local_epochs(start, Round(
+        seed=5, step=step, rates=(0.5,), noise_multiplier=noise[0], count_noise_multiplier=0.0, trust=Trust.CENTRAL,
+        clients=2, rule=Flat(1.0), query=GroupSizes(), local=local))
     assert found.counts is not None
     name = next(name for name, value in start.items() if value.dim() == 2)
     return (found.sums[name] - start[name]).flatten(), found.counts, records
@@ -135,8 +137,9 @@ def test_counts_carry_the_share_of_noise_of_every_client_here(exchange: str, tru
     empty = GroupedDataset(torch.zeros(0, 2, dtype=torch.float64), none, none, tuple("abcdefghij"), 2)
     host = Host({number: Parts(empty, empty, empty) for number in range(3)}, model, "cpu")
     weights = {name: value.detach() for name, value in model.named_parameters()}
-    counts = [getattr(host, exchange)(weights, Round(5, step, (0.5,) * 10, 0.0, 7.0, trust, 20, Flat(1.0),
-                                                     GroupSizes())).counts for step in range(100)]
+    first = Round(seed=5, step=0, rates=(0.5,) * 10, noise_multiplier=0.0, count_noise_multiplier=7.0, trust=trust,
+                  clients=20, rule=Flat(1.0), query=GroupSizes())
+    counts = [getattr(host, exchange)(weights, replace(first, step=step)).counts for step in range(100)]
     drawn = torch.cat(counts).numpy()
     if trust is Trust.CENTRAL:
         assert not drawn.any()

@@ -220,7 +220,9 @@ def test_steps_of_a_wrong_length_or_direction_have_no_terms_and_no_other_optimis
 
 @pytest.mark.parametrize("action", ["clipping_effect", "hessian_products", "traces"])
 def test_a_client_answers_only_whom_it_trusts(action: str) -> None:
-    task, round_ = experiment().task, Round(0, 0, (0.1,) * 10, 1.0, 0.0, Trust.LOCAL, 2, Flat(1.0))
+    task = experiment().task
+    round_ = Round(seed=0, step=0, rates=(0.1,) * 10, noise_multiplier=1.0, trust=Trust.LOCAL, clients=2,
+                   rule=Flat(1.0))
     message, = requests(f"query.{action}", [1], task, weights=pack(task.build_model().state_dict()), round_=round_,
                         tensors={"vectors": {}}, rates=[1.0] * 10)
     with pytest.raises(ValueError, match="trust is 'local': only central trust"):
