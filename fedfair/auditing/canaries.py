@@ -122,7 +122,7 @@ class _CanaryUpdates:
         return shaped(self._zero.index_put((self._coordinates,), coefficients * self._norm), self._like)
 
 
-class _WithCanaries(Probe):
+class _WithCanaries:
     """A batch's probe, followed by the canaries numbered `joined`."""
 
     def __init__(self, probe: Probe, host: AuditedHost, joined: Tensor, step: int) -> None:

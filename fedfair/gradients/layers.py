@@ -1,9 +1,9 @@
-"""Per-example gradients of one layer, from what went into it and what came back.
+"""Per-example gradients of one layer, from its inputs and its output gradients.
 
 A layer called with inputs `a` that receives the output gradients `d` gives example i the gradient
 `g_i = sum_t d_it a_it'`, summed over positions t (one for a vector, the pixels of a feature map, the words of a text).
-Its norm, its inner product with a direction and a weighted sum over examples can all be had without writing `g_i`
-down (Goodfellow 2015; Li et al. 2022, "ghost clipping"). Where writing it down costs less, it is written down once
+Its norm, its inner product with a direction and a weighted sum over examples can be computed without materialising
+`g_i` (Goodfellow 2015; Li et al. 2022, "ghost clipping"). Where materialising costs less, `g_i` is materialised once
 (Bu et al. 2022, "mixed ghost clipping"): each function in `LAYERS` chooses.
 """
 
@@ -26,22 +26,22 @@ Gradients = dict[str, Tensor]
 
 
 Names = Mapping[str, str]
-"""From a layer's own parameter names ("weight") to the model's ("2.weight"); frozen parameters are left out."""
+"""From a layer's names of its parameters ("weight") to the model's ("2.weight"), without frozen parameters."""
 
 
 def flat(tensors: Mapping[str, Tensor]) -> Tensor:
-    """All numbers of the tensors in one row, in the order of the mapping: `[P]`."""
+    """Return all numbers of the tensors in one row, in the order of the mapping: `[P]`."""
     return torch.cat([value.flatten() for value in tensors.values()])
 
 
 def shaped(row: Tensor, like: Mapping[str, Tensor]) -> Gradients:
-    """The numbers of a row `[P]` as tensors with the names and shapes of `like`: the inverse of `flat`."""
+    """Return the numbers of a row `[P]` as tensors with the names and shapes of `like`: the inverse of `flat`."""
     pieces = torch.split(row, [value.numel() for value in like.values()])
     return {name: piece.view_as(value) for (name, value), piece in zip(like.items(), pieces, strict=True)}
 
 
 def memory_format(parameter: Tensor) -> torch.memory_format:
-    """How a parameter lies in memory: what takes its place should lie so too, since its layer's output does."""
+    """Return how a parameter lies in memory; its replacement should lie alike, since the layer's output does."""
     if parameter.dim() == 4:
         _, channels, height, width = parameter.shape
         if parameter.stride() == (channels * height * width, 1, channels * width, channels):
@@ -53,17 +53,17 @@ class LayerGradients(Protocol):
     """The gradients of B examples with respect to one layer's parameters."""
 
     def square_norms(self) -> Tensor:
-        """Squared Euclidean norm of each example's gradient: `[B]`."""
+        """Return the squared Euclidean norm of each example's gradient: `[B]`."""
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
-        """Inner product of each example's gradient with `direction`, a tensor of each parameter's shape: `[B]`."""
+        """Return each example's inner product with `direction`, a tensor of each parameter's shape: `[B]`."""
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
-        """`sum_i coefficients[i] g_i` for coefficients `[B]`."""
+        """Return `sum_i coefficients[i] g_i` for coefficients `[B]`."""
 
 
 class Materialised:
-    """Gradients that are written down, `[B, *shape]` for each name."""
+    """Materialised gradients, `[B, *shape]` for each name."""
 
     def __init__(self, gradients: Gradients) -> None:
         self.gradients = gradients
@@ -82,7 +82,7 @@ class Materialised:
         return {name: (coefficients @ rows).view(self.gradients[name].shape[1:]) for name, rows in self._rows().items()}
 
     def _rows(self) -> Gradients:
-        """Each example's gradient in one row, `[B, numbers]`, also of a parameter that is a single number."""
+        """Return each example's gradient in one row, `[B, numbers]`, also of a parameter that is a single number."""
         return {name: g.reshape(len(g), g.shape[1:].numel()) for name, g in self.gradients.items()}
 
 
@@ -108,7 +108,7 @@ class OuterProducts:
         return _of_pairs(inputs, deltas, self._square_norm)
 
     def _square_norm(self, example: int) -> Tensor:
-        """That of one example, from its gradient written down."""
+        """Return that of one example, from its materialised gradient."""
         inputs, deltas = self.inputs[example], self.deltas[example]
         bias = 0.0 if self.bias is None else deltas.sum(0).square().sum()
         return (deltas.t() @ inputs).square().sum() + bias
@@ -158,10 +158,10 @@ class Lookups:
         return _of_pairs(same, torch.bmm(self.deltas, self.deltas.transpose(1, 2)), self._square_norm)
 
     def _square_norm(self, example: int) -> Tensor:
-        """That of one example, from its gradient written down for the words that it holds."""
-        words, places = torch.unique(self.tokens[example], return_inverse=True)
+        """Return that of one example, from its materialised gradient for the words that it holds."""
+        words, indices = torch.unique(self.tokens[example], return_inverse=True)
         deltas = self.deltas[example]
-        return deltas.new_zeros(len(words), deltas.shape[1]).index_add_(0, places, deltas).square().sum()
+        return deltas.new_zeros(len(words), deltas.shape[1]).index_add_(0, indices, deltas).square().sum()
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `LayerGradients`."""
@@ -174,27 +174,27 @@ class Lookups:
 
 
 def linear(layer: nn.Linear, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
-    """Inputs `[B, ..., p]`, output gradients `[B, ..., q]`, at any number of positions between."""
+    """Take inputs `[B, ..., p]` and output gradients `[B, ..., q]`, with any number of positions between."""
     return _products(names, layer.weight.shape, _positions(inputs), _positions(deltas))
 
 
 def _products(names: Names, shape: torch.Size, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
-    """Products of inputs `[B, T, p]` and output gradients `[B, T, q]`, summed over T, for a weight of `shape`.
+    """Return products of inputs `[B, T, p]` and output gradients `[B, T, q]`, summed over T, for a weight of `shape`.
 
-    Positions are compared pairwise while that is cheaper than writing the products down.
+    Positions are compared pairwise while that is cheaper than materialising the products.
     """
     positions, numbers = inputs.shape[1], shape.numel()
     if "weight" in names and (positions == 1 or positions * (shape[0] + numbers // shape[0]) <= numbers):
         return [OuterProducts(names, shape, inputs, deltas)]
     full = {"weight": lambda: torch.bmm(deltas.transpose(1, 2), inputs).view(-1, *shape), "bias": lambda: deltas.sum(1)}
-    return [Materialised({name: full[own]() for own, name in names.items()})]
+    return [Materialised({name: full[attribute]() for attribute, name in names.items()})]
 
 
 def conv2d(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
-    """Inputs `[B, C, H, W]`, output gradients `[B, O, H', W']`; any stride, padding, dilation and groups.
+    """Take inputs `[B, C, H, W]` and output gradients `[B, O, H', W']`; any stride, padding, dilation and groups.
 
-    Products of patches and output gradients where patches are not much larger than gradients, or than the output: few
-    pixels, or small patches, for that many channels. Otherwise one convolution with the batch as channel groups.
+    Multiplies patches by output gradients where the patches are not much larger than the gradients, or than the output:
+    few pixels, or small patches, for the number of channels. Else convolves once, with the batch as channel groups.
     """
     if "weight" not in names:
         return [Materialised({names["bias"]: deltas.sum((2, 3))})]
@@ -207,13 +207,13 @@ def conv2d(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) -> li
         inputs.reshape(1, -1, *inputs.shape[2:]), (batch * shape[0], *shape[1:]),
         deltas.reshape(1, -1, *deltas.shape[2:]), layer.stride, 0, layer.dilation, batch * layer.groups)
     full = {"weight": lambda: gradients.view(batch, *shape), "bias": lambda: deltas.sum((2, 3))}
-    return [Materialised({name: full[own]() for own, name in names.items()})]
+    return [Materialised({name: full[attribute]() for attribute, name in names.items()})]
 
 
 def _by_patches(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
-    """Products of output gradients `[B, O, H', W']` and of what the kernel meets at each pixel of padded inputs.
+    """Multiply output gradients `[B, O, H', W']` by what the kernel meets at each pixel of padded inputs.
 
-    The patches of `F.unfold` are made up to ten times faster by copying long rows: along the channels and a row of the
+    Copying long rows makes the patches of `F.unfold` up to ten times faster: along the channels and a row of the
     kernel, `k C` numbers, or along a row of pixels, `W'`.
     """
     rows, (height, width) = deltas.flatten(2).transpose(1, 2), layer.kernel_size
@@ -233,7 +233,7 @@ def _by_patches(layer: nn.Conv2d, names: Names, inputs: Tensor, deltas: Tensor) 
 
 
 def embedding(layer: nn.Embedding, names: Names, tokens: Tensor, deltas: Tensor) -> list[LayerGradients]:
-    """Tokens `[B, ...]`, output gradients `[B, ..., q]`; the padding token has no gradient."""
+    """Take tokens `[B, ...]` and output gradients `[B, ..., q]`; the padding token has no gradient."""
     tokens, deltas = tokens.reshape(len(tokens), -1), _positions(deltas)
     if layer.padding_idx is not None:
         deltas = deltas * (tokens != layer.padding_idx).unsqueeze(2)
@@ -241,14 +241,14 @@ def embedding(layer: nn.Embedding, names: Names, tokens: Tensor, deltas: Tensor)
 
 
 def layer_norm(layer: nn.LayerNorm, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
-    """Inputs and output gradients `[B, ..., *normalized_shape]`."""
+    """Take inputs and output gradients `[B, ..., *normalized_shape]`."""
     normalised = F.layer_norm(inputs, layer.normalized_shape, eps=layer.eps)
     between = tuple(range(1, inputs.dim() - len(layer.normalized_shape)))
     return _scale_and_shift(names, normalised, deltas, between)
 
 
 def group_norm(layer: nn.GroupNorm, names: Names, inputs: Tensor, deltas: Tensor) -> list[LayerGradients]:
-    """Inputs and output gradients `[B, C, ...]`."""
+    """Take inputs and output gradients `[B, C, ...]`."""
     normalised = F.group_norm(inputs, layer.num_groups, eps=layer.eps)
     return _scale_and_shift(names, normalised, deltas, tuple(range(2, inputs.dim())))
 
@@ -256,32 +256,33 @@ def group_norm(layer: nn.GroupNorm, names: Names, inputs: Tensor, deltas: Tensor
 LAYERS: dict[type[nn.Module], Callable[..., list[LayerGradients]]] = {
     nn.Linear: linear, nn.Conv2d: conv2d, nn.Embedding: embedding, nn.LayerNorm: layer_norm, nn.GroupNorm: group_norm,
 }
-"""The layers whose gradients are known, by exact type: a subclass may compute something else."""
+"""The known layers, by exact type: a subclass may compute something else."""
 
 
-def _of_pairs(inputs: Tensor, deltas: Tensor, written_down: Callable[[int], Tensor]) -> Tensor:
-    """`sum_ts inputs_ts deltas_ts` `[B]` of inner products `[B, T, T]` between positions: squared norms.
+def _of_pairs(inputs: Tensor, deltas: Tensor, materialised: Callable[[int], Tensor]) -> Tensor:
+    """Return `sum_ts inputs_ts deltas_ts` `[B]` of inner products `[B, T, T]` between positions: squared norms.
 
-    Where positions cancel, rounding is all that is left of this sum: its error grows with `S^2`,
-    `S = sum_t |a_t| |d_t|`. An example whose norm is below 2 % of S (in float32) gets it from `written_down`, and `T S`
-    times the unit of rounding on top: as much as rounding can add to its gradient, wherever that is summed.
+    Where positions cancel, only rounding is left of this sum: its error grows with `S^2`, `S = sum_t |a_t| |d_t|`. An
+    example whose norm is below 2 % of S (in float32) gets its norm from `materialised`, plus `T S` times the unit of
+    rounding: as much as rounding can add to its gradient, wherever that is summed.
     """
     squares = torch.mul(inputs, deltas).sum((1, 2))
     sizes = (inputs.diagonal(dim1=1, dim2=2) * deltas.diagonal(dim1=1, dim2=2)).clamp(min=0).sqrt().sum(1)
     rounding = torch.finfo(squares.dtype).eps
     lost = (squares <= _CANCELLED * rounding * sizes.square()) & (sizes > 0)
     for example in lost.nonzero().flatten().tolist():
-        norm = written_down(example).sqrt() + inputs.shape[1] * rounding * sizes[example]
+        norm = materialised(example).sqrt() + inputs.shape[1] * rounding * sizes[example]
         squares[example] = norm.square()
     return squares
 
 
 def _positions(values: Tensor) -> Tensor:
-    """`[B, ..., p]` as `[B, T, p]`."""
+    """Return `[B, ..., p]` as `[B, T, p]`."""
     return values.reshape(len(values), -1, values.shape[-1])
 
 
 def _scale_and_shift(names: Names, normalised: Tensor, deltas: Tensor, summed: tuple[int, ...]) -> list[LayerGradients]:
-    """The gradients of an elementwise `weight * normalised + bias`, added up over the dimensions `summed`."""
+    """Return the gradients of an elementwise `weight * normalised + bias`, summed over the dimensions `summed`."""
     full = {"weight": normalised * deltas, "bias": deltas}
-    return [Materialised({name: full[own].sum(summed) if summed else full[own] for own, name in names.items()})]
+    return [Materialised({name: full[attribute].sum(summed) if summed else full[attribute]
+                          for attribute, name in names.items()})]

@@ -1,8 +1,8 @@
 """Per-example gradients as norms, inner products and weighted sums: one forward and one backward pass.
 
-Every private method here needs of each example only `|g_i|`, then `sum_i c_i g_i` for coefficients that follow from the
-norms. `per_example` keeps what goes into each layer and what comes back (`fedfair.gradients.passes`), and answers from
-that (`fedfair.gradients.layers`). A model that cannot be read so takes a slower path that writes every gradient down.
+A private method needs of each example only `|g_i|`, then `sum_i c_i g_i` for coefficients that follow from the norms.
+`per_example` keeps what goes into each layer and what comes back (`fedfair.gradients.passes`), and computes both from
+that (`fedfair.gradients.layers`). Other models fall back to materialised per-example gradients.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import torch
@@ -20,16 +21,43 @@ from fedfair.gradients.layers import LAYERS, Gradients, LayerGradients, Material
 from fedfair.gradients.passes import Pass, UnreadableError, by_autograd, by_hand
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""`loss(output [B, ...], target [B, ...]) -> [B]`: one number an example."""
+"""`loss(output [B, ...], target [B, ...]) -> [B]`: one number per example."""
 
 log = logging.getLogger(__name__)
 
 
-class Probe:
-    """The gradients of one batch of B examples with respect to the trained parameters.
+class Probe(Protocol):
+    """The gradients `g_i` of one batch of B examples with respect to the trained parameters.
 
-    `norms` and `losses` are `[B]`. The rest is kept as each layer's inputs and output gradients.
+    `norms` `[B]` are the Euclidean norms of the per-example gradients over all parameters, `losses` `[B]` the losses.
     """
+
+    norms: Tensor
+    losses: Tensor
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """Return the inner product of each per-example gradient with one direction.
+
+        Args:
+            direction: For each trained parameter's name, a tensor of that parameter's shape.
+
+        Returns:
+            `<g_i, direction>`: `[B]`.
+        """
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """Return the weighted sum of the per-example gradients.
+
+        Args:
+            coefficients: One factor per example, `[B]`; those of a clip rule give the clipped sum.
+
+        Returns:
+            `sum_i coefficients[i] g_i`: for each trained parameter's name, a tensor of that parameter's shape.
+        """
+
+
+class LayerProbe:
+    """A probe that keeps the gradients of each layer."""
 
     def __init__(self, layers: list[LayerGradients], losses: Tensor, trained: Mapping[str, Tensor]) -> None:
         self.losses = losses
@@ -37,11 +65,11 @@ class Probe:
         self._layers, self._trained = layers, trained
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
-        """`<g_i, direction>` for a tensor of each trained parameter's shape: `[B]`."""
+        """See `Probe`."""
         return sum((layer.dot(direction) for layer in self._layers), torch.zeros_like(self.norms))
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
-        """`sum_i coefficients[i] g_i` by parameter name, for coefficients `[B]`."""
+        """See `Probe`."""
         sums: Gradients = {}
         for layer in self._layers:
             sums |= layer.weighted_sum(coefficients)
@@ -51,15 +79,25 @@ class Probe:
 def per_example(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
     """Probe the gradients of `loss(model(x), y)` with respect to every parameter that requires a gradient.
 
-    `x` and `y` are `[B, ...]`; B may be 0, and then every sum is zero. The model's `.grad` is not touched. With a
-    model's first batch of several examples it is checked that they do not interact and that the chosen path is right.
-    Raises `ValueError` for a layer that mixes examples, a loss that is not one number an example, or a model without
-    trained parameters.
+    The model's `.grad` stays as it is. A model's first batch of several examples is also used to check that examples do
+    not interact, and that the chosen path gives the right gradients.
+
+    Args:
+        model: Any module whose output for an example depends on no other example of the batch.
+        loss: From outputs `[B, ...]` and targets `[B, ...]` to one loss per example, `[B]`; not their mean.
+        x: Inputs, `[B, ...]`. B may be 0: then every sum is zero.
+        y: Targets, `[B, ...]`.
+
+    Returns:
+        The norms, losses, inner products and weighted sums of the B per-example gradients.
+
+    Raises:
+        ValueError: If a layer mixes examples, the loss is not one number per example, or nothing is trained.
     """
     if len(x) == 0:
         trained, _ = trained_parameters(model)
         first = next(iter(trained.values()))
-        return Probe([], torch.zeros(0, device=first.device, dtype=first.dtype), trained)
+        return LayerProbe([], torch.zeros(0, device=first.device, dtype=first.dtype), trained)
     path = _paths.get(model) or _choose_path(model, loss, x, y, _PATHS)
     try:
         probe = path(model, loss, x, y)
@@ -72,8 +110,8 @@ def per_example(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
 
 
 def refuse_mixing_layers(model: nn.Module) -> None:
-    """Raise `ValueError` if some layer's output for one example depends on the others in its batch (BatchNorm), or a
-    layer changes its weights by what it is given (an embedding with `max_norm`).
+    """Raise `ValueError` if a layer's output for one example depends on the others in its batch (BatchNorm), or a layer
+    changes its weights depending on its inputs (an embedding with `max_norm`).
     """
     for name, layer in model.named_modules():
         if getattr(layer, "max_norm", None) is not None:
@@ -102,10 +140,10 @@ def _recorded(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
 
 
 def _read(pass_: Pass, model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
-    """The gradients that follow from each layer's inputs and output gradients.
+    """Compute the gradients from each layer's inputs and output gradients.
 
-    Raises `UnreadableError` for an unknown layer, a parameter that is used twice, or a layer that does not see one row
-    an example.
+    Raises `UnreadableError` for an unknown layer, a parameter that is used twice, or a layer whose inputs do not have
+    one row per example.
     """
     trained, owned = trained_parameters(model)
     if not all(type(layer) in LAYERS and {*names} <= {"weight", "bias"} for layer, names in owned.items()):
@@ -117,31 +155,31 @@ def _read(pass_: Pass, model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Pr
     with torch.no_grad():
         parts = [part for call in calls for part in LAYERS[type(call.layer)](
             call.layer, owned[call.layer], call.inputs, call.output_gradients)]
-        return Probe(parts, losses, trained)
+        return LayerProbe(parts, losses, trained)
 
 
 def _vectorised(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
-    """Write every example's gradient down with `torch.func.vmap`."""
+    """Materialise the per-example gradients with `torch.func.vmap`."""
     trained, owned = trained_parameters(model)
-    # Each place once: functional_call, left to find tied ones, does not restore a layer that a model holds twice.
-    places = {f"{prefix}.{own}" if prefix else own: name for prefix, layer in model.named_modules()
-              for own, name in owned.get(layer, {}).items()}
+    # Each path once: functional_call, left to find tied ones, does not restore a layer that a model holds twice.
+    names = {f"{prefix}.{attribute}" if prefix else attribute: name for prefix, layer in model.named_modules()
+             for attribute, name in owned.get(layer, {}).items()}
 
     def one_loss(parameters: Gradients, x_i: Tensor, y_i: Tensor) -> tuple[Tensor, Tensor]:
-        """One example's loss, to be differentiated, and its value."""
-        placed = {place: parameters[name] for place, name in places.items()}
-        output = torch.func.functional_call(model, placed, (x_i.unsqueeze(0),), tie_weights=False)
+        """Return one example's loss, to be differentiated, and its value."""
+        by_path = {path: parameters[name] for path, name in names.items()}
+        output = torch.func.functional_call(model, by_path, (x_i.unsqueeze(0),), tie_weights=False)
         value = _losses(loss, output, y_i.unsqueeze(0))[0]
         return value, value.detach()
 
     one_gradient = torch.func.grad(one_loss, has_aux=True)
     values = {name: parameter.detach() for name, parameter in trained.items()}
     gradients, losses = torch.func.vmap(one_gradient, in_dims=(None, 0, 0), randomness="different")(values, x, y)
-    return Probe([Materialised(gradients)], losses, trained)
+    return LayerProbe([Materialised(gradients)], losses, trained)
 
 
 def _one_at_a_time(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
-    """Write every example's gradient down, each by a pass of its own."""
+    """Materialise the per-example gradients, each by a pass of its own."""
     trained, _ = trained_parameters(model)
     rows, losses = [], []
     for i in range(len(x)):
@@ -149,7 +187,7 @@ def _one_at_a_time(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
         rows.append(_gradient(value, trained))
         losses.append(value.detach())
     gradients = {name: torch.stack([row[name] for row in rows]) for name in trained}
-    return Probe([Materialised(gradients)], torch.stack(losses), trained)
+    return LayerProbe([Materialised(gradients)], torch.stack(losses), trained)
 
 
 Path = Callable[[nn.Module, Loss, Tensor, Tensor], Probe]
@@ -160,7 +198,7 @@ _PATHS: tuple[Path, ...] = (_chained, _recorded, _vectorised)
 
 
 def _choose_path(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, paths: tuple[Path, ...]) -> Path:
-    """The first of the paths that is right on this batch, or one example at a time, which always is."""
+    """Return the first path that is right on this batch; if there is none, one example at a time, always right."""
     refuse_mixing_layers(model)
     with _unchanged(model):
         deterministic = _deterministic(model, x)
@@ -182,28 +220,28 @@ def _choose_path(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, paths: tupl
 
 
 def _is_right(path: Path, model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> bool:
-    """Whether the path's gradients sum to the batch's own, and the first few have the norms that they have alone.
+    """Say whether the path's gradients sum to the batch's gradient, and the first few have the norms they have alone.
 
-    The sum shows that none is missing or counted twice; the norms, that they are told apart (a layer may see positions
-    where it is thought to see examples).
+    The sum shows that no gradient is missing or counted twice. The norms show that each belongs to one example: the
+    rows of a layer's inputs may be positions instead of examples.
     """
     probe = path(model, loss, x, y)
-    found = probe.weighted_sum(torch.ones_like(probe.norms))
+    sums = probe.weighted_sum(torch.ones_like(probe.norms))
     expected = _gradient(_losses(loss, model(x), y).sum(), trained_parameters(model)[0])
     alone = _one_at_a_time(model, loss, x[:3], y[:3]).norms
     scale = float(torch.stack([value.square().sum() for value in expected.values()]).sum().sqrt() + alone.max())
-    return all(_close(found[name], value, scale) for name, value in expected.items()) and (
+    return all(_close(sums[name], value, scale) for name, value in expected.items()) and (
         _close(probe.norms[:3], alone, scale))
 
 
-def _close(found: Tensor, expected: Tensor, scale: float) -> bool:
-    """Whether two tensors agree to about half the digits of their dtype, relative to `scale`."""
+def _close(actual: Tensor, expected: Tensor, scale: float) -> bool:
+    """Say whether two tensors agree to about half the digits of their dtype, relative to `scale`."""
     tolerance = torch.finfo(expected.dtype).eps ** 0.5
-    return torch.allclose(found, expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+    return torch.allclose(actual, expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
 
 
 def _deterministic(model: nn.Module, x: Tensor) -> bool:
-    """Whether the model, as it is, gives the same output again and again: twice may be chance in a small dropout."""
+    """Say whether the model repeats its output nine times: with little dropout, two equal outputs may be chance."""
     with torch.no_grad():
         first = model(x)
         return all(torch.equal(model(x), first) for _ in range(8))
@@ -221,20 +259,20 @@ def _refuse_interaction(model: nn.Module, x: Tensor) -> None:
 
 
 def trained_parameters(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[nn.Module, dict[str, str]]]:
-    """The parameters that require a gradient by name, each once, and the layers that own them.
+    """Return the parameters that require a gradient by name, each once, and the layers that own them.
 
-    For each layer: the model's names by the layer's own ("weight": "2.weight"). A tied parameter keeps its first name.
-    Raises `ValueError` if there is none.
+    For each layer, the model's names of its parameters by the layer's names ("weight": "2.weight"). A tied parameter
+    keeps its first name. Raises `ValueError` if no parameter requires a gradient.
     """
     trained: dict[str, nn.Parameter] = {}
     owned: dict[nn.Module, dict[str, str]] = {}
     first_names: dict[int, str] = {}
     for prefix, layer in model.named_modules():
-        for own, parameter in layer._parameters.items():
+        for attribute, parameter in layer._parameters.items():
             if parameter is not None and parameter.requires_grad:
-                name = first_names.setdefault(id(parameter), f"{prefix}.{own}" if prefix else own)
+                name = first_names.setdefault(id(parameter), f"{prefix}.{attribute}" if prefix else attribute)
                 trained[name] = parameter
-                owned.setdefault(layer, {})[own] = name
+                owned.setdefault(layer, {})[attribute] = name
     if not trained:
         raise ValueError("the model has no parameter that requires a gradient: there is nothing to train")
     return trained, owned
@@ -242,7 +280,7 @@ def trained_parameters(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[
 
 @contextmanager
 def _unchanged(model: nn.Module) -> Iterator[None]:
-    """Raise `ValueError`, and undo it, if what is done with the model changes its parameters or buffers."""
+    """Raise `ValueError` if the code inside changes the model's parameters or buffers, and undo the change."""
     kept = {name: value.detach() for values in (model.named_parameters(), model.named_buffers())
             for name, value in values}
     before = {name: value.clone() for name, value in kept.items()}
@@ -260,7 +298,7 @@ def _unchanged(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch random layers such as Dropout off, so that two passes can be compared."""
+    """Switch off random layers such as Dropout, so that two passes can be compared."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -271,13 +309,13 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def _gradient(value: Tensor, trained: Mapping[str, nn.Parameter]) -> Gradients:
-    """Autograd's gradient of a scalar, zeros for parameters that it does not depend on."""
-    found = torch.autograd.grad(value, list(trained.values()), allow_unused=True, materialize_grads=True)
-    return {name: one.to_dense() for name, one in zip(trained, found, strict=True)}
+    """Return autograd's gradient of a scalar, zeros for parameters that it does not depend on."""
+    gradients = torch.autograd.grad(value, list(trained.values()), allow_unused=True, materialize_grads=True)
+    return {name: gradient.to_dense() for name, gradient in zip(trained, gradients, strict=True)}
 
 
 def _losses(loss: Loss, output: Tensor, y: Tensor) -> Tensor:
-    """The loss of each example, `[B]`; raises `ValueError` if it has another shape."""
+    """Return the loss of each example, `[B]`; raises `ValueError` for another shape."""
     losses = loss(output, y)
     if losses.shape != (len(y),):
         raise ValueError(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fedfair.gradients import probe as gradients
-from fedfair.gradients.probe import Loss, Probe, per_example
+from fedfair.gradients.probe import LayerProbe, Loss, Probe, per_example
 
 few = settings(deadline=None, max_examples=15)
 small = st.integers(1, 5)
@@ -77,6 +77,7 @@ def check_recorded(model: nn.Module, x: Tensor, seed: int = 0) -> Probe:
 
 def parts_of(probe: Probe, name: str) -> type:
     """In which form the probe keeps the gradients of one parameter."""
+    assert isinstance(probe, LayerProbe)
     (kind,) = [type(part) for part in (getattr(part, "turned", part) for part in probe._layers)
                if name in [getattr(part, own, None) for own in ("name", "weight", "bias")]
                or name in getattr(part, "gradients", {})]
