@@ -1,10 +1,10 @@
-"""What adaptive clipping does to its bound: Flower's own strategies and ours, on the same client updates.
+"""Adaptive clipping: how Flower's own strategies and ours move the bound, on the same client updates.
 
 python -m simulations.benchmarks.adaptive_clipping [--out FILE.json] [--rounds N]
 
 Andrew et al. 2021 move the bound S towards a quantile of the update norms, S <- S exp(-eta (share not clipped -
-quantile)), and give a round the noise of the S that clipped in it. Flower 1.41 takes the share that *was* clipped, so
-that its bound runs away from the quantile, and gives a round the noise of the next S. Both are driven through their own
+quantile)), and give a round the noise of the S that clipped in it. Flower 1.41 uses the share that *was* clipped, so
+its bound runs away from the quantile, and gives a round the noise of the next S. Both are driven through their own
 strategy classes, message by message.
 """
 
@@ -46,7 +46,7 @@ from strategies.server.population import Population
 from strategies.server.training import Training
 
 CLIENTS, NUMBERS = 50, 2000
-"""Clients, all of which join every round, and numbers in an update."""
+"""Clients, which all join every round, and numbers in an update."""
 
 QUANTILE, ETA, NOISE, COUNT_NOISE = 0.5, 0.2, 1.0, 2.5
 """The quantile that S should follow, how fast, the noise multiplier of sum and count together, and the deviation of the
@@ -59,7 +59,7 @@ Rounds = Annotated[int, typer.Option(min=1, help="Rounds of training.")]
 
 
 class Trace(NamedTuple):
-    """What one strategy did: S before each round and at the end, and each round's noise relative to that of the S that
+    """Course of one strategy: S before each round and at the end, and each round's noise relative to that of the S that
     clipped.
     """
 
@@ -68,9 +68,10 @@ class Trace(NamedTuple):
 
 
 def update(client: int, round_: int) -> Tensor:
-    """A client's update `[NUMBERS]`: a random direction, and a norm between 0.8 and 1.25, log-uniform; the median is 1.
+    """Return a client's update `[NUMBERS]`: a random direction, with a norm log-uniform between 0.8 and 1.25 (median
+    1).
 
-    A pure function of its arguments, so that every strategy meets the same ones.
+    A pure function of its arguments, so that every strategy gets the same updates.
     """
     draws = generator(0, "update", client, round_)
     direction = torch.randn(NUMBERS, generator=draws, dtype=torch.float64)
@@ -79,12 +80,12 @@ def update(client: int, round_: int) -> Tensor:
 
 
 def flower_client(mods: list[Callable[..., Message]]) -> ClientApp:
-    """A client for Flower's strategies: it returns the weights that it got plus its update."""
+    """Make a client for Flower's strategies: it returns the weights that it received plus its update."""
     app = ClientApp(mods=mods)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        """A node's weights after its update, as Flower's strategy expects them."""
+        """Reply with the weights after the update, as Flower's strategy expects them."""
         round_ = int(message.content.config_records["config"]["server-round"])  # type: ignore[arg-type]
         client = int(context.node_config["partition-id"])
         arrays = unpacked(message.content.array_records["arrays"])
@@ -96,12 +97,12 @@ def flower_client(mods: list[Callable[..., Message]]) -> ClientApp:
 
 
 def our_client() -> ClientApp:
-    """The same for ours: it clips its update by the round's rule, counts by its query, and sends the negative."""
+    """Make a client for ours: it clips its update by the round's rule, counts by its query, and sends the negative."""
     app = ClientApp()
 
     @app.train("update_sum")
     def train(message: Message, context: Context) -> Message:
-        """A node's update, clipped, and the count, as dp-fedavg expects them."""
+        """Reply with the clipped update and the count, as dp-fedavg expects them."""
         asked = Round.from_json(str(message.content["round"]["json"]))
         assert asked.rule is not None
         assert asked.query is not None
@@ -119,7 +120,7 @@ def our_client() -> ClientApp:
 
 
 def trace(strategy: FlowerStrategy, client: ClientApp, rounds: int, bound: Callable[[], float], sigma: float) -> Trace:
-    """Run a strategy for some rounds; `bound()` is its S, `sigma` the noise multiplier that it means to use."""
+    """Run a strategy for `rounds` rounds; `bound()` is its S, and `sigma` the noise multiplier that it intends."""
     grid, weights = LocalGrid(client, CLIENTS), torch.zeros(NUMBERS, dtype=torch.float64)
     bounds, ratios = [bound()], []
     for round_ in range(1, rounds + 1):
@@ -136,7 +137,7 @@ def trace(strategy: FlowerStrategy, client: ClientApp, rounds: int, bound: Calla
 
 
 def flower(start: float, rounds: int, server_side: bool) -> Trace:
-    """Flower's own adaptive clipping, at the server or by its mod at the clients."""
+    """Run Flower's own adaptive clipping, at the server or by its mod at the clients."""
     wrapper, mods = ((DifferentialPrivacyServerSideAdaptiveClipping, []) if server_side else
                      (DifferentialPrivacyClientSideAdaptiveClipping, [adaptiveclipping_mod]))
     averaging = FedAvg(fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
@@ -145,7 +146,7 @@ def flower(start: float, rounds: int, server_side: bool) -> Trace:
 
 
 def ours(start: float, rounds: int) -> Trace:
-    """dp-fedavg, with the same noise on sum and count."""
+    """Run dp-fedavg, with the same noise on sum and count."""
     sigma = (NOISE**-2 - (2 * COUNT_NOISE) ** -2) ** -0.5  # as Flower splits the noise
     options = {"participation": 1.0, "quantile": QUANTILE, "clip_learning_rate": ETA}
     training = Training(steps=rounds, batch_size=1, clip_norm=start, noise_multiplier=sigma,
@@ -170,7 +171,7 @@ def main(rounds: Rounds = 60, out: Out = None) -> None:
     table = Table(title=title, title_justify="left")
     for column in ("adaptive clipping", "first S", "last S", "not clipped", "noise/wanted"):
         table.add_column(column, justify="left" if column.startswith("adaptive") else "right", no_wrap=True)
-    figures = [_figures(name, start, found, rounds) for (name, start), found in traces.items()]
+    figures = [_figures(name, start, course, rounds) for (name, start), course in traces.items()]
     for row in figures:
         table.add_row(*(value if isinstance(value, str) else f"{value:.3g}" for key, value in row.items()
                         if key != "bounds"))
@@ -179,22 +180,22 @@ def main(rounds: Rounds = 60, out: Out = None) -> None:
 
 
 def _write(out: Path | None, title: str, figures: Iterable[dict[str, object]]) -> None:
-    """The figures with every S on the way, as JSON."""
+    """Write the figures and every round's S as JSON."""
     if out is not None:
         write_json(out, {"title": title, "environment": environment(), "figures": list(figures)})
 
 
-def _figures(name: str, start: float, found: Trace, rounds: int) -> dict[str, object]:
-    """One row: the noise is the median over the rounds."""
+def _figures(name: str, start: float, course: Trace, rounds: int) -> dict[str, object]:
+    """Compute one row; its noise ratio is the median over the rounds."""
     norms = torch.stack([update(client, rounds).norm() for client in range(CLIENTS)])
-    ratio = sorted(found.noise_ratios)[len(found.noise_ratios) // 2]
-    return {"strategy": name, "first": start, "last": found.bounds[-1],
-            "not_clipped": float((norms <= found.bounds[-1]).double().mean()), "noise_ratio": ratio,
-            "bounds": found.bounds}
+    ratio = sorted(course.noise_ratios)[len(course.noise_ratios) // 2]
+    return {"strategy": name, "first": start, "last": course.bounds[-1],
+            "not_clipped": float((norms <= course.bounds[-1]).double().mean()), "noise_ratio": ratio,
+            "bounds": course.bounds}
 
 
 def _mean_clipped(bound: float, round_: int) -> Tensor:
-    """What the average would be without noise."""
+    """Return what the average would be without noise."""
     values = torch.stack([update(client, round_) for client in range(CLIENTS)])
     coefficients = Flat(bound).coefficients(values.norm(dim=1), torch.zeros(CLIENTS, dtype=torch.long))
     return coefficients @ values / CLIENTS

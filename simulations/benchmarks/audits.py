@@ -1,4 +1,4 @@
-"""What the white-box audit finds of claims around 1, 3 and 8, for every strategy whose guarantee is proved."""
+"""White-box audits of claims around 1, 3 and 8, for every strategy whose guarantee is proved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simulations.settings.experiment import Experiment
 from strategies import STRATEGIES
 
 CLAIMS = (1.0, 3.0, 8.0)
-_REACHED = 0.35  # of every claim, by the canaries of dpsgd
+_REACHED = 0.35  # share of every claim that the canaries of dpsgd should reach
 
 _AUDITED = [name for name in STRATEGIES
             if STRATEGIES[name].nominal is None and STRATEGIES[name].exchange in (GRADIENT_SUM, UPDATE_SUM)]
@@ -30,13 +30,13 @@ def main(seeds: Annotated[int, typer.Option(min=1, help="Runs of every strategy 
     refuted, reached = 0, 1.0
     for name in strategies.split(","):
         for claim in CLAIMS:
-            found = [_audit(name, claim, seed) for seed in range(seeds)]
-            if found[0].guarantee != "proved":
+            audits = [_audit(name, claim, seed) for seed in range(seeds)]
+            if audits[0].guarantee != "proved":
                 break
-            rows.append(_row(name, found))
-            refuted += sum(each.refuted for each in found)
+            rows.append(_row(name, audits))
+            refuted += sum(each.refuted for each in audits)
             if name == "dpsgd":
-                reached = min(reached, *(each.overall.bound.epsilon / each.overall.claimed for each in found))
+                reached = min(reached, *(each.overall.bound.epsilon / each.overall.claimed for each in audits))
     targets = [Target("refuted claims, of all records or of a group", refuted, 0)]
     if "dpsgd" in strategies.split(","):
         targets.append(Target("share of the claim that dpsgd's canaries reach, least of all runs", reached, _REACHED,
@@ -45,16 +45,16 @@ def main(seeds: Annotated[int, typer.Option(min=1, help="Runs of every strategy 
 
 
 def _audit(strategy: str, claim: float, seed: int) -> Audit:
-    """One run."""
+    """Audit one run."""
     return audit(Experiment(**{**DEFAULTS, "strategy": strategy, "target_epsilon": claim, "seed": seed}))
 
 
-def _row(strategy: str, found: list[Audit]) -> Figures:
-    """One strategy at one claim: means, the largest bound, and by group the largest share of its own claim."""
-    bounds = [each.overall.bound.epsilon for each in found]
-    groups = [finding for each in found for finding in each.findings[1:]]
-    return {"strategy": strategy, "claimed": mean(each.overall.claimed for each in found), "found": mean(bounds),
-            "largest": max(bounds), "if Gaussian": mean(each.overall.if_gaussian or 0.0 for each in found),
+def _row(strategy: str, audits: list[Audit]) -> Figures:
+    """Summarise a strategy at a claim: mean and largest bound, and the largest share of its own claim by group."""
+    bounds = [each.overall.bound.epsilon for each in audits]
+    groups = [finding for each in audits for finding in each.findings[1:]]
+    return {"strategy": strategy, "claimed": mean(each.overall.claimed for each in audits), "found": mean(bounds),
+            "largest": max(bounds), "if Gaussian": mean(each.overall.if_gaussian or 0.0 for each in audits),
             "group nearest its claim": max(each.bound.epsilon / each.claimed for each in groups)}
 
 

@@ -1,11 +1,11 @@
-"""What a round costs on every engine: the same model, data and clients in this process, on Ray, and on Flower's own
+"""Cost of a round on every engine, with the same model, data and clients: in this process, on Ray, and on Flower's own
 simulation.
 
 python -m simulations.benchmarks.exchanges [--out FILE.json] [--repeats N]
 
 Two cases: two clients and one private step, where a round is almost nothing but messages; and a thousand clients that
-each train an epoch, where it is almost nothing but work. What two workers could gain at most on a machine is seen when
-two processes train half of the clients each and share nothing: cores share caches, memory and sometimes themselves.
+each train an epoch, where it is almost nothing but work. The most that two workers could gain on a machine shows in two
+processes that train half of the clients each and share nothing: cores share caches, memory and sometimes themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 import typer
 
 from simulations.benchmarks.round import WARM_UP, federated
-from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Timings, report, take_turns
+from simulations.benchmarks.timing import Figures, FlowerRounds, Out, Repeats, Target, Timings, report, take_turns
 from simulations.commands.terminal import plain_errors
 from simulations.engines.engines import Engine, Flower, Local, Ray
 from simulations.settings.experiment import Experiment
@@ -29,10 +29,8 @@ ENGINES: dict[str, Engine] = {LOCAL: Local(), ONE: Ray(nodes=1), TWO: Ray(nodes=
 APART = {"a process alone": 1, "two processes, apart": 2}
 MESSAGES, WORK = "2 clients, 1 step", "1,000 clients, 1 epoch"
 
-Steps = Annotated[int, typer.Option(min=1, help="Rounds of one step that are measured in each turn.")]
-Epochs = Annotated[int, typer.Option(min=1, help="Rounds of local epochs that are measured in each turn.")]
-FlowerRounds = Annotated[int, typer.Option(min=0, help="Rounds of Flower's simulation in its one turn; 0 leaves it "
-                                           "out.")]
+Steps = Annotated[int, typer.Option(min=1, help="Measured rounds of one step in each turn.")]
+Epochs = Annotated[int, typer.Option(min=1, help="Measured rounds of local epochs in each turn.")]
 
 
 @plain_errors
@@ -48,40 +46,42 @@ def main(repeats: Repeats = 3, steps: Steps = 30, epochs: Epochs = 2, flower_rou
         with ProcessPoolExecutor(2, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
             if case == WORK:
                 turns |= {name: partial(_apart, pool, experiment(), number) for name, number in APART.items()}
-            found = take_turns(turns, repeats)
-        rows += [_row(case, name, found) for name in turns]
+            times = take_turns(turns, repeats)
+        rows += [_row(case, name, times) for name in turns]
         if flower_rounds:
             took = federated(_steps(dataset, flower_rounds) if case == MESSAGES else
                              _epochs(dataset, clients, flower_rounds), Flower(nodes=2))
             rows.append({"round": case, "engine": FLOWER, "ms": took, "spread": None,
-                         "times local": took / found.milliseconds(LOCAL)})
-        targets += [Target(f"{case}: {TWO}, ms more than local", found.excess(TWO, LOCAL), 10)
+                         "times local": took / times.milliseconds(LOCAL)})
+        targets += [Target(f"{case}: {TWO}, ms more than local", times.excess(TWO, LOCAL), 10)
                     if case == MESSAGES else
-                    Target(f"{case}: {ONE}, times {TWO}", found.ratio(ONE, TWO), 1.7, at_least=True)]
+                    Target(f"{case}: {ONE}, times {TWO}", times.ratio(ONE, TWO), 1.7, at_least=True)]
     report(f"One round on {dataset}, one thread a process", rows, targets, out)
 
 
 def _steps(dataset: str, measured: int) -> Experiment:
-    """Two clients that hold the groups, the published MLP (91,000 parameters on Adult), no evaluation on the way."""
+    """Describe two clients that hold the groups, the published MLP (91,000 parameters on Adult), and no evaluation on
+    the way.
+    """
     return Experiment(dataset=dataset, strategy="dpsgd", clients=2, sync="step", steps=WARM_UP + measured, model="mlp",
                       hidden=(256, 256), eval_every=1e9)
 
 
 def _epochs(dataset: str, clients: int, measured: int) -> Experiment:
-    """Many sites that each train an epoch by themselves."""
+    """Describe many sites that each train an epoch by themselves."""
     return Experiment(dataset=dataset, strategy="dpsgd", partition="site", clients=clients, sync="epoch", batch_size=8,
                       steps=WARM_UP + measured, model="mlp", hidden=(16,), eval_every=1e9)
 
 
 def _apart(pool: ProcessPoolExecutor, experiment: Experiment, number: int) -> float:
-    """Milliseconds a round of the slowest of so many processes that do the same and share nothing."""
-    return max(running.result() for running in [pool.submit(federated, experiment, Local()) for _ in range(number)])
+    """Return milliseconds a round of the slowest of `number` processes that do the same and share nothing."""
+    running = [pool.submit(federated, experiment, Local()) for _ in range(number)]
+    return max(each.result() for each in running)
 
 
-def _row(case: str, name: str, found: Timings) -> Figures:
-    """One line of the table."""
-    return {"round": case, "engine": name, "ms": found.milliseconds(name), "spread": found.spread(name),
-            "times local": found.ratio(name, LOCAL)}
+def _row(case: str, name: str, times: Timings) -> Figures:
+    """Make one line of the table."""
+    return {"round": case, "engine": name, **times.figures(name), "times local": times.ratio(name, LOCAL)}
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Runs and sweeps that are killed at random moments and started again, against ones that are left alone.
+"""Runs and sweeps that are killed at random moments and started again, compared with undisturbed ones.
 
 python -m simulations.benchmarks.kills [--kills 20] [--out FILE.json]
 
-SIGKILL to the program and all that it started. Afterwards weights, ledger and tables must be the same to the last bit.
+SIGKILL ends the program and all that it started. Afterwards weights, ledger and tables must be the same to the last
+bit.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from simulations.commands.terminal import plain_errors
 from simulations.plans.sweep import Sweep
 
 FEDFAIR = [sys.executable, "-c", "from simulations.cli import app; app()"]
-FILES = ("config.toml", "summary.csv", "ledger.json", "trials.csv")  # those of a run, and those of a sweep
+FILES = ("config.toml", "summary.csv", "ledger.json", "trials.csv")  # files of a run, and of a sweep
 
-Kills = Annotated[int, typer.Option(min=1, help="In all, half of them of runs and half of sweeps.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of the moments.")]
+Kills = Annotated[int, typer.Option(min=1, help="Number of kills: half of runs, half of sweeps.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed of the moments.")]
 
 
 @plain_errors
@@ -51,21 +52,23 @@ def main(kills: Kills = 20, seed: Seed = 0, out: Out = None) -> None:
 
 
 def _row(kind: str, command: list[str], kills: int, seed: int, folder: Path) -> Figures:
-    """One kind of program, killed so often in all; after each result another one is begun."""
+    """Measure one kind of program, killed `kills` times in all; after each result another one is begun."""
     whole, start, chance = folder / f"{kind}-whole", time.monotonic(), random.Random(seed)  # noqa: S311
     killed([*command, str(whole)], 0)
     length, done, results, wrong = time.monotonic() - start, 0, 0, 0
     while done < kills:
-        place = folder / f"{kind}-{results}"
-        done += killed([*command, str(place)], kills - done, lambda: length * chance.uniform(0.1, 1.0))
-        wrong, results = wrong + len(different(whole, place)), results + 1
+        resumed = folder / f"{kind}-{results}"
+        done += killed([*command, str(resumed)], kills - done, lambda: length * chance.uniform(0.1, 1.0))
+        wrong, results = wrong + len(different(whole, resumed)), results + 1
     return {"what": kind, "left alone, s": length, "kills": float(done), "results": float(results),
             "files that differ": float(wrong)}
 
 
 def killed(command: Sequence[str], kills: int, moment: Callable[[], float] = lambda: 0.0) -> int:
-    """Start a command again and again until it ends by itself, killing it `moment()` seconds after each of the first
-    `kills` starts; how often it was killed. Raises `RuntimeError` if it fails by itself.
+    """Start a command again and again until it ends by itself, and return how often it was killed.
+
+    Each of the first `kills` starts is killed after `moment()` seconds. Raises `RuntimeError` if the command fails by
+    itself.
     """
     done, environment = 0, {**os.environ, "OMP_NUM_THREADS": "1"}
     while True:
@@ -84,14 +87,14 @@ def killed(command: Sequence[str], kills: int, moment: Callable[[], float] = lam
 
 
 def different(one: Path, other: Path) -> list[str]:
-    """The files of two results, of a run or of a sweep with its trials, that are not the same."""
-    names = {str(file.relative_to(place)) for place in (one, other) for file in place.rglob("*")
+    """List the files that differ between two results, of a run or of a sweep with its trials."""
+    names = {str(file.relative_to(folder)) for folder in (one, other) for file in folder.rglob("*")
              if file.name in (*FILES, "model.safetensors", "checkpoint.pt")}
     return sorted(name for name in names if not _same(one / name, other / name))
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Whether two files say the same: weights by their bits, other files by their bytes."""
+    """Return whether two files hold the same: weights by their bits, other files by their bytes."""
     if not (one.is_file() and other.is_file()):
         return False
     if one.suffix != ".safetensors":

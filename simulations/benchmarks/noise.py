@@ -1,4 +1,4 @@
-"""What noise costs: in floating point or exactly on a grid, from a seed or from the operating system."""
+"""Cost of noise: in floating point or exactly on a grid, from a seed or from the operating system."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _REFERENCE = "torch.randn"
 
 
 def main(numbers: int = 92_162, repeats: Repeats = 9, threads: Threads = 1, out: Out = None) -> None:
-    """Time one release of `numbers` numbers; the default is as many as the Adult MLP has parameters."""
+    """Time one release of `numbers` numbers; the default is the number of parameters of the Adult MLP."""
     torch.set_num_threads(threads)
     values = {"all": torch.zeros(numbers, dtype=torch.float64)}
     seeded, reference = generator(0, "benchmark"), generator(0, "reference")
 
     def adding(noise: NoiseName, source: Source) -> Turn:
-        """Turns of adding one kind of noise."""
+        """Make a turn that adds one kind of noise."""
         return calls_of(lambda: add_noise(noise, values, 1.0, source))
 
     ways: dict[str, Turn] = {

@@ -1,7 +1,7 @@
-"""Many participants with few records each, generated: the data, model and cohort of the benchmarks of scale.
+"""Generated participants with few records each: the data, model and cohort of the benchmarks of scale.
 
-Every participant has 20 images of 8 x 8 pixels in 10 classes; the model is logistic regression, 650 parameters. Nobody
-shall learn anything here but what a round costs.
+Every participant has 20 images of 8 x 8 pixels in 10 classes; the model is logistic regression, 650 parameters. The
+data serve to time rounds, not to learn anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POPULATIONS = (10, 100, 1_000, 8_000, 10_000, 80_000, 100_000)
 
 
 def people(participants: int, group: str | None = None) -> GroupedDataset:
-    """20 training records of each participant, one after the other, and 1,000 test records of the first ones.
+    """Generate 20 training records of each participant, one after the other, and 1,000 test records of the first ones.
 
     A label is the class that a random linear model scores highest. There is one group.
     """
@@ -35,13 +35,13 @@ def people(participants: int, group: str | None = None) -> GroupedDataset:
 
 
 def register() -> None:
-    """Make the populations known as data sets "people-10" and so on, in this process."""
+    """Register the populations as data sets "people-10" and so on, in this process."""
     for participants in POPULATIONS:
         DATASETS.register(f"people-{participants}")(Source(partial(people, participants), {}))
 
 
 def experiment(participants: int, cohort: int, rounds: int) -> Experiment:
-    """DP-FedAvg with so many participants expected in a round, an epoch each; evaluated once, at the end."""
+    """Describe DP-FedAvg with `cohort` participants expected in a round, an epoch each; evaluated once, at the end."""
     register()
     return Experiment(dataset=f"people-{participants}", split=(0.9, 0.0, 0.1), partition="natural", model="logistic",
                       strategy="dp-fedavg", steps=rounds, batch_size=BATCH, learning_rate=LEARNING_RATE,

@@ -1,4 +1,4 @@
-"""What per-example clipping costs: a private step against plain SGD and against Opacus, on one batch.
+"""Cost of per-example clipping: a private step against plain SGD and against Opacus, on one batch.
 
 python -m simulations.benchmarks.per_example [--out FILE.json] [--repeats N]
 """
@@ -31,31 +31,31 @@ def main(repeats: Repeats = 15, batch: int = 256, threads: Threads = 2, out: Out
     torch.set_num_threads(threads)
     warnings.simplefilter("ignore", UserWarning)  # Opacus warns of its random numbers and of its own hooks
     timings = {name: _timings(*described, batch, repeats) for name, described in MODELS.items()}
-    rows = [_row(name, step, found) for name, found in timings.items() for step in STEPS]
+    rows = [_row(name, step, times) for name, times in timings.items() for step in STEPS]
     report(f"One step on {batch} examples, {threads} threads", rows, _targets(timings), out)
 
 
 def _timings(model: str, shape: tuple[int, ...], classes: int, batch: int, repeats: int) -> Timings:
-    """Every kind of step on copies of one model and the same random batch."""
+    """Time every kind of step on copies of one model and the same random batch."""
     x, y = _random_batch(batch, shape, classes)
     built = build(model, (), shape, classes, 0, torch.float32)
     return take_turns({name: calls_of(maker(built, x, y)) for name, maker in STEPS.items()}, repeats)
 
 
 def _random_batch(batch: int, shape: tuple[int, ...], classes: int) -> tuple[Tensor, Tensor]:
-    """Normal features and uniform labels: the time does not depend on what they say."""
+    """Draw normal features and uniform labels: the time does not depend on their values."""
     draws = torch.Generator().manual_seed(0)
     return torch.randn(batch, *shape, generator=draws), torch.randint(classes, (batch,), generator=draws)
 
 
-def _row(model: str, step: str, found: Timings) -> Figures:
-    """One line of the table."""
-    return {"model": model, "step": step, "ms": found.milliseconds(step), "spread": found.spread(step),
-            "x SGD": found.ratio(step, "SGD"), "x fedfair": found.ratio(step, "fedfair")}
+def _row(model: str, step: str, times: Timings) -> Figures:
+    """Make one line of the table."""
+    return {"model": model, "step": step, **times.figures(step), "x SGD": times.ratio(step, "SGD"),
+            "x fedfair": times.ratio(step, "fedfair")}
 
 
 def _targets(timings: dict[str, Timings]) -> list[Target]:
-    """What was promised."""
+    """State what was promised."""
     mlp, cnn = timings["Adult MLP"], timings["MNIST CNN"]
     return [
         Target("Adult MLP, private step / SGD", mlp.ratio("fedfair", "SGD"), 1.8),

@@ -1,4 +1,4 @@
-"""What a command takes, with all processes that it starts: what it says of its time, and the memory at its peak."""
+"""Cost of a command and all processes that it starts: the time that it reports, and its peak memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _EVERY = 0.25  # seconds between two looks at the memory
 
 
 class Measured(NamedTuple):
-    """The last line that a command printed, which is JSON, and the most memory it took, in MiB."""
+    """Last line that a command printed, which is JSON, and its peak memory in MiB."""
 
     said: dict[str, Any]
     mebibytes: float
 
 
 def measure(command: Sequence[str], environment: Mapping[str, str] | None = None, timeout: float = 600) -> Measured:
-    """Run a command of this program's own; raises `RuntimeError` with its last words if it fails or takes too long.
+    """Run a command of this program's own; raises `RuntimeError` with its last lines if it fails or takes too long.
 
     Memory that processes share (code, Ray's object store) is counted once: the proportional set sizes of the command
     and its descendants, added up. Each look stops the command and takes some 15 ms of a core.
@@ -39,13 +39,13 @@ def measure(command: Sequence[str], environment: Mapping[str, str] | None = None
 
 
 def undisturbed(command: Sequence[str], timeout: float = 600) -> dict[str, Any]:
-    """The last line that a command prints, which is JSON; runs it as `measure` does, but leaves it alone meanwhile."""
+    """Return the last line that a command prints, which is JSON; run it as `measure` does, but without looks."""
     return _said(command, None, timeout, lambda process: None)
 
 
 def _said(command: Sequence[str], environment: Mapping[str, str] | None, timeout: float, look: Callable[[int], None]
           ) -> dict[str, Any]:
-    """The last line that a command prints; `look` is given its process id now and again."""
+    """Return the last line that a command prints; call `look` with its process id every `_EVERY` seconds."""
     start = time.monotonic()
     with TemporaryFile("w+") as output, subprocess.Popen(  # noqa: S603
             command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}) as process:
@@ -63,7 +63,7 @@ def _said(command: Sequence[str], environment: Mapping[str, str] | None, timeout
 
 
 def descendants(root: int) -> Iterator[int]:
-    """The process `root` and all that it started, directly or not."""
+    """Yield the process `root` and all that it started, directly or not."""
     children: dict[int, list[int]] = defaultdict(list)
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -78,7 +78,7 @@ def descendants(root: int) -> Iterator[int]:
 
 
 def _proportional(process: int) -> float:
-    """A process's proportional set size in MiB; 0 of one that has ended."""
+    """Return a process's proportional set size in MiB; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:

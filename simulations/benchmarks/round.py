@@ -1,4 +1,4 @@
-"""What federation costs: a round of two clients against the same private step in a plain loop.
+"""Cost of federation: a round of two clients against the same private step in a plain loop.
 
 python -m simulations.benchmarks.round [--out FILE.json] [--repeats N]
 """
@@ -6,7 +6,6 @@ python -m simulations.benchmarks.round [--out FILE.json] [--repeats N]
 from __future__ import annotations
 
 from functools import partial
-from time import perf_counter
 from typing import Annotated
 
 import torch
@@ -18,14 +17,25 @@ from fedfair.mechanisms.noise import add_gaussian
 from fedfair.mechanisms.randomness import generator
 from fedfair.mechanisms.sampling import poisson
 from fedfair.models.published import loss
-from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Threads, Timings, report, take_turns
+from simulations.benchmarks.timing import (
+    Figures,
+    FlowerRounds,
+    Out,
+    Repeats,
+    Stopwatch,
+    Target,
+    Threads,
+    Timings,
+    report,
+    take_turns,
+)
 from simulations.commands.terminal import plain_errors
 from simulations.engines.engines import Engine
 from simulations.engines.run import run
 from simulations.settings.experiment import Experiment
 
 WARM_UP = 5
-"""Rounds at the start of each run that are not measured."""
+"""First rounds of each run, which are not measured."""
 
 ALTERNATIVES = {
     "in process, 1 node": ("dpsgd", "local", 1), "in process, 2 nodes": ("dpsgd", "local", 2),
@@ -34,9 +44,7 @@ ALTERNATIVES = {
 """Strategy, engine and nodes; dpsgd-f asks for counts before the gradients, so that a round has two exchanges."""
 
 CENTRALISED, FLOWER = "centralised", "Flower's simulation, 2 nodes"
-Steps = Annotated[int, typer.Option(min=1, help="Rounds that are measured in each turn.")]
-FlowerRounds = Annotated[int, typer.Option(min=0, help="Rounds of Flower's simulation in its one turn; 0 leaves it "
-                                           "out.")]
+Steps = Annotated[int, typer.Option(min=1, help="Measured rounds in each turn.")]
 
 
 @plain_errors
@@ -47,23 +55,23 @@ def main(repeats: Repeats = 8, steps: Steps = 50, flower_rounds: FlowerRounds = 
     turns = {CENTRALISED: partial(centralised, _experiment(dataset, "dpsgd", steps))} | {
         name: partial(federated, _experiment(dataset, strategy, steps), engine, nodes)
         for name, (strategy, engine, nodes) in ALTERNATIVES.items()}
-    found = take_turns(turns, repeats)
-    rows = [_row(name, found) for name in turns]
+    times = take_turns(turns, repeats)
+    rows = [_row(name, times) for name in turns]
     if flower_rounds:
         took = federated(_experiment(dataset, "dpsgd", flower_rounds), "flower", 2)
-        rows.append({"step": FLOWER, "ms": took, "spread": None, "ms more": took - found.milliseconds(CENTRALISED)})
-    targets = [Target(f"{name}, ms more than centralised", found.excess(name, CENTRALISED), 2.5)
+        rows.append({"step": FLOWER, "ms": took, "spread": None, "ms more": took - times.milliseconds(CENTRALISED)})
+    targets = [Target(f"{name}, ms more than centralised", times.excess(name, CENTRALISED), 2.5)
                for name in list(ALTERNATIVES)[:2]]
     report(f"One private step on {dataset}, two clients, {threads} threads", rows, targets, out)
 
 
 def centralised(experiment: Experiment) -> float:
-    """Milliseconds a step of DP-SGD on all records together, in a plain loop that knows nothing of clients."""
+    """Return milliseconds a step of DP-SGD on all records together, in a plain loop without clients."""
     data, model = experiment.task.data().train, experiment.task.build_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=experiment.learning_rate)
     rule, seed, batch = Flat(experiment.clip_norm), experiment.seed, experiment.batch_size
     deviation = experiment.noise_multiplier * sensitivity(rule, len(data.names))
-    stopwatch = Stopwatch()
+    stopwatch = Stopwatch(WARM_UP)
     for step in range(experiment.steps or 0):
         rows = poisson(seed, step, data.records, batch / len(data))
         probe = per_example(model, loss, data.features(rows), data.y[rows])
@@ -77,39 +85,22 @@ def centralised(experiment: Experiment) -> float:
 
 
 def federated(experiment: Experiment, engine: str | Engine, nodes: int | None = None) -> float:
-    """Milliseconds a round, as an engine really runs it."""
-    stopwatch = Stopwatch()
+    """Return milliseconds a round, as an engine really runs it."""
+    stopwatch = Stopwatch(WARM_UP)
     run(experiment, engine, nodes, stopwatch)
     return stopwatch.milliseconds
 
 
-class Stopwatch:
-    """A `Progress` that notes when each round ended."""
-
-    def __init__(self) -> None:
-        self._ends: list[float] = []
-
-    def __call__(self, done: int, rounds: int) -> None:
-        """See `Progress`."""
-        self._ends.append(perf_counter())
-
-    @property
-    def milliseconds(self) -> float:
-        """The mean time of a round after the first `WARM_UP`."""
-        measured = self._ends[WARM_UP - 1:]
-        return (measured[-1] - measured[0]) / (len(measured) - 1) * 1000
-
-
 def _experiment(dataset: str, strategy: str, measured: int) -> Experiment:
-    """Two clients that hold two groups, the published MLP, and no evaluation before the end."""
+    """Describe two clients that hold two groups, the published MLP, and no evaluation before the end."""
     return Experiment(dataset=dataset, strategy=strategy, clients=2, sync="step", steps=WARM_UP + measured,
                       model="mlp", eval_every=1e9, target_epsilon=None)
 
 
-def _row(name: str, found: Timings) -> Figures:
-    """One line of the table."""
-    more = None if name == CENTRALISED else found.excess(name, CENTRALISED)
-    return {"step": name, "ms": found.milliseconds(name), "spread": found.spread(name), "ms more": more}
+def _row(name: str, times: Timings) -> Figures:
+    """Make one line of the table."""
+    more = None if name == CENTRALISED else times.excess(name, CENTRALISED)
+    return {"step": name, **times.figures(name), "ms more": more}
 
 
 if __name__ == "__main__":

@@ -19,19 +19,19 @@ from fedfair.models.published import loss
 
 Step = Callable[[], object]
 StepMaker = Callable[[nn.Module, Tensor, Tensor], Step]
-"""From a model, which is copied, and a batch `x`, `y` to a step that can be repeated."""
+"""Makes a repeatable step from a model, which is copied, and a batch `x`, `y`."""
 
 RATE, CLIP_NORM, NOISE = 0.01, 0.5, 1.0
 """Learning rate, clip norm, and noise multiplier of every step."""
 
 
 def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
-    """Forward, mean cross entropy, backward, SGD: what a step costs without privacy."""
+    """Make a step without privacy: forward, mean cross entropy, backward, SGD."""
     model = deepcopy(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
 
     def step() -> None:
-        """One step of SGD."""
+        """Take one step of SGD."""
         optimizer.zero_grad()
         F.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -40,20 +40,20 @@ def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
 
 
 def probe(model: nn.Module, x: Tensor, y: Tensor) -> Step:
-    """The probe alone: forward, backward, and the norm of each example's gradient."""
+    """Make a step of the probe alone: forward, backward, and the norm of each example's gradient."""
     model = deepcopy(model)
     return lambda: per_example(model, loss, x, y)
 
 
 def private(model: nn.Module, x: Tensor, y: Tensor) -> Step:
-    """The private step: probe, flat clipping, the noise of a generator of its own, division, SGD."""
+    """Make a private step: probe, flat clipping, noise from a fresh generator, division, SGD."""
     model = deepcopy(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     rule, groups, taken = Flat(CLIP_NORM), torch.zeros_like(y), iter(range(2**32))
     deviation = NOISE * sensitivity(rule, 1)
 
     def step() -> None:
-        """One private step."""
+        """Take one private step."""
         probe = per_example(model, loss, x, y)
         sums = probe.weighted_sum(rule.coefficients(probe.norms, groups))
         sums = add_gaussian(sums, deviation, generator(0, "noise", 0, next(taken)))
@@ -65,17 +65,17 @@ def private(model: nn.Module, x: Tensor, y: Tensor) -> Step:
 
 
 def opacus_hooks(model: nn.Module, x: Tensor, y: Tensor) -> Step:
-    """Opacus as it comes: hooks write every example's gradient down."""
+    """Make a step of Opacus by its default: hooks materialise every example's gradient."""
     return _opacus(model, x, y, "hooks")
 
 
 def opacus_ghost(model: nn.Module, x: Tensor, y: Tensor) -> Step:
-    """Opacus with ghost clipping: norms first, then a second backward pass over the weighted loss."""
+    """Make a step of Opacus with ghost clipping: norms first, then a second backward pass over the weighted loss."""
     return _opacus(model, x, y, "ghost")
 
 
 def _opacus(model: nn.Module, x: Tensor, y: Tensor, mode: Literal["hooks", "ghost"]) -> Step:
-    """A step of Opacus on this very batch; raises `ValueError` if Opacus is not installed."""
+    """Make a step of Opacus on this batch; raises `ValueError` if Opacus is not installed."""
     try:
         from opacus import PrivacyEngine
     except ImportError:
@@ -89,7 +89,7 @@ def _opacus(model: nn.Module, x: Tensor, y: Tensor, mode: Literal["hooks", "ghos
     wrapped, optimizer, criterion = made[0], made[1], made[2] if mode == "ghost" else criterion
 
     def step() -> None:
-        """One private step of Opacus."""
+        """Take one private step of Opacus."""
         optimizer.zero_grad()
         criterion(wrapped(x), y).backward()
         optimizer.step()

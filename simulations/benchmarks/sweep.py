@@ -1,10 +1,10 @@
-"""Trials an hour against the number of workers, and what Ray takes of every trial.
+"""Trials an hour against the number of workers, and what Ray adds to every trial.
 
 python -m simulations.benchmarks.sweep [--datasets compas,law] [--seeds N] [--config FILE.toml] [--out FILE.json]
 
-By default a part of Yang's Table 1 (simulations/configs/sweeps/yang2024-table1.toml); with all data sets
+By default this runs a part of Yang's Table 1 (simulations/configs/sweeps/yang2024-table1.toml); with all data sets
 (--datasets adult,dutch,bank,credit,compas,law) it also says how long the whole table takes at this pace. The same
-trials in a plain loop in one process are what they are compared with.
+trials are timed in a plain loop in one process, for comparison.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from simulations.settings.experiment import Experiment
 TABLE = Path(__file__).parents[1] / "configs" / "sweeps" / "yang2024-table1.toml"
 
 Config = Annotated[Path, typer.Option(help="A sweep's description, in TOML.")]
-Datasets = Annotated[str, typer.Option(help="Which of its data sets, separated by commas.")]
-Seeds = Annotated[int, typer.Option(min=1, help="How many of its seeds.")]
+Datasets = Annotated[str, typer.Option(help="Some of its data sets, separated by commas.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of its seeds.")]
 Workers = Annotated[str, typer.Option(help="Numbers of workers, separated by commas.")]
 
 
@@ -71,7 +71,7 @@ def main(config: Config = TABLE, datasets: Datasets = "compas", seeds: Seeds = 1
 
 
 def _loop(planned: Mapping[str, Experiment]) -> Pace:
-    """Every trial in this process, one after the other."""
+    """Run every trial in this process, one after the other."""
     with TemporaryDirectory() as folder:
         start = time.time()
         for name, made in planned.items():
@@ -80,7 +80,7 @@ def _loop(planned: Mapping[str, Experiment]) -> Pace:
 
 
 def _on_ray(planned: Mapping[str, Experiment], workers: int) -> Pace:
-    """Every trial, on so many cores."""
+    """Run every trial on Ray, with `workers` cores."""
     with TemporaryDirectory() as folder:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # silences a warning of Ray
         ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
@@ -95,7 +95,7 @@ def _on_ray(planned: Mapping[str, Experiment], workers: int) -> Pace:
 
 
 def _pace(folder: Path, start: float, workers: int) -> Pace:
-    """The pace from the moments at which the results were written; the first of each worker loads the data."""
+    """Compute the pace from the times at which results were written; the first of each worker loads the data."""
     ends = sorted(file.stat().st_mtime for file in folder.glob("*/summary.csv"))
     return Pace(ends[0] - start, 3600 * (len(ends) - workers) / (ends[-1] - ends[workers - 1]))
 

@@ -1,7 +1,7 @@
-"""What each kind of threshold search is worth against the plain one: python -m simulations.benchmarks.thresholds.
+"""Comparison of each kind of threshold search with the plain one: python -m simulations.benchmarks.thresholds.
 
-One model is trained on Adult; then, again and again, validation records are drawn from those it has not seen, a
-threshold is looked for on them, and demographic parity and accuracy are measured on all the others.
+One model is trained on Adult. Then validation records are drawn repeatedly from those that it has not seen, a threshold
+is searched on them, and demographic parity and accuracy are measured on all the others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Unseen(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Means over draws: how often demographic parity exceeds theta on the rest, promised or not; parity; accuracy."""
+    """Means over draws, on the other records: how often demographic parity exceeds theta, parity, and accuracy."""
 
     violated: float
     parity: float
@@ -45,61 +45,63 @@ class Measured(NamedTuple):
 
 
 def plain(counts: Tensor, draws: torch.Generator) -> RejectOption:
-    """One gamma, on the counts as they are: Yang et al. 2024, Algorithm 4."""
+    """Search one gamma on the counts as they are: Yang et al. 2024, Algorithm 4."""
     deprived = below_average(counts)
     return RejectOption.shifted(toc(counted(counts), deprived, THETA).shifts, deprived, 1)
 
 
 def own_gammas(counts: Tensor, draws: torch.Generator) -> RejectOption:
-    """A gamma for each group."""
+    """Search a gamma for each group."""
     shifts = by_group(counted(counts), favoured(counts), THETA).shifts
     return RejectOption.shifted(shifts, [shift > 0 for shift in shifts], 1)
 
 
-def with_confidence(counts: Tensor, draws: torch.Generator) -> RejectOption:
-    """One gamma that holds theta with confidence."""
+def with_confidence(counts: Tensor, draws: torch.Generator, multiplier: float = 0.0) -> RejectOption:
+    """Search one gamma that holds theta with confidence; `multiplier` is that of the noise on the counts."""
     deprived = below_average(counts)
-    return RejectOption.shifted(toc(confident(counts, CONFIDENCE, True), deprived, THETA).shifts, deprived, 1)
+    rates = confident(counts, CONFIDENCE, True, multiplier)
+    return RejectOption.shifted(toc(rates, deprived, THETA).shifts, deprived, 1)
 
 
 def own_gammas_with_confidence(counts: Tensor, draws: torch.Generator) -> RejectOption:
-    """A gamma for each group that holds theta with confidence."""
+    """Search a gamma for each group that holds theta with confidence."""
     shifts = by_group(confident(counts, CONFIDENCE, False), favoured(counts), THETA).shifts
     return RejectOption.shifted(shifts, [shift > 0 for shift in shifts], 1)
 
 
-def private(epsilon: float, correlated: bool = True) -> Search:
-    """The plain search on noisy counts; for comparison with independent noise on every count."""
-    multiplier = calibrate(lambda m: {Release(1.0, m): 1}, epsilon, 1e-6)
-
-    def search(counts: Tensor, draws: torch.Generator) -> RejectOption:
-        """The thresholds that noisy counts lead to."""
-        if correlated:
-            deviation = multiplier * prefix_sums.sensitivity(CELLS)
-            return plain(prefix_sums.add_noise("gaussian", counts, deviation, draws), draws)
-        return plain(counts + multiplier * torch.randn(counts.shape, generator=draws, dtype=counts.dtype), draws)
-
-    return search
+def private(epsilon: float) -> Search:
+    """Make a search that does what `plain` does, on noisy counts."""
+    multiplier = _calibrated(epsilon)
+    return lambda counts, draws: plain(_noisy(counts, multiplier, draws), draws)
 
 
 def private_with_confidence(epsilon: float) -> Search:
-    """One gamma that holds theta with confidence, on noisy counts."""
-    multiplier = calibrate(lambda m: {Release(1.0, m): 1}, epsilon, 1e-6)
+    """Make a search that does what `with_confidence` does, on noisy counts."""
+    multiplier = _calibrated(epsilon)
+    return lambda counts, draws: with_confidence(_noisy(counts, multiplier, draws), draws, multiplier)
 
-    def search(counts: Tensor, draws: torch.Generator) -> RejectOption:
-        """The thresholds that noisy counts lead to, with confidence."""
-        noisy = prefix_sums.add_noise("gaussian", counts, multiplier * prefix_sums.sensitivity(CELLS), draws)
-        deprived = below_average(noisy)
-        found = toc(confident(noisy, CONFIDENCE, True, multiplier), deprived, THETA)
-        return RejectOption.shifted(found.shifts, deprived, 1)
 
-    return search
+def private_independently(epsilon: float) -> Search:
+    """Make a search that does what `plain` does, on counts with independent noise, for comparison."""
+    multiplier = _calibrated(epsilon)
+    return lambda counts, draws: plain(
+        counts + multiplier * torch.randn(counts.shape, generator=draws, dtype=counts.dtype), draws)
+
+
+def _calibrated(epsilon: float) -> float:
+    """Return the noise multiplier at which one release costs `epsilon`."""
+    return calibrate(lambda multiplier: {Release(1.0, multiplier): 1}, epsilon, 1e-6)
+
+
+def _noisy(counts: Tensor, multiplier: float, draws: torch.Generator) -> Tensor:
+    """Add noise that is correlated between prefix sums, as the strategies do."""
+    return prefix_sums.add_noise("gaussian", counts, multiplier * prefix_sums.sensitivity(CELLS), draws)
 
 
 def measure(unseen: Unseen, search: Search) -> Measured:
     """Draw validation records, search, and measure on the rest, `DRAWS` times."""
     p, groups = score(unseen.output, unseen.favourable)[0], int(unseen.group.max()) + 1
-    found = []
+    measured = []
     for number in range(DRAWS):
         draws = generator(number, "validation")
         order = torch.randperm(len(p), generator=draws)
@@ -108,12 +110,12 @@ def measure(unseen: Unseen, search: Search) -> Measured:
         predicted, group = rule.predict(unseen.output[rest], unseen.group[rest]), unseen.group[rest]
         given = predicted == unseen.favourable
         parity = largest_gap([float(given[group == k].double().mean()) for k in range(groups)])
-        found.append((parity > THETA, parity, float((predicted == unseen.y[rest]).double().mean())))
-    return Measured(*torch.tensor(found, dtype=torch.float64).mean(0).tolist())
+        measured.append((parity > THETA, parity, float((predicted == unseen.y[rest]).double().mean())))
+    return Measured(*torch.tensor(measured, dtype=torch.float64).mean(0).tolist())
 
 
 def trained(group: str, label: Callable[[Tensor, Tensor], Tensor] | None = None) -> Unseen:
-    """A private model of Adult, and what it says about the records that it was not trained on."""
+    """Train a private model of Adult, and return its output on the records that it was not trained on."""
     result = run(Experiment(dataset="adult", group=group, strategy="dpsgd", model="mlp", hidden=(64,), epochs=4,
                             split=(0.3, 0.1, 0.6), learning_rate=1.0, noise_multiplier=1.0, eval_every=100,
                             accountant="rdp"))
@@ -124,7 +126,7 @@ def trained(group: str, label: Callable[[Tensor, Tensor], Tensor] | None = None)
 
 
 def rows() -> Iterator[tuple[str, Measured]]:
-    """Every comparison, one after the other."""
+    """Yield every comparison, one after the other."""
     sex = trained("sex")
     yield "sex: no threshold", measure(sex, lambda counts, draws: RejectOption((0.5, 0.5), (True, False)))
     for name, search in (("plain", plain), ("own gammas", own_gammas), ("confidence 0.9", with_confidence),
@@ -132,7 +134,7 @@ def rows() -> Iterator[tuple[str, Measured]]:
         yield f"sex: {name}", measure(sex, search)
     for epsilon in (3.0, 1.0, 0.3, 0.1):
         yield f"sex: private, epsilon {epsilon}", measure(sex, private(epsilon))
-        yield f"sex: private, epsilon {epsilon}, independent noise", measure(sex, private(epsilon, correlated=False))
+        yield f"sex: private, epsilon {epsilon}, independent noise", measure(sex, private_independently(epsilon))
         yield f"sex: private, epsilon {epsilon}, confidence 0.9", measure(sex, private_with_confidence(epsilon))
     both = trained("sex,race")
     yield "sex and race: no threshold", measure(both, lambda counts, draws: RejectOption((0.5,) * 4, (True,) * 4))
@@ -142,5 +144,5 @@ def rows() -> Iterator[tuple[str, Measured]]:
 
 if __name__ == "__main__":
     print(f"theta {THETA}, {VALID:,} validation records, {DRAWS} draws\nviolated parity accuracy")
-    for what, found in rows():
-        print(f"{found.violated:8.3f} {found.parity:6.3f} {found.accuracy:8.4f}  {what}", flush=True)
+    for name, means in rows():
+        print(f"{means.violated:8.3f} {means.parity:6.3f} {means.accuracy:8.4f}  {name}", flush=True)

@@ -1,7 +1,7 @@
-"""Timings that are fair, and figures that can be checked.
+"""Fair timings, and figures that can be checked.
 
 A speed means nothing without a named alternative in the same run. So alternatives take turns, which lets a busy moment
-of the machine hit all of them alike, and compare turn by turn; of the turns the median counts.
+of the machine hit all of them alike, and compare turn by turn; the median turn counts.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from simulations.results.atomic_files import write_json
 _LOAD = os.getloadavg()[0]  # before this process adds its own
 
 Turn = Callable[[], float]
-"""Does some work and returns the milliseconds that one unit of it (a step, a round) took."""
+"""Does some work and returns the milliseconds that one unit of work (a step, a round) took."""
 
 Figures = Mapping[str, str | float | None]
 """One row of a table by column; None where there is nothing to compare with."""
 
 Out = Annotated[Path | None, typer.Option(help="JSON file to write the figures to.")]
-Repeats = Annotated[int, typer.Option(min=1, help="How often every alternative takes its turn.")]
-Threads = Annotated[int, typer.Option(min=1, help="Threads that PyTorch may use.")]
+Repeats = Annotated[int, typer.Option(min=1, help="Turns of every alternative.")]
+Threads = Annotated[int, typer.Option(min=1, help="PyTorch threads.")]
+FlowerRounds = Annotated[int, typer.Option(min=0, help="Rounds of Flower's simulation in its one turn; 0 leaves it "
+                                           "out.")]
 
 
 class Timings:
@@ -41,24 +43,46 @@ class Timings:
         self.turns = turns
 
     def milliseconds(self, name: str) -> float:
-        """The median turn of one alternative."""
+        """Return the median turn of one alternative."""
         return median(self.turns[name])
 
     def spread(self, name: str) -> float:
-        """The middle half of the turns, as a share of the median: near 0 on a quiet machine; 0 for a single turn."""
+        """Return the turns' interquartile range over their median: near 0 on a quiet machine; 0 for a single turn."""
         turns = self.turns[name]
         if len(turns) == 1:
             return 0.0
         low, middle, high = quantiles(turns, method="inclusive")
         return (high - low) / middle
 
+    def figures(self, name: str) -> dict[str, float]:
+        """Return one alternative's median and spread, as the columns "ms" and "spread"."""
+        return {"ms": self.milliseconds(name), "spread": self.spread(name)}
+
     def ratio(self, name: str, to: str) -> float:
-        """How many times longer `name` takes than `to`: the median over turns."""
+        """Return how many times longer `name` takes than `to`: the median over turns."""
         return median(a / b for a, b in zip(self.turns[name], self.turns[to], strict=True))
 
     def excess(self, name: str, over: str) -> float:
-        """How many milliseconds more `name` takes than `over`: the median over turns."""
+        """Return how many milliseconds more `name` takes than `over`: the median over turns."""
         return median(a - b for a, b in zip(self.turns[name], self.turns[over], strict=True))
+
+
+class Stopwatch:
+    """`Progress` that notes when each round ended; the first `warm_up` rounds do not count."""
+
+    def __init__(self, warm_up: int) -> None:
+        self._warm_up = warm_up
+        self._ends: list[float] = []
+
+    def __call__(self, done: int, rounds: int) -> None:
+        """See `Progress`."""
+        self._ends.append(perf_counter())
+
+    @property
+    def milliseconds(self) -> float:
+        """Mean time of a round."""
+        measured = self._ends[self._warm_up - 1:]
+        return (measured[-1] - measured[0]) / (len(measured) - 1) * 1000
 
 
 class Target(NamedTuple):
@@ -80,7 +104,7 @@ class Target(NamedTuple):
 
 
 def take_turns(alternatives: Mapping[str, Turn], repeats: int) -> Timings:
-    """Every alternative once to warm up, then all in turn, `repeats` times."""
+    """Run every alternative once to warm up, then all in turn, `repeats` times."""
     for turn in alternatives.values():
         turn()
     turns: dict[str, list[float]] = {name: [] for name in alternatives}
@@ -90,13 +114,21 @@ def take_turns(alternatives: Mapping[str, Turn], repeats: int) -> Timings:
     return Timings(turns)
 
 
+def timed(work: Callable[[], object]) -> float:
+    """Return the milliseconds that `work` takes."""
+    start = perf_counter()
+    work()
+    return (perf_counter() - start) * 1000
+
+
 def calls_of(step: Callable[[], object], calls: int = 5, milliseconds: float = 50) -> Turn:
-    """A turn of at least so many calls and milliseconds, after one call that is not measured and finds the caches as
-    its predecessor left them.
+    """Make a turn of at least `calls` calls and `milliseconds`.
+
+    One call before them is not measured, so that the first measured call finds warm caches.
     """
 
     def turn() -> float:
-        """Milliseconds of one call, the mean of many, after one that is not counted."""
+        """Return the mean milliseconds of one call."""
         step()
         start, done, taken = perf_counter(), 0, 0.0
         while done < calls or taken * 1000 < milliseconds:
@@ -128,13 +160,13 @@ def report(title: str, rows: Sequence[Figures], targets: Sequence[Target], out: 
 
 
 def environment() -> dict[str, Any]:
-    """What the figures depend on: package versions (null if absent), threads, load before; nothing personal."""
+    """Describe what the figures depend on: package versions (null if absent), threads, load before; no names."""
     packages = {name: _version(name) for name in ("torch", "opacus", "flwr")}
     return {"packages": packages, "threads": torch.get_num_threads(), "load_before": _LOAD}
 
 
 def _version(package: str) -> str | None:
-    """The installed version of a package, if any."""
+    """Return a package's version, or None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

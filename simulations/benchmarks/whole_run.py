@@ -1,6 +1,6 @@
-"""What a whole run takes, evaluation and ledger included: dpsgd-f on Adult against a plain loop of as many SGD steps.
+"""Cost of a whole run, evaluation and ledger included: dpsgd-f on Adult against a plain loop of as many SGD steps.
 
-The same run is also made with checkpoints on the way and its result saved.
+The same run is also made with checkpoints and a saved result.
 
 python -m simulations.benchmarks.whole_run [--epochs 20] [--repeats 3] [--out FILE.json]
 """
@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import Annotated
 
 import typer
 
 from simulations.benchmarks.steps import plain
-from simulations.benchmarks.timing import Figures, Out, Repeats, Target, report, take_turns
+from simulations.benchmarks.timing import Figures, Out, Repeats, Target, report, take_turns, timed
 from simulations.commands.terminal import plain_errors
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
@@ -31,7 +30,7 @@ def main(strategy: str = "dpsgd-f", epochs: Annotated[int, typer.Option(min=1)] 
     """Run a strategy with the settings of yang2024 and take as many plain steps, in turn."""
     (made,) = experiments([strategy], [0], "yang2024", {"dataset": "adult", "epochs": epochs})
     steps = int(epochs * len(made.task.data().train) / made.batch_size)
-    times = take_turns({_PLAIN: lambda: _plain_steps(made, steps), strategy: lambda: _whole_run(made),
+    times = take_turns({_PLAIN: lambda: _plain_steps(made, steps), strategy: lambda: timed(lambda: run(made)),
                         f"{strategy}, saved": lambda: _saved_run(made)}, repeats)
     rows: list[Figures] = [{"run": name, "s": times.milliseconds(name) / 1000, "spread": times.spread(name),
                             "ms a step": times.milliseconds(name) / steps, "x plain": times.ratio(name, _PLAIN)}
@@ -40,30 +39,25 @@ def main(strategy: str = "dpsgd-f", epochs: Annotated[int, typer.Option(min=1)] 
         Target(f"{strategy}, seconds", times.milliseconds(strategy) / 1000, 10)], out)
 
 
-def _whole_run(experiment: Experiment) -> float:
-    """Milliseconds from the experiment to its result."""
-    start = perf_counter()
-    run(experiment)
-    return (perf_counter() - start) * 1000
-
-
 def _saved_run(experiment: Experiment) -> float:
-    """The same in a folder: with checkpoints, and the result."""
+    """Return the milliseconds of a run with checkpoints and a saved result."""
     with TemporaryDirectory() as parent:
         folder = Path(parent) / "run"
-        start = perf_counter()
-        run(experiment, checkpoint=Checkpoint(folder, experiment.settings())).save(folder)
-        return (perf_counter() - start) * 1000
+        checkpoint = Checkpoint(folder, experiment.settings())
+        return timed(lambda: run(experiment, checkpoint=checkpoint).save(folder))
 
 
 def _plain_steps(experiment: Experiment, steps: int) -> float:
-    """Milliseconds of so many SGD steps on one batch: no privacy, no clients, no sampling, no evaluation."""
+    """Return the milliseconds of `steps` SGD steps on one batch: no privacy, no clients, no sampling, no evaluation."""
     data, batch = experiment.task.data().train, experiment.batch_size
     step = plain(experiment.task.build_model(), data.features(slice(batch)), data.y[:batch])
-    start = perf_counter()
-    for _ in range(steps):
-        step()
-    return (perf_counter() - start) * 1000
+
+    def loop() -> None:
+        """Take all steps."""
+        for _ in range(steps):
+            step()
+
+    return timed(loop)
 
 
 if __name__ == "__main__":

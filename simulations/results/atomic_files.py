@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Files that exist as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from filelock import FileLock, Timeout
 
 
 def refuse_unwritable(folder: Path) -> None:
-    """Raise `OSError` if files in `folder`, which may have to be made, could not be written; changes nothing."""
-    place = folder.resolve()
-    nearest = next(path for path in (place, *place.parents) if path.exists())
+    """Raise `OSError` if files in `folder`, which need not exist yet, could not be written; change nothing."""
+    whole = folder.resolve()
+    nearest = next(path for path in (whole, *whole.parents) if path.exists())
     if not nearest.is_dir():
         raise NotADirectoryError(f"{folder} cannot be written, because {nearest} is a file: choose another folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
@@ -27,14 +27,14 @@ def refuse_unwritable(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file under another name and put it in place at once; raises `OSError` if it cannot be written."""
+    """Write a file under a temporary name and rename it at once; raise `OSError` if it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with in_place(path) as new:
         new.write_text(text)
 
 
 def refuse_as_file(path: Path) -> None:
-    """Raise `OSError` if a file could not be written at `path`; changes nothing."""
+    """Raise `OSError` if a file could not be written at `path`; change nothing."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file in it, for example {path / 'out'}{path.suffix}")
     refuse_unwritable(path.parent)
@@ -42,7 +42,7 @@ def refuse_as_file(path: Path) -> None:
 
 @contextmanager
 def in_place(path: Path) -> Iterator[Path]:
-    """Another name to write a file under, which then takes the place of `path`, or is removed if that fails."""
+    """Yield a temporary name to write a file under; the file then replaces `path`, or is removed if that fails."""
     new = path.with_name(f".{path.name}.new")
     try:
         yield new
@@ -53,15 +53,15 @@ def in_place(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Keep other processes out of `folder` for a while, by a lock beside it that ends with this process at the latest.
+    """Keep other processes out of `folder`, as a context, by a lock file beside it; the lock ends with this process.
 
-    Raises `BlockingIOError` if another process has it, and another `OSError` if there can be none.
+    Raises `BlockingIOError` if another process holds the lock, and another `OSError` if none can be made.
     """
     whole = folder.resolve()
     whole.parent.mkdir(parents=True, exist_ok=True)
-    place = whole.with_name(f".{whole.name}.lock")
-    place.touch()  # where that fails, so would the lock, but as if another had it
-    lock = FileLock(place)
+    file = whole.with_name(f".{whole.name}.lock")
+    file.touch()  # if this fails, the lock would too, but with an error that blames another process
+    lock = FileLock(file)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -70,13 +70,13 @@ def alone_in(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        place.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
         lock.release()
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal digits, read once for each state of the file; raises `OSError` if
-    it cannot be read.
+    """Return the SHA-256 of a file's bytes in hexadecimal, read once for each state of the file; raise `OSError` if it
+    cannot be read.
     """
     state = path.stat()
     return _digest(path, state.st_mtime_ns, state.st_size)
@@ -95,12 +95,12 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def in_json(values: Mapping[str, Any]) -> str:
-    """Values as JSON, which has no infinity: a number that is not finite, as an epsilon without noise, is null."""
+    """Format values as JSON; numbers that are not finite, such as an epsilon without noise, become null."""
     return json.dumps(_finite(values), indent=1, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:
-    """A value, with None for every number in it that is not finite."""
+    """Replace every number that is not finite by None."""
     if isinstance(value, Mapping):
         return {str(name): _finite(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

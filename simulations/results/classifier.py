@@ -1,4 +1,4 @@
-"""A trained model as a scikit-learn classifier, which applies the thresholds that were chosen."""
+"""A trained model as a scikit-learn classifier, which applies its run's thresholds."""
 
 from __future__ import annotations
 
@@ -25,13 +25,20 @@ from simulations.results.result import Result
 
 
 class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Predicts classes 0, 1, ..., which are called `labels`, for the rows of a table or for rows prepared already.
+    """Classifier that predicts classes 0, 1, ... for the rows of a table, or for an array of prepared rows.
 
-    A `DataFrame` has the columns of the table that was trained on; `encoding` says what becomes of them. An array is
-    prepared like those of `Result.data`; of bytes, it holds pixels, standardised with the mean and the deviation
-    `pixels`, as they were for training. `groups` are the groups' names in the order of their numbers. With a
-    `threshold`, the decision hangs on the record's group: on what stands in the `group_columns` of a table, unless
-    `predict` is told. `fit` changes nothing: the model is trained.
+    A `DataFrame` has the columns of the training table. An array holds rows prepared like those of `Result.data`, or
+    pixels if its type is uint8. With a `threshold`, decisions depend on the record's group. `fit` changes nothing: the
+    model is trained.
+
+    Args:
+        model: Trained model, from rows to logits `[n, classes]`.
+        groups: Names of the groups in the order of their numbers.
+        labels: Names of the classes in the order of their numbers.
+        threshold: Rule that decides by group; None for the class with the largest logit.
+        pixels: Mean and standard deviation by which pixels are standardised, as in training.
+        encoding: How the columns of a table become features.
+        group_columns: Columns of a table whose values make a row's group, for a `threshold`.
     """
 
     def __init__(self, model: nn.Module, groups: Sequence[str], labels: Sequence[str],
@@ -42,15 +49,33 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @staticmethod
     def of(result: Result) -> TrainedClassifier:
-        """The model of a run, with its threshold if it has one."""
+        """Return the model of a run, with its threshold if it has one.
+
+        Args:
+            result: Result of the run.
+
+        Returns:
+            The classifier.
+        """
         return _described(result.model, result.description)
 
     @staticmethod
     def load(folder: str | Path, run: str | None = None) -> TrainedClassifier:
-        """The model of a folder that `Result.save` wrote, or of one `run` of a comparison's, "dpsgd/seed-0"; needs no
-        data, but of a model of your own its file.
+        """Load the model of a folder that `Result.save` or `save_comparison` wrote.
 
-        Raises `FileNotFoundError` if there is none, and `ValueError` where runs are to be told apart.
+        It needs no data; a model of your own needs the file that defines it.
+
+        Args:
+            folder: Folder of a finished run or comparison.
+            run: Run of a comparison, for example "dpsgd/seed-0"; None if there is only one.
+
+        Returns:
+            The classifier.
+
+        Raises:
+            FileNotFoundError: If the folder holds no model.
+            ValueError: If the folder holds several runs and `run` is None, or no such run; or if the model does not fit
+                its file.
         """
         file = Path(folder) / "model.safetensors"
         if not file.is_file():
@@ -58,9 +83,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with safe_open(str(file), "pt") as saved:
             runs = saved.metadata() or {}
             if not runs:
-                raise ValueError(f"{file} does not say what its weights are of: give a folder that fedfair wrote")
+                raise ValueError(f"{file} does not describe its weights: give a folder that fedfair wrote")
             if run is None and len(runs) > 1:
-                raise ValueError(f"{folder} holds several runs: say by run which is meant, out of "
+                raise ValueError(f"{folder} holds several runs: choose one with run, out of "
                                  f"{', '.join(sorted(runs))}")
             name = next(iter(runs)) if run is None else run
             if name not in runs:
@@ -72,24 +97,48 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def classes_(self) -> NDArray[np.int64]:
-        """The numbers of the classes, for scikit-learn."""
+        """Numbers of the classes, for scikit-learn."""
         return np.arange(len(self.labels))
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
     def fit(self, x: ArrayLike, y: ArrayLike | None = None) -> TrainedClassifier:
-        """Nothing: the model is trained."""
+        """Change nothing: the model is trained.
+
+        Args:
+            x: Ignored.
+            y: Ignored.
+
+        Returns:
+            This classifier.
+        """
         return self
 
     def predict_proba(self, x: ArrayLike) -> NDArray[np.float64]:
-        """The model's probabilities `[n, classes]`; no threshold has a part in them."""
+        """Return the model's probabilities; no threshold is applied.
+
+        Args:
+            x: Table or array of n rows.
+
+        Returns:
+            Probabilities `[n, classes]`.
+        """
         return np.asarray(self._output(x).double().softmax(1))
 
     def predict(self, x: ArrayLike, sensitive_features: Sequence[Any] | None = None) -> NDArray[np.int64]:
-        """Classes `[n]`; `sensitive_features` `[n]` are the groups' names, which a threshold needs.
+        """Predict the class of each row.
 
-        Raises `ValueError` if it needs them and they are not to be had, or for a name that is not a group's.
+        Args:
+            x: Table or array of n rows.
+            sensitive_features: Names of the rows' groups, `[n]`; only a threshold needs them. By default they come from
+                the `group_columns` of a table.
+
+        Returns:
+            Numbers of the classes, `[n]`.
+
+        Raises:
+            ValueError: If a threshold needs the groups and they are missing, or if a name is not a group's.
         """
         output = self._output(x)
         if self.threshold is None:
@@ -97,8 +146,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if sensitive_features is None and isinstance(x, pd.DataFrame) and self.group_columns:
             sensitive_features = group_names(x, self.group_columns)
         if sensitive_features is None:
-            raise ValueError("the decision hangs on the group: give sensitive_features, the name of each record's "
-                             f"group, out of {', '.join(self.groups)}")
+            raise ValueError("decisions depend on the group: give sensitive_features, the name of each record's group, "
+                             f"out of {', '.join(self.groups)}")
         numbers = {name: number for number, name in enumerate(self.groups)}
         for name in map(str, sensitive_features):
             if name not in numbers:
@@ -107,7 +156,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.threshold.predict(output, group))
 
     def _output(self, x: ArrayLike) -> Tensor:
-        """The model's logits `[n, classes]`."""
+        """Return the model's logits `[n, classes]`."""
         like, (mean, deviation) = next(self.model.parameters()), self.pixels
         rows = torch.as_tensor(encode(x, self.encoding) if isinstance(x, pd.DataFrame) and self.encoding.features
                                else np.asarray(x), device=like.device)
@@ -117,6 +166,6 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _described(model: nn.Module, described: Description) -> TrainedClassifier:
-    """A model with what its description says."""
+    """Make a classifier of a model and its description."""
     return TrainedClassifier(model, **{name: getattr(described, name) for name in (
         "groups", "labels", "threshold", "pixels", "encoding", "group_columns")})

@@ -1,4 +1,4 @@
-"""Where and how results came about: versions, randomness, and what of them is not private."""
+"""Where and how results were made: versions, randomness, and which parts are not private."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from simulations.results.atomic_files import digest
 from simulations.settings.experiment import Experiment
 
 _PACKAGES = ("flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
-_RANDOMNESS = {"seeded": "seeded generators, for simulation: who knows the seed knows the batches and the noise",
+_RANDOMNESS = {"seeded": "seeded generators, for simulation: anyone with the seed can reconstruct batches and noise",
                "system": "batches and noise from the operating system"}
 _NOISE = {"gaussian": "Gaussian in floating point, not hardened against attacks on its low bits",
           "discrete": "exact discrete Gaussian on a public grid"}
 
 
 def own_files(experiment: Experiment) -> dict[str, str]:
-    """The SHA-256 of each file of the user's own that a run depends on: a table by its name, a method or a model by its
-    path in the current folder.
+    """Return the SHA-256 of each of the user's files that a run depends on: a table by its name, a method or a model by
+    its path in the current folder.
     """
     table = {Path(experiment.csv).name: Path(experiment.csv)} if experiment.csv else {}
     programs = {str(path): path for path in (strategies.file_of(experiment.strategy),
@@ -32,8 +32,10 @@ def own_files(experiment: Experiment) -> dict[str, str]:
 
 
 def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
-    """Versions and machine type, without anything personal; how noise was drawn, and what is not private, that which
-    the sources of the data sets learned included.
+    """Describe how results were made: versions and machine type, and how noise was drawn.
+
+    `not_private` lists what is not private, including what the sources of the data sets learned. Nothing identifies a
+    person.
     """
     names = sorted({experiment.dataset for experiment in experiments if not experiment.csv})
     learned = [sentence for name in names if name in DATASETS for sentence in DATASETS[name].not_private]
@@ -46,6 +48,6 @@ def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
                              for name, value in own_files(experiment).items()},
         "randomness": sorted({_RANDOMNESS[experiment.randomness] for experiment in experiments}),
         "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
-        "not_private": [*standardised, "the values that a column, a label or a group can have are those that occur",
+        "not_private": [*standardised, "the values that a column, a label or a group can take are read off the data",
                         "all metrics are computed without noise", *learned],
     }

@@ -1,4 +1,4 @@
-"""A run's test part as a MetricFrame of fairlearn: any metric of theirs, by group."""
+"""A run's test part for fairlearn: any of its metrics, by group."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from simulations.settings.extras import library
 
 
 def predictions_of_test(result: Result) -> dict[str, Any]:
-    """`y_true`, `y_pred` and `sensitive_features` (names of groups), `[n]` each, as fairlearn's functions take them.
+    """Return a run's predictions on its test part, as fairlearn's functions take them.
 
-    Computed without noise: what is made of them is not private.
+    They are computed without noise: whatever is made of them is not private.
+
+    Args:
+        result: Result of the run.
+
+    Returns:
+        `y_true`, `y_pred` and `sensitive_features` (names of groups), `[n]` each.
     """
     test = result.data.test
     names = np.array(test.names)[test.group.numpy()]
@@ -24,5 +30,16 @@ def predictions_of_test(result: Result) -> dict[str, Any]:
 
 
 def metric_frame(result: Result, metrics: Mapping[str, Callable[..., float]] | Callable[..., float]) -> Any:
-    """A `fairlearn.metrics.MetricFrame` of the test part; raises `ValueError` if fairlearn is not installed."""
+    """Make a `fairlearn.metrics.MetricFrame` of a run's test part.
+
+    Args:
+        result: Result of the run.
+        metrics: Metrics by name, or a single one: functions of `y_true` and `y_pred`, as in fairlearn.
+
+    Returns:
+        The frame.
+
+    Raises:
+        ValueError: If fairlearn is not installed.
+    """
     return library("fairlearn.metrics", "fairlearn").MetricFrame(metrics=metrics, **predictions_of_test(result))

@@ -1,4 +1,4 @@
-"""A ledger as tables for the terminal: what is guaranteed and spent, by group and against whom, and why."""
+"""A ledger as tables for the terminal: what is guaranteed and spent, by group and observer, and why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedfair.accounting import Ledger
 
 
 def read_ledgers(folder: Path) -> dict[str, Ledger]:
-    """The ledgers that a run ("") or a comparison ("strategy/seed-0", ...) left in its folder.
+    """Read the ledgers that a run ("") or a comparison ("strategy/seed-0", ...) left in its folder.
 
     Raises `FileNotFoundError` if there is none.
     """
@@ -27,7 +27,7 @@ def read_ledgers(folder: Path) -> dict[str, Ledger]:
 
 
 def ledger_table(ledger: Ledger, delta: float | None = None) -> RenderableType:
-    """Epsilon at `delta` (by default the ledger's) by group and observer, with what each figure is."""
+    """Lay out epsilon at `delta` (by default the ledger's) by group and observer, and explain each figure."""
     at = ledger.delta if delta is None else delta
     title = Text(f"epsilon at delta {at:g}, for one {ledger.protects}, by {ledger.accountant}", "italic")
     seen, spent = ledger.by_observer(at), ledger.by_observer_and_group(at)
@@ -44,9 +44,9 @@ def ledger_table(ledger: Ledger, delta: float | None = None) -> RenderableType:
 
 
 def notes(ledger: Ledger, delta: float) -> list[str]:
-    """What the figures at `delta` rest on."""
+    """Explain what the figures at `delta` rest on."""
     lines = [f"guarantee: {ledger.guarantee}, because {ledger.reason}",
-             f"spent: {ledger.reading()}; the odometer bounds it with proof, whatever the bounds hung on",
+             f"spent: {ledger.reading()}; the odometer bounds it with proof, whatever the bounds depended on",
              f"known to everybody: {ledger.public}", ledger.validation_data()]
     if ledger.budget is not None:
         lines.append(f"every group is kept within Renyi divergence {ledger.budget.divergence:.4g} at order "
@@ -55,7 +55,7 @@ def notes(ledger: Ledger, delta: float) -> list[str]:
 
 
 def _table(first: str, *columns: str) -> Table:
-    """A plain table with numbers after its first column."""
+    """Make a plain table with numbers after its first column."""
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column(first, no_wrap=True, max_width=24)
     for column in columns:
@@ -64,5 +64,5 @@ def _table(first: str, *columns: str) -> Table:
 
 
 def _number(value: float) -> str:
-    """Three decimals, or "none" where nothing protects."""
+    """Format a number with three decimals, or "none" where nothing protects."""
     return f"{value:.3f}" if math.isfinite(value) else "none"

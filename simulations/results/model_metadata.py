@@ -1,4 +1,4 @@
-"""What a saved model has with it, so that it can be used without the data and the settings of its run."""
+"""What is saved with a model, so that it can be used without the data and settings of its run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fedfair.models import published
 
 
 class Description(BaseModel):
-    """The kind of the model (see `fedfair.protocol.task.Task`), what goes into it, and what its outputs stand for.
+    """Kind of the model (see `fedfair.protocol.task.Task`), its input, and the meaning of its outputs.
 
     `shape` is that of one example. `groups` and `labels` are the names of groups and classes in the order of their
-    numbers; `group_columns` are the columns of a table whose values make a row's group, empty where nobody named any.
-    With a `threshold`, decisions hang on the group.
+    numbers; `group_columns` are the columns of a table whose values make a row's group, empty if none were named. With
+    a `threshold`, decisions depend on the group.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,21 +36,24 @@ class Description(BaseModel):
     threshold: RejectOption | None
 
     def build(self, saved: Mapping[str, Tensor]) -> nn.Module:
-        """The model with the numbers that were saved of it; raises `ValueError` if it is of a kind that is not known
-        here, or has other numbers.
-        """
+        """Build the model from its saved numbers; raise `ValueError` if its kind is unknown or they do not fit."""
         dtype = torch.float64 if self.dtype == "float64" else torch.float32
         model = published.build(self.model, self.hidden, torch.Size(self.shape), len(self.labels), 0, dtype)
-        own = numbers(model)
-        if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
+        built = numbers(model)
+        if _shapes(built) != _shapes(saved):
             raise ValueError(f"the model {self.model!r} has other parameters here than those that were saved: restore "
                              "the file that defined it")
         with torch.no_grad():
-            for name, value in own.items():
+            for name, value in built.items():
                 value.copy_(saved[name])
         return model
 
 
 def numbers(model: nn.Module) -> dict[str, Tensor]:
-    """A model's parameters and buffers by name, each once: what tells it from another of its kind."""
+    """Return a model's parameters and buffers by name, each once: what distinguishes it from others of its kind."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def _shapes(values: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    """Return the shape of each tensor."""
+    return {name: value.shape for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""What a saved model says of the rows of a table."""
+"""Apply a saved model to the rows of a table."""
 
 from __future__ import annotations
 
@@ -13,12 +13,22 @@ from simulations.results.classifier import TrainedClassifier
 
 
 def predict(folder: Path, frame: pd.DataFrame, run: str | None = None, group: Sequence[str] = ()) -> pd.DataFrame:
-    """The rows, with the columns "predicted", a class's name, and "P(name)" for each class, in which no threshold has
-    a part.
+    """Add a saved model's predictions to the rows of a table.
 
-    `run` is one of a comparison's, "dpsgd/seed-0". With a threshold, the columns `group` name each row's group, by
-    default those of the run. Raises what `TrainedClassifier` raises, and `ValueError` for a model of other records than
-    rows of a table, and for rows that have such columns already, or no group.
+    Args:
+        folder: Folder of a finished run or comparison.
+        frame: Rows with the columns of the training table.
+        run: Run of a comparison, for example "dpsgd/seed-0"; None if there is only one.
+        group: Columns that name each row's group, for a model with a threshold; by default those of the run.
+
+    Returns:
+        The rows, with the column "predicted", a class's name, and a column "P(name)" for each class: its probability,
+            to which no threshold is applied.
+
+    Raises:
+        FileNotFoundError: If the folder holds no model.
+        ValueError: If the model was not trained on rows of a table, if rows have such columns already, or if a
+            threshold needs groups and they are missing; and for what `TrainedClassifier` refuses.
     """
     classifier = TrainedClassifier.load(folder, run)
     if not classifier.encoding.features:
@@ -26,7 +36,7 @@ def predict(folder: Path, frame: pd.DataFrame, run: str | None = None, group: Se
                          "arrays to simulations.results.classifier.TrainedClassifier")
     columns = [*(group or classifier.group_columns)] if classifier.threshold else []
     if classifier.threshold and not columns:
-        raise ValueError("the model's decisions hang on the group: say by group which column names it")
+        raise ValueError("the model's decisions depend on the group: pass --group COLUMN, or the argument group")
     numbers = classifier.predict(frame, group_names(frame, columns) if columns else None)
     chances = classifier.predict_proba(frame)
     added = {"predicted": np.array(classifier.labels)[numbers],

@@ -1,8 +1,8 @@
-"""What can be said about methods from a few seeds: spreads, paired tests between methods, the equal-cost verdict.
+"""What a few seeds tell about methods: spreads, paired tests between methods, the equal-cost verdict.
 
 One-sided Wilcoxon signed-rank tests paired by seed, as in Esipova et al. 2023, corrected for the number of comparisons
-by Holm 1979. Equal cost of privacy, Xu et al. 2021, section 6.1.4. With n seeds no one-sided test can go below
-2^-n before correction: below five seeds nothing is significant at 5 %.
+by Holm 1979. Equal cost of privacy, Xu et al. 2021, section 6.1.4. With n seeds no one-sided test can go below 2^-n
+before correction: below five seeds nothing is significant at 5 %.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from fedfair.fairness.metrics import ALL
 from simulations.results.summary import DIGITS, TAU, at_most, excessive_risks, gap, is_reference, privacy_costs
 
 LEVEL = 0.05
-"""Of significance."""
+"""Level of significance."""
 
 Pairs = Mapping[str, tuple[str, str]]
-"""By data set, the two groups between which a gap is; where none are named, it is the largest between any two."""
+"""By data set, the two groups between which gaps are measured; otherwise a gap is the largest between any two."""
 
 _ANY: Pairs = {}
 
 LARGER_IS_BETTER = {"accuracy": True, "loss": False, "accuracy_parity": False, "privacy_cost_gap": False,
                     "excessive_risk_gap": False}
-"""The measures that are tested, and which way is better."""
+"""The tested measures, and whether larger values are better."""
 
 
 class Spread(NamedTuple):
-    """Mean, standard deviation (n - 1) and standard error over seeds; not a number where one seed cannot say."""
+    """Mean, standard deviation (n - 1) and standard error over seeds; the last two are not a number for one seed."""
 
     mean: float
     deviation: float
@@ -41,15 +41,29 @@ class Spread(NamedTuple):
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """See `Spread`."""
+    """Compute the `Spread` of values.
+
+    Args:
+        values: One value for each seed, at least one.
+
+    Returns:
+        Mean, standard deviation and standard error.
+    """
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
     return Spread(float(np.mean(values)), deviation, deviation / math.sqrt(len(values)))
 
 
 def wilcoxon_less(first: Sequence[float], second: Sequence[float]) -> float:
-    """The p-value of a one-sided Wilcoxon signed-rank test that `first` is smaller than `second`, paired.
+    """Test whether `first` is smaller than `second`, by a one-sided Wilcoxon signed-rank test on pairs.
 
-    Pairs without a difference are left out; the p-value is 1 if none is left. Exact for up to 50 pairs without ties.
+    Pairs without a difference are left out. Exact for up to 50 pairs without ties.
+
+    Args:
+        first: Values that may be smaller, `[n]`.
+        second: Their partners, `[n]`.
+
+    Returns:
+        The p-value; 1 if no pair differs.
     """
     differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
     differences = np.round(differences, DIGITS)
@@ -60,17 +74,32 @@ def wilcoxon_less(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values that hold for all comparisons together (Holm 1979), in the order given."""
+    """Adjust p-values so that they hold for all comparisons together (Holm 1979).
+
+    Args:
+        p_values: P-values of the single comparisons.
+
+    Returns:
+        Adjusted p-values, in the order given.
+    """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted, largest = [0.0] * len(p_values), 0.0
-    for place, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - place) * p_values[i]))
+    for smaller, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - smaller) * p_values[i]))
         adjusted[i] = largest
     return adjusted
 
 
 def measures(final: pd.DataFrame, pairs: Pairs = _ANY) -> pd.DataFrame:
-    """The measures of each run (see `LARGER_IS_BETTER`) from `simulations.results.summary.final_test`, a row a run."""
+    """Compute the measures of each run (see `LARGER_IS_BETTER`).
+
+    Args:
+        final: Final metrics, a row for each run, from `simulations.results.summary.final_test`.
+        pairs: Groups between which gaps are measured; by default any two.
+
+    Returns:
+        A row for each run, with a column for each measure.
+    """
     return pd.DataFrame({
         "accuracy": final[ALL, "accuracy"], "loss": final[ALL, "loss"],
         "accuracy_parity": final[ALL, "accuracy_parity"],
@@ -79,23 +108,40 @@ def measures(final: pd.DataFrame, pairs: Pairs = _ANY) -> pd.DataFrame:
 
 
 def between(by_group: pd.DataFrame, pairs: Pairs) -> pd.DataFrame:
-    """Values by group (one row for each run), without those of groups that are not in the pair of their data set."""
+    """Mask the values of groups that are not in the pair of their data set.
+
+    Args:
+        by_group: Values with a row for each run and a column for each group.
+        pairs: Two groups by data set; other data sets keep all groups.
+
+    Returns:
+        The same table, not a number in the masked cells.
+    """
     datasets = by_group.index.get_level_values("dataset")
     left_out = [[group not in pairs.get(dataset, (group,)) for group in by_group.columns] for dataset in datasets]
     return by_group.mask(np.array(left_out, dtype=bool).reshape(by_group.shape))
 
 
 def comparisons(measured: pd.DataFrame) -> pd.DataFrame:
-    """Every strategy against every other, paired by seed, on each data set and measure.
+    """Test every strategy against every other, paired by seed, on each data set and measure.
 
-    One row for each test: dataset, metric, better, worse, seeds, difference (of the means, better less worse), p,
-    p_holm, comparisons. Both directions of every pair are tested, and Holm's correction is over all tests of one data
-    set and measure. A reference's gaps to itself are zero by definition: there it is left out.
+    Both directions of every pair are tested, and Holm's correction is over all tests of one data set and measure. A
+    reference's gaps to itself are zero by definition, so these tests leave it out.
+
+    Args:
+        measured: Measures of each run, from `measures`.
+
+    Returns:
+        A row for each test: dataset, metric, better, worse, seeds, difference (of the means, better less worse), p,
+            p_holm, comparisons.
     """
     rows: list[dict[str, Any]] = []
     for (dataset, metric), wide in _wide(measured):
-        tests = [_test(both, better, worse, LARGER_IS_BETTER[metric]) for better, worse in permutations(wide, 2)
-                 if len(both := wide[[better, worse]].dropna())]
+        tests = []
+        for better, worse in permutations(wide, 2):
+            both = wide[[better, worse]].dropna()
+            if len(both):
+                tests.append(_test(both, better, worse, LARGER_IS_BETTER[metric]))
         for test, adjusted in zip(tests, holm([test["p"] for test in tests]), strict=True):
             rows.append({"dataset": dataset, "metric": metric, **test, "p_holm": adjusted, "comparisons": len(tests)})
     return pd.DataFrame(rows, columns=["dataset", "metric", "better", "worse", "seeds", "difference", "p", "p_holm",
@@ -103,16 +149,30 @@ def comparisons(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def equal_cost(measured: pd.DataFrame, tau: float = TAU) -> dict[str, bool]:
-    """Whether each strategy's mean gap between the groups' privacy costs is at most tau; those without a gap left out.
+    """Judge whether each strategy's mean gap between the groups' privacy costs is at most tau.
 
-    For runs on one data set.
+    Args:
+        measured: Measures of runs on one data set, from `measures`.
+        tau: Largest gap that counts as equal, a difference of accuracies.
+
+    Returns:
+        The verdict by strategy; strategies without a gap are left out.
     """
     gaps = measured["privacy_cost_gap"].groupby(level="strategy", sort=False).mean().dropna()
     return {str(name): at_most(value, tau) for name, value in gaps.items()}
 
 
 def findings(measured: pd.DataFrame, tested: pd.DataFrame, pair: tuple[str, str] | None = None) -> list[str]:
-    """What the statistics say about runs on one data set, whose gaps are those of `measures`, in a few sentences."""
+    """Sum up the statistics of runs on one data set.
+
+    Args:
+        measured: Measures of the runs, from `measures`.
+        tested: Their tests, from `comparisons`.
+        pair: Names of the two groups between which the gaps are; None if they are between any two.
+
+    Returns:
+        Sentences, for people.
+    """
     verdicts = {name: fair for name, fair in equal_cost(measured).items() if not is_reference(name)}
     lines, of = [], f" between {' and '.join(pair)}" if pair else ""
     for fair, text in ((True, f"Equal cost of privacy (mean gap{of} at most {TAU}): "),
@@ -126,7 +186,7 @@ def findings(measured: pd.DataFrame, tested: pd.DataFrame, pair: tuple[str, str]
 
 
 def _significance(tested: pd.DataFrame) -> str:
-    """Which differences in the privacy cost gap are more than chance, or why none can be."""
+    """Say which differences in the privacy cost gap are significant, or why none can be."""
     gaps = tested[tested["metric"] == ("privacy_cost_gap" if "privacy_cost_gap" in set(tested["metric"])
                                        else "accuracy_parity")]
     if gaps.empty:
@@ -136,15 +196,15 @@ def _significance(tested: pd.DataFrame) -> str:
         needed = math.ceil(math.log2(number / LEVEL))
         return (f"{seeds} seed{'s' if seeds > 1 else ''} cannot tell methods apart: {number} one-sided Wilcoxon tests, "
                 f"corrected by Holm, need at least {needed} for p < {LEVEL}.")
-    found = gaps[gaps["p_holm"] < LEVEL]
-    if found.empty:
+    significant = gaps[gaps["p_holm"] < LEVEL]
+    if significant.empty:
         return f"No difference in {metric} is significant (Wilcoxon, Holm over {number} tests, {seeds} seeds)."
-    pairs = "; ".join(f"{row['better']} below {row['worse']}" for row in found.to_dict("records"))
+    pairs = "; ".join(f"{row['better']} below {row['worse']}" for row in significant.to_dict("records"))
     return f"Significant in {metric} (Wilcoxon, Holm over {number} tests, {seeds} seeds): {pairs}."
 
 
 def _wide(measured: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
-    """For each data set and measure, a table of seeds by strategies, of at least two strategies that have values."""
+    """Make, for each data set and measure, a table of seeds by strategies, if two or more strategies have values."""
     tables = []
     for dataset, runs in measured.groupby(level="dataset", sort=False):
         for metric in LARGER_IS_BETTER:
@@ -158,7 +218,7 @@ def _wide(measured: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
 
 
 def _test(both: pd.DataFrame, better: Any, worse: Any, larger: bool) -> dict[str, Any]:
-    """One test that `better` is better than `worse`, over the seeds that both have."""
+    """Test once whether `better` is better than `worse`, over the seeds that both have."""
     sign = -1 if larger else 1
     return {"better": better, "worse": worse, "seeds": len(both),
             "difference": float((both[better] - both[worse]).mean()),

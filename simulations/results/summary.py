@@ -13,21 +13,37 @@ from fedfair.fairness.metrics import ALL
 
 REFERENCE = "sgd"
 REFERENCES = {"fedavg": "fedavg", "dp-fedavg": "fedavg"}
-"""The reference of strategies whose participants train by themselves: another optimisation, so another reference."""
+"""References of strategies with local epochs: their optimisation differs, and so does their reference."""
 TAU = 0.05
 """The largest gap between the groups' privacy costs that counts as equal cost (Xu et al. 2021, section 6.1.4)."""
 DIGITS = 12
-"""Of differences between shares: what rounding makes of equal ones is no difference."""
+"""Decimals to which differences between shares are rounded, so that rounding errors do not count as differences."""
 _OVERALL = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds", "loss")
 
 
 def at_most(gap: float, tau: float) -> bool:
-    """Whether a gap is at most tau; that between .90 and .85 is at most .05."""
+    """Return whether a gap is at most tau, up to rounding: the one between .90 and .85 is at most .05.
+
+    Args:
+        gap: Difference of two shares.
+        tau: Bound on it.
+
+    Returns:
+        True if the gap is at most tau.
+    """
     return round(gap, DIGITS) <= tau
 
 
 def final_part(metrics: pd.DataFrame, split: str) -> pd.DataFrame:
-    """One part's rows of each run's last round, one column for each (group, metric); one row for each run."""
+    """Select one part's metrics of each run's last round.
+
+    Args:
+        metrics: Long metrics with columns dataset, strategy, seed, round, split, group, metric and value.
+        split: Name of the part, for example "test".
+
+    Returns:
+        A row for each run, indexed by dataset, strategy and seed; a column for each (group, metric).
+    """
     part = metrics[metrics["split"] == split]
     runs = ["dataset", "strategy", "seed"]
     last = part[part["round"] == part.groupby(runs)["round"].transform("max")]
@@ -35,30 +51,55 @@ def final_part(metrics: pd.DataFrame, split: str) -> pd.DataFrame:
 
 
 def final_test(metrics: pd.DataFrame) -> pd.DataFrame:
-    """`final_part` of the test part."""
+    """Select the test part's metrics of each run's last round.
+
+    Args:
+        metrics: Long metrics, see `final_part`.
+
+    Returns:
+        A table as from `final_part`.
+    """
     return final_part(metrics, "test")
 
 
 def is_reference(strategy: str) -> bool:
-    """Whether a strategy is what others are measured against, under its own name or called after its folder."""
+    """Return whether other strategies are measured against this one.
+
+    Args:
+        strategy: Name of a strategy, alone or with its folder's, "sgd (longer)".
+
+    Returns:
+        True for a reference.
+    """
     return strategy.partition(" ")[0] in (REFERENCE, *REFERENCES.values())
 
 
 def reference(strategy: str, strategies: Collection[str]) -> str:
-    """What a strategy is measured against: `REFERENCE`, or see `REFERENCES`.
+    """Return the strategy that a strategy is measured against.
 
-    For one that is called after its folder, "dpsgd (longer)", that is the folder's own reference, "sgd (longer)", if it
-    is among `strategies`.
+    Args:
+        strategy: Name of a strategy, alone or with its folder's, "dpsgd (longer)".
+        strategies: Names of all strategies.
+
+    Returns:
+        `REFERENCE`, or the strategy's entry in `REFERENCES`; with the folder's name, "sgd (longer)", if that is among
+            `strategies`.
     """
     method, _, folder = strategy.partition(" ")
     plain = REFERENCES.get(method, REFERENCE)
-    own = f"{plain} {folder}"
-    return own if own in strategies else plain
+    of_folder = f"{plain} {folder}"
+    return of_folder if of_folder in strategies else plain
 
 
 def against_reference(final: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Each run's metric by group, less that of its `reference` on the same data set and seed; not a number where the
-    reference did not run.
+    """Subtract each run's reference from it, on the same data set and seed.
+
+    Args:
+        final: Final metrics, from `final_part`.
+        metric: Name of the metric.
+
+    Returns:
+        A row for each run and a column for each group; not a number where the reference did not run.
     """
     values = final.loc[:, final.columns.get_level_values("metric") == metric].droplevel("metric", axis=1)
     strategies = values.index.unique("strategy")
@@ -68,42 +109,69 @@ def against_reference(final: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def privacy_costs(final: pd.DataFrame) -> pd.DataFrame:
-    """By how much each run's accuracy is below its reference's, by group; see `against_reference`."""
+    """Compute by how much each run's accuracy is below its reference's.
+
+    Args:
+        final: Final metrics, from `final_part`.
+
+    Returns:
+        A table as from `against_reference`.
+    """
     return -against_reference(final, "accuracy")
 
 
 def excessive_risks(final: pd.DataFrame) -> pd.DataFrame:
-    """By how much each run's loss is above its reference's, by group; see `against_reference`."""
+    """Compute by how much each run's loss is above its reference's.
+
+    Args:
+        final: Final metrics, from `final_part`.
+
+    Returns:
+        A table as from `against_reference`.
+    """
     return against_reference(final, "loss")
 
 
 def gap(by_group: pd.DataFrame) -> pd.Series[float]:
-    """The largest difference between two groups in each row, not a number for fewer than two that are numbers; the
-    column "all" is left out.
+    """Compute the largest difference between two groups in each row.
+
+    Args:
+        by_group: Values with a column for each group; the column "all" is left out.
+
+    Returns:
+        One gap for each row; not a number if fewer than two groups have values.
     """
     groups = by_group.drop(columns=ALL, errors="ignore")
     return (groups.max(axis=1) - groups.min(axis=1)).where(groups.count(axis=1) > 1)
 
 
 def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) -> pd.DataFrame:
-    """Means and standard deviations (n - 1) over seeds, from metrics with columns dataset, strategy, seed.
+    """Compute means and standard deviations (n - 1) over seeds.
 
-    Epsilon is the largest over the seeds; that of validation records is 0 unless a threshold was looked for on them,
-    and infinite if that was done without noise. Metrics are those of the test part after the last round.
+    Metrics are those of the test part after the last round.
+
+    Args:
+        metrics: Long metrics, see `final_part`.
+        ledgers: Ledgers of the runs by (dataset, strategy, seed).
+
+    Returns:
+        A row for each data set and strategy. Epsilon is the largest over the seeds; `validation_epsilon`, that of the
+            validation records, is 0 unless a threshold was searched on them, and infinite if that was done without
+            noise.
     """
     final = final_test(metrics)
     costs, risks = privacy_costs(final), excessive_risks(final)
     rows = []
     for (dataset, strategy), runs in final.groupby(level=["dataset", "strategy"], sort=False):
-        own = [ledger for (d, s, _), ledger in ledgers.items() if (d, s) == (dataset, strategy)]
+        spent = [ledger for (d, s, _), ledger in ledgers.items() if (d, s) == (dataset, strategy)]
         row: dict[str, Any] = {"dataset": dataset, "strategy": strategy, "seeds": len(runs),
-                               "epsilon": max(ledger.epsilon() for ledger in own), "delta": own[0].delta,
-                               "guarantee": own[0].guarantee,
-                               "validation_epsilon": max(ledger.validation_epsilon() for ledger in own)}
+                               "epsilon": max(ledger.epsilon() for ledger in spent), "delta": spent[0].delta,
+                               "guarantee": spent[0].guarantee,
+                               "validation_epsilon": max(ledger.validation_epsilon() for ledger in spent)}
         for metric in _OVERALL:
             row[f"{metric}_mean"], row[f"{metric}_sd"] = runs[ALL, metric].mean(), runs[ALL, metric].std()
         paid = costs.loc[runs.index]
-        for group in own[0].groups:
+        for group in spent[0].groups:
             row[f"accuracy_{group}_mean"] = runs[group, "accuracy"].mean()
             row[f"accuracy_{group}_sd"] = runs[group, "accuracy"].std()
             row[f"privacy_cost_{group}_mean"] = paid[group].mean()

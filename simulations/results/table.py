@@ -1,4 +1,4 @@
-"""The comparison as a table for the terminal: what each group gets, and what it pays."""
+"""A comparison as a table for the terminal: what each group gets, and what it pays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from simulations.results.summary import REFERENCE, final_test, is_reference
 
 
 def results_table(results: Sequence[Result]) -> RenderableType:
-    """The table of one data set's runs."""
+    """Lay out one data set's runs."""
     train = results[0].data.train
     table = comparison_table(summary_of(results), dict(zip(train.names, train.group_sizes(), strict=True)))
     measured = measures(final_test(identified(results)))
@@ -29,19 +29,20 @@ def results_table(results: Sequence[Result]) -> RenderableType:
 
 
 def corrected(results: Sequence[Result]) -> list[str]:
-    """For which class the decisions of runs with a threshold were corrected, in words: class 1 of two may not be the
-    one that people want.
+    """Say for which class the decisions of runs with a threshold were corrected.
+
+    Class 1 of two may not be the one that people want.
     """
     classes = {result.data.train.labels[result.threshold.rule.favourable] for result in results if result.threshold}
-    return [f"Thresholds even out how often {label!r} is decided; favourable names another class."
+    return [f"Thresholds equalise the rate of {label!r}; set favourable to choose another class."
             for label in sorted(classes)]
 
 
 def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> RenderableType:
-    """A column for each strategy of one data set (see `simulations.results.summary`), a row for each group, the
+    """Lay out one data set's strategies (see `simulations.results.summary`), a column each, with a row for each group,
     smallest first.
 
-    `sizes` are the groups' training records. Fits 80 columns: more strategies than fit go into a further table below.
+    `sizes` are the groups' training records. Fits 80 columns: further strategies go into another table below.
     """
     rows = summary.to_dict("records")
     several = rows[0]["seeds"] > 1
@@ -54,8 +55,9 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
 
 
 def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
-    """Who pays most for privacy, which method gives most back, and how much, in words; nothing without sgd and dpsgd,
-    or if no group's cost is known.
+    """Say who pays most for privacy, which method recovers most of it, and how much.
+
+    Empty without sgd and dpsgd, or if no group's cost is known.
     """
     rows = {row["strategy"]: row for row in summary.to_dict("records")}
     if not {REFERENCE, "dpsgd"} <= set(rows):
@@ -65,7 +67,7 @@ def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
     if math.isnan(paid):
         return []
     unknown = [name for name in sizes if math.isnan(plain[f"privacy_cost_{name}_mean"])]
-    nothing = [Text(f"Nothing is known of group {name}: it has no test record.") for name in unknown]
+    nothing = [Text(f"The cost of group {name} is unknown: it has no test record.") for name in unknown]
     if paid <= 0:
         which = " that has test records" if unknown else ""
         return [Text(f"Under dpsgd no group{which} has a lower accuracy than under sgd."), *nothing]
@@ -75,33 +77,33 @@ def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
               and not math.isnan(cost := row[f"privacy_cost_{group}_mean"])}
     if others:
         best = min(others, key=lambda name: others[name])
-        back, most = paid - others[best], ", the most of any method here" if len(others) > 1 else ""
-        lines.append(f"{best} gives back {back:.3f} of that{most}." if back > 0 else
-                     "No method here gives any of that back.")
+        back, most = paid - others[best], ", more than any other method" if len(others) > 1 else ""
+        lines.append(f"{best} recovers {back:.3f}{most}." if back > 0 else "No method recovers any of it.")
     return [*map(Text, lines), *nothing]
 
 
 def unequal_epsilons(summary: pd.DataFrame) -> Sequence[Text]:
-    """That the largest epsilon is more than a tenth above the smallest, in words, if it is; infinite ones aside."""
+    """Warn if the largest finite epsilon is more than a tenth above the smallest."""
     spent = [epsilon for epsilon in summary["epsilon"] if math.isfinite(epsilon)]
     if max(spent, default=0) <= 1.1 * min(spent, default=0):
         return []
-    return [Text("Mind that epsilon differs between methods: set target_epsilon to compare at the same one.")]
+    return [Text("Epsilon differs between methods: set target_epsilon to compare them at the same epsilon.")]
 
 
 def searched(summary: pd.DataFrame) -> Sequence[Text]:
-    """What looking for thresholds cost the validation records, in words: their epsilon is not that of the table."""
+    """Say what the search for thresholds cost the validation records: their epsilon is not that of the table."""
     spent = summary.set_index("strategy")["validation_epsilon"]
     plain, noisy = spent[spent.map(math.isinf)], spent[spent.map(math.isfinite) & (spent > 0)]
-    said = [f"The thresholds of {', '.join(plain.index)} were looked for on validation data, which is not protected: "
-            "set threshold_epsilon to protect it."] if len(plain) else []
-    return [Text(line) for line in [*said, *(
-        f"The threshold of {name} was looked for on validation data, at an epsilon of {epsilon:.2f} for their records."
-        for name, epsilon in noisy.items())]]
+    lines = [f"The thresholds of {', '.join(plain.index)} were searched on validation data, which is not protected: "
+             "set threshold_epsilon to protect it."] if len(plain) else []
+    for name, epsilon in noisy.items():
+        lines.append(f"The threshold of {name} was searched on validation data, at an epsilon of {epsilon:.2f} for its "
+                     "records.")
+    return [Text(line) for line in lines]
 
 
 def columns_table(name: str, columns: Sequence[Column]) -> Table:
-    """What the columns of a file are taken as."""
+    """Lay out how the columns of a file are read."""
     table = Table(title=f"{escape(name)}: columns")
     for heading in ("column", "taken as", "values", "missing"):
         table.add_column(heading, justify="right" if heading == "missing" else "left")
@@ -112,7 +114,7 @@ def columns_table(name: str, columns: Sequence[Column]) -> Table:
 
 
 def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int]) -> Table:
-    """The columns of some strategies."""
+    """Lay out the columns of some strategies."""
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("group (records)", no_wrap=True, max_width=20)
     for row in rows:
@@ -121,9 +123,9 @@ def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int]) 
     table.add_row("guarantee", *(str(row["guarantee"]) for row in rows), style="dim", end_section=True)
     table.add_row("all", *(_spread(row, "accuracy") for row in rows))
     groups = sorted(sizes, key=lambda name: sizes[name])
-    for place, group in enumerate(groups):
+    for index, group in enumerate(groups):
         table.add_row(Text(f"{_short(group, 10)} ({sizes[group]:,})"),
-                      *(_spread(row, f"accuracy_{group}") for row in rows), style="bold" if place == 0 else "")
+                      *(_spread(row, f"accuracy_{group}") for row in rows), style="bold" if index == 0 else "")
     table.add_row("")
     for gap in ("accuracy_parity", "demographic_parity"):
         if not all(math.isnan(row[f"{gap}_mean"]) for row in rows):
@@ -137,24 +139,24 @@ def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int]) 
 
 
 def _most_paid(row: Mapping[Any, Any], groups: Iterable[str]) -> tuple[float, str]:
-    """The largest privacy cost, and the group that pays it; not a number if none is known."""
+    """Return the largest privacy cost and the group that pays it; not a number if none is known."""
     costs = ((row[f"privacy_cost_{group}_mean"], group) for group in groups)
     return max((pair for pair in costs if not math.isnan(pair[0])), default=(math.nan, ""))
 
 
 def _spread(row: Mapping[Any, Any], name: str) -> str:
-    """A mean with its standard deviation, or alone for one seed."""
+    """Format a mean with its standard deviation, or alone for one seed."""
     mean, deviation = _number(row[f"{name}_mean"], 3), row.get(f"{name}_sd", math.nan)
     return mean if math.isnan(deviation) else f"{mean}±{_number(deviation, 3)}"
 
 
 def _short(name: str, width: int) -> str:
-    """A group's name in at most `width` characters."""
+    """Shorten a group's name to at most `width` characters."""
     return name if len(name) <= width else f"{name[:width - 1]}…"
 
 
 def _number(value: float, digits: int) -> str:
-    """A number without a leading zero; "inf" for no bound, "-" for no number."""
+    """Format a number without a leading zero; "inf" for no bound, "-" for no number."""
     if math.isnan(value):
         return "-"
     if math.isinf(value):

@@ -1,4 +1,4 @@
-"""Rounds of the same DP-FedAvg as one writes it in Flower: a node for each participant, and `run_simulation`.
+"""Rounds of the same DP-FedAvg as Flower's users write it: a node for each participant, and `run_simulation`.
 
 python -m simulations.benchmarks.peers.flower_simulation FOLDER COHORT ROUNDS
 
@@ -38,21 +38,21 @@ class Timed(FedAvg):
     def aggregate_train(self, server_round: int, replies: Iterable[Message]
                         ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """See `FedAvg`."""
-        found = super().aggregate_train(server_round, replies)
+        aggregated = super().aggregate_train(server_round, replies)
         self.ends.append(time.perf_counter())
-        return found
+        return aggregated
 
 
 @lru_cache(maxsize=1)
 def records(folder: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """All records, in files that the processes of a machine map."""
+    """Map all records from their files, which the processes of a machine share."""
     x, y = (np.load(Path(folder) / f"{name}.npy", mmap_mode="c") for name in ("x", "y"))
     return torch.from_numpy(x), torch.from_numpy(y)
 
 
 @client.train()
 def train(message: Message, context: Context) -> Message:
-    """An epoch of SGD from the weights of the message."""
+    """Train an epoch of SGD from the weights of the message."""
     torch.set_num_threads(1)
     config = message.content.config_records["config"]
     start = int(context.node_config["partition-id"]) * RECORDS
@@ -78,7 +78,7 @@ def main(folder: str, cohort: int, rounds: int) -> None:
 
     @server.main()
     def serve(grid: Grid, context: Context) -> None:
-        """All rounds, from a new linear model on."""
+        """Run all rounds, from a new linear model."""
         model = nn.Linear(FEATURES, CLASSES)
         arrays = ArrayRecord({name: Array(value.numpy()) for name, value in model.state_dict().items()})
         strategy.start(grid, arrays, rounds, train_config=ConfigRecord({"folder": folder}))

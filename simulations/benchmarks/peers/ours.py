@@ -17,8 +17,8 @@ from simulations.benchmarks.people import experiment
 from simulations.benchmarks.round import federated
 from simulations.engines.engines import Engine, Local, Ray
 
-Workers = Annotated[int, typer.Option(min=0, help="Ray actors; none: in this process.")]
-HOOK = "simulations.benchmarks.people.register"  # in every worker: the data sets are the benchmarks' own
+Workers = Annotated[int, typer.Option(min=0, help="Ray actors; 0 runs in this process.")]
+HOOK = "simulations.benchmarks.people.register"  # called in every worker, where these data sets are unknown
 
 
 def main(participants: int = 80_000, cohort: int = 800, rounds: int = 50, workers: Workers = 0) -> None:

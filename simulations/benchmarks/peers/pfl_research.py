@@ -2,8 +2,8 @@
 
 PYTHON simulations/benchmarks/peers/pfl_research.py FOLDER COHORT ROUNDS
 
-PYTHON is that of an environment that has pfl and torch; FOLDER holds x.npy and y.npy, 20 records of each participant
-one after the other. Nothing of fedfair is imported, so that the environment needs nothing of its.
+PYTHON is that of an environment with pfl and torch; FOLDER holds x.npy and y.npy, 20 records of each participant one
+after the other. This file imports nothing of fedfair, so that the environment does not need it.
 """
 
 # mypy: ignore-errors
@@ -40,16 +40,16 @@ class Logistic(torch.nn.Linear):
         super().__init__(features, classes)
 
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Mean cross entropy of a batch."""
+        """Return the mean cross entropy of a batch."""
         return torch.nn.functional.cross_entropy(self(x), y)
 
     def metrics(self, x: torch.Tensor, y: torch.Tensor) -> dict:
-        """Nothing is measured."""
+        """Measure nothing."""
         return {}
 
 
 class Stopwatch(TrainingProcessCallback):
-    """When each round ended."""
+    """Callback that notes when each round ended."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
@@ -67,7 +67,7 @@ def main(folder: Path, cohort: int, rounds: int) -> None:
     x, y = (torch.from_numpy(np.load(folder / f"{name}.npy")) for name in ("x", "y"))
 
     def one(user: int) -> Dataset:
-        """One participant's records."""
+        """Return one participant's records."""
         rows = slice(user * RECORDS, (user + 1) * RECORDS)
         return Dataset((x[rows], y[rows]), user_id=str(user))
 

@@ -133,12 +133,12 @@ def test_a_folder_without_the_model_that_is_asked_for_is_refused(tmp_path: Path)
         TrainedClassifier.load(tmp_path)
     results = compare(experiments(["dpsgd"], [0, 1], None, {"hidden": [4], "steps": 1}))
     save_comparison(results, {"strategies": ["dpsgd"]}, tmp_path / "two")
-    with pytest.raises(ValueError, match=r"two holds several runs: say by run .* dpsgd/seed-0, dpsgd/seed-1$"):
+    with pytest.raises(ValueError, match=r"two holds several runs: choose one with run, .* dpsgd/seed-0, dpsgd/seed-1$"):
         TrainedClassifier.load(tmp_path / "two")
     with pytest.raises(ValueError, match="unknown run 'dpsgd/seed-2': did you mean 'dpsgd/seed-"):
         TrainedClassifier.load(tmp_path / "two", "dpsgd/seed-2")
     save_file({"weight": torch.zeros(1)}, tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match="does not say what its weights are of: give a folder that fedfair wrote"):
+    with pytest.raises(ValueError, match="does not describe its weights: give a folder that fedfair wrote"):
         TrainedClassifier.load(tmp_path)
 
 

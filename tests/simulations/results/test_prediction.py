@@ -62,7 +62,7 @@ def test_a_run_of_a_comparison_is_named(folder: Path) -> None:
     assert said(folder / "two", folder / "people.csv", "--run", "sgd/seed-1").stdout != shown.stdout
     missing = said(folder / "two", folder / "people.csv")
     assert missing.exit_code == 2
-    assert "say by run which is meant, out of sgd/seed-0, sgd/seed-1" in missing.output
+    assert "choose one with run, out of sgd/seed-0, sgd/seed-1" in missing.output
 
 
 def test_what_is_written_is_what_is_printed(folder: Path, tmp_path: Path) -> None:
@@ -108,4 +108,4 @@ def test_images_are_no_rows_of_a_table(folder: Path, tmp_path: Path) -> None:
 def test_a_run_on_other_data_does_not_know_the_column_of_the_group(data_dir: Path, tmp_path: Path) -> None:
     run(Experiment(dataset="compas", **SHORT | {"epochs": 1}, threshold="toc")).save(tmp_path / "compas")
     shown = said(tmp_path / "compas", data_dir / "compas-scores-two-years.csv")
-    assert (shown.exit_code, "say by group which column names it" in shown.output) == (2, True)
+    assert (shown.exit_code, "pass --group COLUMN" in shown.output) == (2, True)

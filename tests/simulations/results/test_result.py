@@ -134,7 +134,7 @@ def test_a_group_that_was_not_measured_neither_pays_most_nor_makes_a_gap(tmp_pat
     assert math.isnan(paid["A"])
     assert paid["B"] != paid["C"]
     assert private["privacy_cost_gap_mean"] == pytest.approx(abs(paid["B"] - paid["C"]))
-    assert "Nothing is known of group A: it has no test record." in shown(table, sizes)
+    assert "The cost of group A is unknown: it has no test record." in shown(table, sizes)
     assert f"Under dpsgd, group {max('BC', key=paid.__getitem__)} (" in shown(table, sizes)
     assert "nan" not in shown(table, sizes)
     most = [row[[f"privacy_cost_{group}_mean" for group in "BC"]].max() for _, row in table.iterrows()]

@@ -29,16 +29,16 @@ def test_the_verdict_is_about_the_group_that_pays_most_under_dpsgd() -> None:
     paid, back = told(summary(dpsgd=(0.05, 0.2), dpsgd_f=(0.2, 0.15), naive=(0.0, 0.18)))
     assert paid == ("Under dpsgd, group women (100 of 400 records) pays most for privacy: 0.200 of its accuracy, "
                     "against 0.900 under sgd.")
-    assert back == "dpsgd-f gives back 0.050 of that, the most of any method here."
+    assert back == "dpsgd-f recovers 0.050, more than any other method."
 
 
 def test_a_single_method_beside_dpsgd_is_not_the_best_of_any() -> None:
-    assert told(summary(dpsgd=(0.05, 0.2), dpsgd_f=(0.2, 0.15)))[1] == "dpsgd-f gives back 0.050 of that."
+    assert told(summary(dpsgd=(0.05, 0.2), dpsgd_f=(0.2, 0.15)))[1] == "dpsgd-f recovers 0.050."
     assert len(told(summary(dpsgd=(0.05, 0.2)))) == 1
 
 
 def test_the_verdict_says_so_if_nothing_is_given_back_or_nothing_was_lost() -> None:
-    assert told(summary(dpsgd=(0.05, 0.2), naive=(0.0, 0.2)))[1] == "No method here gives any of that back."
+    assert told(summary(dpsgd=(0.05, 0.2), naive=(0.0, 0.2)))[1] == "No method recovers any of it."
     assert told(summary(dpsgd=(-0.01, 0.0), naive=(0.0, 0.2))) == [
         "Under dpsgd no group has a lower accuracy than under sgd."]
 
@@ -54,5 +54,5 @@ def test_epsilons_that_differ_are_told_of_whichever_methods_have_them() -> None:
     assert unequal_epsilons(frame) == []
     assert unequal_epsilons(frame.assign(epsilon=[math.inf, 3.0, 3.3])) == []
     line, = unequal_epsilons(frame.assign(epsilon=[math.inf, 3.0, 3.4]))
-    assert line.plain.startswith("Mind that epsilon differs between methods")
+    assert line.plain.startswith("Epsilon differs between methods")
     assert unequal_epsilons(summary()) == []

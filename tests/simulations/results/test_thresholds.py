@@ -68,9 +68,9 @@ def test_the_folder_tells_the_threshold_and_who_is_protected(table: list[str], t
                                       "--set", "gs-dp-sgd-to.threshold_epsilon=2.0", "--out", str(out)])
     assert result.exit_code == 0, result.output
     said = " ".join(result.stdout.split())
-    assert "The thresholds of dpsgd-p were looked for on validation data, which is not protected" in said
-    assert "The threshold of gs-dp-sgd-to was looked for on validation data, at an epsilon of 2.00 for" in said
-    assert "Thresholds even out how often '1' is decided; favourable names another class." in said
+    assert "The thresholds of dpsgd-p were searched on validation data, which is not protected" in said
+    assert "The threshold of gs-dp-sgd-to was searched on validation data, at an epsilon of 2.00 for" in said
+    assert "Thresholds equalise the rate of '1'; set favourable to choose another class." in said
     thresholds = json.loads((out / "thresholds.json").read_text())
     assert set(thresholds) == {"dpsgd-p/seed-0", "gs-dp-sgd-to/seed-0"}
     found = thresholds["dpsgd-p/seed-0"]
