@@ -170,7 +170,7 @@ def _widths(model: str, hidden: Sequence[int], published: tuple[int, ...]) -> tu
 
 
 def _image(shape: Sequence[int], least: int) -> tuple[int, list[int]]:
-    """Return an image's channels and size; raise `ValueError` for another shape, or an image too small for the layers."""
+    """Return an image's channels and size; raise `ValueError` for another shape, or one too small for the layers."""
     if len(shape) != 3 or min(shape[1:]) < least:
         raise ValueError(f"this model needs images of at least {least} x {least} pixels, but an example has the shape "
                          f"{tuple(shape)}: use mlp or logistic")

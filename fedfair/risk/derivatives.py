@@ -1,8 +1,7 @@
-"""The groups' losses over the records that a node holds, and their first and second derivatives: what risk terms are
-made of.
+"""The groups' losses over the records of a node, and their first and second derivatives: the ingredients of risk terms.
 
-Vectors are flat, `[P]`, the trained parameters in the model's order. A Hessian is never written down: it is
-multiplied by vectors, by two backward passes (Pearlmutter 1994). Nothing here is private: it goes to a server that is
+Vectors are flat, `[P]`: the trained parameters in the model's order. A Hessian is never materialised; two backward
+passes multiply it by a vector (Pearlmutter 1994). Nothing in this module is private: the results go to a server that is
 trusted with exact sums.
 """
 
@@ -25,10 +24,10 @@ from fedfair.protocol.round import Round
 
 
 def clipping_effect(here: Host, weights: Mapping[str, Tensor], round_: Round) -> Gradients:
-    """The round's batch with and without its rule, before any noise; not private.
+    """Return the sums over the round's batch with and without clipping, before any noise; they are not private.
 
-    `plain` and `clipped` are gradient sums `[P]`; `sizes` and `excess`, `[K]`, are the numbers of each group's records
-    in the batch and the sums of `|g_i - c_i g_i|`. Raises `ValueError` if the round has no rule.
+    `plain` and `clipped` are gradient sums, `[P]`. `sizes` are the numbers of each group's records in the batch, `[K]`,
+    and `excess` the groups' sums of `|g_i - c_i g_i|`, `[K]`. Raises `ValueError` if the round has no clip rule.
     """
     if round_.rule is None:
         raise ValueError("what clipping does to a batch needs a clip rule, which the round does not have")
@@ -42,19 +41,19 @@ def clipping_effect(here: Host, weights: Mapping[str, Tensor], round_: Round) ->
 
 
 def losses_and_gradients(model: nn.Module, data: GroupedDataset) -> tuple[Tensor, Tensor]:
-    """The summed loss of each group's records, `[K]` in double precision, and its gradient, `[K, P]`.
+    """Return the summed loss of each group's records, `[K]` in double precision, and its gradient, `[K, P]`.
 
-    Records that are alike pass through the model once, and count as often as they occur.
+    Equal records pass through the model once, and count as often as they occur.
     """
     distinct, times = data.distinct
     parameters = list(trained_parameters(model)[0].values())
     losses = torch.zeros(len(data.names), dtype=torch.float64)
     gradients = torch.zeros(len(data.names), sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
     for group, row in enumerate(gradients):
-        for own in data.portions((data.group[distinct] == group).nonzero().flatten()):
+        for portion in data.portions((data.group[distinct] == group).nonzero().flatten()):
             with FastLinear():
-                found = _losses(model, data, distinct[own])
-            total = found @ times[own].to(found)
+                by_record = _losses(model, data, distinct[portion])
+            total = by_record @ times[portion].to(by_record)
             losses[group] += total.item()
             gradient = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
             row += torch.cat([part.flatten() for part in gradient]).cpu()
@@ -62,7 +61,7 @@ def losses_and_gradients(model: nn.Module, data: GroupedDataset) -> tuple[Tensor
 
 
 def hessian_products(model: nn.Module, data: GroupedDataset, rows: Tensor, vectors: Tensor) -> Tensor:
-    """The Hessian of the summed loss of some rows times each vector: `[n, P]` from vectors `[n, P]`."""
+    """Multiply the Hessian of the summed loss of some rows by each vector: `[n, P]` from vectors `[n, P]`."""
     parameters = list(trained_parameters(model)[0].values())
     products = torch.zeros_like(vectors)
     for part in data.portions(rows):
@@ -77,18 +76,18 @@ def hessian_products(model: nn.Module, data: GroupedDataset, rows: Tensor, vecto
 
 def samples(data: GroupedDataset, rates: Sequence[float], seed: int, number: int, purpose: str
             ) -> Iterator[tuple[int, Tensor]]:
-    """Each group, and the rows of the records of a Poisson sample of it, the same however records are held."""
+    """Yield each group and the rows of a Poisson sample of it; which client holds a record makes no difference."""
     drawn = poisson(key(seed, purpose), number, data.records, _by_record(data, rates))
     for group in range(len(data.names)):
         yield group, drawn[data.group[drawn] == group]
 
 
 def _by_record(data: GroupedDataset, rates: Sequence[float]) -> Tensor:
-    """The sampling rate of each record, `[N]`, from those of the groups."""
+    """Return the sampling rate of each record, `[N]`, from those of the groups."""
     return torch.tensor(rates, dtype=torch.float64)[data.group]
 
 
 def _losses(model: nn.Module, data: GroupedDataset, rows: Tensor) -> Tensor:
-    """The losses of some rows `[m]`, on the model's device."""
+    """Return the losses of some rows, `[m]`, on the model's device."""
     device = next(model.parameters()).device
     return loss(model(data.features(rows, device)), data.y[rows].to(device))

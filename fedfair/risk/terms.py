@@ -1,4 +1,4 @@
-"""Excessive risk of one private step: what noise, and clipping in magnitude and direction, do to each group's loss.
+"""Excessive risk of one private step: what noise and clipping, in magnitude and direction, do to each group's loss.
 
 Esipova et al. 2023, Propositions 1-3, after Tran et al. 2021; the expected error of a private gradient, Xu et al. 2021,
 section 4.2. Symbols, for group k of K and one batch:
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_PLANE = 0.05  # the least sine between two unit vectors whose plane rounding does not tilt
+_PLANE = 0.05  # the least sine between two unit vectors at which rounding does not tilt their plane
 
 
 class Along(NamedTuple):
@@ -35,7 +35,7 @@ class Along(NamedTuple):
 
 
 def noise_risk(learning_rate: float, deviation: float, traces: Tensor) -> Tensor:
-    """R_noise `[K]` of Proposition 1 from `Tr(H_k)` `[K]` and the standard deviation s of each noisy coordinate.
+    """Return R_noise `[K]` of Proposition 1 from `Tr(H_k)` `[K]` and the standard deviation s of each noisy coordinate.
 
     The proposition writes C0 sigma for s; a step that divides by b has s = C0 sigma / b.
     """
@@ -43,62 +43,63 @@ def noise_risk(learning_rate: float, deviation: float, traces: Tensor) -> Tensor
 
 
 def magnitude_risk(learning_rate: float, plain: Along, clipped: Along) -> Tensor:
-    """R_mag `[K]` of Proposition 2 for one batch: g is replaced by a vector along it, as long as gbar."""
+    """Return R_mag `[K]` of Proposition 2 for one batch: g is replaced by a vector along it that is as long as gbar."""
     ratio = _ratio(plain, clipped)
     return (learning_rate * (1 - ratio) * plain.slopes
             + learning_rate**2 / 2 * (ratio**2 - 1) * plain.curvatures)
 
 
 def direction_risk(learning_rate: float, plain: Along, clipped: Along) -> Tensor:
-    """R_dir `[K]` of Proposition 2 for one batch: that vector is turned to the direction of gbar."""
+    """Return R_dir `[K]` of Proposition 2 for one batch: that vector is turned to the direction of gbar."""
     ratio = _ratio(plain, clipped)
     return (learning_rate * (ratio * plain.slopes - clipped.slopes)
             + learning_rate**2 / 2 * (clipped.curvatures - ratio**2 * plain.curvatures))
 
 
 def direction_gap_bound(learning_rate: float, plain: Along, clipped: Along) -> Tensor:
-    """Proposition 3's lower bounds (equation 12) on `R_dir[a] - R_dir[b]` for one batch: `[K, K]`, entry (a, b).
+    """Return Proposition 3's lower bounds (equation 12) on `R_dir[a] - R_dir[b]` for one batch: `[K, K]`, entry (a, b).
 
-    They hold for a convex loss and a learning rate of at most 1 / the largest eigenvalue of any H_k. As
-    `|g_k| |gbar| (cos(g_k, g) - cos(g_k, gbar))` is `<g_k, g> |gbar| / |g| - <g_k, gbar>`, no angle is computed.
+    They hold for a convex loss and a learning rate of at most 1 / the largest eigenvalue of any H_k. No angle is
+    computed, since `|g_k| |gbar| (cos(g_k, g) - cos(g_k, gbar))` is `<g_k, g> |gbar| / |g| - <g_k, gbar>`.
     """
     first_order = _ratio(plain, clipped) * plain.slopes - clipped.slopes
     return learning_rate * (first_order[:, None] - first_order[None, :] - clipped.norm**2)
 
 
 def clip_gap_bound(learning_rate: float, gradient_norms: Tensor, shares: Tensor, clip_norm: float) -> Tensor:
-    """Tran et al. 2021's lower bounds on `R_clip[a] - R_clip[b]`: `[K, K]`, entry (a, b).
+    """Return Tran et al. 2021's lower bounds on `R_clip[a] - R_clip[b]`: `[K, K]`, entry (a, b).
 
-    From `|g_k|` `[K]` and the shares `p_k` `[K]` of the training records. Their Theorem 3 says that the difference is
-    positive if `|g_a| (p_a - p_a^2 / 2) >= 5/2 C + |g_b| (1 + p_b + p_b^2 / 2)`; the bound is what that condition
-    leaves, times `lr |g_a|`. It knows norms, not directions, and assumes two groups, what Proposition 3 assumes, and
-    `|g_a| >= max(C, |g_b|)`.
+    They are computed from `|g_k|` `[K]` and the shares `p_k` `[K]` of the training records. Theorem 3 says that the
+    difference is positive if `|g_a| (p_a - p_a^2 / 2) >= 5/2 C + |g_b| (1 + p_b + p_b^2 / 2)`. The bound is the left
+    side less the right, times `lr |g_a|`. It uses norms, not directions, and assumes two groups, what Proposition 3
+    assumes, and `|g_a| >= max(C, |g_b|)`.
     """
-    own = gradient_norms * (shares - shares**2 / 2)
-    other = gradient_norms * (1 + shares + shares**2 / 2)
-    return learning_rate * gradient_norms[:, None] * (own[:, None] - 2.5 * clip_norm - other[None, :])
+    of_a = gradient_norms * (shares - shares**2 / 2)
+    of_b = gradient_norms * (1 + shares + shares**2 / 2)
+    return learning_rate * gradient_norms[:, None] * (of_a[:, None] - 2.5 * clip_norm - of_b[None, :])
 
 
 def expected_error(sizes: Tensor, excess: Tensor, noise_scale: float) -> Tensor:
-    """Xu et al. 2021, equation 1: bounds `[K]` on the expected error of each group's private batch gradient.
+    """Bound the expected error of each group's private batch gradient, `[K]` (Xu et al. 2021, equation 1).
 
-    `(noise_scale + sum_i max(0, n_i - C)) / b_k` from the groups' batch sizes b_k and the sums `excess`; not a number
-    for a group without a record in the batch. `noise_scale` is the mean absolute deviation of one noisy coordinate:
-    C / eps for the paper's Laplace noise, `gaussian_scale` for Gaussian noise.
+    The bound is `(noise_scale + sum_i max(0, n_i - C)) / b_k`, from the groups' batch sizes b_k and the sums `excess`;
+    it is NaN for a group without a record in the batch. `noise_scale` is the mean absolute deviation of one noisy
+    coordinate: C / eps for the paper's Laplace noise, `gaussian_scale` for Gaussian noise.
     """
     return (noise_scale + excess) / torch.where(sizes > 0, sizes, math.nan)
 
 
 def gaussian_scale(deviation: float) -> float:
-    """The mean absolute deviation of a Gaussian of this standard deviation."""
+    """Return the mean absolute deviation of a Gaussian of this standard deviation."""
     return deviation * math.sqrt(2 / math.pi)
 
 
 def trace_estimate(sums: Tensor, squares: Tensor, records: Tensor) -> tuple[Tensor, Tensor]:
-    """The means `[K]` of independent samples, one a record, and their standard errors `[K]`, from sums `[K]` over them.
+    """Return the means `[K]` of independent samples, one for each record, and their standard errors `[K]`.
 
-    Of `Tr(H_i)`, for records that were drawn at random, it is an estimate of `Tr(H_k)` (Hutchinson 1990). Fewer than
-    two samples have no standard error, and none has no mean: not a number.
+    `sums` and `squares` `[K]` are sums over the samples and their squares. For records that were drawn at random, the
+    mean of samples of `Tr(H_i)` estimates `Tr(H_k)` (Hutchinson 1990). The standard error of fewer than two samples is
+    NaN, and so is the mean of none.
     """
     means = sums / records
     variances = (squares / records - means.square()).clamp(min=0) * records / (records - 1)
@@ -106,18 +107,19 @@ def trace_estimate(sums: Tensor, squares: Tensor, records: Tensor) -> tuple[Tens
 
 
 def rademacher(parameters: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-    """A vector `[P]` of independent signs."""
+    """Draw a vector `[P]` of independent signs."""
     octets = torch.randint(256, ((parameters + 7) // 8,), generator=generator, dtype=torch.uint8)
     return torch.from_numpy(np.unpackbits(octets.numpy(), count=parameters)).to(dtype) * 2 - 1
 
 
 def largest_eigenvalues(product: Callable[[Tensor], Tensor], start: Tensor, images: Tensor, iterations: int
                         ) -> tuple[Tensor, Tensor]:
-    """The largest eigenvalue of each of K symmetric matrices `[K]`, and unit vectors near theirs `[K, P]`.
+    """Return the largest eigenvalue of each of K symmetric matrices, `[K]`, and unit vectors near its eigenvectors,
+    `[K, P]`.
 
-    `product` takes `[K, P]`, a vector for each matrix, to the products `[K, P]`; `images` are those of the unit vectors
-    `start`, whoever computed them: the first of the iterations. Power iteration finds the eigenvalue of largest size.
-    Where that is negative, a second pass over `H + |it| I`, whose eigenvalues are not, finds the largest. The values
+    `product` multiplies each matrix by one vector, `[K, P]` to `[K, P]`. `images` are its results for the unit vectors
+    `start`: the first iteration, already done. Power iteration finds the eigenvalue of largest size. Where that is
+    negative, a second pass finds the largest eigenvalue, over `H + |it| I`, which has no negative one. The values
     approach the eigenvalues from below.
     """
     values, vectors = _power(product, start, images, iterations)
@@ -130,10 +132,10 @@ def largest_eigenvalues(product: Callable[[Tensor], Tensor], start: Tensor, imag
 
 def _power(product: Callable[[Tensor], Tensor], start: Tensor, images: Tensor, iterations: int
            ) -> tuple[Tensor, Tensor]:
-    """The Rayleigh quotients `[K]` after some power iterations, and the unit vectors `[K, P]` that follow.
+    """Return the Rayleigh quotients `[K]` after some power iterations, and the unit vectors `[K, P]` that follow.
 
-    A positive quotient is replaced by the largest Ritz value over the last two vectors, which costs no product: where
-    the smallest eigenvalue is about minus the largest, iterations go on turning between the two.
+    A positive quotient is replaced by the largest Ritz value over the last two vectors, which costs no product. It is
+    needed where the smallest eigenvalue is about minus the largest: there the iterations keep turning between the two.
     """
     before, vectors, length = start, start, torch.zeros_like(start[:, 0])
     for _ in range(iterations - 1):
@@ -145,13 +147,15 @@ def _power(product: Callable[[Tensor], Tensor], start: Tensor, images: Tensor, i
 
 
 def _following(vectors: Tensor, images: Tensor) -> Tensor:
-    """The images `[K, P]` scaled to length 1; where one is zero, the vector that it is of."""
+    """Return the images `[K, P]` scaled to length 1; where an image is zero, its vector."""
     return torch.where(images.norm(dim=1, keepdim=True) > 0, unit_vectors(images), vectors)
 
 
 def _largest_ritz(vectors: Tensor, images: Tensor, before: Tensor, length: Tensor) -> Tensor:
-    """The largest Ritz value `[K]` over unit vectors v, whose `images` are Hv, and u = `before`, with Hu = `length` v;
-    minus infinity where u and v are too much alike for a plane (Rayleigh and Ritz; Parlett 1998, chapter 11).
+    """Return the largest Ritz value `[K]` over the plane of two unit vectors (Parlett 1998, chapter 11).
+
+    These are v = `vectors`, whose `images` are Hv, and u = `before`, with Hu = `length` v. The value is minus infinity
+    where u and v are too nearly parallel to span a plane.
     """
     cosine = (before * vectors).sum(1)
     sine = (1 - cosine.square()).clamp(min=0).sqrt()
@@ -163,10 +167,10 @@ def _largest_ritz(vectors: Tensor, images: Tensor, before: Tensor, length: Tenso
 
 
 def unit_vectors(vectors: Tensor) -> Tensor:
-    """Rows `[K, P]` scaled to length 1; a row of zeros stays one."""
+    """Scale the rows `[K, P]` to length 1; a row of zeros stays a row of zeros."""
     return torch.nn.functional.normalize(vectors, dim=1, eps=torch.finfo(vectors.dtype).tiny)
 
 
 def _ratio(plain: Along, clipped: Along) -> float:
-    """`|gbar| / |g|`; an empty batch changes nothing, so there 1."""
+    """Return `|gbar| / |g|`; 1 for an empty batch, which changes nothing."""
     return clipped.norm / plain.norm if plain.norm else 1.0
