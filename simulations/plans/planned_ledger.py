@@ -10,11 +10,11 @@ from strategies.server.requests import population
 
 
 def planned_ledger(experiment: Experiment) -> Ledger:
-    """The ledger of all rounds, with the noise that is fixed in advance: its `epsilon` is that of the finished run, or
-    more where that keeps to a budget. Where its guarantee is "nominal" it may be less: noise that stays at the base
-    clip norm is planned for that norm, whatever norms come.
+    """Return the ledger of all rounds, with the noise that is fixed in advance.
 
-    Reads the data, but trains nothing. Raises `ValueError` or `OSError` where the experiment could not begin.
+    Its `epsilon` is that of the finished run, or more where the run keeps to a budget. Where its guarantee is "nominal"
+    it may be less: noise that stays at the base clip norm is planned for that norm, whatever norms come. Reads the
+    data, but trains nothing. Raises `ValueError` or `OSError` where the experiment could not begin.
     """
     sizes = make_engine("local")(lambda grid: population(grid, experiment.task))
     strategy = find_strategy(experiment.strategy)(experiment.task, experiment.training, sizes)

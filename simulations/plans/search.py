@@ -1,4 +1,4 @@
-"""A random search over settings, and what the search costs in privacy."""
+"""A random search over settings, and its cost in privacy."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from simulations.settings.experiment import Experiment, SettingsError
 
 
 class Range(BaseModel):
-    """Where a setting is drawn from: `values` with equal chances, or between `low` and `high`, on a logarithmic scale
-    if `log`; whole numbers if both ends are.
+    """Values that a setting is drawn from: `values` with equal chances, or between `low` and `high`, on a logarithmic
+    scale if `log`; whole numbers if both ends are.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -30,7 +30,7 @@ class Range(BaseModel):
 
     @model_validator(mode="after")
     def _complete(self) -> Range:
-        """Either values, or both ends."""
+        """Require either values, or both ends."""
         if bool(self.values) == (self.low is not None and self.high is not None):
             raise ValueError("a searched setting has either values, or low and high: for example "
                              "{ values = [2, 4] } or { low = 0.01, high = 1.0, log = true }")
@@ -41,7 +41,7 @@ class Range(BaseModel):
         return self
 
     def draw(self, draws: torch.Generator) -> Any:
-        """One value."""
+        """Draw one value."""
         share = float(torch.rand((), generator=draws, dtype=torch.float64))
         if self.low is None or self.high is None:
             return self.values[int(share * len(self.values))]
@@ -52,7 +52,8 @@ class Range(BaseModel):
 
 
 class Search(BaseModel):
-    """`draws` times settings are drawn from `space`, and the best by a metric of the validation part is found.
+    """Random search: draws settings from `space` for `trials` runs, and finds the best by a metric of the validation
+    part.
 
     A `scheduler` stops bad trials early, after at least `grace` percent of their rounds: "asha" (asynchronous
     successive halving, Li et al. 2020), "median" (below the median of the others), or "none". `seed` is the search's.
@@ -70,7 +71,7 @@ class Search(BaseModel):
     seed: Annotated[int, Field(ge=0)] = 0
 
     def draws(self) -> Iterator[dict[str, Any]]:
-        """The settings of every trial: a pure function of the seed, so that a search that is resumed goes on."""
+        """Yield the settings of every trial: a pure function of the seed, so that a resumed search draws the same."""
         for number in range(self.trials):
             draws = generator(self.seed, "search", 0, number)
             yield {name: within.draw(draws) for name, within in self.space.items()}
@@ -78,16 +79,18 @@ class Search(BaseModel):
 
 def refuse_unmeasured(search: Search, experiment: Experiment) -> None:
     """Raise `SettingsError` or `ValueError` if a run does not measure the search's metric of its group on the
-    validation part, or it is not a number there whatever is predicted; reads the data.
+    validation part.
+
+    The same holds if the metric is not a number there, whatever is predicted. Reads the data.
     """
     valid = experiment.task.data().valid
     ones, empty = torch.ones(len(valid)), GroupCounts.zeros(len(valid.names), valid.classes)
     perfect = GroupCounts.of(valid.y, valid.y, valid.group, ones, ones, empty)
     favourable = experiment.favourable_class(valid.labels)
-    found = {(group, metric): value for group, metric, value in metrics(perfect, valid.names, favourable)}
-    of_group = {metric: value for (group, metric), value in found.items() if group == search.group}
+    measured = list(metrics(perfect, valid.names, favourable))
+    of_group = {metric: value for group, metric, value in measured if group == search.group}
     if not of_group:
-        raise unknown("group to search by", search.group, {group for group, _ in found})
+        raise unknown("group to search by", search.group, {group for group, _, _ in measured})
     if search.metric not in of_group:
         raise unknown(f"metric of {search.group} to search by", search.metric, of_group)
     if math.isnan(of_group[search.metric]):
@@ -97,7 +100,10 @@ def refuse_unmeasured(search: Search, experiment: Experiment) -> None:
 
 
 def refuse_other_stops(folder: Path, there: Search, search: Search) -> None:
-    """Raise `FileExistsError` if trials that were stopped in `folder` by the search `there` would go on by this one."""
+    """Raise `FileExistsError` if this search would continue trials that another rule stopped.
+
+    `there` is the search that stopped trials in `folder`.
+    """
     changed = [name for name in ("metric", "group", "mode", "scheduler", "grace")
                if getattr(there, name) != getattr(search, name)]
     if changed:
@@ -115,11 +121,11 @@ class Spent(NamedTuple):
 
 
 def cost(spent: Sequence[Spent]) -> dict[str, Any]:
-    """What all trials on the same training records cost together, by basic composition (Dwork and Roth 2014, Theorem
-    3.16): the sums of their epsilons and deltas.
+    """Add up what all trials on the same training records cost, by basic composition (Dwork and Roth 2014, Theorem
+    3.16).
     """
     stopped, epsilon = sum(trial.stopped for trial in spent), sum(trial.epsilon for trial in spent)
-    kind = ("without bound: a trial had no noise, or nobody knows what it released" if math.isinf(epsilon) else
+    kind = ("without bound: a trial had no noise, or what it released is unknown" if math.isinf(epsilon) else
             "what was spent: trials were stopped by their results" if stopped else
             "guaranteed in advance, by basic composition")
     return {
@@ -135,5 +141,5 @@ def cost(spent: Sequence[Spent]) -> dict[str, Any]:
 
 
 def _between(low: float, high: float, share: float, log: bool) -> float:
-    """The point at `share` of the way."""
+    """Return the point at `share` of the way."""
     return low * (high / low) ** share if log else low + (high - low) * share

@@ -21,9 +21,9 @@ from simulations.settings.experiment import Experiment
 
 
 def collect(sweep: Sweep, folder: Path, failed: Mapping[str, str]) -> pd.DataFrame:
-    """Write summary.csv and trials.csv, and after a search search.json, from the trials' folders; returns the summary.
+    """Write summary.csv and trials.csv, and after a search search.json, from the trials' folders; return the summary.
 
-    A strategy's row takes in the seeds that are finished; varied settings have a column each.
+    A strategy's row covers the finished seeds; varied settings have a column each.
     """
     cells = list(sweep.cells())
     summaries = [_summary(cell, folder / "trials") for cell in cells]
@@ -32,31 +32,34 @@ def collect(sweep: Sweep, folder: Path, failed: Mapping[str, str]) -> pd.DataFra
     trials = pd.DataFrame([_row(cell, made, folder / "trials", failed) for cell in cells for made in cell.experiments])
     write_text(folder / "trials.csv", trials.to_csv(index=False))
     if sweep.search is not None:
-        found = _found(sweep.search, cells, trials, folder / "trials")
-        write_json(folder / "search.json", found)
+        best = _best(sweep.search, cells, trials, folder / "trials")
+        write_json(folder / "search.json", best)
     return summary
 
 
 def _summary(cell: Cell, folder: Path) -> pd.DataFrame:
-    """One comparison's rows of its finished trials, the chosen settings in front."""
-    finished = [(made, folder / trial_name(made)) for made in cell.experiments
-                if (folder / trial_name(made) / "summary.csv").is_file()]
-    if not finished:
+    """Summarise one comparison's finished trials, the chosen settings in front."""
+    metrics: list[pd.DataFrame] = []
+    ledgers: dict[tuple[str, str, int], Ledger] = {}
+    for made in cell.experiments:
+        trial = folder / trial_name(made)
+        if (trial / "summary.csv").is_file():
+            metrics.append(pd.read_parquet(trial / "metrics.parquet"))
+            ledgers[made.dataset, made.strategy, made.seed] = _ledger(trial / "ledger.json")
+    if not metrics:
         return pd.DataFrame()
-    metrics = pd.concat([pd.read_parquet(place / "metrics.parquet") for _, place in finished])
-    ledgers = {(made.dataset, made.strategy, made.seed): _ledger(place / "ledger.json") for made, place in finished}
-    table = summarise(metrics, ledgers)
+    table = summarise(pd.concat(metrics), ledgers)
     chosen = pd.DataFrame({name: [value] * len(table) for name, value in cell.chosen.items()})
     return pd.concat([chosen, table.drop(columns=list(chosen), errors="ignore")], axis=1)
 
 
 def _ledger(file: Path) -> Ledger:
-    """A saved run's ledger."""
+    """Read a saved run's ledger."""
     return Ledger.from_dict(json.loads(file.read_text()))
 
 
 def _row(cell: Cell, made: Experiment, folder: Path, failed: Mapping[str, str]) -> dict[str, Any]:
-    """One trial: what it was, how it ended, and its headline figures."""
+    """Describe one trial: its settings, how it ended, and its headline figures."""
     name = trial_name(made)
     row = {"trial": name, "dataset": made.dataset, "strategy": made.strategy, "seed": made.seed, **cell.chosen}
     reached = stopped(folder / name)
@@ -73,9 +76,10 @@ def _row(cell: Cell, made: Experiment, folder: Path, failed: Mapping[str, str]) 
 
 
 def _at_most(made: Experiment, reason: str) -> dict[str, float]:
-    """What a trial that failed can have released: all that was planned, for its last rounds left no ledger; nothing if
-    it failed for what keeps it from beginning, and an infinite epsilon if the plan proves nothing or cannot be made
-    for another reason.
+    """Bound what a failed trial can have released: all that was planned, since its last rounds left no ledger.
+
+    Nothing if its error kept it from beginning. An infinite epsilon if the plan proves nothing, or cannot be made for
+    another reason.
     """
     try:
         planned = planned_ledger(made)
@@ -84,8 +88,8 @@ def _at_most(made: Experiment, reason: str) -> dict[str, float]:
     return {"epsilon": planned.epsilon() if planned.guarantee == "proved" else math.inf, "delta": planned.delta}
 
 
-def _found(search: Search, cells: list[Cell], trials: pd.DataFrame, folder: Path) -> dict[str, Any]:
-    """The best trial by its validation metric, and what the search cost."""
+def _best(search: Search, cells: list[Cell], trials: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    """Find the best trial by its validation metric, and add what the search cost."""
     drawn = {trial_name(made): dict(cell.chosen) for cell in cells for made in cell.experiments}
     values = {name: value for name in drawn if (value := _validated(search, folder / name)) is not None}
     spent = {row["trial"]: Spent(row["epsilon"], row["delta"], stopped(folder / row["trial"]) is not None)
@@ -100,7 +104,7 @@ def _found(search: Search, cells: list[Cell], trials: pd.DataFrame, folder: Path
 
 
 def _validated(search: Search, folder: Path) -> float | None:
-    """A finished trial's metric of the validation part at the end; nothing if it is not finished, or not a number."""
+    """Return a finished trial's final metric on the validation part; None if it is not finished, or not a number."""
     if not (folder / "metrics.parquet").is_file():
         return None
     rows = pd.read_parquet(folder / "metrics.parquet")

@@ -1,4 +1,4 @@
-"""The trials of a sweep on Ray Tune: which are left, running them, and what they came to."""
+"""The trials of a sweep on Ray Tune: which remain, running them, and how they ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from simulations.results.environment import own_files
 from simulations.settings.experiment import Experiment
 from strategies import Strategy
 
-_FAILURES = 5  # how often a trial is started again after its process or its machine died
+_FAILURES = 5  # restarts of a trial whose process or machine died
 
 
 class Resources(NamedTuple):
@@ -38,7 +38,7 @@ class Resources(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """Where a trial that was stopped early had got to, and what it had released by then."""
+    """Where a trial stood when it was stopped early, and what it had released by then."""
 
     percent: float
     value: float
@@ -47,12 +47,12 @@ class Reached(NamedTuple):
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a trial's folder holds its result, or the note that it was stopped early."""
+    """Return whether a trial's folder holds its result, or the note that it was stopped early."""
     return (folder / "summary.csv").is_file() or stopped(folder) is not None
 
 
 def refuse_changed(folder: Path, experiment: Experiment) -> None:
-    """Raise `ValueError` if a finished trial in `folder` was made from another state of a file of the user's own."""
+    """Raise `ValueError` if a finished trial in `folder` used another state of one of the user's files."""
     made = folder / "environment.json"
     then = json.loads(made.read_text()).get("own_files_sha256", {}) if made.is_file() else {}
     for name, now in own_files(experiment).items():
@@ -62,23 +62,23 @@ def refuse_changed(folder: Path, experiment: Experiment) -> None:
 
 
 def stopped(folder: Path) -> Reached | None:
-    """Where a trial was stopped early, if it was."""
+    """Return where a trial was stopped early, or None."""
     note = folder / "stopped.json"
     return Reached(**json.loads(note.read_text())) if note.is_file() else None
 
 
 def run_trials(left: Mapping[str, Experiment], finished: int, folder: Path, resources: Resources,
                search: Search | None = None) -> dict[str, str]:
-    """Run the trials that are `left`, each into a folder of its own; returns why some failed, by name.
+    """Run the trials that are `left`, each into a folder of its own; return why some failed, by name.
 
-    A trial whose process or machine dies is started again, and goes on after its last checkpoint; one that fails for a
-    reason of its own is not. `finished` is the number of those of an earlier call. Needs a connection to a cluster.
-    Raises `ValueError` if the cluster has no room for a trial, and `KeyboardInterrupt` if it is interrupted; what is
-    finished by then stays.
+    A trial whose process or machine dies is started again, and resumes from its last checkpoint; one that raises an
+    error is not. `finished` is the number of trials of an earlier call. Needs a connection to a cluster. Raises
+    `ValueError` if the cluster has no room for a trial, and `KeyboardInterrupt` if it is interrupted; results that
+    exist by then are kept.
     """
     _refuse_too_large(resources)
     os.environ.update(TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1", RAY_CHDIR_TO_TRIAL_DIR="0", RAY_AIR_NEW_OUTPUT="0")
-    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "600")  # its own checkpoints are not used here
+    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "600")  # Tune's own checkpoints are not used
     configs = [{"name": name, "folder": str(folder.absolute() / name), "settings": made.settings(),
                 "threads": resources.cpus, "here": os.getcwd(), "search": search.model_dump() if search else None}
                for name, made in left.items()]
@@ -94,7 +94,7 @@ def run_trials(left: Mapping[str, Experiment], finished: int, folder: Path, reso
     over = {name: result for name, result in placed if _is_over(result)}
     failed = {name: reason for name, result in over.items() if (reason := _failure(result, folder / name))}
     if len(over) < len(left):
-        raise KeyboardInterrupt  # Tune takes the signal for itself, and returns as if all trials were over
+        raise KeyboardInterrupt  # Tune catches the signal, and returns as if all trials were over
     return failed
 
 
@@ -114,12 +114,12 @@ def _refuse_too_large(resources: Resources) -> None:
 
 
 def _is_over(result: tune.Result) -> bool:
-    """Whether a trial ended for a reason of its own, or its scheduler's, not because all of them were interrupted."""
+    """Return whether a trial ended by itself, or by its scheduler, and not because all of them were interrupted."""
     return result.error is not None or bool((result.metrics or {}).get("done"))
 
 
 def _failure(result: tune.Result, folder: Path) -> str | None:
-    """Why a trial that is over failed, if it did; one that was stopped early gets a note of that in its folder."""
+    """Return why a trial that is over failed, or None; leave a note in the folder of one that was stopped early."""
     metrics = result.metrics or {}
     if result.error is not None:
         return f"its process died {_FAILURES + 1} times: look for a lack of memory ({result.error})"
@@ -134,7 +134,7 @@ def _failure(result: tune.Result, folder: Path) -> str | None:
 
 
 def _trial(config: dict[str, Any]) -> None:
-    """One trial, in a process that may have run others before; reports how it ended."""
+    """Run one trial, in a process that may have run others before; report how it ended."""
     given = config["trial"]
     os.chdir(given["here"] if Path(given["here"]).is_dir() else ".")
     torch.set_num_threads(given["threads"])
@@ -155,7 +155,7 @@ def _trial(config: dict[str, Any]) -> None:
 
 
 def _report(strategy: Strategy, now: int, search: Search) -> None:
-    """Tell the search where a trial stands, at the end of a round that was evaluated; it may end the trial here."""
+    """Tell the search where a trial stands, at the end of an evaluated round; the search may end the trial here."""
     wanted = ("valid", search.group, search.metric)
     values = [row["value"] for row in strategy.rows.latest(now)
               if (row["split"], row["group"], row["metric"]) == wanted]
@@ -165,7 +165,7 @@ def _report(strategy: Strategy, now: int, search: Search) -> None:
 
 
 def _scheduler(search: Search | None) -> TrialScheduler | None:
-    """What stops bad trials early."""
+    """Make the scheduler that stops bad trials early, if any."""
     if search is None or search.scheduler == "none":
         return None
     if search.scheduler == "asha":
@@ -174,7 +174,7 @@ def _scheduler(search: Search | None) -> TrialScheduler | None:
 
 
 class _Log(tune.Callback):
-    """A line for every trial that ends, with the time that is left at this pace."""
+    """Callback that prints a line for every trial that ends, with the time left at this pace."""
 
     def __init__(self, done: int, total: int) -> None:
         self.done, self.total, self.before, self.start = done, total, done, time.time()
