@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from simulations.commands import data, examining, papers, predicting, running, sweeping
+from simulations.commands import data, examining, papers, predicting, running, settings, sweeping
 from simulations.commands.terminal import plain_errors
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False,
                   help="What does each group pay for privacy, and which method closes the gap?",
                   epilog="Exit codes: 0 done; 1 an epsilon was refuted, or a trial failed; 2 something given was "
                          "wrong: one sentence says what. FEDFAIR_LOG=INFO shows the log of Flower.")
-on_data = typer.Typer(no_args_is_help=True, help="Data sets: what there is, fetching, describing, checking a file.")
+on_data = typer.Typer(no_args_is_help=True, help="List, fetch and describe data sets, and check a file.")
 app.add_typer(on_data, name="data")
 
 app.command()(plain_errors(running.compare))
@@ -23,6 +23,7 @@ app.command(epilog=papers.REPRODUCED)(plain_errors(papers.reproduce))
 app.command()(plain_errors(predicting.predict))
 app.command()(plain_errors(examining.ledger))
 app.command()(plain_errors(examining.report))
+app.command()(plain_errors(settings.settings))
 on_data.command("list")(data.list_data)
 on_data.command()(plain_errors(data.fetch))
 on_data.command()(plain_errors(data.describe))

@@ -17,26 +17,22 @@ from simulations.engines.run import conduct
 from simulations.plans.compare import experiments
 from simulations.results.table import results_table
 from simulations.settings.experiment import Experiment
-from simulations.settings.settings_text import pairs, parsed
+from simulations.settings.run_config import read
 
 app = ServerApp()
 log = logging.getLogger("flwr")
-
-_LISTS, _OF_THE_RUN = ("split", "pixels", "without", "ranges", "hidden", "deprived"), ("out", "checkpoint-every")
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the experiment of the run config, save it, and end the log with its table.
 
-    The folder is the key `out`, by default fedfair-results/RUN-ID in the folder in which the SuperLink was started. A
-    run that was stopped goes on after its last checkpoint there (every `checkpoint-every` rounds).
+    A run that was stopped goes on after its last checkpoint in the folder `out`.
     Raises `ValueError`, `OSError` or `fedfair.node.node.ClientError` with one sentence saying what is wrong.
     """
-    experiment = from_run_config(context.run_config)
-    folder = Path(str(context.run_config.get("out") or f"fedfair-results/{context.run_id}")).absolute()
-    every = int(context.run_config.get("checkpoint-every") or 0) or None
-    checkpoint = Checkpoint(folder, experiment.settings(), every)
+    experiment, (of_the_run, _) = from_run_config(context.run_config), read(context.run_config)
+    folder = Path(of_the_run.out or f"fedfair-results/{context.run_id}").absolute()
+    checkpoint = Checkpoint(folder, experiment.settings(), of_the_run.checkpoint_every)
     checkpoint.read()
     result = conduct(experiment, grid, lambda done, rounds: None, checkpoint)
     result.save(folder)
@@ -48,14 +44,10 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def from_run_config(config: Mapping[str, Any]) -> Experiment:
-    """The experiment that a Flower run config describes: the fields with dashes, "" for those not set.
+    """Return the experiment that a Flower run config describes (see `simulations.settings.run_config`).
 
-    `options` is text, "key=value key=value"; `split`, `pixels`, `without`, `hidden` and `deprived` are lists in text,
-    "[64, 32]", and `ranges` is a table, "{age = [17, 90]}". Raises `SettingsError`.
+    Raises `SettingsError`, or `ValueError` for text that is not key=value.
     """
-    given = {key.replace("-", "_"): value for key, value in config.items() if value != "" and key not in _OF_THE_RUN}
-    settings = {key: parsed(value) if key in _LISTS and isinstance(value, str) else value
-                for key, value in given.items()}
-    strategy, preset = str(settings.pop("strategy", "dpsgd")), settings.pop("preset", None)
-    settings["options"] = pairs(str(settings.get("options", "")).split())
-    return experiments([strategy], [int(settings.pop("seed", 0))], preset, settings)[0]
+    of_the_run, settings = read(config)
+    strategy, seed = str(settings.pop("strategy", "dpsgd")), int(settings.pop("seed", 0))
+    return experiments([strategy], [seed], of_the_run.preset, settings)[0]

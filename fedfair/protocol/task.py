@@ -103,7 +103,7 @@ class Task(BaseModel):
         description='Columns of a table that are no features, or categories of one-hot columns ("sex=Male"). In '
                     "columns of your own file that are left out anything may stand.")
     ranges: Annotated[tuple[Range, ...], BeforeValidator(_listed)] | None = Field(
-        default=None,
+        default=None, json_schema_extra={"allowed": "table of two numbers by column, the smaller first"},
         description="Public range of every numeric column, {age = [17, 90]}, which is scaled to [0, 1]; a one-hot "
                     "column of codes with a range becomes one number. Without ranges numeric columns are standardised "
                     "by the training records, which is not private.")

@@ -1,4 +1,4 @@
-"""`fedfair data`: what there is, fetching, describing, checking a file."""
+"""`fedfair data`: list, fetch and describe data sets, and check a file."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fedfair.datasets import DATASETS
 from fedfair.datasets.columns import numbered, tidied, understand
 from fedfair.datasets.table import features_alone, read_csv
 from fedfair.protocol.task import Task
-from simulations.commands.options import Column, names_of
+from simulations.commands.options import Group, Label, names_of
 from simulations.results.table import columns_table
 from simulations.settings.experiment import Experiment
 
-Name = Annotated[str, typer.Argument(help="One that fedfair data list names, or hf:NAME.")]
+Name = Annotated[str, typer.Argument(help="Name of a data set, see fedfair data list, or hf:NAME.")]
 
 
 def list_data() -> None:
-    """The data sets by name, with their variants.
+    """List the data sets by name, with their variants.
 
     Example: fedfair data list
     """
@@ -28,8 +28,8 @@ def list_data() -> None:
         print(name, *(f"(balance = {variant})" for variant in DATASETS[name].variants))
 
 
-def fetch(name: Name, label: Column = None, group: Column = None) -> None:
-    """Download a data set into the cache, or check the copy that is there; hf:NAME needs label and group.
+def fetch(name: Name, label: Label = None, group: Group = None) -> None:
+    """Download a data set into the cache, or verify the cached copy; hf:NAME needs label and group.
 
     Example: fedfair data fetch adult
     """
@@ -37,20 +37,20 @@ def fetch(name: Name, label: Column = None, group: Column = None) -> None:
     print(f"{name}: {sum(len(part) for _, part in parts):,} records, verified")
 
 
-def describe(name: Name, label: Column = None, group: Column = None) -> None:
-    """Records, features and groups of a data set; hf:NAME needs label and group.
+def describe(name: Name, label: Label = None, group: Group = None) -> None:
+    """Print records, features and groups of a data set; hf:NAME needs label and group.
 
     Example: fedfair data describe digits
     """
     _describe(name, Experiment(dataset=name, label=label, group=group).task)
 
 
-def check(file: Annotated[Path, typer.Argument(help="CSV file of your own.")],
-          label: Annotated[str, typer.Option(help="Column that is to be predicted.")],
-          group: Annotated[str, typer.Option(help="Column that says which group a record is of.")],
-          missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop.")] = "refuse",
+def check(file: Annotated[Path, typer.Argument(help="Your own CSV file.")],
+          label: Annotated[str, typer.Option(help="Column to predict.")],
+          group: Annotated[str, typer.Option(help="Column that names each record's group.")],
+          missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop them.")] = "refuse",
           without: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.")] = "") -> None:
-    """What is in a file of your own, what each column is taken as, and whether it can be used.
+    """Print the columns of your own file, how each is read, and whether the file can be used.
 
     Example: fedfair data check people.csv --label hired --group sex
     """

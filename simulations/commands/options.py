@@ -11,15 +11,16 @@ import typer
 from fedfair.datasets import DATASETS
 from simulations.engines.engines import ENGINES, Engine, make_engine
 from simulations.engines.tracking import TRACKERS
+from simulations.settings.catalogue import meaning
 from simulations.settings.presets import preset_names, refuse_chosen
 from simulations.settings.settings_text import pairs
 from strategies import COMBINATIONS, STRATEGIES
 
 
 def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """The names that begin as what was typed so far, or as its part behind the last comma; for the shell."""
+    """Return the shell's completion among names: of what was typed, or of its part behind the last comma."""
     def complete(incomplete: str) -> list[str]:
-        """What the last name can be completed to."""
+        """Return what the last name can be completed to."""
         before, comma, begun = incomplete.rpartition(",")
         return [f"{before}{comma}{name}" for name in names if name.startswith(begun)]
 
@@ -28,16 +29,18 @@ def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
 
 Preset = Annotated[str | None, typer.Option(help=f"Published settings: {', '.join(preset_names())}.",
                                             autocompletion=completing(preset_names()))]
-Set = Annotated[list[str], typer.Option("--set", help="A setting, key=value; STRATEGY.key=value for one strategy, "
-                                        "options.key=value for a strategy's own options. Repeat it for more.")]
+Set = Annotated[list[str], typer.Option("--set", help="A setting, key=value, which fedfair settings lists; "
+                                        "STRATEGY.key=value for one strategy, options.key=value for a strategy's own "
+                                        "options. Repeat it for more.")]
 Risk = Annotated[list[str], typer.Option("--risk", help="Excessive-risk terms along the way, every=N steps; also "
                                          "--risk vectors=N for the traces, --risk records=N of each group.")]
 Out = Annotated[Path | None, typer.Option(help="Folder to save the results in.")]
 EngineName = Annotated[str, typer.Option(help=f"Where clients run: {', '.join(ENGINES)}.",
                                          autocompletion=completing(ENGINES))]
-DatasetName = Annotated[str | None, typer.Option(help=f"One of {', '.join(DATASETS)}; by default digits, for a curve "
-                                                 "adult.", autocompletion=completing(DATASETS))]
-StrategyName = Annotated[str, typer.Option(help="Its name.", autocompletion=completing([*STRATEGIES, *COMBINATIONS]))]
+DatasetName = Annotated[str | None, typer.Option(help=f"One of {', '.join(DATASETS)}, or hf:NAME; by default "
+                                                 "digits, for a curve adult.", autocompletion=completing(DATASETS))]
+StrategyName = Annotated[str, typer.Option(help=meaning("strategy"),
+                                           autocompletion=completing([*STRATEGIES, *COMBINATIONS]))]
 StrategyNames = Annotated[str, typer.Option(help="Names, separated by commas.",
                                             autocompletion=completing([*STRATEGIES, *COMBINATIONS]))]
 EngineSet = Annotated[list[str], typer.Option("--engine-set", help="A setting of the engine, key=value; for ray: "
@@ -50,15 +53,17 @@ Every = Annotated[int | None, typer.Option(min=1, help="Rounds between checkpoin
 Track = Annotated[str | None, typer.Option(help=f"Follow the run in one of {', '.join(TRACKERS)}: in the "
                                            "folder OUT-tracking, or tracking without --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of the table.")]
-Csv = Annotated[Path | None, typer.Option(help="A file of your own instead of a data set.")]
-Column = Annotated[str | None, typer.Option(help="Column of the file.")]
+Csv = Annotated[Path | None, typer.Option(help=meaning("csv"))]
+Label = Annotated[str | None, typer.Option(help=meaning("label"))]
+Group = Annotated[str | None, typer.Option(help=meaning("group"))]
+Seed = Annotated[int, typer.Option(min=0, help=meaning("seed"))]
 
 
 def settings_of(set_: list[str], risk: Sequence[str] = (), default: str = "digits", **given: Any) -> dict[str, Any]:
-    """Settings from key=value pairs, those of `--risk`, and options that were given; values are read as TOML, or else
-    as text. Without a data set or a file, the data set is `default`.
+    """Return settings from key=value pairs, those of `--risk`, and options that were given; values are read as TOML,
+    or else as text. Without a data set or a file, the data set is `default`.
 
-    Raises `ValueError` for one that says what an option says, and for a data set beside a file.
+    Raises `ValueError` for a setting that an option chooses, and for a data set beside a file.
     """
     options = {key: str(value) if isinstance(value, Path) else value for key, value in given.items()
                if value is not None}
@@ -73,7 +78,7 @@ def settings_of(set_: list[str], risk: Sequence[str] = (), default: str = "digit
 
 
 def engine_of(name: str, nodes: int | None, engine_set: list[str]) -> Engine:
-    """The engine with its settings from key=value pairs; raises `ValueError` for one that is not allowed."""
+    """Return the engine with its settings from key=value pairs; raise `ValueError` for one that is not allowed."""
     settings = pairs(engine_set)
     if "nodes" in settings:
         raise ValueError(f"nodes is {settings['nodes']!r} among the engine's settings, but it is chosen by --nodes")
@@ -81,5 +86,5 @@ def engine_of(name: str, nodes: int | None, engine_set: list[str]) -> Engine:
 
 
 def names_of(names: str) -> list[str]:
-    """Names that were separated by commas."""
+    """Return names that were separated by commas."""
     return [name.strip() for name in names.split(",") if name.strip()]

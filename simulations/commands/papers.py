@@ -9,10 +9,11 @@ import typer
 
 from fedfair.plugins.registry import unknown
 from simulations.commands.options import (
-    Column,
     Csv,
     DatasetName,
     EngineName,
+    Group,
+    Label,
     Out,
     Preset,
     Set,
@@ -42,18 +43,18 @@ REPRODUCED = f"NAME is one of {', '.join(_NAMES)}."
 def curve(
     dataset: DatasetName = None,
     strategies: StrategyNames = "dpsgd,gs-dp-sgd-to,dpsgd-p",
-    over: Annotated[list[str], typer.Option(help="What is varied: theta=[...], or STRATEGY.key=[...] for one strategy; "
-                                            "by default theta, where a threshold is looked for.")] = [],  # noqa: B006
+    over: Annotated[list[str], typer.Option(help="Values to try: theta=[...], or STRATEGY.key=[...] for one strategy; "
+                                            "by default theta, for strategies that search a threshold.")] = [],  # noqa: B006
     preset: Preset = "yang2024",
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")] = 1,
     engine: EngineName = "local",
     set_: Set = [],  # noqa: B006 - Typer copies it
     csv: Csv = None,
-    label: Column = None,
-    group: Column = None,
+    label: Label = None,
+    group: Group = None,
     out: Out = None,
 ) -> None:
-    """Follow what a setting trades: demographic parity against accuracy parity and accuracy.
+    """Vary a setting, and measure how demographic parity trades off against accuracy parity and accuracy.
 
     Example: fedfair curve --strategies dpsgd,gs-dp-sgd-to,dpsgd-p --over theta=[0.02,0.05,0.1] --out out/curve
     """
@@ -72,22 +73,21 @@ def curve(
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="What is reproduced, see below.")],
-    out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs that are there are not repeated.")],
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller version; the page says what differs.")
+    name: Annotated[str, typer.Argument(help="Table or figure to reproduce, see below.")],
+    out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs found there are not repeated.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Run a smaller version; the page says what differs.")
                      ] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default our choice for each, which "
-                                                     "is not always the paper's, often fewer with --quick: the page "
-                                                     "says how many.")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each a process; several can share a GPU.")] = 1,
-    datasets: Annotated[str | None, typer.Option(help="Some of its data sets alone, as the page calls them, separated "
-                                                 "by commas. Their runs are there when the same folder is given the "
-                                                 "others.")] = None,
-    runs: Annotated[Path | None, typer.Option(help="Folder of kept runs, by default OUT/runs. Reproductions with runs "
-                                              "in common can share one, one command at a time.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default our choice for each, not "
+                                                     "always the paper's, and often fewer with --quick: the page says "
+                                                     "how many.")] = None,
+    device: Annotated[str, typer.Option(help="Device: cpu or cuda.")] = "cpu",
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, a process each; several can share a GPU.")] = 1,
+    datasets: Annotated[str | None, typer.Option(help="Some of its data sets, as the page calls them, separated by "
+                                                 "commas. A later call with the same folder adds the others.")] = None,
+    runs: Annotated[Path | None, typer.Option(help="Folder of kept runs (runs.parquet), by default OUT. Reproductions "
+                                              "with runs in common can share one, one command at a time.")] = None,
 ) -> None:
-    """A published table or figure, run again and set beside the paper; or fair-fight, every method tuned alike.
+    """Run a published table or figure again and set it beside the paper's; or fair-fight, every method tuned alike.
 
     Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
     """

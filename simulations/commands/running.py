@@ -10,17 +10,19 @@ import typer
 from rich.console import Console
 
 from simulations.commands.options import (
-    Column,
     Csv,
     DatasetName,
     EngineName,
     EngineSet,
     Every,
+    Group,
     Json,
+    Label,
     Nodes,
     Out,
     Preset,
     Risk,
+    Seed,
     Set,
     StrategyName,
     StrategyNames,
@@ -54,8 +56,8 @@ def compare(
     set_: Set = [],  # noqa: B006 - Typer copies it
     risk: Risk = [],  # noqa: B006 - Typer copies it
     csv: Csv = None,
-    label: Column = None,
-    group: Column = None,
+    label: Label = None,
+    group: Group = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -84,21 +86,21 @@ def run(
     dataset: DatasetName = None,
     strategy: StrategyName = "dpsgd-f",
     preset: Preset = None,
-    seed: Annotated[int, typer.Option(min=0, help="What all random draws hang on.")] = 0,
+    seed: Seed = 0,
     engine: EngineName = "local",
     nodes: Nodes = None,
     engine_set: EngineSet = [],  # noqa: B006 - Typer copies it
     set_: Set = [],  # noqa: B006 - Typer copies it
     risk: Risk = [],  # noqa: B006 - Typer copies it
     csv: Csv = None,
-    label: Column = None,
-    group: Column = None,
+    label: Label = None,
+    group: Group = None,
     out: Out = None,
     checkpoint_every: Every = None,
     track: Track = None,
     json: Json = False,
 ) -> None:
-    """Run one strategy once; with --out, the same command goes on where it was stopped.
+    """Run one strategy once; with --out, the same command resumes a run that was stopped.
 
     Example: fedfair run --dataset adult --strategy dpsgd-f --set epochs=5 --set options.max_bound=4
     """
@@ -109,14 +111,14 @@ def run(
 
 def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: int | None, json: bool,
              track: str | None = None) -> None:
-    """Run, from a checkpoint on if there is one, save, and print what came out."""
+    """Run, from a checkpoint if there is one, save, and print the result."""
     checkpoint = None if out is None else Checkpoint(out, experiment.settings(), every)
-    found = checkpoint.read() if checkpoint else None
-    if found:
-        Console(stderr=True).print(f"{out} holds a checkpoint: going on after round {found[0]}", highlight=False)
+    saved = checkpoint.read() if checkpoint else None
+    if saved:
+        Console(stderr=True).print(f"{out} holds a checkpoint: going on after round {saved[0]}", highlight=False)
     name = f"{experiment.strategy}, seed {experiment.seed}"
-    place = out.with_name(f"{out.name}-tracking") if out is not None else Path("tracking")
-    followed = tracking(track, place, experiment) if track else nullcontext(lambda strategy, now: None)
+    tracked = out.with_name(f"{out.name}-tracking") if out is not None else Path("tracking")
+    followed = tracking(track, tracked, experiment) if track else nullcontext(lambda strategy, now: None)
     with progress_bar() as on_round, followed as watch:
         result = run_experiment(experiment, engine, checkpoint=checkpoint, watch=watch,
                                 progress=lambda rounds, of: on_round(0, 1, name, rounds, of))

@@ -1,0 +1,81 @@
+"""`fedfair settings`: what can be set, and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from fedfair.plugins.registry import unknown
+from fedfair.protocol.marks import marked
+from simulations.commands.options import completing
+from simulations.settings.catalogue import Setting, options_by_strategy, options_of, sections, settings_of
+from simulations.settings.experiment import Experiment
+from strategies import COMBINATIONS, STRATEGIES, file_of
+
+_NAMES = (*Experiment.model_fields, *STRATEGIES, *COMBINATIONS)
+Name = Annotated[str | None, typer.Argument(help="A setting, options.X, or a strategy, whose own options are listed.",
+                                            autocompletion=completing(_NAMES))]
+
+
+def settings(name: Name = None) -> None:
+    """List all settings, or describe one; they are given by --set, in TOML files and, with dashes, to flwr run.
+
+    Example: fedfair settings clip_norm
+    """
+    fields, options = {setting.name: setting for setting in settings_of(Experiment)}, options_by_strategy()
+    if name is None:
+        for title, part in sections().items():
+            _print_table(title, part)
+    elif name in fields:
+        _describe(fields[name], _notes(name))
+        if name == "options":
+            _print_options(options)
+    elif name in STRATEGIES or name in COMBINATIONS or file_of(name):
+        _print_options({name: options_of(name)})
+    else:
+        owners = {strategy: setting for strategy, own in options.items() for setting in own if setting.name == name}
+        if not owners:
+            raise unknown("setting", name, [*fields, *{setting.name for own in options.values() for setting in own}])
+        for strategy, setting in owners.items():
+            _describe(setting, [f"of the strategy {strategy}"])
+
+
+def _describe(setting: Setting, notes: Iterable[str]) -> None:
+    """Print all of one setting."""
+    lines = [setting.meaning, f"allowed: {setting.allowed}",
+             f"default: {setting.default}" if setting.default else "not set by default", *notes]
+    print(setting.name)
+    Console().print(Padding(Text("\n".join(filter(None, lines))), (0, 0, 0, 2)))
+
+
+def _notes(name: str) -> Iterator[str]:
+    """Yield where else a setting is chosen, and what it replaces."""
+    for field, option in marked(Experiment, "chosen_by").items():
+        if field == name:
+            yield f"chosen by {option}"
+    for field, replaced in marked(Experiment, "replaces").items():
+        if name in (field, replaced):
+            yield f"{field} replaces {replaced}"
+
+
+def _print_options(options: dict[str, list[Setting]]) -> None:
+    """Print the options of strategies."""
+    for strategy, own in options.items():
+        if own:
+            _print_table(f"Options of {strategy}", own)
+        else:
+            print(f"{strategy} has no options of its own")
+
+
+def _print_table(title: str, settings: Iterable[Setting]) -> None:
+    """Print settings as a table, a row each; one without a meaning says what it allows."""
+    table = Table("setting", "default", "meaning", title=title, title_justify="left", title_style="bold")
+    for setting in settings:
+        table.add_row(*map(Text, (setting.name, setting.default, setting.meaning or setting.allowed)))
+    Console().print(table)
