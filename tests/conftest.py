@@ -1,4 +1,4 @@
-"""What the tests share: the real data files, and one thread so that they do not fight over two cores."""
+"""Fixtures that all tests share: the real data files, and one thread, so that tests do not compete for two cores."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def real_data() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def equal_workers() -> None:
-    """Ray's workers, niced by 15 by default, would get next to no time beside other tests, and miss their timeouts."""
+    """Keep Ray from lowering its workers' priority: beside other tests they would starve, and miss their timeouts."""
     os.environ.update(RAY_worker_niceness="0")
 
 
 @pytest.fixture(scope="session")
 def data_dir(real_data: None) -> Path:
-    """The folder of real data files; skips where there is none."""
+    """Return the folder of real data files; skip the test where there is none."""
     folder = os.environ.get("FEDFAIR_DATA_DIR")
     if not folder:
         pytest.skip("no data files: set FEDFAIR_DATA_DIR to a folder that holds them")
@@ -39,5 +39,5 @@ def data_dir(real_data: None) -> Path:
 
 @pytest.fixture(autouse=True)
 def two_threads() -> None:
-    """The machine's two cores, or one where another pytest process has the other."""
+    """Use the machine's two cores, or one where another pytest process has the other."""
     torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)

@@ -1,7 +1,7 @@
-"""A second device for machines that have none: its tensors hold numbers, but do not mix with a processor's.
+"""Second device for machines that have none: its tensors hold numbers, but do not mix with a processor's.
 
-What code does with a GPU can be checked so without one: operations run on the processor, and refuse what PyTorch
-refuses of tensors on two devices. The device is called "lazy", which PyTorch knows and no build computes on.
+This checks without a GPU what code does with one: operations run on the processor, and refuse what PyTorch refuses of
+tensors on two devices. The device is called "lazy", a name that PyTorch knows but no build computes on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INDEXED_FROM_NEAR = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.defa
 
 @contextmanager
 def far_device() -> Iterator[str]:
-    """The device's name, while it is there."""
+    """Provide the device's name, while the device exists."""
     torch._C._set_only_lift_cpu_tensors(True)
     try:
         with _Factories():
@@ -33,13 +33,13 @@ def far_device() -> Iterator[str]:
 
 
 class Far(Tensor):
-    """A tensor on the device; `near` is the same on the processor."""
+    """Tensor on the device; `near` is the same on the processor."""
 
     near: Tensor
 
     @staticmethod
     def __new__(cls, near: Tensor) -> Far:
-        """Around a tensor on the processor."""
+        """Wrap a tensor of the processor."""
         made: Far = Tensor._make_wrapper_subclass(cls, near.shape, strides=near.stride(), dtype=near.dtype,
                                                  device=FAR)
         made.near = near
@@ -48,7 +48,7 @@ class Far(Tensor):
     @classmethod
     def __torch_dispatch__(cls, operation: Any, types: Any, args: Sequence[Any] = (),
                            kwargs: Mapping[str, Any] | None = None) -> Any:
-        """Run an operation of which an operand is here."""
+        """Run an operation that has an operand on the device."""
         return _run(operation, args, kwargs or {})
 
     @property
@@ -66,7 +66,7 @@ class Far(Tensor):
 
 
 class _Factories(TorchDispatchMode):
-    """Sees operations without an operand here as well, such as `torch.zeros(3, device="lazy")`."""
+    """Mode that also sees operations without an operand on the device, such as `torch.zeros(3, device="lazy")`."""
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Sequence[Any] = (),
                            kwargs: Mapping[str, Any] | None = None) -> Any:
@@ -74,7 +74,7 @@ class _Factories(TorchDispatchMode):
 
 
 def _run(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """An operation on the processor, with its results on the device that they belong to.
+    """Run an operation on the processor; its results belong to the device of its operands.
 
     Raises `RuntimeError` if operands are on both, single numbers aside.
     """
@@ -90,7 +90,7 @@ def _run(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     far = bool(there) if asked is None else torch.device(asked).type == FAR
 
     def placed(value: Any) -> Any:
-        """A result, the operand itself where the operation changed it in place."""
+        """Place a result on its device; return the operand itself where the operation changed it in place."""
         if id(value) in same:
             return same[id(value)]
         return Far(value) if far and isinstance(value, Tensor) else value
@@ -99,13 +99,13 @@ def _run(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _indexed_from_near(operation: Any, args: Sequence[Any]) -> bool:
-    """Whether a tensor here is indexed by row numbers that may lie anywhere, as PyTorch allows."""
+    """Return whether a tensor on the device is indexed by row numbers, which may lie anywhere, as PyTorch allows."""
     return operation in _INDEXED_FROM_NEAR and isinstance(args[0], Far) and all(
         isinstance(value, Far) for value in args[2:3])
 
 
 def _near(value: Any) -> Any:
-    """The same on the processor."""
+    """Return the same on the processor."""
     if isinstance(value, Far):
         return value.near
     return _NEAR if isinstance(value, torch.device) else value

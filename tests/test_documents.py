@@ -1,4 +1,4 @@
-"""Every code block of the README and the tutorials runs, in the order in which a reader meets it."""
+"""Every code block of the README and the tutorials runs, in reading order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHORTER = {
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, its title if it has one, and its text."""
+    """Fenced block: its language, its title if it has one, and its text."""
 
     language: str
     title: str
@@ -43,13 +43,13 @@ class Block(NamedTuple):
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page; those of `sh` are for reading."""
+    """Return the blocks of a page; those of `sh` are for reading."""
     found = re.findall(r'^```(\w+)(?: title="(.*?)")?\n(.*?)^```$', page.read_text(), re.MULTILINE | re.DOTALL)
     return [Block(*block) for block in found]
 
 
 def runs_elsewhere(block: Block) -> bool:
-    """Whether another test runs the block."""
+    """Return whether another test runs the block."""
     return any(words in block.text for words in ELSEWHERE) and block.title != IN_REPOSITORY
 
 
@@ -94,7 +94,7 @@ def test_an_app_becomes_private_in_the_lines_that_the_page_says(capsys: pytest.C
 
 
 def shell(text: str, folder: Path) -> None:
-    """Run a block as bash would; what it said is in the failure."""
+    """Run a block as bash would; a failure shows its output."""
     for long, short in SHORTER.items():
         text = text.replace(long, short)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "80",

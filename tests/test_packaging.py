@@ -1,4 +1,4 @@
-"""The wheel and the sdist carry everything that a person needs, and nothing else."""
+"""The wheel and the sdist carry everything that a user needs, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEEDED = {"fedfair/node/node.py", "strategies/server/strategy.py", "simulations/
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both, built by hatchling."""
+    """Build both with hatchling, and return their folder."""
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], cwd=ROOT, check=True,
                    capture_output=True)

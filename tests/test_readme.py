@@ -1,4 +1,4 @@
-"""What the README promises is what is tested."""
+"""What the README promises is tested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors are tiny here: one thread is faster than two that wait for each other."""
+"""Limit PyTorch to one thread: tensors are tiny here, and one thread is faster than two that wait for each other."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import torch
 
 @pytest.fixture(autouse=True)
 def one_thread(two_threads: None) -> None:
-    """After the fixture that all tests share."""
+    """Apply after the fixture that all tests share."""
     torch.set_num_threads(1)

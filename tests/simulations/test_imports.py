@@ -1,4 +1,4 @@
-"""A process that only answers for clients, or only prints help, starts without what takes long to import."""
+"""A process that only answers for clients, or only prints help, does not import slow libraries."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from fedfair.mechanisms.sampling import poisson
 
 
 def gradients(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Each example's gradient, flattened: `[N, P]`."""
+    """Return each example's gradient, flattened: `[N, P]`."""
     rows = []
     for x_i, y_i in zip(x, y, strict=True):
         loss = nn.functional.cross_entropy(model(x_i[None]), y_i[None])
@@ -24,7 +24,7 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *, groups: int, steps: int, lr: float,
           clip: float, bound: float, tau: float, eta: float, bounds: str = "paper", weighted: bool = False,
           quantile: float = 0.5, max_norm: float = 1.0, late_lr: float = 0.005) -> Tensor:
-    """Parameters after `steps` full-batch steps without noise, flattened."""
+    """Return the parameters after `steps` full-batch steps without noise, flattened."""
     n_all = len(x)
     z = bound
     followed = dict.fromkeys(range(groups), clip)
@@ -80,8 +80,9 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
 def fedavg(model: nn.Module, clients: list[tuple[Tensor, Tensor]], *, seed: int, rounds: int, rate: float, epochs: int,
            batch: int, lr: float, clip: float, server_lr: float, quantile: float | None = None, eta: float = 0.2,
            momentum: float = 0.0, decay: float = 0.0) -> tuple[Tensor, float]:
-    """Parameters after `rounds` of DP-FedAvg without noise, flattened, and the clip norm that follows; one participant
-    and one batch at a time.
+    """Return the parameters after `rounds` of DP-FedAvg without noise, flattened, and the clip norm that follows.
+
+    One participant and one batch at a time.
     """
     server = torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone()
     velocity = torch.zeros_like(server)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 def penalty(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, clip: float, gamma1: float, gamma2: float) -> Tensor:
-    """gamma1 R1 + gamma2 R2 of a batch, a function of the parameters: every gradient keeps its graph."""
+    """Compute gamma1 R1 + gamma2 R2 of a batch, a function of the parameters: every gradient keeps its graph."""
     parameters = list(model.parameters())
     rows, clipped = [], []
     for x_i, y_i in zip(x, y, strict=True):
@@ -31,7 +31,7 @@ def penalty(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, clip: float, 
 
 def clipped_sum(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, clip: float, gamma1: float = 1.0,
                 gamma2: float = 1.0) -> Tensor:
-    """The sum over a batch of the clipped `g_i + r`, flattened."""
+    """Compute the sum over a batch of the clipped `g_i + r`, flattened."""
     parameters = list(model.parameters())
     r = torch.autograd.grad(penalty(model, x, y, group, clip, gamma1, gamma2), parameters, allow_unused=True,
                             materialize_grads=True)
@@ -46,7 +46,7 @@ def clipped_sum(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, clip: flo
 
 def train(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *, steps: int, lr: float, clip: float,
           gamma1: float = 1.0, gamma2: float = 1.0) -> Tensor:
-    """Parameters after `steps` full-batch steps without noise, flattened."""
+    """Return the parameters after `steps` full-batch steps without noise, flattened."""
     for _ in range(steps):
         total = clipped_sum(model, x, y, group, clip, gamma1, gamma2)
         with torch.no_grad():

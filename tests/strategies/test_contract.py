@@ -28,7 +28,7 @@ from tests.strategies.two_groups import two_groups
 
 
 def made_by(variant: str) -> str:
-    """The strategy of a variant, "STRATEGY: WORD", or of a strategy itself."""
+    """Return the strategy of a variant, "STRATEGY: WORD", or of a strategy itself."""
     return variant.split(":")[0]
 
 
@@ -51,7 +51,7 @@ LARGEST = {"dpsgd-f": 1.5e-3, "dpsgd-f: capped": 1.5e-3, "dpsgd-f: authors": 2e-
 
 
 def experiment(strategy: str, **settings: Any) -> Experiment:
-    """A short one by a strategy, or by one of its `VARIANTS`."""
+    """Describe a short run of a strategy, or of one of its `VARIANTS`."""
     data = two_groups() if strategy == "fairlens" else {"imbalance": "8:5"}
     sync = find_strategy(made_by(strategy)).modes[0]
     return Experiment(**{"strategy": made_by(strategy), "sync": sync, "split": (0.2, 0.0, 0.8), **data,
@@ -95,7 +95,7 @@ def test_frozen_parameters_stay_as_they_were_built(strategy: str, sync: str, mon
                                                                     (0.5, 3, 49, 8)])
 def test_an_epoch_is_as_many_steps_as_meet_every_record_once(epochs: float, batch: int, records: int, rounds: int
                                                              ) -> None:
-    """int(epochs N / b), also where N / b is no number of floating point."""
+    """int(epochs N / b), also where N / b has no exact floating-point value."""
     made = experiment("dpsgd", steps=None, epochs=epochs, batch_size=batch)
     population_ = Population(("a",), ((records,),), (0,), ("0", "1"))
     assert find_strategy("dpsgd")(made.task, made.training, population_).rounds == rounds
@@ -104,7 +104,7 @@ def test_an_epoch_is_as_many_steps_as_meet_every_record_once(epochs: float, batc
 @pytest.mark.parametrize(("every", "rounds"), [(1, [12, 23, 34, 44]), (1.5, [17, 34, 44]), (100, [44])])
 def test_held_out_parts_are_measured_at_the_end_of_so_many_epochs_and_all_parts_in_the_end(every: float,
                                                                                           rounds: list[int]) -> None:
-    """An epoch of 359 records is 11.2 rounds; four are 44. Gradients have norms in the end alone."""
+    """An epoch of 359 records is 11.2 rounds; four are 44. Gradient norms are measured at the end alone."""
     made = experiment("sgd", steps=None, epochs=4, imbalance="8:32", eval_every=every, split=(0.2, 0.1, 0.7))
     assert len(made.task.data().train) == 359
     metrics = run(made).metrics
@@ -173,7 +173,7 @@ def test_the_target_epsilon_is_met_with_count_queries_included(strategy: str, sy
 def test_the_released_sum_carries_the_noise_that_the_ledger_charges(strategy: str, trust: Trust) -> None:
     """Hazard 1 too: every gradient exceeds so small a clip norm, so dpsgd-f's bounds are C0 times the cap, 1.5, or C0
     times 2 in the authors' form; the batch holds at most one record of class 8, so naive's largest weight is the
-    largest that there can be, b / K.
+    largest possible one, b / K.
     """
     options = {"max_bound": 1.5} if strategy == "dpsgd-f" else OPTIONS.get(strategy, {})
     settings = {"options": options, "clip_norm": 1e-3, "trust": trust, "hidden": (200,), "dtype": "float64", "steps": 1}

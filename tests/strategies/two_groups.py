@@ -1,4 +1,4 @@
-"""A small generated file with two groups and two classes, for strategies that take nothing else."""
+"""Small generated file with two groups and two classes, for strategies that accept nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FOLDER = TemporaryDirectory(prefix="two-groups-")
 
 @cache
 def two_groups(records: int = 200) -> dict[str, str]:
-    """The settings of an experiment on it: group "b" has a quarter of the records, shifted and harder to tell apart."""
+    """Return settings of an experiment on it: group "b" has a quarter of the records, shifted and less separable."""
     draws = np.random.default_rng(0)
     group = np.where(np.arange(records) % 4 == 3, "b", "a")
     x = draws.normal(size=(records, 5)) + (group == "b")[:, None]

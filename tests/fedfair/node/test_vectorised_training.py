@@ -31,7 +31,7 @@ def data(model: str, records: int, seed: int) -> GroupedDataset:
 
 
 def one_by_one(name: str, own: GroupedDataset, local: LocalSgd, client: int, round_: int) -> dict[str, torch.Tensor]:
-    """One participant's update, with PyTorch's own SGD."""
+    """Compute one participant's update, with PyTorch's own SGD."""
     model = build(name, HIDDEN[name], SHAPES[name], CLASSES, 0, torch.float64)
     before = {key: p.detach().clone() for key, p in model.named_parameters()}
     optimizer = torch.optim.SGD(model.parameters(), lr=local.learning_rate, weight_decay=local.weight_decay)

@@ -18,7 +18,7 @@ from fedfair.protocol.task import Task
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A small file of the user's own."""
+    """Write a small file of the user's own."""
     frame = pd.DataFrame({"age": range(40), "town": ["x", "y", "z", "x"] * 10, "sex": ["f", "m"] * 20,
                           "good": [0, 0, 1, 1] * 10})
     frame.to_csv(tmp_path / "people.csv", index=False)
@@ -98,7 +98,7 @@ def test_the_clients_hold_every_record_once_with_its_features(clients: int, part
 
 
 def test_records_keep_their_numbers_whoever_holds_them() -> None:
-    """Sampling hangs on the numbers: they may not depend on the partition."""
+    """Sampling depends on the numbers: they must not depend on the partition."""
     numbered = [{int(r): x for parts in Task(clients=clients, partition=partition).clients_data().values()
                  for r, x in zip(parts.train.records, parts.train.x.flatten(1).sum(1).tolist(), strict=True)}
                 for clients, partition in ((1, "group"), (10, "group"), (7, "site"))]

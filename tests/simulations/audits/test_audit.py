@@ -1,4 +1,4 @@
-"""Audits stay below what is proved, get a fair part of it, and exceed it when a mistake is planted."""
+"""Audits stay below what is proved, reach a fair part of it, and exceed it when a mistake is planted."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def experiment(strategy: str = "dpsgd", **settings: Any) -> Experiment:
 
 @pytest.fixture(autouse=True)
 def one_thread(two_threads: None) -> None:
-    """Tensors are small here."""
+    """Limit PyTorch to one thread: tensors are small here."""
     torch.set_num_threads(1)
 
 
 def less_noise(patch: pytest.MonkeyPatch, by: float) -> None:
-    """A mistake: the noise has a fraction of the deviation that the ledger charges."""
+    """Plant a mistake: the noise has a fraction of the deviation that the ledger charges."""
 
     def weak(kind: Any, values: Any, deviation: float, source: Any) -> dict[str, Tensor]:
         return noise.add_noise(kind, values, deviation * by, source)
@@ -79,7 +79,7 @@ def test_what_is_found_stays_below_what_is_claimed(strategy: str, sync: str) -> 
 @pytest.mark.parametrize("trust", list(Trust))
 @ATTACKED
 def test_every_trust_is_attacked_where_its_noise_is(strategy: str, sync: str, trust: Trust) -> None:
-    """Under local trust at the client, so that the noise of the others does not help."""
+    """Under local trust at the client, so that the other clients' noise does not help."""
     found = audit(experiment(strategy, trust=trust, sync=sync), canaries=4000).overall
     assert 0.2 * found.claimed < found.bound.epsilon < found.claimed
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_audited_is_refused(tmp_path: Path) -> None:
 
 
 def test_members_are_found_in_a_model_that_knows_its_records_by_heart(tmp_path: Path) -> None:
-    """Labels are drawn by lot: what is right about them can only be remembered. A private model remembers little."""
+    """Labels are random, so a model can only get them right by memory. A private model remembers little."""
     draws = np.random.default_rng(0)
     frame = pd.DataFrame(draws.normal(size=(600, 20)))
     frame.assign(label=draws.integers(2, size=600), group=np.arange(600) % 2).to_csv(tmp_path / "lots.csv", index=False)
@@ -126,7 +126,7 @@ def test_members_are_found_in_a_model_that_knows_its_records_by_heart(tmp_path: 
 
 
 def test_members_are_told_from_records_that_the_same_lot_drew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not from a test part that the source published: here it is of another year, whose labels are other ones."""
+    """Not from a test part that the source published: here it is of another year, with other labels."""
 
     def load(group: str | None) -> GroupedDataset:
         draws = torch.Generator().manual_seed(0)
@@ -171,7 +171,7 @@ def strongly(strategy: str, epsilon: float, seed: int, canaries: int = 20_000, *
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", AUDITED)
 def test_bounds_hold_at_full_strength_and_dpsgd_reaches_35_percent_of_its_claim(strategy: str) -> None:
-    """One seed; `python -m simulations.benchmarks.audits` has five."""
+    """One seed; `python -m simulations.benchmarks.audits` runs five."""
     for claim in (1.0, 3.0, 8.0) if strategy == "dpsgd" else (3.0,):
         found = strongly(strategy, claim, 0)
         assert not found.refuted
@@ -190,7 +190,7 @@ def test_a_third_of_the_noise_or_less_is_noticed_at_every_claim(
 
 
 def seen(shift: float, deviation: float) -> float:
-    """What an attacker who knows all others makes of 4,000 noisy sums, in half of which one record adds `shift`."""
+    """Score 4,000 noisy sums as an attacker who knows all other records; in half of them one record adds `shift`."""
     draws = np.random.default_rng(0)
     present = draws.random(4000) < 0.5
     noisy = shift * present + deviation * draws.normal(size=4000)

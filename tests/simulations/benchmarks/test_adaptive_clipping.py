@@ -1,4 +1,4 @@
-"""Hazard 8: what Flower's own adaptive clipping does to its bound and its noise, and ours on the same updates."""
+"""Hazard 8: how Flower's own adaptive clipping moves its bound and scales its noise, and ours on the same updates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROUNDS = 8
 
 @pytest.mark.parametrize("server_side", [True, False])
 def test_flowers_bound_runs_away_from_the_median_on_both_sides(server_side: bool) -> None:
-    """If this fails, Flower has mended its bit or its noise: say so in the benchmark."""
+    """If this fails, Flower has fixed its bit or its noise: say so in the benchmark."""
     with quiet_flower():
         below, above = (flower(start, ROUNDS, server_side) for start in (0.5, 2.0))
     assert below.bounds[-1] < 0.8 * 0.5

@@ -1,4 +1,4 @@
-"""The commands about data, and files that nobody prepared, from the file to the table of results."""
+"""The commands about data, and unprepared files, from the file to the table of results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALL = 30
 
 
 def people(groups: int, classes: int = 2, rows: int = 420) -> pd.DataFrame:
-    """A file with every kind of column: the last group has 30 records, the label follows income and town."""
+    """Write a file with every kind of column: the last group has 30 records, the label follows income and town."""
     draws = np.random.default_rng(groups)
     group = np.append(draws.integers(0, groups - 1, rows - SMALL), np.full(SMALL, groups - 1))
     income, town = draws.normal(3000, 700, rows).round(2), draws.choice(["North", "South", "East"], rows)
@@ -35,7 +35,7 @@ def put(frame: pd.DataFrame, folder: Path) -> Path:
 
 
 def said(*arguments: str, code: int = 0) -> str:
-    """What a command prints, as one line."""
+    """Return what a command prints, as one line."""
     result = CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "200"})
     assert result.exit_code == code, result.output
     return " ".join((result.output if code == 0 else result.stderr).split())

@@ -1,4 +1,4 @@
-"""What a person or a script sees on the terminal."""
+"""What a user or a script sees on the terminal."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_risk_terms_are_an_option_of_any_run(tmp_path) -> None:
 
 
 def commands(group: typer.Typer, *path: str) -> list[tuple[str, ...]]:
-    """The paths of all commands."""
+    """Return the paths of all commands."""
     own = [(*path, (command.name or command.callback.__name__).replace("_", "-")) for command in
            group.registered_commands]
     return own + [found for sub in group.registered_groups for found in commands(sub.typer_instance, *path, sub.name)]

@@ -1,4 +1,4 @@
-"""A small Ray cluster of the tests' own."""
+"""A small Ray cluster for the tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import ray
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[None]:
-    """Two cores of this machine, in this process and its workers."""
+    """Start a cluster with two cores of this machine, for this process and its workers."""
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield

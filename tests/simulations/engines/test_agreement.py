@@ -1,4 +1,4 @@
-"""What it means that our cells agree with published ones, come in their order, and are as significant."""
+"""Cells agree with published ones, keep their order, and are as significant: what each of these means."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_without_a_published_spread_ours_counts() -> None:
 
 
 def chance(deviation: str, ours: tuple[float, ...], published_seeds: int, kind: str) -> str:
-    """What is said of our runs beside a published 0.800."""
+    """Judge our runs beside a published 0.800."""
     table = published(published_seeds=published_seeds, spread=kind)
     return str(compared(table, pd.DataFrame([cell("0.800", deviation)]), found(*ours))["note"].item())
 
@@ -151,7 +151,7 @@ def test_orders_count_only_pairs_that_the_paper_tells_apart() -> None:
 
 
 def test_methods_that_we_find_alike_are_not_in_the_published_order() -> None:
-    """0.1 and 0.22 are apart: their spreads together are 0.05, though 0.07 if they were added."""
+    """0.1 and 0.22 differ: their combined spread is 0.05, though 0.07 if the spreads were added."""
     cells = pd.DataFrame([{**cell(printed, spread, method=method), "ours": 0.5, "agrees": "no"}
                           for method, printed, spread in (("A", "0.10", "0.03"), ("B", "0.22", "0.04"))])
     order, = orders(cells, ("accuracy",))
@@ -208,7 +208,7 @@ def test_a_gap_between_two_of_many_groups_keeps_its_sign_for_every_seed() -> Non
 
 
 def summary_gaps(metrics: pd.DataFrame) -> pd.Series[float]:
-    """The largest difference between two groups' costs, for each seed of dpsgd."""
+    """Return the largest difference between two groups' costs, for each seed of dpsgd."""
     return gap(privacy_costs(final_test(metrics))).loc["digits", "dpsgd"]
 
 

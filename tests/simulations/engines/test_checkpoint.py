@@ -1,4 +1,4 @@
-"""A run that is stopped anywhere and resumed gives the weights, the ledger and the metrics of one that was not."""
+"""A run that is stopped anywhere and resumed gives the weights, ledger and metrics of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TWO_GROUPS = ("fairlens",)
 
 
 class Stopped(BaseException):
-    """What a test stops a run with; nothing in the program catches it."""
+    """Exception that stops a run; nothing in the program catches it."""
 
 
 def experiment(strategy: str, **settings: Any) -> Experiment:
@@ -188,7 +188,7 @@ def test_a_checkpoint_of_another_experiment_is_refused_before_anything_is_comput
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is not on the server's machine has no digest there; its groups and numbers of records tell."""
+    """A file that is not on the server's machine has no digest there; its groups and numbers of records reveal it."""
     monkeypatch.setattr(Checkpoint, "_csv", "")
     def data(records: int) -> Path:
         rows = [f"{i % 7},{'ab'[i % 2]},{int(i % 5 > 1)}" for i in range(records)]
@@ -223,7 +223,7 @@ def test_a_checkpoint_of_another_version_is_said_to_be_so(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("every", "expected"), [(None, [100]), (100, [100, 200, 300]), (150, [150, 300])])
 def test_slow_checkpoints_are_rare_unless_their_number_is_asked_for(
         every: int | None, expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write takes a second here, so that another is not worth it in the 49 that follow."""
+    """A write takes a second here, so another one is not worth it in the 49 rounds that follow."""
     made, now, written = experiment("dpsgd", steps=400, eval_every=1000), [0.0], []
 
     def write(self: Checkpoint, done: int, saved: Mapping[str, Any]) -> None:
@@ -253,7 +253,7 @@ def test_a_second_run_in_the_same_folder_is_refused_until_the_first_is_over(tmp_
     made, refused = experiment("dpsgd", randomness="system"), []
 
     def second(done: int, rounds: int) -> None:
-        """In the middle of the first."""
+        """Start a second run in the middle of the first."""
         with pytest.raises(BlockingIOError, match="run is in use by another run: wait until that is done, or choose"):
             run(made, checkpoint=place(made, tmp_path / "run"))
         refused.append(done)

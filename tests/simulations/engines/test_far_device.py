@@ -28,7 +28,7 @@ MODES = [(name, sync) for name in STRATEGIES for sync in STRATEGIES[name].modes]
 
 @pytest.fixture(autouse=True)
 def there(two_threads: None) -> Iterator[None]:
-    """The device, and one thread: models are tiny here."""
+    """Provide the device, and limit PyTorch to one thread: models are tiny here."""
     torch.set_num_threads(1)
     with far_device():
         yield
@@ -40,7 +40,7 @@ def experiment(**settings: Any) -> Experiment:
 
 
 def same(**settings: Any) -> Result:
-    """The run there, found to be that on the processor."""
+    """Run on the device, and check that the result is that of the processor."""
     near, far = run(experiment(**settings)), run(experiment(device=FAR, **settings))
     for one, other in zip(near.model.parameters(), far.model.parameters(), strict=True):
         assert not isinstance(other, Far)

@@ -44,7 +44,7 @@ def test_the_run_config_knows_every_field_of_an_experiment() -> None:
 
 @pytest.fixture
 def flower(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of a SuperLink of the test's own, which is ended afterwards by its process id."""
+    """Provide the environment of a SuperLink for the test, which is ended afterwards by its process id."""
     binaries = str(Path(sys.executable).parent)
     own = tempfile.mkdtemp(prefix="ray")  # short, for the names of its sockets
     environment = {**os.environ, "FLWR_HOME": str(tmp_path / "flwr"), "PATH": f"{binaries}:{os.environ['PATH']}",
@@ -62,7 +62,7 @@ def flower(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
+    """Return unused ports."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -71,7 +71,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def supernode(number: int, superlink: int, port: int, environment: dict[str, str], log: Path) -> subprocess.Popen[str]:
-    """One SuperNode of three, in a process group of its own."""
+    """Start one SuperNode of three, in a process group of its own."""
     with log.open("a") as output:
         return subprocess.Popen(
             ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{superlink}", "--port", str(port),
@@ -82,7 +82,7 @@ def supernode(number: int, superlink: int, port: int, environment: dict[str, str
 @pytest.mark.slow
 def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(flower: dict[str, str], tmp_path: Path
                                                                                 ) -> None:
-    """The run ends with a sentence that says so, and the same command goes on after the last checkpoint."""
+    """The run ends with a sentence that says so, and the same command resumes after the last checkpoint."""
     link, *ports = free_ports(5)
     home, out = Path(flower["FLWR_HOME"]), tmp_path / "out"
     home.mkdir()

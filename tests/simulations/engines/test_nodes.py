@@ -31,7 +31,7 @@ SETTINGS: dict[str, Any] = {"steps": 200, "hidden": (8,), "dtype": "float64", "a
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """Two raylets with a core each."""
+    """Start two raylets with a core each."""
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False,
                                                          "_system_config": QUICK})
     made.add_node(num_cpus=1)
@@ -40,18 +40,18 @@ def cluster() -> Iterator[Cluster]:
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    """The program, from a shell."""
+    """Start the program, as from a shell."""
     return subprocess.Popen([*FEDFAIR, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                             env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True)
 
 
 def kill_a_node(cluster: Cluster) -> None:
-    """End the second raylet with all that it started, without a word."""
+    """Kill the second raylet and all that it started."""
     cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
 
 
 def wait_for(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Wait until something is there, while the program runs."""
+    """Wait until a condition holds, while the program runs."""
     end = time.monotonic() + 120
     while not there():
         assert process.poll() is None, process.communicate()[0][-2000:]
@@ -60,7 +60,7 @@ def wait_for(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    """The output of a program that ends well."""
+    """Return the output of a program that ends well."""
     try:
         output, _ = process.communicate(timeout=180)
     finally:
@@ -70,7 +70,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def test_a_run_on_two_nodes_of_which_one_dies_is_that_of_the_local_engine(cluster: Cluster, tmp_path: Path) -> None:
-    """An actor needs a whole core, so it waits for the node that comes in the place of the dead one."""
+    """An actor needs a whole core, so it waits for the node that replaces the dead one."""
     undisturbed = run(experiments(["dpsgd-f"], [0], None, {"dataset": "digits", **SETTINGS})[0])
     settings = [part for key, value in SETTINGS.items() if key != "hidden" for part in ("--set", f"{key}={value}")]
     process = start("run", "--strategy", "dpsgd-f", *settings, "--set", "hidden=[8]", "--engine", "ray", "--nodes", "2",

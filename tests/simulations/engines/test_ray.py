@@ -1,4 +1,4 @@
-"""The Ray grid gives what the local one gives, whatever happens to its workers."""
+"""The Ray grid gives what the local grid gives, whatever happens to its workers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def grid(timeout: float = 60) -> RayGrid:
 
 
 def failing(grid: RayGrid, path: Path, way: str, times: int) -> list[Message]:
-    """A request to every node to fail so many times."""
+    """Ask every node to fail a number of times."""
     asked = ConfigRecord({"file": str(path), "way": way, "times": times})
     return [Message(RecordDict({"asked": asked}), node, "query.fail") for node in grid.get_node_ids()]
 
@@ -95,7 +95,7 @@ def test_a_worker_killed_in_the_middle_changes_no_bit_and_no_entry_of_the_ledger
 
 @pytest.mark.slow
 def test_with_other_noise_a_killed_worker_is_not_asked_again() -> None:
-    """It would give another answer, a second release; a run that goes on from its checkpoint charges for that."""
+    """It would give another answer, a second release; a run that resumes from its checkpoint charges for that."""
 
     def kill(done: int, rounds: int) -> None:
         worker = workers.workers(client_app.app, 2, Shape(0.5, 0, 1, 0))[0]

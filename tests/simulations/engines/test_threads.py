@@ -1,4 +1,4 @@
-"""Small models are trained by one thread, whatever the machine has; afterwards everything is as before."""
+"""Small models are trained by one thread, whatever the machine has; afterwards the number of threads is as before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulations.engines.run import run, threads_for
 
 @pytest.fixture(autouse=True)
 def two(two_threads: None) -> None:
-    """Two threads, whatever the environment says."""
+    """Set two threads, whatever the environment says."""
     torch.set_num_threads(2)
 
 

@@ -77,7 +77,7 @@ def test_wandb_writes_a_run_that_can_be_sent_later(tmp_path: Path, monkeypatch: 
 
 
 class Noted:
-    """A tracker that only keeps what it is told."""
+    """Tracker that records what it is given."""
 
     def __init__(self, name: str, folder: Path, settings: object) -> None:
         self.seen: list[tuple[int, dict[str, float]]] = []

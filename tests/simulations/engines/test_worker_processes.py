@@ -45,7 +45,7 @@ def note_and_wait(path: Path) -> None:
 
 
 def waited(condition: Callable[[], bool], seconds: float = 60) -> bool:
-    """Whether the condition comes true in that time."""
+    """Return whether the condition comes true in that time."""
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.1)
@@ -53,7 +53,7 @@ def waited(condition: Callable[[], bool], seconds: float = 60) -> bool:
 
 
 def ended(process: str) -> bool:
-    """Whether a process is gone, or only waits for its new parent to take note."""
+    """Return whether a process is gone, or only waits for its new parent to take note."""
     try:
         return ") Z " in (Path("/proc") / process / "stat").read_text()
     except OSError:

@@ -22,7 +22,7 @@ from simulations.settings.experiment import Experiment, SettingsError
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """A small file of two groups, one with fewer records of class 1, and a short training."""
+    """Return settings for a small file of two groups, one with fewer records of class 1, and a short training."""
     rng = np.random.default_rng(0)
     group, x = rng.integers(0, 2, 600), rng.normal(size=600)
     y = (x + 1.2 * group - 1 > 0).astype(int)

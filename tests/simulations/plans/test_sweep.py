@@ -1,4 +1,4 @@
-"""A sweep runs every trial once, whatever happens in between, and its table is that of single runs."""
+"""A sweep runs every trial once, whatever interrupts it, and its table is that of single runs."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_search_costs_the_sum_of_its_trials() -> None:
 
 
 def finished(described: Sweep, folder: Path, left: int = 0) -> list[str]:
-    """Finish a sweep's trials one after the other, but for so many of the last; their names."""
+    """Finish a sweep's trials one after the other, except the last few; return their names."""
     planned = trials(described)
     for name in list(planned)[:len(planned) - left]:
         run(planned[name]).save(folder / "trials" / name)
@@ -272,7 +272,7 @@ def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(tmp_pat
 
 
 def interrupted(command: list[str], begun: Callable[[], bool]) -> subprocess.CompletedProcess[str]:
-    """A command that gets Ctrl-C as soon as it has `begun`, and what it says of that."""
+    """Interrupt a command by Ctrl-C once it has `begun`; return what it prints."""
     command = [*command[:2], f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {command[2]}",
                *command[3:]]  # a shell's background processes are started with the signal ignored
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:

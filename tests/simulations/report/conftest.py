@@ -17,7 +17,7 @@ QUICK = {"hidden": [8], "epochs": 2, "batch_size": 128, "delta": 1e-4, "eval_eve
 
 
 def saved_comparison(folder: Path, strategies: Sequence[str], seeds: int, **settings: object) -> Path:
-    """What `fedfair compare` leaves."""
+    """Return a folder as `fedfair compare` leaves it."""
     given = {**QUICK, **settings}
     results = compare(experiments(strategies, list(range(seeds)), None, given))
     described = {"strategies": list(strategies), "seeds": list(range(seeds)), "settings": given}
@@ -32,7 +32,7 @@ def comparison_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def people_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A comparison on a file of two groups, one of them with a name that is dangerous in a page."""
+    """Return a comparison on a file of two groups, one of them with a name that is dangerous in a page."""
     file = tmp_path_factory.mktemp("data") / "people.csv"
     rows = [f"{i % 7},{i % 2},{'<b>a & b</b>' if i % 3 else 'c'}" for i in range(90)]
     file.write_text("\n".join(["x,hired,<script>alert(1)</script>", *rows]) + "\n")
@@ -42,7 +42,7 @@ def people_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def sweep_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `fedfair sweep` leaves when one of its trials has failed."""
+    """Return a folder as `fedfair sweep` leaves it when one of its trials has failed."""
     folder = tmp_path_factory.mktemp("report") / "sweep"
     sweep = Sweep(strategies=("dpsgd", "dpsgd-f"), seeds=1, settings={**QUICK, "epochs": 1},
                   vary={"target_epsilon": [2.0, 8.0]})

@@ -44,7 +44,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Opened:
-    """The page in a new window, and everything that it complained about or asked a network for."""
+    """The page in a new window, with its complaints and its requests to a network."""
 
     def __init__(self, browser, file: Path, width: int = 1280, scheme: str = "light") -> None:
         self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)

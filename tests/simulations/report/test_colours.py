@@ -1,4 +1,4 @@
-"""Series can be told apart by people who see colours differently."""
+"""Series are distinguishable to people with any colour vision."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_any_two_colours_differ_at_a_glance(sight: str) -> None:
 
 
 def linear(colour: str) -> NDArray[np.float64]:
-    """The linear RGB of an sRGB colour such as "#0072b2"."""
+    """Return the linear RGB of an sRGB colour such as "#0072b2"."""
     values = np.array([int(colour[i:i + 2], 16) for i in (1, 3, 5)]) / 255
     return np.where(values <= .04045, values / 12.92, ((values + .055) / 1.055) ** 2.4)
 
 
 def lab(rgb: NDArray[np.float64]) -> NDArray[np.float64]:
-    """CIE L*a*b* of linear RGB."""
+    """Return the CIE L*a*b* of linear RGB."""
     t = XYZ @ rgb.clip(0, 1) / WHITE
     x, y, z = np.where(t > (6 / 29) ** 3, np.cbrt(t), t / (3 * (6 / 29) ** 2) + 4 / 29)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])

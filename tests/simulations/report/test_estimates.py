@@ -1,4 +1,4 @@
-"""Intervals against slow, obvious ones."""
+"""Intervals compared with slow, obvious ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures hold what the metrics say."""
+"""Figures show what the metrics say."""
 
 from __future__ import annotations
 

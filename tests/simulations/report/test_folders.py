@@ -1,4 +1,4 @@
-"""What is read of a folder is what was saved there."""
+"""What is read from a folder is what was saved there."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def report(*words: str | Path) -> str:
 
 
 class Identifiers(HTMLParser):
-    """All identifiers, and those that are referred to."""
+    """Parser that collects all identifiers, and all references to them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The Pareto front against a slow definition of it."""
+"""The Pareto front compared with a slow definition of it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from simulations.results.result import save_comparison
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """A run with a threshold on a small file of two groups."""
+    """Run with a threshold on a small file of two groups."""
     draws = np.random.default_rng(0)
     sex, years = draws.choice(["f", "m"], 600), draws.integers(0, 30, 600)
     hired = years + 6 * (sex == "m") + draws.normal(0, 4, 600) > 17
@@ -133,7 +133,7 @@ def test_a_folder_without_the_model_that_is_asked_for_is_refused(tmp_path: Path)
         TrainedClassifier.load(tmp_path)
     results = compare(experiments(["dpsgd"], [0, 1], None, {"hidden": [4], "steps": 1}))
     save_comparison(results, {"strategies": ["dpsgd"]}, tmp_path / "two")
-    with pytest.raises(ValueError, match=r"two holds several runs: choose one with run, .* dpsgd/seed-0, dpsgd/seed-1$"):
+    with pytest.raises(ValueError, match=r"two holds several runs: choose .* dpsgd/seed-0, dpsgd/seed-1$"):
         TrainedClassifier.load(tmp_path / "two")
     with pytest.raises(ValueError, match="unknown run 'dpsgd/seed-2': did you mean 'dpsgd/seed-"):
         TrainedClassifier.load(tmp_path / "two", "dpsgd/seed-2")
@@ -143,7 +143,7 @@ def test_a_folder_without_the_model_that_is_asked_for_is_refused(tmp_path: Path)
 
 
 def test_every_run_of_a_comparison_can_be_used(tmp_path: Path, result: Result) -> None:
-    """They differ in method, seed, and so in the means that rows are standardised with; one has a threshold."""
+    """Runs differ in method and seed, so also in the means by which rows are standardised; one has a threshold."""
     settings = {name: value for name, value in result.experiment.settings().items()
                 if name not in ("seed", "strategy", "threshold", "theta")}
     results = compare(experiments(["sgd", "dpsgd-p"], [0, 1], None, {**settings, "dpsgd-p.threshold": "toc"}))

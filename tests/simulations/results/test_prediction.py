@@ -21,7 +21,7 @@ SHORT: dict[str, Any] = {"model": "logistic", "epochs": 4, "batch_size": 64, "le
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of people, people.csv, and runs on it: plain, and with a threshold by two attributes."""
+    """Make a file of people, people.csv, and runs on it: plain, and with a threshold by two attributes."""
     folder, draws = tmp_path_factory.mktemp("predict"), np.random.default_rng(0)
     sex, years, rank = draws.choice(["f", "m"], 500), draws.integers(0, 30, 500), draws.integers(1, 3, 500)
     answer = np.where(years + 6 * (sex == "m") + draws.normal(0, 4, 500) > 17, "approved", "denied")

@@ -1,4 +1,4 @@
-"""What is left in a folder, and what the table and the summary say."""
+"""What a folder holds, and what the table and the summary say."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_compare_prints_a_table_of_80_columns_and_saves(tmp_path: Path, data_dir
 
 
 def shown(summary: pd.DataFrame, sizes: dict[str, int]) -> str:
-    """The table of a comparison, as a terminal of 80 columns shows it."""
+    """Return the table of a comparison, as a terminal of 80 columns shows it."""
     file = io.StringIO()
     Console(file=file, width=80).print(comparison_table(summary, sizes))
     return file.getvalue()

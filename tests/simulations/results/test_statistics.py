@@ -1,4 +1,4 @@
-"""Spreads, tests and verdicts against values worked out by hand."""
+"""Spreads, tests and verdicts compared with values worked out by hand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from simulations.results.summary import final_test
 
 
 def measured(gaps: dict[str, list[float]]) -> pd.DataFrame:
-    """Runs whose privacy cost gaps are given, and whose other measures are the same everywhere."""
+    """Return runs with the given privacy cost gaps, and with the same other measures everywhere."""
     index = pd.MultiIndex.from_tuples([("adult", name, seed) for name, values in gaps.items()
                                        for seed in range(len(values))], names=["dataset", "strategy", "seed"])
     frame = pd.DataFrame({"accuracy": 0.8, "loss": 0.5, "accuracy_parity": 0.1, "excessive_risk_gap": 0.2}, index=index)

@@ -12,7 +12,7 @@ SIZES = {"men": 300, "women": 100}
 
 
 def summary(**costs: tuple[float, float]) -> pd.DataFrame:
-    """Methods with what they cost men and women, at the same epsilon; sgd is right about 0.9 of both."""
+    """Summarise methods by what they cost men and women, at the same epsilon; sgd is right about 0.9 of both."""
     return pd.DataFrame([
         {"strategy": name.replace("_", "-"), "epsilon": math.inf if name == "sgd" else 3.0,
          **{f"privacy_cost_{group}_mean": cost for group, cost in zip(SIZES, own, strict=True)},
@@ -21,7 +21,7 @@ def summary(**costs: tuple[float, float]) -> pd.DataFrame:
 
 
 def told(frame: pd.DataFrame) -> list[str]:
-    """The verdict as plain sentences."""
+    """Return the verdict as plain sentences."""
     return [line.plain for line in verdict(frame, SIZES)]
 
 

@@ -1,4 +1,4 @@
-"""Thresholds as a person meets them: settings, what is refused, and what is left in the folder."""
+"""Thresholds as a user meets them: settings, what is refused, and what the folder holds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_flowers_run_config_takes_names_of_groups() -> None:
 
 @pytest.fixture
 def table(tmp_path: Path) -> list[str]:
-    """Arguments for a small file of two groups, one with fewer records of class 1."""
+    """Return arguments for a small file of two groups, one with fewer records of class 1."""
     rng = np.random.default_rng(0)
     group, x = rng.integers(0, 2, 500), rng.normal(size=500)
     rows = [f"{a:.3f},{'ab'[k]},{int(a + k > 0.8)}" for a, k in zip(x, group, strict=True)]

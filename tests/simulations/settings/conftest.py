@@ -1,4 +1,4 @@
-"""A field that is newer than what was saved."""
+"""A field that is newer than saved settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulations.settings.experiment import Experiment
 
 @pytest.fixture
 def add_field() -> Iterator[Callable[[], None]]:
-    """A call that gives `Experiment` the field `patience`, a number with the default 3, until the test ends."""
+    """Return a call that adds the field `patience` to `Experiment`, with the default 3, until the test ends."""
     def add() -> None:
         Experiment.__pydantic_fields__["patience"] = FieldInfo(
             annotation=float, default=3.0, description="Epochs without progress before a run gives up.")

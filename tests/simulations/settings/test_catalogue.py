@@ -22,7 +22,7 @@ AddField = Callable[[], None]
 
 @pytest.fixture
 def hook() -> ModuleType:
-    """The hook of mkdocs that writes the tables."""
+    """Return the hook of mkdocs that writes the tables."""
     described = importlib.util.spec_from_file_location("settings_table", DOCS / "settings_table.py")
     assert described is not None
     assert described.loader is not None

@@ -17,7 +17,7 @@ FAST = ["--set", "epochs=0.5", "--set", "hidden=[8]"]
 
 
 def error_of(*arguments: str) -> str:
-    """What a command says when it fails: one sentence, exit code 2."""
+    """Return what a command prints when it fails: one sentence, with exit code 2."""
     result = CliRunner().invoke(app, list(arguments))
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
@@ -129,7 +129,7 @@ def test_the_number_of_nodes_is_no_setting_of_an_engine(command: str) -> None:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """A small file of one's own."""
+    """Write a small file of the user's own."""
     path = tmp_path / "own.csv"
     rows = [f"{i % 7},{'ab'[i % 2]},{'xyz'[i % 3]},{int(i % 5 > 1)}" for i in range(120)]
     path.write_text("\n".join(["size,kind,group,label", *rows]))
@@ -236,7 +236,7 @@ def test_an_experiment_is_frozen_and_says_all_that_is_wrong_with_it() -> None:
 @pytest.mark.parametrize("command", [["report", "DONE", "--out", "/proc/x.html"], ["audit", "--out", "/proc/x/a.json"],
                                      ["run", *FAST, "--out", "/proc/x"], ["report", "DONE", "--figures", "/proc/x"]])
 def test_where_nothing_can_be_written_is_a_sentence(command: list[str], tmp_path: Path) -> None:
-    """The superuser may write anywhere, says the system, until something is written."""
+    """For the superuser the system reports everything as writable, until something is written."""
     if "DONE" in command:
         assert CliRunner().invoke(app, ["run", *FAST, "--out", str(tmp_path)]).exit_code == 0
     said = error_of(*(str(tmp_path) if part == "DONE" else part for part in command))

@@ -1,4 +1,4 @@
-"""A Flower app of somebody's own, in the form of Flower's PyTorch quickstart, with privacy by group around it."""
+"""A Flower app of the user's own, in the form of Flower's PyTorch quickstart, with privacy by group around it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, message: Me
 
 
 def application(train: Train) -> ClientApp:
-    """The quickstart's client, on the records of `EXPERIMENT`'s clients."""
+    """Make the quickstart's client, on the records of `EXPERIMENT`'s clients."""
     app = ClientApp()
 
     @app.train()
@@ -48,7 +48,7 @@ def application(train: Train) -> ClientApp:
 
 
 def started(strategy: PrivateTraining, train: Train = privately, rounds: int = 3) -> dict[str, Tensor]:
-    """The weights after some rounds."""
+    """Return the weights after some rounds."""
     arrays = ArrayRecord(EXPERIMENT.task.build_model().state_dict())
     grid = LocalGrid(application(train), 2)
     return strategy.start(grid, arrays, num_rounds=rounds).arrays.to_torch_state_dict()
@@ -101,7 +101,7 @@ def test_without_noise_and_with_whole_batches_it_is_clipped_descent_averaged() -
 
 
 def test_no_two_clients_or_rounds_share_their_noise() -> None:
-    """With a learning rate that drowns the data, what is left is noise."""
+    """The learning rate is so large that the weights are nothing but noise."""
     sent: list[Tensor] = []
 
     def kept(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, message: Message) -> dict[str, Any]:

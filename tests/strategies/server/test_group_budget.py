@@ -1,4 +1,4 @@
-"""Whatever the bounds, no group is charged more than its budget, nor loses more; and the run that has one says so."""
+"""Whatever the bounds, no group is charged or loses more than its budget, and a run with a budget says so."""
 
 from __future__ import annotations
 
@@ -60,9 +60,10 @@ def test_a_generous_budget_changes_nothing_and_a_tight_one_lowers_bounds_but_nev
 
 
 def moment(order: int, rate: float, counts: float, noises: tuple[float, float], charges: tuple[float, float]) -> float:
-    """`E exp((a - 1)(L - r))` of one step, in closed form, where the record is not in the data: at most 1 if r may be
-    charged. A noisy count of the batch is released; if it is above 1 the gradient sum has the first of the noise
-    multipliers `noises` and r is the first of `charges`, else the second of both.
+    """Compute `E exp((a - 1)(L - r))` of one step in closed form: at most 1 if r may be charged.
+
+    The record is not in the data. A noisy count of the batch is released; if it is above 1 the gradient sum has the
+    first of the noise multipliers `noises` and r is the first of `charges`, otherwise the second of both.
     """
     total = 0.0
     for j in range(order + 1):
@@ -75,8 +76,10 @@ def moment(order: int, rate: float, counts: float, noises: tuple[float, float], 
 
 @pytest.mark.parametrize("rate", [0.05, 0.2])
 def test_bounds_that_counts_of_the_same_batch_choose_are_charged_what_was_certain_before(rate: float) -> None:
-    """Charged the noise that was there, as bounds chosen by earlier steps are, a step would lose more than its charge;
-    within the budget, no step does, and what one step does not use changes nothing of the next.
+    """If the step charged the noise that was used, as it may for bounds chosen by earlier steps, it would lose more
+    than its charge.
+
+    Within the budget, no step does, and what one step does not use changes nothing of the next.
     """
     counts, generous, tiny = 2.0, PerGroup((50.0, 50.0)), PerGroup((50.0, 1e-3))
     first = GroupBudget(4.0, DELTA, (rate, rate), 10, counts, counts_first=True)

@@ -1,4 +1,4 @@
-"""Clients tell rounded numbers of records; the rate that is charged is the rate at which records are drawn."""
+"""Clients report rounded numbers of records; the rate that is charged is the rate at which records are drawn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.strategies.test_contract import experiment, server, weights
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[set[float], torch.Tensor, torch.Tensor]]:
-    """Rates, records and batch of every Poisson batch that a run draws."""
+    """Return rates, records and batch of every Poisson batch that a run draws."""
     seen: list[tuple[set[float], torch.Tensor, torch.Tensor]] = []
     real = host.poisson
 
@@ -74,7 +74,7 @@ def test_the_ledger_says_what_is_public() -> None:
 
 
 def test_one_record_more_is_not_seen_while_the_rounded_sizes_stay() -> None:
-    """Rates, divisors and steps hang on the rounded sizes alone: only the sums of gradients differ."""
+    """Rates, divisors and steps depend on the rounded sizes alone: only the sums of gradients differ."""
     plain, more = (server("gs-dp-sgd", sync="epoch", round_sizes=50, imbalance=f"8:{n}") for n in (30, 31))
     assert plain.population == more.population
     assert plain.schedules() == more.schedules()

@@ -21,7 +21,7 @@ STRATEGIES = ["sgd", "dpsgd", "dpsgd-f", "naive", "dpsgd-global", "dpsgd-global-
 
 
 def experiment(strategy: str, **settings: Any) -> Experiment:
-    """Risk terms of all records: nothing but the signs of the trace is left to chance."""
+    """Describe a run with risk terms of all records: only the signs of the trace are random."""
     private = {} if strategy == "sgd" else {"noise_multiplier": NOISE, "clip_norm": CLIP}
     options = {"bound": BOUND} if "global" in strategy else {}
     return Experiment(**{"strategy": strategy, "split": (0.2, 0.0, 0.8), "imbalance": "8:12", "hidden": (2,),
@@ -31,7 +31,7 @@ def experiment(strategy: str, **settings: Any) -> Experiment:
 
 
 def hessians(model: nn.Module, data: GroupedDataset) -> Tensor:
-    """Every group's mean Hessian, `[K, P, P]`, written down."""
+    """Compute every group's mean Hessian explicitly: `[K, P, P]`."""
     named = dict(model.named_parameters())
     sizes = [p.numel() for p in named.values()]
 
@@ -45,15 +45,13 @@ def hessians(model: nn.Module, data: GroupedDataset) -> Tensor:
 
 
 def rule(result: Result, name: str) -> Tensor:
-    """A number of the first round's clip rule, for each group."""
+    """Return a number of the first round's clip rule, for each group."""
     rows = result.metrics.query(f"split == 'rule' and round == 1 and metric == {name!r}")
     return torch.tensor(rows["value"].to_numpy())
 
 
 def clipping(strategy: str, result: Result, norms: Tensor, group: Tensor) -> tuple[list[float], float]:
-    """What each record's gradient is multiplied by, and the deviation of the noise in a coordinate of the sum, as the
-    papers print the rules.
-    """
+    """Return each record's factor on its gradient, and the noise's deviation in a coordinate, by the papers."""
     if strategy == "sgd":
         return [1.0] * len(norms), 0.0
     if strategy == "dpsgd":
@@ -70,13 +68,13 @@ def clipping(strategy: str, result: Result, norms: Tensor, group: Tensor) -> tup
 
 
 def estimated_traces(model: nn.Module, data: GroupedDataset) -> list[tuple[float, float]]:
-    """The mean over one sample for each of a group's records, and its standard error, by group."""
+    """Return the mean over one sample for each of a group's records, and its standard error, by group."""
     samples = [trace_samples(model, data, (data.group == k).nonzero().flatten(), 0, 0) for k in range(len(data.names))]
     return [(float(own.mean()), float(own.std() / len(own) ** 0.5)) for own in samples]
 
 
 def terms(result: Result) -> dict[str, dict[str, float]]:
-    """The first round's, by group or "all", and name."""
+    """Return the first round's terms, by group or "all", and name."""
     rows = result.metrics.query("split == 'train' and round == 1")
     return {str(group): dict(zip(own["metric"], own["value"], strict=True)) for group, own in rows.groupby("group")}
 
@@ -101,7 +99,7 @@ def test_every_term_is_what_its_definition_gives_on_the_batch_of_the_step(strate
     shorter = plain * clipped.norm() / plain.norm()
 
     def change(step: Tensor) -> Tensor:
-        """Of each group's loss along a step, to second order: `[K]`."""
+        """Return the change of each group's loss along a step, to second order: `[K]`."""
         return -LR * slopes @ step + LR**2 / 2 * torch.einsum("p,kpq,q->k", step, curves, step)
 
     magnitude, direction = change(shorter) - change(plain), change(clipped) - change(shorter)
@@ -134,7 +132,7 @@ def test_every_term_is_what_its_definition_gives_on_the_batch_of_the_step(strate
 
 
 def bound_of(strategy: str, result: Result) -> float:
-    """The most that a record adds to the sum, which Tran et al. call the clip norm."""
+    """Return the most that a record adds to the sum, which Tran et al. call the clip norm."""
     if strategy == "sgd":
         return math.inf
     if "global" in strategy or strategy == "dpsgd":
@@ -144,7 +142,8 @@ def bound_of(strategy: str, result: Result) -> float:
 
 
 def assert_tran(found: dict[str, float], risk: Tensor, norms: Tensor, shares: Tensor, clip_norm: float) -> None:
-    """The largest difference between two groups' risks of clipping, and Tran et al.'s condition for their order."""
+    """Check the largest difference between two groups' risks of clipping, and Tran et al.'s condition for their order.
+    """
     a, b = int(risk.argmax()), int(risk.argmin())
     assert found["risk_clip_gap"] == pytest.approx(float(risk[a] - risk[b]), rel=1e-8, abs=1e-12)
     left = norms[a] * (shares[a] - shares[a] ** 2 / 2) - norms[b] * (1 + shares[b] + shares[b] ** 2 / 2)

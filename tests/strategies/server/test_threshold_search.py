@@ -30,7 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two classes that depend on a number and on the group, which has three values."""
+    """Write a file with two classes that depend on a number and on the group, which has three values."""
     rng = np.random.default_rng(0)
     group, x = rng.integers(0, 3, 900), rng.normal(size=900)
     y = (x + 0.9 * group - 1 + rng.normal(size=900) > 0).astype(int)
@@ -95,7 +95,7 @@ def test_the_private_search_carries_the_noise_that_it_is_charged(table: str, tru
 
 
 def square_root_of_cells() -> torch.Tensor:
-    """C of `fedfair.mechanisms.prefix_sums`, by its inverse's definition on a small case carried on: checked there."""
+    """Compute C of `fedfair.mechanisms.prefix_sums` by its inverse's definition, extended from a checked small case."""
     column = torch.cumprod(torch.tensor([1.0, *((j - 0.5) / j for j in range(1, CELLS))], dtype=torch.float64), 0)
     c = torch.stack([torch.cat([torch.zeros(k, dtype=torch.float64), column[: CELLS - k]]) for k in range(CELLS)], 1)
     assert torch.allclose(c[:24, :24], square_root(24))
@@ -207,7 +207,7 @@ def test_an_observer_who_sees_less_noise_sees_less_of_the_searchs_too(table: str
 
 def test_a_run_that_loses_a_whole_group_ends_without_a_threshold(table: str, caplog: pytest.LogCaptureFixture
                                                                 ) -> None:
-    """The only client of the group is lost before the search: nothing is known of its rate."""
+    """The only client of the group is lost before the search, so its rate is unknown."""
     plain = conduct(experiment(table, dropouts=1), LossyGrid(3, {2}), lambda *_: None)
     for threshold in ("toc", "by-group"):
         made = experiment(table, threshold=threshold, dropouts=1, threshold_confidence=0.9)
@@ -221,7 +221,7 @@ def test_a_run_that_loses_a_whole_group_ends_without_a_threshold(table: str, cap
 @pytest.mark.parametrize("dropouts", [0, 2])
 @pytest.mark.parametrize("trust", list(Trust))
 def test_a_promise_reckons_with_the_noise_that_is_there(table: str, trust: Trust, dropouts: int) -> None:
-    """Shares for one client of three are three times as much where all three are there."""
+    """Shares for one client of three are three times as much noise where all three are there."""
     made = experiment(table, threshold="toc", threshold_epsilon=0.7, trust=trust, dropouts=dropouts,
                       noise_multiplier=1.0)
     result = run(made)
