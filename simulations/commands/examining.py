@@ -1,4 +1,4 @@
-"""`fedfair audit`, `ledger` and `report`: what runs are worth, and what they left."""
+"""`fedfair audit`, `ledger` and `report`: check what runs claim, and read what they left."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from simulations.settings.settings_text import pairs
 
 def audit(
     strategy: StrategyName = "dpsgd",
-    attack: Annotated[str, typer.Option(help="canaries (white box) or membership (black box, any engine).")] =
+    attack: Annotated[str, typer.Option(help="Attack: canaries (white box) or membership (black box, any engine).")] =
     "canaries",
-    epsilon: Annotated[float | None, typer.Option(help="The epsilon to claim: 3, unless noise_multiplier is set.")] =
+    epsilon: Annotated[float | None, typer.Option(help="Epsilon to claim: 3, unless noise_multiplier is set.")] =
     None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with seeds 0, 1, ....")] = 1,
-    canaries: Annotated[int, typer.Option(min=100, help="In the white box.")] = 20_000,
-    confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="Of each bound.")] = 0.95,
+    canaries: Annotated[int, typer.Option(min=100, help="Number of canaries.")] = 20_000,
+    confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="Confidence of each bound.")] = 0.95,
     engine: EngineName = "local",
     set_: Set = [],  # noqa: B006 - Typer copies it
     out: Annotated[Path | None, typer.Option(help="JSON file to write the findings to.")] = None,
 ) -> None:
-    """Attack a run, and compare what is found with the epsilon that the ledger claims; exit code 1 if it is refuted.
+    """Attack a run, and compare the proven epsilon with the ledger's claim; exit code 1 if the claim is refuted.
 
     Example: fedfair audit --strategy dpsgd-f --epsilon 1 --seeds 5 --set trust=local
     """
@@ -39,34 +39,34 @@ def audit(
     if out is not None:
         refuse_as_file(out)
     with progress_bar() as on_round:
-        found = audits(strategy, attack, range(seeds), settings, canaries, confidence, engine, on_round)
-    Console().print(audit_table(found))
+        made = audits(strategy, attack, range(seeds), settings, canaries, confidence, engine, on_round)
+    Console().print(audit_table(made))
     if out is not None:
-        write_json(out, {"audits": [each.to_dict() for each in found]})
+        write_json(out, {"audits": [each.to_dict() for each in made]})
         print(f"saved in {out}")
-    if any(each.refuted for each in found):
+    if any(each.refuted for each in made):
         raise typer.Exit(1)
 
 
 def ledger(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished run or comparison.")],
-    delta: Annotated[float | None, typer.Option(help="Another delta than the run's.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Delta to report epsilon at; by default the run's.")] = None,
 ) -> None:
-    """What a run guarantees and what it spent, by group and observer, computed anew from its events.
+    """Print what a run guarantees and what it spent, by group and observer, recomputed from its events.
 
     Example: fedfair ledger out/adult --delta 1e-5
     """
-    for name, found in read_ledgers(folder).items():
-        Console().print(f"\n{name}" if name else "", ledger_table(found, delta), sep="\n")
+    for name, read in read_ledgers(folder).items():
+        Console().print(f"\n{name}" if name else "", ledger_table(read, delta), sep="\n")
 
 
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs, comparisons or sweeps.")],
-    out: Annotated[Path | None, typer.Option(help="The HTML file; by default report.html in the first folder.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Folder for the figures as PNG and SVG and the tables as LaTeX; "
+    out: Annotated[Path | None, typer.Option(help="HTML file; by default report.html in the first folder.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for figures as PNG and SVG and tables as LaTeX; "
                                                  "needs the extra figures.")] = None,
 ) -> None:
-    """Make one HTML file, which needs no network, of what runs, comparisons and sweeps left.
+    """Write one HTML file about runs, comparisons and sweeps; it needs no network.
 
     Example: fedfair report out/adult --figures out/adult-figures
     """

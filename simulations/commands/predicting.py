@@ -1,4 +1,4 @@
-"""`fedfair predict`: what a trained model says of the rows of a file."""
+"""`fedfair predict`: apply a trained model to the rows of a file."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from simulations.results.atomic_files import refuse_as_file, write_text
 def predict(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished run on a table, or of a comparison.")],
     file: Annotated[Path, typer.Argument(help="CSV file with the columns that the run was trained on.")],
-    run: Annotated[str | None, typer.Option(help="Which run of a comparison, for example dpsgd-f/seed-0.")] = None,
-    group: Annotated[str, typer.Option(help="Columns that name the group, separated by commas, for a model with a "
-                                       "threshold; by default the run's.")] = "",
-    out: Annotated[Path | None, typer.Option(help="CSV file to write; by default it is printed.")] = None,
+    run: Annotated[str | None, typer.Option(help="Run of a comparison, for example dpsgd-f/seed-0.")] = None,
+    group: Annotated[str, typer.Option(help="Columns that name each row's group, separated by commas, for a "
+                                       "model with a threshold; by default the run's.")] = "",
+    out: Annotated[Path | None, typer.Option(help="CSV file to write; by default the rows are printed.")] = None,
 ) -> None:
-    """Add to every row of a file the class that a model predicts, and the probability of each class.
+    """Add the predicted class and the probability of each class to every row of a file.
 
     Example: fedfair predict out/people new.csv --out predicted.csv
     """

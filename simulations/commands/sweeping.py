@@ -14,14 +14,14 @@ from simulations.plans.sweep import Sweep, prepare_folder, trials
 
 
 def sweep(
-    config: Annotated[Path, typer.Argument(help="The sweep's description, in TOML.")],
-    out: Annotated[Path, typer.Option(help="Folder of the results; what is finished there is not run again.")],
-    ray_address: Annotated[str | None, typer.Option(help="A Ray cluster: auto for the one on this machine; by default "
-                                                    "RAY_ADDRESS, or else a cluster for this sweep alone.")] = None,
-    cpus: Annotated[int, typer.Option(min=1, help="Cores, and threads, for each trial.")] = 1,
-    gpus: Annotated[float, typer.Option(min=0, help="GPUs for each trial; shares are allowed.")] = 0,
+    config: Annotated[Path, typer.Argument(help="TOML file that describes the sweep.")],
+    out: Annotated[Path, typer.Option(help="Folder of the results; trials finished there are not repeated.")],
+    ray_address: Annotated[str | None, typer.Option(help="Address of a Ray cluster, auto for the one on this machine; "
+                                                    "by default RAY_ADDRESS, or else a new cluster.")] = None,
+    cpus: Annotated[int, typer.Option(min=1, help="Cores, and PyTorch threads, for each trial.")] = 1,
+    gpus: Annotated[float, typer.Option(min=0, help="GPUs for each trial; fractions are allowed.")] = 0,
 ) -> None:
-    """Run data sets x strategies x seeds x settings on a Ray cluster; the same command goes on where it was stopped.
+    """Run data sets x strategies x seeds x settings on a Ray cluster; the same command resumes a stopped sweep.
 
     Example: fedfair sweep yang.toml --out out/yang, with datasets, strategies, seeds, preset, and tables settings and
     vary in yang.toml; a table search instead of vary looks for the best settings.

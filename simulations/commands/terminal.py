@@ -1,4 +1,4 @@
-"""What a person sees of a command: errors in a sentence, progress, results."""
+"""What a user sees of a command: errors in a sentence, progress, results."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ P = ParamSpec("P")
 
 
 def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
-    """A command whose expected errors are one sentence and exit code 2, without a traceback: it raises `typer.Exit`."""
+    """Turn a command's expected errors into one sentence and exit code 2, without a traceback: raise `typer.Exit`."""
 
     @wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
-        """The command; raises `typer.Exit` with code 2 for an expected error."""
+        """Run the command; raise `typer.Exit` with code 2 for an expected error."""
         try:
             command(*args, **kwargs)
         except (ValueError, OSError, ClientError) as error:
@@ -37,15 +37,15 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _in_words(error: Exception) -> str:
-    """An error as a sentence, also one of the operating system's own."""
+    """Put an error into a sentence, also one of the operating system."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         return (f"{error.filename} cannot be used ({error.strerror.lower()}): choose another file or folder, or change "
-                "what may be done with this one")
+                "this one's permissions")
     return str(error)
 
 
 def show(results: Sequence[Result], saved: Path | None, json: bool) -> None:
-    """Print the results, and where they are."""
+    """Print the results, and where they were saved."""
     if json:
         print(as_json(results, saved))
         return
@@ -56,7 +56,7 @@ def show(results: Sequence[Result], saved: Path | None, json: bool) -> None:
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[int, int, str, int, int], None]]:
-    """A progress bar over all runs, with the time left, on a terminal."""
+    """Show a progress bar over all runs, with the time left, on a terminal."""
     percentage = TextColumn("{task.percentage:.0f}%")
     columns = (TextColumn("{task.description}"), BarColumn(), percentage, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as progress:
