@@ -1,4 +1,4 @@
-"""How much noise a target epsilon needs."""
+"""Calibration: the noise that a target epsilon needs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,29 @@ import scipy
 from fedfair.accounting.composition import Accountant, epsilon
 from fedfair.accounting.events import Release
 
-_LEAST, _MOST = 0.05, 1e5  # noise multipliers between which a target is sought
+_LEAST, _MOST = 0.05, 1e5  # the noise multipliers among which it is looked for
 
 
 def calibrate(releases: Callable[[float], Mapping[Release, int]], target: float, delta: float,
               accountant: Accountant = "pld") -> float:
-    """The smallest noise multiplier (to 0.01 %) whose releases stay within `target` epsilon at `delta`.
+    """Return the smallest noise multiplier (to 0.01 %, at least 0.05) that keeps a target epsilon.
 
-    `releases(multiplier)` is all that one record will be charged, count queries included. Raises `ValueError` if no
-    multiplier up to 100,000 is enough.
+    Args:
+        releases: From a noise multiplier to everything that one record will be charged, count queries included: how
+            often each release occurs.
+        target: Epsilon that must not be exceeded, above 0.
+        delta: Delta at which epsilon is computed, between 0 and 1.
+        accountant: "pld" (privacy loss distributions, tight) or "rdp" (Renyi divergences).
+
+    Returns:
+        The noise multiplier, in units of the sensitivity.
+
+    Raises:
+        ValueError: If no multiplier up to 100,000 is enough.
     """
 
     def excess(log_multiplier: float) -> float:
-        """How far a noise multiplier's epsilon lies above the target."""
+        """Return how far the epsilon of a noise multiplier lies above the target."""
         return epsilon(releases(math.exp(log_multiplier)), delta, accountant) - target
 
     least, most = math.log(_LEAST), math.log(_MOST)
@@ -37,7 +47,7 @@ def calibrate(releases: Callable[[float], Mapping[Release, int]], target: float,
         if low == least:
             return _LEAST
         low, high = max(low - 1, least), low
-    found = scipy.optimize.brentq(excess, low, high, xtol=5e-5)
-    while excess(found) > 0:
-        found += 1e-5
-    return math.exp(found)
+    root = scipy.optimize.brentq(excess, low, high, xtol=5e-5)
+    while excess(root) > 0:
+        root += 1e-5
+    return math.exp(root)

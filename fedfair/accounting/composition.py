@@ -21,7 +21,7 @@ _LEAST = 0.06  # noise multipliers below have losses that a float cannot hold
 
 
 def epsilon(releases: Mapping[Release, int], delta: float, accountant: Accountant = "pld") -> float:
-    """Epsilon at `delta` of the releases, each taken as often as its value says; never too small.
+    """Return an upper bound on the epsilon at `delta` of the releases, each counted as often as its value says.
 
     "pld" composes privacy loss distributions (see `fourier`), "rdp" Renyi divergences (see `renyi`). Thousands of
     distinct multipliers cost little more than a few (see `knots`). Infinite if a release carries no noise. Raises

@@ -6,7 +6,7 @@ negligible, and one inverse transform gives the composed loss.
 
 Before that, every loss is tilted: weighted by exp(t loss), with t where the tail bound exp(K(t) - t e) = delta is
 smallest, K the composed log moment. The tilted losses gather near epsilon, so that rounding errors are small relative
-to delta, however small delta is. What is cut off is added to delta: losses above the window by Chernoff's bound,
+to delta, however small delta is. Everything cut off is added to delta: losses above the window by Chernoff's bound,
 infinite ones as they are, frequencies and float rounding as the most that they can change a probability.
 """
 
@@ -24,7 +24,7 @@ from fedfair.accounting.knots import Floats, Mixture
 from fedfair.accounting.privacy_loss import Loss, loss_at, removal_and_addition
 
 KNOT_RATIO = 1.02
-"""Of neighbouring noise multipliers in `knots.mixtures`."""
+"""Ratio of neighbouring knots in `knots.mixtures`."""
 
 _FINENESS = 0.04  # of the grid, in standard deviations of one release's loss
 _CELLS = 100_000  # of one release's loss, at most
@@ -56,7 +56,7 @@ class Window(NamedTuple):
 
 
 def compose(mixtures: Sequence[Mixture], delta: float) -> float:
-    """Epsilon at `delta` of all releases, the larger of the directions add and remove."""
+    """Return the epsilon at `delta` of all releases, the larger of the directions add and remove."""
     releases = sum(float(m.times.sum()) for m in mixtures)
     interval = _interval(mixtures, releases)
     tail = _CUT * delta / releases
@@ -66,19 +66,21 @@ def compose(mixtures: Sequence[Mixture], delta: float) -> float:
 
 
 def _interval(mixtures: Sequence[Mixture], releases: float) -> float:
-    """The grid's interval: a small part of the standard deviation of a typical release's loss, about q sqrt(exp(1/s^2)
-    - 1). It decides how close from above the result is, never whether it is above.
+    """Return the grid's interval: a small part of the standard deviation of a typical release's loss.
+
+    That is about q sqrt(exp(1/s^2) - 1). The interval decides how close from above the result is, never whether it is
+    above.
     """
     square = 0.0
     for m in mixtures:
-        own = np.minimum(m.rate**2 * np.expm1(np.minimum(m.knots**-2.0, 100.0)), m.knots**-2.0)
-        square += float(m.times @ m.mixed(own)) / releases
+        squares = np.minimum(m.rate**2 * np.expm1(np.minimum(m.knots**-2.0, 100.0)), m.knots**-2.0)
+        square += float(m.times @ m.mixed(squares)) / releases
     widest = max(float(loss_at(np.array([1 + 8 * m.knots[0]]), m.rate, m.knots[0])[0]) for m in mixtures)
     return float(max(_FINENESS * square**0.5, widest / _CELLS))
 
 
 def _epsilon(all_knots: Sequence[Knots], interval: float, delta: float) -> float:
-    """Epsilon of the composition in one direction."""
+    """Return the epsilon of the composition in one direction."""
     window = _window(all_knots, interval, delta)
     tilted, excess = _tilted(all_knots, interval, window)
     infinite = sum(float(k.mixture.times @ k.mixture.mixed(np.array([loss.infinite for loss in k.losses])))
@@ -92,7 +94,7 @@ def _epsilon(all_knots: Sequence[Knots], interval: float, delta: float) -> float
 
 
 def _solve(losses: Floats, mass: Floats, delta: float, more: float) -> float:
-    """The epsilon at which the sum over losses above it of mass (1 - exp(epsilon - loss)), and `more`, is delta.
+    """Return the epsilon at which the sum over losses above it of mass (1 - exp(epsilon - loss)), and `more`, is delta.
 
     The losses are evenly spaced. Between neighbours the sum is linear in exp(epsilon).
     """
@@ -108,15 +110,15 @@ def _solve(losses: Floats, mass: Floats, delta: float, more: float) -> float:
 
 
 def _window(all_knots: Sequence[Knots], interval: float, delta: float) -> Window:
-    """The least tilt that is enough, and the losses that matter under it, by Chernoff's bound over `_ORDERS`.
+    """Return the least tilt that is enough, and the losses that matter under it, by Chernoff's bound over `_ORDERS`.
 
     P(loss > x) <= exp(K(t) - t x) for positive t; the smallest x for which that is delta bounds epsilon.
     """
     moments = np.zeros(len(_ORDERS))
     for k in all_knots:
-        own = np.array([_moments(loss, interval) for loss in k.losses])
+        of_knots = np.array([_moments(loss, interval) for loss in k.losses])
         with np.errstate(over="ignore", invalid="ignore"):
-            moments += k.mixture.times @ np.log(k.mixture.mixed(own))
+            moments += k.mixture.times @ np.log(k.mixture.mixed(of_knots))
     known = np.isfinite(moments)
     orders, moments = _ORDERS[known], moments[known]
     zero = int(np.flatnonzero(orders == 0)[0])
@@ -126,7 +128,7 @@ def _window(all_knots: Sequence[Knots], interval: float, delta: float) -> Window
     tilt = zero + 1 + int(np.argmax(tails <= max(np.log(delta * _MARGIN), tails.min())))
 
     def quantiles(by: int, tail: float) -> Floats:
-        """By other order, a loss beyond which the loss tilted by `orders[by]` has probability at most `tail`."""
+        """Return, by other order, a loss beyond which that tilted by `orders[by]` has probability at most `tail`."""
         apart = np.delete(orders - orders[by], by)
         return np.asarray((np.delete(moments, by) - moments[by] - np.log(tail)) / apart)
 
@@ -138,7 +140,7 @@ def _window(all_knots: Sequence[Knots], interval: float, delta: float) -> Window
 
 
 def _moments(loss: Loss, interval: float) -> Floats:
-    """E exp(t loss) for t in `_ORDERS`; infinite where that is too large for a float."""
+    """Return E exp(t loss) for t in `_ORDERS`; infinite where that is too large for a float."""
     values = interval * (loss.first + np.arange(len(loss.mass)))
     used = loss.mass > 0
     exponents = _ORDERS[:, None] * values[used]
@@ -147,14 +149,14 @@ def _moments(loss: Loss, interval: float) -> Floats:
 
 
 def _tilted(all_knots: Sequence[Knots], interval: float, window: Window) -> tuple[Floats, float]:
-    """The tilted composed loss over the window, and the most that a probability in it may lack.
+    """Return the tilted composed loss over the window, and the most that a probability in it may lack.
 
     The transform is periodic: losses outside the window reappear in it, which only adds to it.
     """
     spectra = [np.array([_spectrum(loss, interval, window) for loss in k.losses]) for k in all_knots]
-    bounds = sum(_bound(k.mixture, own) for k, own in zip(all_knots, spectra, strict=True))
+    bounds = sum(_bound(k.mixture, spectrum) for k, spectrum in zip(all_knots, spectra, strict=True))
     used = np.flatnonzero(bounds > _NEGLIGIBLE)
-    logs = sum(_log_product(k.mixture, own[:, used]) for k, own in zip(all_knots, spectra, strict=True))
+    logs = sum(_log_product(k.mixture, spectrum[:, used]) for k, spectrum in zip(all_knots, spectra, strict=True))
     composed = np.zeros(window.size // 2 + 1, dtype=complex)
     composed[used] = np.exp(logs - window.log_moment)
     releases = sum(float(k.mixture.times.sum()) for k in all_knots)
@@ -163,26 +165,26 @@ def _tilted(all_knots: Sequence[Knots], interval: float, window: Window) -> tupl
 
 
 def _spectrum(loss: Loss, interval: float, window: Window) -> Spectrum:
-    """The transform of one tilted loss: `[size // 2 + 1]`."""
-    places = loss.first + np.arange(len(loss.mass))
-    weights = loss.mass * np.exp(window.tilt * interval * places)
-    return np.asarray(rfft(np.bincount(places % window.size, weights, window.size)))
+    """Return the transform of one tilted loss: `[size // 2 + 1]`."""
+    points = loss.first + np.arange(len(loss.mass))
+    weights = loss.mass * np.exp(window.tilt * interval * points)
+    return np.asarray(rfft(np.bincount(points % window.size, weights, window.size)))
 
 
 def _bound(mixture: Mixture, spectra: Spectrum) -> Floats:
-    """The most that the log of the composed characteristic function's size can be, by frequency.
+    """Return an upper bound on the log of the composed characteristic function's size, by frequency.
 
     A mixture's is at most the larger of its two knots', relative to frequency 0.
     """
     with np.errstate(divide="ignore"):
         logs = np.log(np.abs(spectra)) - np.log(spectra[:, :1].real)
-    pairs, first, place = np.unique(mixture.lower, return_index=True, return_inverse=True)
-    counts = np.bincount(place, mixture.times)
+    pairs, first, pair = np.unique(mixture.lower, return_index=True, return_inverse=True)
+    counts = np.bincount(pair, mixture.times)
     return np.asarray(counts @ np.maximum(logs[pairs], logs[mixture.upper[first]]))
 
 
 def _log_product(mixture: Mixture, spectra: Spectrum) -> Spectrum:
-    """The log of the product of all releases' spectra, in pieces that fit into memory."""
+    """Return the log of the product of all releases' spectra, computed in pieces that fit into memory."""
     total = np.zeros(spectra.shape[1], dtype=complex)
     rows = max(1, _CHUNK // max(1, spectra.shape[1]))
     for start in range(0, len(mixture.times), rows):

@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Numbers = TypeVar("Numbers", Floats, NDArray[np.complex128])
 
-_FEW = 32  # distinct multipliers that are their own knots
+_FEW = 32  # distinct multipliers, at most, for each to be a knot
 
 
 class Mixture(NamedTuple):
@@ -50,19 +50,19 @@ class Mixture(NamedTuple):
     times: Floats
 
     def mixed(self, values: Numbers) -> Numbers:
-        """For each release the mixture of what its two knots have: `[n, ...]` from `[K, ...]`."""
+        """Mix, for each release, the values of its two knots: `[n, ...]` from `[K, ...]`."""
         weight = self.weight.reshape(-1, *(1,) * (values.ndim - 1))
         return weight * values[self.lower] + (1 - weight) * values[self.upper]
 
     def part(self, rows: slice) -> Mixture:
-        """Some of the releases."""
+        """Return some of the releases."""
         return Mixture(self.rate, self.knots, self.lower[rows], self.upper[rows], self.weight[rows], self.times[rows])
 
 
 def mixtures(releases: Mapping[Release, int], ratio: float) -> list[Mixture]:
-    """A mixture for every sampling rate among the releases, all with positive and finite multipliers.
+    """Return a mixture for every sampling rate of the releases, whose multipliers are positive and finite.
 
-    `ratio` is that of neighbouring knots, where there are too many multipliers for each to be its own.
+    `ratio` is that of neighbouring knots, used if there are too many multipliers for each to be a knot.
     """
     table = np.array([(*release, count) for release, count in releases.items()])
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
@@ -72,12 +72,12 @@ def mixtures(releases: Mapping[Release, int], ratio: float) -> list[Mixture]:
 
 def _mixture(rate: float, multipliers: Floats, counts: Floats, apart: float) -> Mixture:
     """See `mixtures`; the multipliers ascend, the logs of knots are `apart`."""
-    own = np.arange(len(multipliers))
+    each = np.arange(len(multipliers))
     if len(multipliers) <= _FEW:
-        return Mixture(rate, multipliers, own, own, np.ones(len(own)), counts)
+        return Mixture(rate, multipliers, each, each, np.ones(len(each)), counts)
     cell = np.floor(np.log(multipliers) / apart).astype(int)
-    used, place = np.unique(np.concatenate([cell, cell + 1]), return_inverse=True)
-    lower, upper = place[own], place[len(own) + own]
+    used, index = np.unique(np.concatenate([cell, cell + 1]), return_inverse=True)
+    lower, upper = index[each], index[len(each) + each]
     knots = np.exp(used * apart)
     span = _variation_between(knots[lower], knots[upper])
     weight = np.clip(_variation_between(multipliers, knots[upper]) / span, 0, 1)
@@ -85,6 +85,6 @@ def _mixture(rate: float, multipliers: Floats, counts: Floats, apart: float) -> 
 
 
 def _variation_between(less: Floats, more: Floats) -> Floats:
-    """tau(less) - tau(more), without cancellation where both are close to 1; nothing where less > more."""
+    """Return tau(less) - tau(more), without cancellation where both are close to 1, and 0 where less > more."""
     x, y = 1 / (np.sqrt(8) * less), 1 / (np.sqrt(8) * more)
     return np.asarray(np.maximum(np.where(y > 1, erfc(y) - erfc(x), erf(x) - erf(y)), 0))

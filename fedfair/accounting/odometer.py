@@ -1,4 +1,4 @@
-"""Adaptively chosen releases: what was spent (an odometer), and how to stay within a budget (a filter).
+"""Adaptively chosen releases: an odometer says what was spent, a filter stays within a budget.
 
 Let step t be chosen from the outputs before it, and r_t be its Renyi divergence of order a given those. With L_t the
 privacy loss up to t, exp((a - 1)(L_t - r_1 - ... - r_t)) is a non-negative supermartingale of mean at most 1.
@@ -24,10 +24,10 @@ _LEAST, _MOST = math.floor(math.log(0.1) / _STEP), math.ceil(math.log(1e4) / _ST
 
 
 def reading(spent: Mapping[Release, int], delta: float) -> float:
-    """An odometer's reading (Rogers et al. 2016): with probability 1 - delta the privacy loss never exceeded it, at any
-    step, although each release was chosen after seeing the ones before.
+    """Return an odometer's reading (Rogers et al. 2016): with probability 1 - delta the privacy loss never exceeded it.
 
-    By Ville's inequality the supermartingale exceeds A / delta at any time with probability at most delta / A, so
+    That holds at every step, although each release was chosen after seeing the ones before. By Ville's inequality the
+    supermartingale exceeds A / delta at any time with probability at most delta / A, so
     L_t <= r_1 + ... + r_t + log(A / delta) / (a - 1) for all t; A = 11 orders are tried, and a union bound pays for
     choosing the best of them in the end. Compare Lecuyer 2021 and Feldman and Zrnic 2021, section 4. Raises what
     `refuse_impossible` does.
@@ -56,11 +56,11 @@ class RenyiFilter:
     divergence: float
 
     def epsilon(self, delta: float) -> float:
-        """What the budget guarantees at `delta`."""
+        """Return what the budget guarantees at `delta`."""
         return renyi.to_epsilon(np.array([float(self.order)]), np.array([self.divergence]), delta)
 
     def cost(self, release: Release) -> float:
-        """The divergence of one release."""
+        """Return the divergence of one release."""
         if release.multiplier == 0 and release.rate > 0:
             return math.inf
         if release.rate == 0 or math.isinf(release.multiplier):
@@ -68,34 +68,34 @@ class RenyiFilter:
         return float(renyi.divergences(release, (float(self.order),))[0])
 
     def holds(self, spent: Mapping[Release, int]) -> bool:
-        """Whether releases that were really made stayed within the budget."""
+        """Say whether the releases that were made stayed within the budget."""
         return sum(count * self.cost(release) for release, count in spent.items()) <= self.divergence * (1 + 1e-9)
 
     def least_multiplier(self, rate: float, allowed: float) -> float:
-        """The smallest noise multiplier, to 0.5 %, whose release costs at most `allowed`; infinite if there is none."""
+        """Return the smallest noise multiplier, to 0.5 %, whose release costs at most `allowed`, or infinity."""
         low, high = _LEAST - 1, _MOST + 1
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self._grid_cost(rate, middle) <= allowed else (middle, high)
         return math.exp(high * _STEP) if high <= _MOST else math.inf
 
-    def _grid_cost(self, rate: float, place: int) -> float:
-        """The cost of a multiplier of the grid."""
-        return self.cost(Release(rate, math.exp(place * _STEP)))
+    def _grid_cost(self, rate: float, index: int) -> float:
+        """Return the cost of a multiplier of the grid."""
+        return self.cost(Release(rate, math.exp(index * _STEP)))
 
 
 @lru_cache(maxsize=64)
 def filter_for(epsilon: float, delta: float, rate: float, steps: int) -> RenyiFilter:
-    """The filter that guarantees `epsilon` at `delta`, of the order that needs least noise for `steps` equal releases.
+    """Return the filter that guarantees `epsilon` at `delta` with least noise for `steps` equal releases.
 
     Raises `ValueError` if no order up to 256 gives so small an epsilon.
     """
-    found = []
+    candidates = []
     for order in _FILTER_ORDERS:
-        budget = epsilon - math.log1p(-1 / order) + math.log(delta * order) / (order - 1)  # Canonne et al. 2020
+        budget = renyi.to_divergence(order, epsilon, delta)
         if budget > 0:
             candidate = RenyiFilter(order, budget)
-            found.append((candidate.least_multiplier(rate, budget / max(steps, 1)), -order, candidate))
-    if not found:
+            candidates.append((candidate.least_multiplier(rate, budget / max(steps, 1)), -order, candidate))
+    if not candidates:
         raise ValueError(f"a budget of epsilon {epsilon} at delta {delta} is too small for a Renyi filter: take more")
-    return min(found)[2]
+    return min(candidates)[2]

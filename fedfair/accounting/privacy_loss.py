@@ -1,7 +1,7 @@
 """The privacy loss of one Poisson-sampled Gaussian release on a grid, never below the true one.
 
-Between neighbouring grid points the mass is moved to the two of them such that its probability under both neighbours is
-kept ("connect the dots", Doroshenko et al. 2022, section 3): the result dominates the release, with an error of second
+The mass between two grid points is moved to these two points, and its probability under both neighbouring data sets is
+kept ("connect the dots", Doroshenko et al. 2022, section 3). The result dominates the release, with an error of second
 order in the grid's interval.
 """
 
@@ -24,7 +24,7 @@ class Loss(NamedTuple):
 
 
 def removal_and_addition(rate: float, multiplier: float, interval: float, tail: float) -> tuple[Loss, Loss]:
-    """The losses when a record is removed, and when it is added.
+    """Return the losses when a record is removed, and when it is added.
 
     Removal compares (1 - q) N(0, s^2) + q N(1, s^2) with N(0, s^2), addition the other way round; q is the rate, s the
     multiplier. `tail` is the probability that may count as an infinite loss.
@@ -47,13 +47,13 @@ def removal_and_addition(rate: float, multiplier: float, interval: float, tail: 
 
 
 def loss_at(outcome: Floats, rate: float, multiplier: float) -> Floats:
-    """The log density ratio at an outcome: log(1 - q + q exp((2x - 1) / (2 s^2)))."""
+    """Return the log density ratio at an outcome: log(1 - q + q exp((2x - 1) / (2 s^2)))."""
     gaussian = (2 * outcome - 1) / (2 * multiplier**2)
     return gaussian if rate == 1 else np.logaddexp(np.log1p(-rate), np.log(rate) + gaussian)
 
 
 def _outcome(loss: Floats, rate: float, multiplier: float) -> Floats:
-    """Where the loss is taken; minus infinity for losses below every outcome's."""
+    """Return the outcome that has a loss; minus infinity for a loss below every outcome's."""
     if rate == 1:
         return multiplier**2 * loss + 0.5
     with np.errstate(divide="ignore", over="ignore"):
@@ -62,7 +62,7 @@ def _outcome(loss: Floats, rate: float, multiplier: float) -> Floats:
 
 
 def _masses(edges: Floats) -> tuple[float, Floats, float]:
-    """Standard normal probability below, between and above ascending edges, exact in both tails."""
+    """Return the standard normal probability below, between and above ascending edges, exact in both tails."""
     lower, upper = ndtr(edges), ndtr(-edges)
     right = edges[:-1] > 0
     return float(lower[0]), np.where(right, upper[:-1] - upper[1:], np.diff(lower)), float(upper[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -13,39 +14,47 @@ from fedfair.accounting.knots import Floats, Mixture
 from fedfair.accounting.privacy_loss import loss_at
 
 ORDERS: Floats = np.array([1 + tenth / 10 for tenth in range(1, 100)] + [*range(11, 64), 128, 256, 512, 1024])
-"""The orders over which an epsilon is minimised, those of dp-accounting."""
+"""Orders over which an epsilon is minimised, those of dp-accounting."""
 
 KNOT_RATIO = 1.003
-"""Of neighbouring noise multipliers in `knots.mixtures`: moments of high orders grow fast between them."""
+"""Ratio of neighbouring knots in `knots.mixtures`: moments of high orders grow fast between them."""
 
-_LARGE = 64.0  # orders from here on are integrated over a range of their own
+_LARGE = 64.0  # orders from here on are integrated apart, over a longer range
 _LITTLE = 0.5  # noise multipliers up to here have moments far enough from 1 to be summed
 _TINY = 0.01  # below, an integral would need gigabytes for an epsilon of thousands
 _REACH = 9.0  # standard deviations beyond the outcomes that matter
-_SMALL = 1.0  # log moments below are computed from what the moment exceeds 1 by
+_SMALL = 1.0  # log moments below are computed from the moment's excess over 1
 _FAR = 30.0  # log powers from here on are so large that nothing cancels, and may be infinite without their weights
 
 
 def compose(mixtures: Sequence[Mixture], delta: float) -> float:
-    """Epsilon at `delta` of all releases: the figures that the papers print."""
+    """Return the epsilon at `delta` of all releases, as the papers print it."""
     return to_epsilon(ORDERS, total(mixtures), delta)
 
 
 def total(mixtures: Sequence[Mixture], orders: tuple[float, ...] = tuple(ORDERS)) -> Floats:
-    """The Renyi divergences of all releases together at `orders`."""
+    """Return the Renyi divergences of all releases together at `orders`."""
     return np.asarray(np.sum([_composed(mixture, orders) for mixture in mixtures], axis=0))
 
 
 def to_epsilon(orders: Floats, divergences: Floats, delta: float) -> float:
-    """The smallest epsilon that Renyi divergences `[A]` at `orders` `[A]` give (Canonne et al. 2020)."""
-    from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon  # here: it takes half a second
+    """Return the smallest epsilon at `delta` that divergences `[A]` at `orders` `[A]` give (Canonne et al. 2020)."""
+    from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon  # not above: it takes half a second
 
     return float(compute_epsilon(orders, divergences, delta)[0])
 
 
+def to_divergence(order: float, epsilon: float, delta: float) -> float:
+    """Return the divergence at one order that gives `epsilon` at `delta`: the inverse of `to_epsilon` above 0.
+
+    Negative if this order gives no epsilon so small.
+    """
+    return epsilon - math.log1p(-1 / order) + math.log(delta * order) / (order - 1)
+
+
 @lru_cache(maxsize=50_000)
 def divergences(release: Release, orders: tuple[float, ...] = tuple(ORDERS)) -> Floats:
-    """The Renyi divergences of one release at `orders`, the larger of both directions of add-or-remove-one.
+    """Return the Renyi divergences of one release at `orders`, the larger of both directions of add-or-remove-one.
 
     That is the divergence of (1 - q) N(0, s^2) + q N(1, s^2) from N(0, s^2) (Mironov et al. 2019, Theorem 5), with the
     rate q and the multiplier s.
@@ -64,11 +73,11 @@ def divergences(release: Release, orders: tuple[float, ...] = tuple(ORDERS)) -> 
 
 
 def _integrated(rate: float, multiplier: float, orders: Floats) -> Floats:
-    """Log E exp(a loss(x)) for x ~ N(0, s^2) at every order a, by the trapezoidal rule: `[A]`.
+    """Return log E exp(a loss(x)) for x ~ N(0, s^2) at every order a, by the trapezoidal rule: `[A]`.
 
-    The integrand is analytic within pi s^2 of the real line, so that the error falls exponentially with the number of
-    points. Where a moment is close to 1, what it exceeds 1 by is E(r^a - 1 - a (r - 1)), r the density ratio of mean 1:
-    a sum of positive numbers, in which far out only the products of powers and weights are finite.
+    The integrand is analytic within pi s^2 of the real line, so the error falls exponentially with the number of
+    points. Where a moment is close to 1, its excess over 1 is E(r^a - 1 - a (r - 1)), r the density ratio of mean 1: a
+    sum of positive numbers. Far out, only the products of powers and weights are finite.
     """
     width = min(multiplier / 8, multiplier**2 / 4)
     outcomes = np.arange(-_REACH * multiplier, orders.max(initial=0) + _REACH * multiplier, width)
@@ -86,7 +95,7 @@ def _integrated(rate: float, multiplier: float, orders: Floats) -> Floats:
 
 
 def _summed(rate: float, multiplier: float, order: int) -> float:
-    """The same for a whole order, by the binomial theorem (Mironov et al. 2019, section 3.3)."""
+    """Return the same for an integer order, by the binomial theorem (Mironov et al. 2019, section 3.3)."""
     k = np.arange(order + 1)
     binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
     terms = binomial + k * np.log(rate) + (order - k) * np.log1p(-rate) + (k * k - k) / (2 * multiplier**2)
@@ -94,8 +103,9 @@ def _summed(rate: float, multiplier: float, order: int) -> float:
 
 
 def _chord(rate: float, multiplier: float, order: float) -> float:
-    """A bound from above on the same, exact for a whole order: log moments are convex in the order, so that between
-    whole ones, the first of which has 0, they are below the chord.
+    """Return an upper bound on the same, exact for an integer order.
+
+    Log moments are convex in the order: between integers they lie below the chord. At order 1 they are 0.
     """
     below = int(order)
     least = _summed(rate, multiplier, below) if below > 1 else 0.0
@@ -103,7 +113,7 @@ def _chord(rate: float, multiplier: float, order: float) -> float:
 
 
 def _composed(mixture: Mixture, orders: tuple[float, ...]) -> Floats:
-    """The divergences of a mixture's releases together, by the moments exp((order - 1) divergence) of its knots."""
+    """Return the divergences of a mixture's releases together, from its knots' moments exp((order - 1) divergence)."""
     less_one = np.array(orders) - 1
     logs = np.array([divergences(Release(mixture.rate, float(knot)), orders) for knot in mixture.knots]) * less_one
     lower, upper = logs[mixture.lower], logs[mixture.upper]

@@ -92,3 +92,11 @@ def test_they_are_positive_finite_and_grow_with_the_order(rate: float, multiplie
     found = divergences(Release(rate, multiplier))
     assert np.all(np.isfinite(found) & (found > 0))
     assert np.all(np.diff(found) >= -1e-9 * found[1:])
+
+
+@given(st.sampled_from([2, 8, 63, 256]), st.floats(0.5, 50), st.sampled_from([1e-3, 1e-6, 1e-9]))
+def test_a_divergence_and_its_epsilon_belong_together(order: int, epsilon: float, delta: float) -> None:
+    divergence = renyi.to_divergence(order, epsilon, delta)
+    if divergence > 1e-5:  # below, total variation alone gives an epsilon of 0 at the largest delta
+        there = renyi.to_epsilon(np.array([float(order)]), np.array([divergence]), delta)
+        assert there == pytest.approx(epsilon, rel=1e-9)
