@@ -14,8 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedfair.node.node import ClientError
-from simulations.as_json import as_json
-from simulations.results.result import Result
+from simulations.results.result import Result, as_json
 from simulations.results.table import results_table
 
 P = ParamSpec("P")

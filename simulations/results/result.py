@@ -19,7 +19,7 @@ from simulations.results.atomic_files import in_json
 from simulations.results.environment import environment
 from simulations.results.model_metadata import Description, numbers
 from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
-from simulations.results.statistics import comparisons, measures
+from simulations.results.statistics import comparisons, findings, measures
 from simulations.results.summary import final_test, summarise
 from simulations.settings.experiment import Experiment
 from strategies.server.threshold_search import Threshold, ThresholdSearch
@@ -29,9 +29,18 @@ from strategies.server.threshold_search import Threshold, ThresholdSearch
 class Result:
     """One finished run.
 
-    `metrics` is long: round, split, group, metric, value. Training metrics and everything measured on held-out records
-    are not private. With a `threshold`, those of the last round are of its decisions, and those of the model alone
-    stand beside them under splits like "test before threshold"; `search` can choose other thresholds from what it got.
+    Training metrics and everything measured on held-out records are not private. With a `threshold`, the last round's
+    metrics are those of its decisions; the model's own are under splits like "test before threshold".
+
+    Attributes:
+        experiment: Description of the run.
+        data: Training, validation and test part.
+        metrics: Long table: round, split, group, metric, value.
+        ledger: What the run guarantees and spent.
+        model: Trained model.
+        search: Search for a threshold, which can choose other thresholds from the counts that it received; None if
+            there was none.
+        threshold: Threshold that the search chose; None if there is none.
     """
 
     experiment: Experiment
@@ -43,13 +52,24 @@ class Result:
     threshold: Threshold | None = None
 
     def save(self, folder: str | Path) -> Path:
-        """Write the folder; raises `FileExistsError` if it holds another experiment."""
+        """Write config, metrics, summary, ledger, model and environment into a folder, as a whole.
+
+        Args:
+            folder: Folder to write; a folder of the same experiment is replaced, and other files in it are kept.
+
+        Returns:
+            The folder.
+
+        Raises:
+            FileExistsError: If the folder holds another experiment.
+            OSError: If it cannot be written.
+        """
         return write_folder(Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(),
                             numbers(self.model))
 
     @property
     def description(self) -> Description:
-        """What is saved with the model."""
+        """Description that is saved with the model."""
         made, train = self.experiment, self.data.train
         return Description(
             model=made.model, hidden=made.hidden, dtype=made.dtype, shape=tuple(train.x.shape[1:]), pixels=made.pixels,
@@ -57,37 +77,66 @@ class Result:
             labels=train.labels, threshold=self.threshold.rule if self.threshold else None)
 
     def threshold_to_dict(self) -> dict[str, Any]:
-        """The threshold by names of groups and classes, and how the records that it was looked for on are protected."""
+        """Return the threshold by names of groups and classes.
+
+        Returns:
+            The threshold's values for JSON, with how the records that it was searched on are protected.
+        """
         assert self.threshold is not None
         train = self.data.train
         return {**self.threshold.to_dict(train.names, train.labels), "privacy": self.ledger.validation_data()}
 
 
 def identified(results: Sequence[Result]) -> pd.DataFrame:
-    """All metrics under each other, with columns dataset, strategy and seed in front."""
+    """Concatenate all metrics, with columns dataset, strategy and seed in front."""
     frames = []
     for result in results:
         experiment = result.experiment
         frame = result.metrics.copy()
-        for place, name in enumerate(("dataset", "strategy", "seed")):
-            frame.insert(place, name, getattr(experiment, name))
+        for index, name in enumerate(("dataset", "strategy", "seed")):
+            frame.insert(index, name, getattr(experiment, name))
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
 
 
 def summary(results: Sequence[Result]) -> pd.DataFrame:
-    """One row for each data set and strategy; see `simulations.results.summary`."""
+    """Summarise each data set and strategy in a row; see `simulations.results.summary`."""
     ledgers = {(r.experiment.dataset, r.experiment.strategy, r.experiment.seed): r.ledger for r in results}
     return summarise(identified(results), ledgers)
 
 
 def tests(results: Sequence[Result]) -> pd.DataFrame:
-    """Paired tests between the strategies; see `simulations.results.statistics`."""
+    """Make paired tests between the strategies; see `simulations.results.statistics`."""
     return comparisons(measures(final_test(identified(results))))
 
 
+def as_json(results: Sequence[Result], folder: Path | None = None) -> str:
+    """Return the terminal's table as JSON: `summary` (a row for each strategy), `findings` (sentences) and `folder`.
+
+    `folder` is where the results are saved, or null. JSON has no infinity: an infinite epsilon is null, with the
+    guarantee "none".
+    """
+    measured = measures(final_test(identified(results)))
+    return in_json({"summary": summary(results).to_dict("records"),
+                    "findings": findings(measured, comparisons(measured)),
+                    "folder": None if folder is None else str(folder)})
+
+
 def save_comparison(results: Sequence[Result], settings: Mapping[str, Any], folder: str | Path) -> Path:
-    """Write several runs into one folder; ledgers and models are kept by "strategy/seed"."""
+    """Write several runs into one folder, as a whole; ledgers and models are named "strategy/seed-0".
+
+    Args:
+        results: Results of the runs, each strategy and seed once.
+        settings: Description of the comparison, for config.toml.
+        folder: Folder to write; a folder of the same comparison is replaced, and other files in it are kept.
+
+    Returns:
+        The folder.
+
+    Raises:
+        FileExistsError: If the folder holds something else.
+        OSError: If it cannot be written.
+    """
     named = by_run(results)
     ledgers = {name: result.ledger.to_dict() for name, result in named.items()}
     models = {f"{name}/{key}": value for name, r in named.items() for key, value in numbers(r.model).items()}
@@ -95,16 +144,16 @@ def save_comparison(results: Sequence[Result], settings: Mapping[str, Any], fold
 
 
 def by_run(results: Sequence[Result]) -> dict[str, Result]:
-    """Results by "strategy/seed"."""
+    """Index results by "strategy/seed-0"."""
     return {f"{r.experiment.strategy}/seed-{r.experiment.seed}": r for r in results}
 
 
 def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Result], ledger: Mapping[str, Any],
                  model: Mapping[str, Tensor]) -> Path:
-    """Write everything beside the folder, then put it in place at once. Raises what `refuse_to_replace` does.
+    """Write everything beside the folder, then put it in place at once. Raise what `refuse_to_replace` does.
 
-    What somebody put into an earlier folder of the same settings stays. Thresholds, if there are any, go into
-    thresholds.json by "strategy/seed", and so do descriptions of the models into what goes with their weights.
+    Other files in an earlier folder of the same settings are kept. Thresholds, if any, go into thresholds.json by
+    "strategy/seed-0"; descriptions of the models are stored with their weights.
     """
     refuse_to_replace(folder, settings)
     with replaced(folder) as new:
