@@ -51,7 +51,7 @@ def rule(result: Result, name: str) -> Tensor:
 
 
 def clipping(strategy: str, result: Result, norms: Tensor, group: Tensor) -> tuple[list[float], float]:
-    """Return each record's factor on its gradient, and the noise's deviation in a coordinate, by the papers."""
+    """Return each gradient's factor, and the noise's deviation in a coordinate of the sum, as the papers print them."""
     if strategy == "sgd":
         return [1.0] * len(norms), 0.0
     if strategy == "dpsgd":
@@ -142,8 +142,7 @@ def bound_of(strategy: str, result: Result) -> float:
 
 
 def assert_tran(found: dict[str, float], risk: Tensor, norms: Tensor, shares: Tensor, clip_norm: float) -> None:
-    """Check the largest difference between two groups' risks of clipping, and Tran et al.'s condition for their order.
-    """
+    """Check the largest difference between two groups' clipping risks, and Tran et al.'s condition for their order."""
     a, b = int(risk.argmax()), int(risk.argmin())
     assert found["risk_clip_gap"] == pytest.approx(float(risk[a] - risk[b]), rel=1e-8, abs=1e-12)
     left = norms[a] * (shares[a] - shares[a] ** 2 / 2) - norms[b] * (1 + shares[b] + shares[b] ** 2 / 2)
