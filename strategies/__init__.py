@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedfair.plugins.registry import Registry, unknown
-from fedfair.plugins.user_files import defined_in, file_name, user_file
+from fedfair.plugins.user_files import METHOD_FOLDERS, defined_in, file_name, user_file
 from strategies.clipping_error import DirectionError, MagnitudeError
 from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd import Dpsgd
@@ -28,7 +28,10 @@ from strategies.naive import Naive
 from strategies.server.strategy import Strategy
 from strategies.sgd import Sgd
 
-__all__ = ["COMBINATIONS", "STRATEGIES", "Combination", "Strategy", "file_of", "find_strategy"]
+__all__ = ["COMBINATIONS", "STRATEGIES", "Combination", "Options", "Strategy", "file_of", "find_strategy"]
+
+Options = Strategy.Options
+"""The base of a method's own parameters, which refuses unknown ones."""
 
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
 _PUBLISHED: dict[str, type[Strategy]] = {
@@ -50,12 +53,9 @@ _PUBLISHED: dict[str, type[Strategy]] = {
 for _name, _strategy in _PUBLISHED.items():
     STRATEGIES.register(_name)(_strategy)
 
-FOLDERS = ("", "strategies")
-"""Where methods of the user's own are looked for."""
-
 
 class Combination(NamedTuple):
-    """A published method that is a strategy with certain settings; those that a person makes win over them."""
+    """A published method that is a strategy with certain settings; a person's own settings win over them."""
 
     strategy: str
     settings: Mapping[str, Any]
@@ -70,7 +70,7 @@ for _name, _combination in (("gs-dp-sgd-to", Combination("gs-dp-sgd", {"threshol
 
 def file_of(name: str) -> Path | None:
     """The file with a method of the user's own; None for one that is published here, or nowhere."""
-    return None if name in STRATEGIES or name in COMBINATIONS else user_file(name, FOLDERS)
+    return None if name in STRATEGIES or name in COMBINATIONS else user_file(name, METHOD_FOLDERS)
 
 
 def find_strategy(name: str) -> type[Strategy]:

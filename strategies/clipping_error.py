@@ -14,7 +14,6 @@ from torch import Tensor
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, Unclipped
 from fedfair.mechanisms.noise import Trust
-from fedfair.protocol import messages
 from fedfair.protocol.round import Round
 from strategies.server.requests import added
 from strategies.server.risk_meter import other_steps
@@ -60,7 +59,7 @@ class ClippingError(Strategy):
         """Ask for the gradient without clipping, then for the clipped one."""
         asked = super().configure_train(server_round, arrays, config, grid)
         assert self._round is not None
-        without = self._requests(messages.GRADIENT_SUM, grid, weights=arrays,
+        without = self._requests(self.exchange, grid, weights=arrays,
                                  round_=replace(self._round, rule=Unclipped()))
         self._plain = added(self._answers(grid.send_and_receive(without)), "sums")
         return asked

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from fedfair.mechanisms.clipping import ClipRule, Flat
 from fedfair.mechanisms.counting import AtMost, CountQuery
 from fedfair.models.optimizers import Optimizer, Sgd
-from fedfair.protocol import messages
+from fedfair.node.participant_updates import send_update_sum
 from fedfair.protocol.round import LocalSgd
 from strategies.server.calibration import Schedule
-from strategies.server.strategy import NoOptions, Strategy
+from strategies.server.strategy import Strategy
 from strategies.server.training import Positive
 
 
@@ -47,7 +47,7 @@ class DpFedavg(Strategy):
     1 / (q local_epochs) rounds: the length in which a record is met once on average.
     """
 
-    class Options(NoOptions):
+    class Options(Strategy.Options):
         """See `DpFedavg`; without a `quantile`, S stays at S0."""
 
         participation: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -60,7 +60,7 @@ class DpFedavg(Strategy):
     modes = ("epoch",)
     default_sync = "epoch"
     protects = "participant"
-    exchange = messages.UPDATE_SUM
+    exchange = send_update_sum
     state = ("clip_norm",)
     options: Options
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedfair.mechanisms.clipping import ClipRule, PerGroup, Reweighted, sensitivity
 from fedfair.mechanisms.counting import AboveAndBelow, CountQuery
-from strategies.server.strategy import NoOptions, Strategy
+from strategies.server.strategy import Strategy
 
 
 class DpsgdF(Strategy):
@@ -37,7 +37,7 @@ class DpsgdF(Strategy):
     is relative; the port leaves it at C0 max_k C_k / mean_j C_j, which is `noise_at` = "base".
     """
 
-    class Options(NoOptions):
+    class Options(Strategy.Options):
         """See `DpsgdF`."""
 
         bounds: Literal["paper", "authors"] = "paper"

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedfair.mechanisms.clipping import ClipRule, PerGroup
 from fedfair.mechanisms.counting import AboveAndBelow, CountQuery
-from strategies.server.strategy import NoOptions, Strategy
+from strategies.server.strategy import Strategy
 from strategies.server.training import Positive
 
 
@@ -32,7 +32,7 @@ class DpsgdFQuantile(Strategy):
     slowly instead. The noise is relative to the largest C_k of all groups.
     """
 
-    class Options(NoOptions):
+    class Options(Strategy.Options):
         """See `DpsgdFQuantile`."""
 
         quantile: Annotated[float, Field(gt=0, lt=1)] = 0.5

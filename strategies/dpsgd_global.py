@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fedfair.mechanisms.clipping import ClipRule, Global
-from strategies.server.strategy import NoOptions, Strategy
+from strategies.server.strategy import Strategy
 from strategies.server.training import Positive
 
 
 class DpsgdGlobal(Strategy):
     """`c_i = C0 / Z` for gradients of norm at most Z, which keeps their direction; larger ones are dropped."""
 
-    class Options(NoOptions):
+    class Options(Strategy.Options):
         """`bound` is Z, fixed, at least the clip norm."""
 
         bound: Positive = 50

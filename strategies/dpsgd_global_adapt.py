@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedfair.mechanisms.clipping import ClipRule, GlobalAdapt
 from fedfair.mechanisms.counting import Above, CountQuery
-from strategies.server.strategy import NoOptions, Strategy
+from strategies.server.strategy import Strategy
 from strategies.server.training import Positive
 
 
@@ -22,7 +22,7 @@ class DpsgdGlobalAdapt(Strategy):
     that no count, however noisy, can end a run, it also stays above C0 / 10^6 and below 10^6 times its first value.
     """
 
-    class Options(NoOptions):
+    class Options(Strategy.Options):
         """`bound` is the first Z, `tau` where a gradient counts as large, `eta` how fast Z shrinks."""
 
         bound: Positive = 50

@@ -13,7 +13,7 @@ from pydantic import Field
 from fedfair.gradients.layers import Gradients
 from fedfair.protocol.messages import pack, unpacked
 from strategies.gs_dp_sgd import GsDpSgd
-from strategies.server.strategy import NoOptions
+from strategies.server.strategy import Strategy
 from strategies.server.training import Positive
 
 
@@ -26,7 +26,7 @@ class FairDp(GsDpSgd):
     is plain SGD with `late_learning_rate`, as in the authors' runs; a `late_share` of 0 keeps the run's own.
     """
 
-    class Options(NoOptions):
+    class Options(Strategy.Options):
         """See `FairDp`."""
 
         max_norm: Positive = 1

@@ -10,11 +10,17 @@ from flwr.serverapp import Grid
 
 from fedfair.mechanisms.clipping import ClipRule, Flat
 from fedfair.mechanisms.noise import Trust
-from fedfair.node.fairlens_sums import BatchSums, Penalty
-from fedfair.protocol import messages
+from fedfair.node.fairlens_sums import (
+    BatchSums,
+    Penalty,
+    send_batch_sums,
+    send_penalty_gradient,
+    send_shifted_gradient_sum,
+)
+from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.messages import pack
 from strategies.server.requests import added
-from strategies.server.strategy import NoOptions, Strategy
+from strategies.server.strategy import Strategy
 from strategies.server.training import NotNegative
 
 
@@ -36,14 +42,14 @@ class FairLens(Strategy):
     noise. Two groups, two classes, trust "central" and sync "step" only.
     """
 
-    class Options(NoOptions):
+    class Options(Strategy.Options):
         """The weights of R1 and R2."""
 
         gamma1: NotNegative = 1
         gamma2: NotNegative = 1
 
     modes = ("step",)
-    exchange = messages.SHIFTED_GRADIENT_SUM
+    exchange = send_shifted_gradient_sum
     nominal = ("every gradient of a batch is shifted by a vector that depends on the whole batch, so one record can "
                "change the sum of clipped gradients by more than the clip norm that the noise is relative to")
     broadcasts = True
@@ -69,10 +75,10 @@ class FairLens(Strategy):
                         ) -> Iterable[Message]:
         """Ask for the batch's sums, for the penalty's gradient, and then for the sum of shifted gradients."""
         asked = list(super().configure_train(server_round, arrays, config, grid))
-        sums = self._ask(messages.BATCH_SUMS, grid, arrays)
+        sums = self._ask(send_batch_sums, grid, arrays)
         penalty = self.penalty(BatchSums(*(added(sums, name) for name in BatchSums._fields)))
         directions = {"distortion": penalty.distortion, "difference": penalty.difference}
-        parts = self._ask(messages.PENALTY_GRADIENT, grid, arrays, tensors=directions, **{
+        parts = self._ask(send_penalty_gradient, grid, arrays, tensors=directions, **{
             "loss-weights": list(penalty.loss_weights), "probability-weights": list(penalty.probability_weights)})
         shift = pack(added(parts, "sums"))
         for message in asked:
@@ -98,7 +104,7 @@ class FairLens(Strategy):
                        tuple((1 / sizes * sizes.new_tensor([1.0, -1.0])).tolist()),
                        tuple((self.options.gamma2 * (0.5 - means) / sizes).tolist()))
 
-    def _ask(self, action: str, grid: Grid, arrays: ArrayRecord, **parts: object) -> list[Message]:
+    def _ask(self, exchange: Exchange, grid: Grid, arrays: ArrayRecord, **parts: object) -> list[Message]:
         """What all nodes answer about the round's batch."""
-        asked = self._requests(action, grid, weights=arrays, round_=self._round, **parts)
+        asked = self._requests(exchange, grid, weights=arrays, round_=self._round, **parts)
         return self._answers(grid.send_and_receive(asked))

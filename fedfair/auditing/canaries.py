@@ -1,8 +1,7 @@
-"""Canaries: records that exist only as gradients, put into every batch where a real record would be; and participants
-that exist only as updates.
+"""Canaries: records that exist only as gradients, and participants that exist only as updates.
 
 They are sampled like records, clipped by the round's rule with their batch, counted by its query and covered by its
-noise: what clips, counts and adds noise does not know of them.
+noise: the mechanism cannot distinguish them from records.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from fedfair.gradients.layers import Gradients, LayerGradients, flat, shaped
 from fedfair.gradients.probe import Probe
 from fedfair.mechanisms.randomness import generator
 from fedfair.mechanisms.sampling import poisson
-from fedfair.node.node import Batch, Host
+from fedfair.node.node import Batch, Node
 from fedfair.protocol.round import Round
 
 
 @dataclass(frozen=True)
 class Canaries:
-    """m canaries; the gradient of the j-th is `norm` in direction of coordinate `coordinates[j]` of all parameters.
+    """m canaries: the gradient of the j-th is `norm` along coordinate `coordinates[j]` of all parameters, 0 elsewhere.
 
-    Such gradients ("Dirac", Nasr et al. 2023) do not disturb each other. `groups`, `clients` and `included` `[m]` are
-    group numbers, the clients that hold them, and whether they are in the training data at all.
+    Such gradients ("Dirac", Nasr et al. 2023) do not disturb each other. `groups` `[m]` are group numbers, `clients`
+    `[m]` are the clients that hold the canaries, and `included` `[m]` says whether each is in the training data.
     """
 
     coordinates: Tensor
@@ -41,9 +40,10 @@ class Canaries:
 
 
 def plant(count: int, parameters: int, holders: tuple[int, ...], norm: float, seed: int) -> Canaries:
-    """`count` canaries on distinct coordinates, dealt to the groups in turn, each in with probability 1/2.
+    """Make `count` canaries on distinct coordinates, dealt to the groups in turn, each included with probability 1/2.
 
-    `holders` names the client of each group's canaries. Raises `ValueError` if there are fewer parameters.
+    `holders` are the clients that hold each group's canaries, `[K]`. Raises `ValueError` if there are fewer parameters
+    than canaries.
     """
     if count > parameters:
         raise ValueError(f"canaries is {count}, but the model has {parameters} parameters, and each canary needs "
@@ -54,11 +54,11 @@ def plant(count: int, parameters: int, holders: tuple[int, ...], norm: float, se
                     torch.rand(count, generator=generator(seed, "canary inclusion")) < 0.5, norm)
 
 
-class AuditedHost(Host):
-    """A host of one client, which holds canaries besides its records.
+class AuditedNode(Node):
+    """A node of one client that holds canaries besides its records.
 
-    `real` keeps, by step, what the records (or participants) without the canaries added to the sum, at the canaries'
-    coordinates: an attacker may know all records but one.
+    `real` holds, by step, what the records (or participants) without the canaries added to the sum, at the canaries'
+    coordinates: the attacker may know all records but one.
     """
 
     def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str, canaries: Canaries) -> None:
@@ -66,7 +66,7 @@ class AuditedHost(Host):
         self.canaries, self.real = canaries, dict[int, Tensor]()
 
     def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor) -> Batch:
-        """See `Host`; the canaries come last, and have neither `x` nor `y`."""
+        """See `Node`; the canaries come last, and have neither `x` nor `y`."""
         batch = super()._sample(data, weights, round_, rows)
         canaries, joined = self.canaries, self._joined(round_)
         return Batch(_WithCanaries(batch.probe, self, joined, round_.step),
@@ -74,24 +74,24 @@ class AuditedHost(Host):
 
     def updates(self, weights: Mapping[str, Tensor], round_: Round, drawn: Sequence[int]
                 ) -> Iterator[tuple[list[int], LayerGradients]]:
-        """See `Host`; the canaries come last, as participants."""
+        """See `Node`; the canaries come last, as participants."""
         self.real[round_.step] = torch.zeros_like(flat(weights)[self.canaries.coordinates], device="cpu")
-        for clients, found in super().updates(weights, round_, drawn):
-            yield clients, _Noted(found, self, round_.step)
+        for clients, updates in super().updates(weights, round_, drawn):
+            yield clients, _Noted(updates, self, round_.step)
         joined = self._joined(round_)
         yield self.canaries.clients[joined].tolist(), _CanaryUpdates(weights, self.canaries, joined)
 
     def _joined(self, round_: Round) -> Tensor:
-        """The numbers of the canaries here that are drawn for the round."""
-        own = torch.nonzero(self.canaries.included & torch.isin(self.canaries.clients, self.clients.numbers)).flatten()
-        rates = torch.tensor(round_.rates, dtype=torch.float64)[self.canaries.groups[own]]
-        return own[poisson(round_.seed, round_.step, 2**40 + own, rates)]
+        """Return the numbers of this node's canaries that are drawn for the round."""
+        held = torch.nonzero(self.canaries.included & torch.isin(self.canaries.clients, self.clients.numbers)).flatten()
+        rates = torch.tensor(round_.rates, dtype=torch.float64)[self.canaries.groups[held]]
+        return held[poisson(round_.seed, round_.step, 2**40 + held, rates)]
 
 
 class _Noted:
-    """Updates of participants, whose clipped sum goes into the host's `real`."""
+    """Updates of participants; their clipped sum is noted in the node's `real`."""
 
-    def __init__(self, updates: LayerGradients, host: AuditedHost, step: int) -> None:
+    def __init__(self, updates: LayerGradients, host: AuditedNode, step: int) -> None:
         self.square_norms, self.dot = updates.square_norms, updates.dot
         self._updates, self._host, self._step = updates, host, step
 
@@ -125,7 +125,7 @@ class _CanaryUpdates:
 class _WithCanaries:
     """A batch's probe, followed by the canaries numbered `joined`."""
 
-    def __init__(self, probe: Probe, host: AuditedHost, joined: Tensor, step: int) -> None:
+    def __init__(self, probe: Probe, host: AuditedNode, joined: Tensor, step: int) -> None:
         self._probe, self._host, self._joined, self._step = probe, host, joined, step
         self.norms = torch.cat([probe.norms, probe.norms.new_full((len(joined),), host.canaries.norm)])
         self.losses = torch.cat([probe.losses, probe.losses.new_zeros(len(joined))])

@@ -42,7 +42,7 @@ class ClipRule(Protocol):
         """
 
 
-CLIP_RULES: Registry[type[ClipRule]] = Registry("clip rule")
+CLIP_RULES: Registry[type[ClipRule]] = Registry("clip rule", ("coefficients", "group_sensitivities"))
 """The rules that can travel, by name."""
 
 

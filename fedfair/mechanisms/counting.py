@@ -31,7 +31,7 @@ class CountQuery(Protocol):
         """
 
 
-COUNT_QUERIES: Registry[type[CountQuery]] = Registry("count query")
+COUNT_QUERIES: Registry[type[CountQuery]] = Registry("count query", ("counts",))
 """The queries that can travel, by name."""
 
 

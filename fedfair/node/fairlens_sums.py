@@ -9,9 +9,10 @@ allows. What they compute is added up over nodes; a node without clients adds no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
+from flwr.app import RecordDict
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -19,7 +20,9 @@ from fedfair.gradients.layers import Gradients
 from fedfair.gradients.probe import Probe, trained_parameters
 from fedfair.gradients.second_order import differentiable
 from fedfair.models.published import loss
-from fedfair.node.node import Host
+from fedfair.node.node import Node
+from fedfair.protocol.exchange import Request, exchange
+from fedfair.protocol.messages import pack
 from fedfair.protocol.round import Round, refuse_distrust
 
 
@@ -50,32 +53,32 @@ class Penalty(NamedTuple):
     probability_weights: tuple[float, ...]
 
 
-def batch_sums(here: Host, weights: Mapping[str, Tensor], round_: Round) -> BatchSums | None:
+def batch_sums(node: Node, weights: Mapping[str, Tensor], round_: Round) -> BatchSums | None:
     """The node's part of the batch's sums, without noise; raises `ValueError` unless the server is trusted."""
     refuse_distrust(round_, "FairLens")
-    if not here.clients:
+    if not node.clients:
         return None
     assert round_.rule is not None
-    batch = here.batch(weights, round_)
+    batch = node.batch(weights, round_)
     members = F.one_hot(batch.groups, 2).to(batch.probe.norms.dtype)
     with torch.no_grad():
-        probabilities = here.model(batch.x).softmax(1)[:, 1]
+        probabilities = node.model(batch.x).softmax(1)[:, 1]
     first, second = (batch.probe.weighted_sum(column) for column in members.unbind(1))
     clipped = batch.probe.weighted_sum(round_.rule.coefficients(batch.probe.norms, batch.groups))
     return BatchSums({"sizes": members.sum(0), "probabilities": probabilities @ members}, first, second, clipped)
 
 
-def penalty_gradient(here: Host, weights: Mapping[str, Tensor], round_: Round, penalty: Penalty) -> Gradients:
+def penalty_gradient(node: Node, weights: Mapping[str, Tensor], round_: Round, penalty: Penalty) -> Gradients:
     """The node's part of the penalty's gradient, without noise; raises `ValueError` unless the server is trusted."""
     refuse_distrust(round_, "FairLens")
-    if not here.clients:
+    if not node.clients:
         return {}
     assert round_.rule is not None
-    batch = here.batch(weights, round_)
-    trained, _ = trained_parameters(here.model)
+    batch = node.batch(weights, round_)
+    trained, _ = trained_parameters(node.model)
     if len(batch.x) == 0:
         return {name: torch.zeros_like(parameter) for name, parameter in trained.items()}
-    probe = differentiable(here.model, loss, batch.x, batch.y)
+    probe = differentiable(node.model, loss, batch.x, batch.y)
     # A gradient of zero is not clipped, but its norm has no derivative: take one that is far from being clipped.
     norms = probe.square_norms().clamp(min=1e-12).sqrt()
     coefficients = round_.rule.coefficients(norms, batch.groups)
@@ -87,16 +90,16 @@ def penalty_gradient(here: Host, weights: Mapping[str, Tensor], round_: Round, p
     return dict(zip(trained, found, strict=True))
 
 
-def shifted_gradient_sum(here: Host, weights: Mapping[str, Tensor], round_: Round, shift: Mapping[str, Tensor]
+def shifted_gradient_sum(node: Node, weights: Mapping[str, Tensor], round_: Round, shift: Mapping[str, Tensor]
                          ) -> Gradients:
     """The node's part of the sum of clipped `g_i + shift`, without noise; raises `ValueError` unless the server is
     trusted.
     """
     refuse_distrust(round_, "FairLens")
-    if not here.clients:
+    if not node.clients:
         return {}
     assert round_.rule is not None
-    batch = here.batch(weights, round_)
+    batch = node.batch(weights, round_)
     shifted = Shifted(batch.probe, shift)
     return shifted.weighted_sum(round_.rule.coefficients(shifted.norms, batch.groups))
 
@@ -114,3 +117,26 @@ class Shifted:
         total = coefficients.sum()
         return {name: value + total * self._shift[name]
                 for name, value in self._probe.weighted_sum(coefficients).items()}
+
+
+@exchange("train")
+def send_batch_sums(node: Node, request: Request) -> RecordDict:
+    """Send the sums over the round's batch that the penalty is made of, without noise."""
+    sums = batch_sums(node, request.weights, request.round)
+    return RecordDict({name: pack(values) for name, values in sums._asdict().items()} if sums else {})
+
+
+@exchange("train")
+def send_penalty_gradient(node: Node, request: Request) -> RecordDict:
+    """Send the node's part of the penalty's gradient, without noise."""
+    options = cast(dict[str, list[float]], request.options)
+    penalty = Penalty(request.tensors("distortion"), request.tensors("difference"), tuple(options["loss-weights"]),
+                      tuple(options["probability-weights"]))
+    return RecordDict({"sums": pack(penalty_gradient(node, request.weights, request.round, penalty))})
+
+
+@exchange("train")
+def send_shifted_gradient_sum(node: Node, request: Request) -> RecordDict:
+    """Send the sum of the batch's gradients, each shifted by the penalty and then clipped, without noise."""
+    shift = request.tensors("shift")
+    return RecordDict({"sums": pack(shifted_gradient_sum(node, request.weights, request.round, shift))})

@@ -48,7 +48,7 @@ class Batch(NamedTuple):
     y: Tensor
 
 
-class Host:
+class Node:
     """Some clients of a run, by number, with the records that each holds and one model to compute with.
 
     Where all clients start from the same weights, their records go through the model together: a sum over clients is a

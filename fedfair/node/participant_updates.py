@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from flwr.app import RecordDict
 from torch import Tensor
 
 from fedfair.mechanisms.sampling import poisson
-from fedfair.node.node import ClientError, Contribution, Host, with_noise
+from fedfair.node.exchanges import content
+from fedfair.node.node import ClientError, Contribution, Node, with_noise
+from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.round import Round
 
 
-def update_sum(here: Host, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
+def update_sum(node: Node, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
     """The sum of the clipped updates of those clients here that the round draws, and the counts that it asks for, with
     each client's share of the noise, drawn or not.
 
@@ -26,19 +29,25 @@ def update_sum(here: Host, weights: Mapping[str, Tensor], round_: Round) -> Cont
     """
     if round_.rule is None:
         raise ValueError("a sum of updates needs to know how to clip them: the round has no `rule`")
-    if not here.clients:
+    if not node.clients:
         return Contribution({}, None)
-    numbers = here.clients.numbers
+    numbers = node.clients.numbers
     drawn = numbers[poisson(round_.seed, round_.step, numbers, round_.rates[0])].tolist()
     sums = {name: torch.zeros_like(value) for name, value in weights.items()}
     norms = [next(iter(weights.values())).new_zeros(0)]
-    for clients, updates in here.updates(weights, round_, drawn):
+    for clients, updates in node.updates(weights, round_, drawn):
         norms.append(_finite(updates.square_norms().sqrt(), clients, round_))
         part = updates.weighted_sum(round_.rule.coefficients(norms[-1], _alike(norms[-1])))
         sums = {name: value + part[name] for name, value in sums.items()}
     all_norms, query = torch.cat(norms), round_.query
     counts = None if query is None else query.counts(all_norms, _alike(all_norms), len(round_.rates))
-    return with_noise(sums, counts, round_, here.clients)
+    return with_noise(sums, counts, round_, node.clients)
+
+
+@exchange("train")
+def send_update_sum(node: Node, request: Request) -> RecordDict:
+    """Send the sum of the clipped updates of the clients that the round draws, with the counts that it asks for."""
+    return content(update_sum(node, request.weights, request.round))
 
 
 def _alike(norms: Tensor) -> Tensor:

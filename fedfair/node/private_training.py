@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.gradients.layers import memory_format
 from fedfair.gradients.probe import trained_parameters
-from fedfair.node.node import Host
+from fedfair.node.node import Node
 from fedfair.protocol.round import Round
 
 
@@ -44,7 +44,7 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
         raise ValueError('noise is "discrete", but the model is not in float64, in which alone sums are exact enough '
                          "for it: use model.double(), and features in float64")
     weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}
-    host = Host({0: Parts(data, empty, empty)}, model, str(next(model.parameters()).device))
+    host = Node({0: Parts(data, empty, empty)}, model, str(next(model.parameters()).device))
     trained = host.local_epochs(weights, replace(round_, local=replace(round_.local, sizes=(len(x),))))
     for name, parameter in parameters.items():
         parameter.data = trained.sums[name].detach().to(memory_format=memory_format(parameter))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
+
+from fedfair.plugins.user_files import find_in_file, name_in_file
 
 T = TypeVar("T")
 
@@ -18,10 +20,14 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> ValueError:
 
 
 class Registry(Generic[T]):
-    """Values of one kind by name."""
+    """Values of one kind by name.
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    Classes that a user's file defines need no entry: they are found as "file.Class" (`user_files.find_in_file`), if
+    they have all the `methods` of the kind.
+    """
+
+    def __init__(self, kind: str, methods: tuple[str, ...] = ()) -> None:
+        self.kind, self._methods = kind, methods
         self._values: dict[str, T] = {}
         self._makers: dict[str, Callable[[], T]] = {}
 
@@ -43,17 +49,24 @@ class Registry(Generic[T]):
         """Return the value called `name`; raise `ValueError` with the nearest names if there is none."""
         if name not in self._values and name in self._makers:
             self._values[name] = self._makers[name]()
-        if name not in self._values:
+        if name in self._values:
+            return self._values[name]
+        defined = find_in_file(name) if self._methods and "." in name else None
+        if not isinstance(defined, type) or not all(callable(getattr(defined, m, None)) for m in self._methods):
             raise unknown(self.kind, name, self)
-        return self._values[name]
+        return cast(T, defined)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names, sorted."""
         return iter(sorted({*self._values, *self._makers}))
 
     def name_of(self, value: object) -> str:
-        """Return the name under which the class of an instance is entered; raise `ValueError` if it is not."""
+        """Return the name under which the class of an instance is found; raise `ValueError` if it has none."""
         for name, entered in self._values.items():
             if entered is type(value):
                 return name
-        raise ValueError(f"{type(value).__name__} is not a registered {self.kind}")
+        name_of_file = name_in_file(type(value)) if self._methods else None
+        if name_of_file is None:
+            raise ValueError(f"{type(value).__name__} is not a registered {self.kind}: define it in the file of your "
+                             "method, or register it by name")
+        return name_of_file

@@ -9,6 +9,11 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
+METHOD_FOLDERS = ("", "strategies")
+"""The folders, below the current one, in which files with methods, clip rules, queries and exchanges are looked up."""
+
+_PREFIX = "user_file_"  # of the module of a user's file; not its name alone, which a module that it imports may have
+
 _State = tuple[Path, int, int]  # of a file: where it is, when it was changed, and its size
 
 _DEFINED: dict[_State, Mapping[str, Any]] = {}
@@ -44,9 +49,22 @@ def defined_in(path: Path) -> Mapping[str, Any]:
         return _DEFINED[state]
 
 
+def name_in_file(definition: Any) -> str | None:
+    """Return the name "file.Class" of a class or function that a user's file defines, or None for any other."""
+    module = str(definition.__module__)
+    return f"{module.removeprefix(_PREFIX)}.{definition.__name__}" if module.startswith(_PREFIX) else None
+
+
+def find_in_file(name: str) -> Any:
+    """Return what `name_in_file` names, from a file in `METHOD_FOLDERS`; None if there is no such file or name."""
+    stem, _, key = name.partition(".")
+    path = user_file(stem, METHOD_FOLDERS)
+    return None if path is None else defined_in(path).get(key)
+
+
 def _run(path: Path) -> Mapping[str, Any]:
     """Run a file, and return what it defines."""
-    name = f"user_file_{path.stem}"  # not the stem alone, which may be that of a module that the file imports
+    name = f"{_PREFIX}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

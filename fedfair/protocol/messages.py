@@ -18,13 +18,8 @@ from fedfair.gradients.layers import Gradients
 from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
 
-SIZES, COUNTS, SCORES, GRADIENT_SUM, UPDATE_SUM, LOCAL_EPOCH, EVALUATE = (
-    "query.sizes", "query.counts", "query.scores", "train.gradient_sum", "train.update_sum", "train.local_epoch",
-    "evaluate.groups")
-BATCH_SUMS, PENALTY_GRADIENT, SHIFTED_GRADIENT_SUM = (
-    "train.batch_sums", "train.penalty_gradient", "train.shifted_gradient_sum")
-CLIPPING_EFFECT, HESSIAN_PRODUCTS, TRACES = "query.clipping_effect", "query.hessian_products", "query.traces"
-"""The actions that a client answers; the last two lines for FairLens and for risk terms."""
+ACTION = "exchange"
+"""The action of every message in Flower's terms; its record of the same name says which exchange."""
 
 BEFORE_THRESHOLD = "before threshold"
 """Follows the name of a part whose metrics are those of the model, where its decisions are then corrected."""
@@ -84,11 +79,15 @@ def unpacked(record: ArrayRecord) -> Gradients:
             for name, array in record.items()}
 
 
-def requests(action: str, nodes: Iterable[int], task: Task, *, weights: ArrayRecord | None = None,
+def requests(name: str, category: str, nodes: Iterable[int], task: Task, *, weights: ArrayRecord | None = None,
              round_: Round | None = None, tensors: Mapping[str, Mapping[str, Tensor]] | None = None, **options: Any
              ) -> list[Message]:
-    """Messages that ask nodes for `action`; `tensors` are further records, `options` scalars or lists of them."""
-    records: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {"task": _task_record(task.text)}
+    """Return messages that ask nodes for the exchange `name`, by Flower's `category` of messages.
+
+    `tensors` are further records, `options` numbers, texts or lists of them.
+    """
+    records: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {
+        "exchange": _record("name", name), "task": _record("json", task.text)}
     if weights is not None:
         records["weights"] = weights
     if round_ is not None:
@@ -96,10 +95,10 @@ def requests(action: str, nodes: Iterable[int], task: Task, *, weights: ArrayRec
     records |= {name: pack(record) for name, record in (tensors or {}).items()}
     if options:
         records["options"] = ConfigRecord(options)
-    return [Message(RecordDict(records), dst_node_id=node, message_type=action) for node in nodes]
+    return [Message(RecordDict(records), dst_node_id=node, message_type=f"{category}.{ACTION}") for node in nodes]
 
 
-@lru_cache(maxsize=4)
-def _task_record(text: str) -> ConfigRecord:
-    """The record that names a task, made once for all its messages."""
-    return ConfigRecord({"json": text})
+@lru_cache(maxsize=32)
+def _record(key: str, text: str) -> ConfigRecord:
+    """Return a record with one text, made once for all messages of a run."""
+    return ConfigRecord({key: text})

@@ -1,4 +1,4 @@
-"""What every client must know of a run: which data, how it is split and held, and which model is trained."""
+"""What every client must know of a run: the data, how they are split and dealt, and the model."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Width = Annotated[int, Field(ge=1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 HUGGING_FACE = "hf:"
-"""What the name of a data set in Hugging Face's format begins with."""
+"""Prefix of the names of data sets in Hugging Face's format."""
 
 
 def _listed(ranges: Any) -> Any:
-    """Ranges by column, as people write them, one after the other; raises `ValueError` for one that has no two ends."""
+    """Return a list of ranges from a table by column; raise `ValueError` for a range without two ends."""
     if not isinstance(ranges, dict):
         return ranges
     for column, ends in ranges.items():
@@ -49,35 +49,35 @@ class Task(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dataset: str = Field(
-        default="digits", json_schema_extra={"chosen_by": "--dataset, or by datasets in a sweep"},
+        default="digits", json_schema_extra={"records": True, "chosen_by": "--dataset, or by datasets in a sweep"},
         description="Data set: a name that `fedfair data list` prints, or hf:NAME for a data set of Hugging Face's hub "
                     "or a folder in its format.")
     csv: str | None = Field(
-        default=None,
+        default=None, json_schema_extra={"records": True},
         description="CSV file of your own, in place of a data set; it needs label and group.")
     label: str | None = Field(
-        default=None,
+        default=None, json_schema_extra={"records": True},
         description="Column of a file or of hf:NAME with the classes to predict.")
     group: str | None = Field(
-        default=None,
+        default=None, json_schema_extra={"records": True},
         description="Column with the sensitive attribute, by default the data set's own; of several columns, separated "
                     "by commas, the intersections are the groups.")
     missing: Missing = Field(
-        default="refuse",
+        default="refuse", json_schema_extra={"records": True},
         description="What happens to rows of a file or of hf:NAME with missing values: refuse the data, or drop the "
                     "rows.")
     participant: str | None = Field(
-        default=None,
+        default=None, json_schema_extra={"records": True},
         description="Column of a file or of hf:NAME that names the participant whom a record belongs to.")
     split: tuple[Share, Share, Share] = Field(
-        default=(0.7, 0.1, 0.2),
+        default=(0.7, 0.1, 0.2), json_schema_extra={"records": True},
         description="Shares of the training, validation and test parts, which sum to 1; parts that the source "
                     "published are kept.")
     balance: str | None = Field(
-        default=None,
+        default=None, json_schema_extra={"records": True},
         description="Published variant of the data set; `fedfair data list` prints the variants.")
     imbalance: str | None = Field(
-        default=None,
+        default=None, json_schema_extra={"records": True},
         description="How many training records of one group to keep, GROUP:RECORDS or GROUP:SHARE%, for example 8:40 "
                     "or 8:9%; by default all.")
     partition: Literal["group", "site", "natural"] = Field(
@@ -130,14 +130,14 @@ class Task(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _csv_is_a_dataset(cls, values: Any) -> Any:
-        """A file of the user's own is called by its stem."""
+        """Name a CSV file by its stem."""
         if isinstance(values, dict) and values.get("csv") and values.get("dataset", "digits") == "digits":
             return {**values, "dataset": Path(values["csv"]).stem}
         return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Task:
-        """Names that exist, shares that add up, and a label and group for data of one's own."""
+        """Refuse unknown names, shares that do not sum to 1, and settings that do not fit together."""
         own = bool(self.csv) or self.dataset.startswith(HUGGING_FACE)
         if own and not (self.label and self.group):
             raise ValueError(f"{'a CSV file' if self.csv else self.dataset} needs the columns that hold label and "
@@ -167,7 +167,7 @@ class Task(BaseModel):
         return self
 
     def data(self) -> Parts:
-        """The prepared parts in the run's dtype, pixels still as bytes; the same object while task and file stay.
+        """Return the prepared parts in the run's dtype, pixels as bytes; the same object for the same task and file.
 
         Raises `ValueError` or `FileNotFoundError` if they cannot be made, or a group has no training record.
         """
@@ -180,18 +180,18 @@ class Task(BaseModel):
 
     @property
     def modified(self) -> int:
-        """When the file of the user's own was last changed, in nanoseconds; 0 if there is none."""
+        """When the CSV file was last changed, in nanoseconds; 0 without one."""
         return Path(self.csv).stat().st_mtime_ns if self.csv and Path(self.csv).is_file() else 0
 
     def clients_data(self, node: int = 0, nodes: int = 1) -> Shares:
-        """What each of the clients node, node + nodes, ... holds, by default each of all; validation and test records
-        are dealt like training records.
+        """Return the records of the clients node, node + nodes, ..., by default of all clients; validation and test
+        records are dealt like training records.
         """
         parts, groups = self.data(), len(self.data().train.names)
         clients = self._participants() if self.partition == "natural" else self.clients or groups
 
         def holder(data: GroupedDataset) -> torch.Tensor:
-            """The client of each record of one part."""
+            """Return the client of each record of one part."""
             if self.partition == "natural":
                 return data.participant
             if self.partition == "group":
@@ -203,32 +203,33 @@ class Task(BaseModel):
         return Shares.dealt(parts, {part: holder(data) for part, data in parts}, clients, node, nodes)
 
     def _participants(self) -> int:
-        """How many participants the data set names; raises `ValueError` if it names none."""
-        found = max((int(part.participant.max()) + 1 for _, part in self.data() if len(part.participant)), default=0)
-        if not found:
+        """Return the number of participants that the data set names; raise `ValueError` if it names none."""
+        named = [part.participant for _, part in self.data() if len(part.participant)]
+        participants = max((int(participant.max()) + 1 for participant in named), default=0)
+        if not participants:
             raise ValueError(f"{self.dataset} does not say whose its records are, as partition natural needs: take "
                              "partition site, or group")
-        return found
+        return participants
 
     def public_sizes(self, records: torch.Tensor) -> torch.Tensor:
-        """What clients tell of their numbers of records. Never less, so that no record is sampled at a higher rate than
-        it is charged for; nothing only if there is none.
+        """Return clients' public numbers of records, rounded up: never less than the true numbers, so that no record is
+        sampled at a higher rate than it is charged for, and 0 only for a client without records.
         """
         return -(-records // self.round_sizes) * self.round_sizes
 
     def public(self, protects: Unit) -> str:
-        """What everybody is assumed to know of the data, in words, by what is protected."""
+        """Return in words what everybody is assumed to know of the data, where `protects` is what is protected."""
         rounded = "" if self.round_sizes == 1 else f" (numbers rounded up to multiples of {self.round_sizes})"
         return PUBLIC[protects] + rounded
 
     def build_model(self) -> nn.Module:
-        """The model with its initial parameters."""
+        """Build the model with its initial parameters."""
         train = self.data().train
         return published.build(self.model, self.hidden, train.x.shape[1:], train.classes, self.seed, self.torch_dtype)
 
     @property
     def attributes(self) -> tuple[str | None, ...]:
-        """The protected attributes that define the groups; None for the data set's own."""
+        """The sensitive attributes that define the groups; None for the data set's own."""
         return tuple(name.strip() for name in self.group.split(",")) if self.group else (None,)
 
     @property
@@ -239,14 +240,14 @@ class Task(BaseModel):
 
 @lru_cache(maxsize=4)
 def _text(task: Task) -> str:
-    """See `Task.text`: every message of a run asks for it."""
+    """Write a task as JSON once: every message of a run asks for it."""
     return task.model_dump_json()
 
 
 @lru_cache(maxsize=4)
 def _source(dataset: str, csv: str | None, label: str | None, group: str | None, missing: Missing,
             participant: str | None, without: tuple[str, ...], modified: int) -> GroupedDataset:
-    """All records of a data set, or of the state `modified` of a file; of one's own data, without some columns."""
+    """Load all records of a data set, or of a file in its state `modified`; a user's data without some columns."""
     if csv and label and group:  # imported here, with pandas, which other data do without
         from fedfair.datasets.table import from_csv
 
@@ -261,7 +262,7 @@ def _source(dataset: str, csv: str | None, label: str | None, group: str | None,
 
 @lru_cache(maxsize=4)
 def _data(task: Task, modified: int) -> Parts:
-    """See `Task.data`; `modified` tells one state of a CSV file from another."""
+    """Prepare the data of a task; `modified` tells one state of a CSV file from another."""
     own = bool(task.csv) or task.dataset.startswith(HUGGING_FACE)
     later = [name for name in task.without or () if not own or name in task.attributes]
     unread = tuple(name for name in task.without or () if name not in later)
@@ -289,7 +290,7 @@ def _data(task: Task, modified: int) -> Parts:
                          "out")
 
     def cast(part: GroupedDataset) -> GroupedDataset:
-        """One part in the task's dtype; pixels stay bytes until they are used."""
+        """Return one part in the task's dtype; pixels stay bytes until they are used."""
         if part.x.dtype == torch.uint8:
             return replace(part, pixels=Pixels(*task.pixels, dtype))
         return replace(part, x=part.x.to(dtype)) if part.x.is_floating_point() else part

@@ -19,11 +19,11 @@ from fedfair.gradients.probe import trained_parameters
 from fedfair.mechanisms.randomness import key
 from fedfair.mechanisms.sampling import poisson
 from fedfair.models.published import loss
-from fedfair.node.node import Host
+from fedfair.node.node import Node
 from fedfair.protocol.round import Round
 
 
-def clipping_effect(here: Host, weights: Mapping[str, Tensor], round_: Round) -> Gradients:
+def clipping_effect(node: Node, weights: Mapping[str, Tensor], round_: Round) -> Gradients:
     """Return the sums over the round's batch with and without clipping, before any noise; they are not private.
 
     `plain` and `clipped` are gradient sums, `[P]`. `sizes` are the numbers of each group's records in the batch, `[K]`,
@@ -31,7 +31,7 @@ def clipping_effect(here: Host, weights: Mapping[str, Tensor], round_: Round) ->
     """
     if round_.rule is None:
         raise ValueError("what clipping does to a batch needs a clip rule, which the round does not have")
-    probe, groups = here.batch(weights, round_)[:2]
+    probe, groups = node.batch(weights, round_)[:2]
     coefficients, groups = round_.rule.coefficients(probe.norms, groups), groups.cpu()
     sizes, excess = torch.zeros(2, len(round_.rates), dtype=torch.float64)
     sizes.index_add_(0, groups, torch.ones(len(groups), dtype=torch.float64))

@@ -10,16 +10,17 @@ import numpy.typing as npt
 import torch
 
 from fedfair import client_app
+from fedfair.accounting.events import Unit
 from fedfair.auditing.bounds import Bound, Neighbours, gaussian_bound, lower_bound
-from fedfair.auditing.canaries import AuditedHost, plant
+from fedfair.auditing.canaries import AuditedNode, plant
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.gradients.layers import flat
 from fedfair.gradients.probe import trained_parameters
 from fedfair.mechanisms.clipping import ClipRule
 from fedfair.mechanisms.randomness import generator
 from fedfair.models.published import loss
-from fedfair.protocol import messages
-from fedfair.accounting.events import Unit
+from fedfair.node.exchanges import send_gradient_sum
+from fedfair.node.participant_updates import send_update_sum
 from simulations.audits.white_box import WatchedGrid, scores, step_of
 from simulations.engines.engines import quiet_flower
 from simulations.engines.local import LocalGrid
@@ -101,7 +102,7 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
     task = experiment.task
     sizes = population(LocalGrid(client_app.app, 1), task)
     strategy = find_strategy(experiment.strategy)(task, experiment.training, sizes)
-    if strategy.exchange not in (messages.GRADIENT_SUM, messages.UPDATE_SUM):
+    if strategy.exchange not in (send_gradient_sum, send_update_sum):
         raise ValueError(f"strategy {experiment.strategy!r} has no sums of gradients or updates into which canaries "
                          "could be put: attack it by membership")
     if step_of(strategy).get("momentum"):
@@ -109,10 +110,10 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
                          f"{step_of(strategy)['momentum']:g}: take 0")
     parameters = sum(parameter.numel() for parameter in task.build_model().parameters())
     planted = plant(canaries, parameters, _holders(sizes), _strongest_norm(strategy.rule(), sizes), experiment.seed)
-    hosts = [AuditedHost({number: parts}, task.build_model().to(task.device), task.device, planted)
+    hosts = [AuditedNode({number: parts}, task.build_model().to(task.device), task.device, planted)
              for number, parts in task.clients_data().items()]
     grid = WatchedGrid(client_app.app, len(hosts), planted.coordinates)
-    with client_app.hosting(task, hosts), quiet_flower():
+    with client_app.replaced_nodes(task, hosts), quiet_flower():
         result = conduct(experiment, grid, progress)
     final = flat(trained_parameters(result.model)[0]).detach()[planted.coordinates]
     guesses = Guesses(scores(grid.seen, final, strategy, hosts).numpy(), planted.included.numpy(),

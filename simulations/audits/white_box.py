@@ -16,11 +16,12 @@ from flwr.app import Message
 from flwr.clientapp import ClientApp
 from torch import Tensor, nn
 
-from fedfair.auditing.canaries import AuditedHost, Canaries
+from fedfair.auditing.canaries import AuditedNode, Canaries
 from fedfair.gradients.layers import flat
 from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.noise import Trust
-from fedfair.protocol import messages
+from fedfair.node.exchanges import send_gradient_sum, send_local_epoch
+from fedfair.node.participant_updates import send_update_sum
 from fedfair.protocol.messages import unpack
 from fedfair.protocol.round import LocalEpoch, Round
 from simulations.engines.local import LocalGrid
@@ -49,7 +50,8 @@ class WatchedGrid(LocalGrid):
         """See `Grid`."""
         asked = list(messages)
         replies = list(super().send_and_receive(asked))
-        if asked and asked[0].metadata.message_type in _TRAINING and not any("failure" in r.content for r in replies):
+        failed = any("failure" in reply.content for reply in replies)
+        if asked and asked[0].content["exchange"]["name"] in _TRAINING and not failed:
             round_ = Round.from_json(str(asked[0].content["round"]["json"]))
             weights = flat(unpack(asked[0].content, "weights"))[self.coordinates]
             sent = [flat(unpack(reply.content, "sums"))[self.coordinates] for reply in replies]
@@ -57,10 +59,10 @@ class WatchedGrid(LocalGrid):
         return replies
 
 
-_TRAINING = (messages.GRADIENT_SUM, messages.UPDATE_SUM, messages.LOCAL_EPOCH)
+_TRAINING = tuple(exchange.name for exchange in (send_gradient_sum, send_update_sum, send_local_epoch))
 
 
-def scores(seen: list[Seen], final: Tensor, strategy: Strategy, hosts: list[AuditedHost]) -> Tensor:
+def scores(seen: list[Seen], final: Tensor, strategy: Strategy, hosts: list[AuditedNode]) -> Tensor:
     """Score how likely it is that each canary is in: the logarithm of a likelihood ratio, `[m]`.
 
     `final` `[m]` are the last model's weights at the canaries' coordinates; client c is alone on node c.
@@ -94,7 +96,7 @@ def _log_likelihood_ratio(added: Tensor, canaries: Canaries, round_: Round) -> T
     return torch.logaddexp(torch.log1p(-rate), joined + torch.log(rate))
 
 
-def _after_local_epoch(now: Seen, strategy: Strategy, hosts: list[AuditedHost]) -> Tensor:
+def _after_local_epoch(now: Seen, strategy: Strategy, hosts: list[AuditedNode]) -> Tensor:
     """Compare how each client's local epoch changed the weights, as if the change were Gaussian in either case."""
     local, canaries = now.round_.local, hosts[0].canaries
     assert local is not None

@@ -8,7 +8,8 @@ from typing import Annotated
 import torch
 import typer
 
-from fedfair.protocol.messages import GRADIENT_SUM, UPDATE_SUM
+from fedfair.node.exchanges import send_gradient_sum
+from fedfair.node.participant_updates import send_update_sum
 from simulations.audits.audit import DEFAULTS, Audit, audit
 from simulations.benchmarks.timing import Figures, Out, Target, report
 from simulations.settings.experiment import Experiment
@@ -18,7 +19,7 @@ CLAIMS = (1.0, 3.0, 8.0)
 _REACHED = 0.35  # share of every claim that the canaries of dpsgd should reach
 
 _AUDITED = [name for name in STRATEGIES
-            if STRATEGIES[name].nominal is None and STRATEGIES[name].exchange in (GRADIENT_SUM, UPDATE_SUM)]
+            if STRATEGIES[name].nominal is None and STRATEGIES[name].exchange in (send_gradient_sum, send_update_sum)]
 
 
 def main(seeds: Annotated[int, typer.Option(min=1, help="Runs of every strategy at every claim.")] = 5,

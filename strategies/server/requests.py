@@ -16,8 +16,10 @@ from torch import Tensor
 
 from fedfair.fairness.metrics import GroupCounts
 from fedfair.gradients.layers import Gradients
+from fedfair.node import exchanges
 from fedfair.node.node import ClientError
 from fedfair.protocol import messages
+from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.messages import unpack
 from fedfair.protocol.task import Task
 from strategies.server.population import Population
@@ -30,9 +32,9 @@ _NODES_WITHIN = 300  # seconds
 _NAMED = 10  # clients in a message
 
 
-def requests(action: str, grid: Grid, task: Task, **parts: Any) -> list[Message]:
-    """One request to every node of the grid."""
-    return messages.requests(action, sorted(grid.get_node_ids()), task, **parts)
+def requests(exchange: Exchange, grid: Grid, task: Task, **parts: Any) -> list[Message]:
+    """Return one request to every node of the grid."""
+    return messages.requests(exchange.name, exchange.category, sorted(grid.get_node_ids()), task, **parts)
 
 
 def answers(replies: Iterable[Message], clients: int = 0, dropouts: int = 0) -> list[Message]:
@@ -107,7 +109,7 @@ def population(grid: Grid, task: Task) -> Population:
         if time.monotonic() > deadline:
             raise ClientError(f"only {len(replies)} nodes are there after {_NODES_WITHIN} s: start the others, and run "
                               "again")
-        asked = requests(messages.SIZES, grid, task)
+        asked = requests(exchanges.send_sizes, grid, task)
         replies = answers(grid.send_and_receive(asked)) if asked else []
         if not replies:
             time.sleep(0.1)

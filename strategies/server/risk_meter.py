@@ -20,9 +20,11 @@ from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import generator
-from fedfair.protocol import messages
+from fedfair.node import exchanges
+from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
+from fedfair.risk.risk_sums import send_clipping_effect, send_hessian_products, send_traces
 from fedfair.risk.terms import (
     Along,
     clip_gap_bound,
@@ -53,7 +55,7 @@ class RiskMeter:
     Raises what `refuse_unmeasurable` does.
     """
 
-    def __init__(self, task: Task, training: Training, population: Population, sync: str, exchange: str) -> None:
+    def __init__(self, task: Task, training: Training, population: Population, sync: str, exchange: Exchange) -> None:
         refuse_unmeasurable(training, sync, exchange)
         assert training.risk_every is not None
         self.every = training.risk_every
@@ -66,7 +68,7 @@ class RiskMeter:
         `learning_rate`.
         """
         assert round_.rule is not None
-        sums = self._ask(grid, messages.CLIPPING_EFFECT, "sums", weights=weights, round_=round_)
+        sums = self._ask(grid, send_clipping_effect, "sums", weights=weights, round_=round_)
         sizes = sums["records"].double()  # the population's may be rounded
         gradients = sums["gradients"].double() / sizes[:, None]
         steps = torch.stack([sums["plain"], sums["clipped"]]).cpu() / divisor
@@ -96,7 +98,7 @@ class RiskMeter:
 
     def _traces(self, grid: Grid, weights: ArrayRecord, round_: Round, rates: list[float]) -> tuple[Tensor, Tensor]:
         """`Tr(H_k)` and its standard error, `[K]` each, from records sampled at `rates`."""
-        found = self._ask(grid, messages.TRACES, "traces", weights=weights, round_=round_, rates=rates)
+        found = self._ask(grid, send_traces, "traces", weights=weights, round_=round_, rates=rates)
         return trace_estimate(found["sums"], found["squares"], found["records"])
 
     def _starts(self, size: int) -> Tensor:
@@ -122,13 +124,13 @@ class RiskMeter:
                   ) -> list[Tensor]:
         """Each group's mean Hessian, over records sampled at `rates`, times its own vectors `[n, P]`."""
         asked = {"vectors": {str(group): rows for group, rows in enumerate(vectors)}}
-        found = self._ask(grid, messages.HESSIAN_PRODUCTS, "products", weights=weights, round_=round_, tensors=asked,
+        found = self._ask(grid, send_hessian_products, "products", weights=weights, round_=round_, tensors=asked,
                           rates=rates)
         return [found[str(group)] / found[f"{group}/records"] for group in range(len(vectors))]
 
-    def _ask(self, grid: Grid, action: str, name: str, **parts: object) -> Gradients:
+    def _ask(self, grid: Grid, exchange: Exchange, name: str, **parts: object) -> Gradients:
         """The nodes' answers to one question, added up."""
-        asked = requests(action, grid, self._task, **parts)
+        asked = requests(exchange, grid, self._task, **parts)
         return added(answers(grid.send_and_receive(asked), len(self._population.sizes)), name)
 
     def _by_group(self, metrics: dict[str, Tensor]) -> Iterator[Measured]:
@@ -138,7 +140,7 @@ class RiskMeter:
                 yield name, metric, value
 
 
-def refuse_unmeasurable(training: Training, sync: str, exchange: str) -> None:
+def refuse_unmeasurable(training: Training, sync: str, exchange: Exchange) -> None:
     """Raise `ValueError` for a run that takes no plain SGD steps, or of which the server may not see exact sums of all
     clients, or that has no seed from which records are sampled.
     """
@@ -149,7 +151,7 @@ def refuse_unmeasurable(training: Training, sync: str, exchange: str) -> None:
         if found != needed:
             raise ValueError(f"risk_every looks at single SGD steps with exact sums at the server, in simulations, but "
                              f"{name} is {str(found)!r}: take {str(needed)!r}, or leave risk_every out")
-    if exchange != messages.GRADIENT_SUM:
+    if exchange != exchanges.send_gradient_sum:
         raise other_steps()
 
 

@@ -25,7 +25,8 @@ from fedfair.mechanisms.counting import CountQuery
 from fedfair.mechanisms.noise import add_noise, server_share
 from fedfair.mechanisms.randomness import source
 from fedfair.models.optimizers import Optimizer, make_optimizer
-from fedfair.protocol import messages
+from fedfair.node import exchanges
+from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.messages import pack, unpacked
 from fedfair.protocol.round import LocalEpoch, LocalSgd, LocalTraining, Round
 from fedfair.protocol.task import Task
@@ -40,12 +41,6 @@ from strategies.server.threshold_search import Threshold, ThresholdSearch
 from strategies.server.training import Training
 
 
-class NoOptions(BaseModel):
-    """A strategy's own parameters: none, unless it defines some."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 class Strategy(FlowerStrategy):
     """A Flower strategy for one run of one task over one population.
 
@@ -54,11 +49,15 @@ class Strategy(FlowerStrategy):
     when settings or options do not fit the population.
     """
 
-    Options: ClassVar[type[BaseModel]] = NoOptions
+    class Options(BaseModel):
+        """A method's own parameters: none, unless it defines some. Unknown ones are refused."""
+
+        model_config = ConfigDict(frozen=True, extra="forbid")
+
     modes: ClassVar[tuple[Literal["step", "epoch"], ...]] = ("step", "epoch")
     default_sync: ClassVar[Literal["step", "epoch"]] = "step"
     protects: ClassVar[Unit] = "record"
-    exchange: ClassVar[str] = messages.GRADIENT_SUM  # what clients are asked for when they train
+    exchange: ClassVar[Exchange] = exchanges.send_gradient_sum  # what nodes are asked for when they train
     counts_first: ClassVar[bool] = False  # the query is answered before the gradients are clipped, not with them
     nominal: ClassVar[str | None] = None  # why no proof supports the epsilon, whatever the options, if none does
     broadcasts: ClassVar[bool] = False  # clients are sent sums without noise
@@ -237,9 +236,9 @@ class Strategy(FlowerStrategy):
         plan = self.plan(server_round - 1)
         if plan.local is not None:
             self._round = plan
-            return self._requests(messages.LOCAL_EPOCH, grid, weights=arrays, round_=plan)
+            return self._requests(exchanges.send_local_epoch, grid, weights=arrays, round_=plan)
         if plan.query is not None and self.counts_first:
-            asked = self._requests(messages.COUNTS, grid, weights=arrays, round_=plan)
+            asked = self._requests(exchanges.send_counts, grid, weights=arrays, round_=plan)
             self._learn(self._counts(self._answers(grid.send_and_receive(asked)), plan), self.expected_batch())
             plan = replace(plan, query=None)
         self._round = self.decided(plan)
@@ -286,7 +285,7 @@ class Strategy(FlowerStrategy):
         if last and self.training.threshold != "none":
             self.search.ask(arrays, grid, self.ledger)
             self.threshold = self.search.choose(self.training.theta)
-        return self._requests(messages.EVALUATE, grid, weights=arrays, splits=splits, **{
+        return self._requests(exchanges.send_evaluation, grid, weights=arrays, splits=splits, **{
             "gradient-norms": last, "threshold": self.threshold.rule.to_json() if self.threshold else ""})
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -304,9 +303,9 @@ class Strategy(FlowerStrategy):
     def summary(self) -> None:
         """Nothing: the run prints a table of its own."""
 
-    def _requests(self, action: str, grid: Grid, **parts: object) -> list[Message]:
-        """A request to every node."""
-        return requests(action, grid, self.task, **parts)
+    def _requests(self, exchange: Exchange, grid: Grid, **parts: object) -> list[Message]:
+        """Return a request to every node."""
+        return requests(exchange, grid, self.task, **parts)
 
     def _answers(self, replies: Iterable[Message]) -> list[Message]:
         """The replies, if not more clients are missing than allowed for; raises `ClientError` otherwise."""

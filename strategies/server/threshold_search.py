@@ -18,8 +18,8 @@ from fedfair.fairness.threshold_search import ROUNDING, by_group, confident, cou
 from fedfair.mechanisms import prefix_sums
 from fedfair.mechanisms.noise import client_share, server_share
 from fedfair.mechanisms.randomness import source
+from fedfair.node import exchanges
 from fedfair.plugins.registry import unknown
-from fedfair.protocol import messages
 from fedfair.protocol.task import Task
 from strategies.server.population import Population
 from strategies.server.requests import added, answers, present, requests
@@ -83,7 +83,7 @@ class ThresholdSearch:
         full = relative * prefix_sums.sensitivity(CELLS)
         clients, dropouts = len(self.population.sizes), training.dropouts
         share = client_share(training.trust, clients - dropouts)
-        asked = requests(messages.SCORES, grid, self.task, weights=arrays, favourable=self.favourable,
+        asked = requests(exchanges.send_scores, grid, self.task, weights=arrays, favourable=self.favourable,
                          deviation=share * full, noise=training.noise, seeded=training.randomness == "seeded")
         answered = answers(grid.send_and_receive(asked), clients, dropouts)
         draws = source(self.task.seed if training.randomness == "seeded" else None, "scores")

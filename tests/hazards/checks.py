@@ -1,4 +1,4 @@
-"""Checks that fail when a mistake is made: small, and each about one promise. Others are tests of the packages."""
+"""Checks that fail when a mistake is made: small, each about one promise. Others are tests of the packages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import generator
 from fedfair.mechanisms.sampling import poisson
 from fedfair.models.published import loss
-from fedfair.node.node import ClientError, Host
+from fedfair.node.node import ClientError, Node
 from fedfair.protocol.round import Round
 from simulations import run
 from simulations.results.environment import environment
@@ -30,7 +30,7 @@ from tests.strategies.two_groups import two_groups
 
 
 def records(count: int, groups: int = 2, scale: float = 1.0) -> GroupedDataset:
-    """Some records of 60 features, the same at every call."""
+    """Return records of 60 features, the same at every call."""
     x = scale * torch.randn(count, 60, generator=generator(0, "records"), dtype=torch.float64)
     rows = torch.arange(count)
     return GroupedDataset(x, rows % 3, rows % groups, tuple(map(str, range(groups))), 3)
@@ -38,7 +38,7 @@ def records(count: int, groups: int = 2, scale: float = 1.0) -> GroupedDataset:
 
 def release(rule: ClipRule, count: int, rate: float, noise: float = 0.0, clients: tuple[int, ...] = (0,),
             scale: float = 1.0) -> tuple[Tensor, Tensor | None]:
-    """What a node with so many records releases under local trust: all sums in a row, and group sizes."""
+    """Return what a node with `records` records releases under local trust: all sums in a row, and group sizes."""
     data = records(count, scale=scale)
     model = nn.Sequential(nn.Linear(60, 60), nn.Tanh(), nn.Linear(60, 3)).double()
     draws = generator(1, "weights")
@@ -47,7 +47,7 @@ def release(rule: ClipRule, count: int, rate: float, noise: float = 0.0, clients
     hosted = {client: Parts(data if client == clients[0] else empty, empty, empty) for client in clients}
     round_ = Round(seed=0, step=0, rates=(rate, rate), noise_multiplier=noise, count_noise_multiplier=10 * noise,
                    trust=Trust.LOCAL, clients=len(clients), rule=rule, query=GroupSizes())
-    found = Host(hosted, model, "cpu").gradient_sum(weights, round_)
+    found = Node(hosted, model, "cpu").gradient_sum(weights, round_)
     return torch.cat([value.flatten() for value in found.sums.values()]), found.counts
 
 
@@ -60,14 +60,14 @@ def an_empty_batch_gets_the_noise_of_the_largest_bound_of_all_groups() -> None:
 
 
 def one_record_adds_at_most_the_sensitivity_of_its_group_and_can_add_it() -> None:
-    """Large gradients, one record: what it adds has the norm that the rule declares."""
+    """Check that a record with a large gradient adds the norm that the rule declares."""
     for rule in (Flat(0.7), PerGroup((0.7, 2.0)), Reweighted((0.7, 0.7), (3.0, 1.0))):
         norm = float(release(rule, 1, 1.0)[0].norm())
         assert norm == pytest.approx(rule.group_sensitivities(2)[0])
 
 
 def a_step_divides_by_the_public_batch_size() -> None:
-    """Hazard 2: against a plain sum over the batch, whose size is not the expected one."""
+    """Hazard 2: compare with a plain sum over the batch, whose size is not the expected one."""
     made = experiment("dpsgd", steps=1, noise_multiplier=0.0, dtype="float64")
     data, model = made.task.data().train, made.task.build_model()
     rows = poisson(0, 0, data.records, 32 / len(data))
@@ -82,12 +82,12 @@ def a_step_divides_by_the_public_batch_size() -> None:
 
 
 def batch_sizes_vary_as_poisson_sampling_makes_them() -> None:
-    """Hazard 4: on what a node really draws."""
+    """Hazard 4: look at what a node really draws."""
     sizes = []
     for step in range(300):
         data = records(100)
         model = nn.Linear(60, 3).double()
-        here = Host({0: Parts(data, data, data)}, model, "cpu")
+        here = Node({0: Parts(data, data, data)}, model, "cpu")
         round_ = Round(seed=0, step=step, rates=(0.2, 0.2), noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1,
                        rule=Flat(1.0))
         sizes.append(len(here.batch({name: p.detach() for name, p in model.named_parameters()}, round_).groups))
@@ -160,7 +160,7 @@ def results_say_what_is_not_private() -> None:
 
 
 def _full(settings: dict[str, Any]) -> dict[str, Any]:
-    """With a batch size above the default, that of a full batch."""
+    """Return the settings with a batch size above the default, that of a full batch."""
     if "batch_size" not in settings:
         return settings
     return {**settings, "batch_size": len(experiment("dpsgd", imbalance=None).task.data().train)}

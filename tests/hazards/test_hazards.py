@@ -1,7 +1,7 @@
 """Every known mistake, planted, and the check that fails on it. `MUTATIONS` is the table: hazard, mistake, check.
 
-The numbers are those of the list of hazards that this project keeps (docs/auditing.md has the list in words). That the
-checks pass on the code as it is, is shown by `test_the_checks_pass` and by their own modules.
+The numbers are those of the project's list of hazards (docs/auditing.md has the list in words). `test_the_checks_pass`
+and the checks' own modules show that the checks pass on the code as it is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.strategies import test_contract, test_dp_fedavg, test_methods
 from tests.strategies.server import test_released_noise
 
 Patch = pytest.MonkeyPatch
-ORIGINAL_RELEASE, ORIGINAL_SUM = host._release, host.Host.gradient_sum
+ORIGINAL_RELEASE, ORIGINAL_SUM = host._release, host.Node.gradient_sum
 ORIGINAL_CHARGED, ORIGINAL_LEARN = budget._charged, DpsgdGlobalAdapt.learn
 ORIGINAL_FOLLOW = DpFedavg.learn
 ORIGINAL_ASK = threshold_search.ThresholdSearch.ask
@@ -83,7 +83,7 @@ def division_by_the_realised_batch(patch: Patch) -> None:
         size = max(1, len(self.batch(weights, round_).groups))
         return found._replace(sums={name: value * 32 / size for name, value in found.sums.items()})
 
-    patch.setattr(host.Host, "gradient_sum", divided)
+    patch.setattr(host.Node, "gradient_sum", divided)
 
 
 def an_adaptive_bound_divided_by_the_realised_batch(patch: Patch) -> None:
@@ -220,7 +220,7 @@ def noise_of_those_who_are_left() -> None:
 
 
 class Mutation(NamedTuple):
-    """A mistake and what notices it; `hazards` are numbers of the list, 0 for one that is not on it."""
+    """A mistake and the check that notices it; `hazards` are numbers of the list, 0 for a mistake that is not on it."""
 
     hazards: tuple[int, ...]
     plant: Callable[[Patch], None]

@@ -21,7 +21,7 @@ from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import generator
 from fedfair.models.published import build
 from fedfair.node import participant_updates as participants
-from fedfair.node.node import ClientError, Contribution, Host
+from fedfair.node.node import ClientError, Contribution, Node
 from fedfair.protocol.round import LocalSgd, Round
 from simulations import Experiment, run
 from simulations.engines.local import LocalGrid
@@ -100,16 +100,16 @@ def part(records: int, scale: float, seed: int) -> GroupedDataset:
 
 def released(clients: dict[int, GroupedDataset], clip: float, rate: float = 1.0, lr: float = 0.5, **more: Any
              ) -> Contribution:
-    """What a node with these clients answers, without noise unless asked for."""
-    here = Host({number: Parts(data, data, data) for number, data in clients.items()}, MODEL, "cpu")
+    """Return what a node with these clients answers, without noise unless asked for."""
+    here = Node({number: Parts(data, data, data) for number, data in clients.items()}, MODEL, "cpu")
     round_ = Round(**{"seed": 3, "step": 5, "rates": (rate,), "noise_multiplier": 0.0, "count_noise_multiplier": 0.0,
                       "trust": Trust.CENTRAL, "clients": 20, "rule": Flat(clip), "query": AtMost(clip),
-                      "local_sgd": LocalSgd(2, 4, lr, 0.0), **more})
+                      "local_sgd": LocalSgd(epochs=2, batch_size=4, learning_rate=lr, weight_decay=0.0), **more})
     return participants.update_sum(here, START, round_)
 
 
 def distance(a: Contribution, b: Contribution) -> tuple[float, float]:
-    """How far two answers lie apart, in Euclidean norm: of the sums, and of the counts."""
+    """Return the distance between two answers, in Euclidean norm: of the sums, and of the counts."""
     assert a.counts is not None
     assert b.counts is not None
     sums = torch.cat([(a.sums[name] - b.sums[name]).flatten() for name in a.sums])
@@ -164,8 +164,9 @@ def test_every_client_adds_its_share_of_noise_whether_it_is_drawn_or_not(trust: 
     model = build("mlp", (400,), (20,), 10, 0, torch.float64)
     start = {name: p.detach() for name, p in model.named_parameters()}
     empty = GroupedDataset(torch.zeros(0, 20), torch.zeros(0).long(), torch.zeros(0).long(), ("everybody",), 10)
-    here = Host({number: Parts(empty, empty, empty) for number in range(3)}, model, "cpu")
-    round_ = Round(3, 5, (0.5,), 2.0, 0.0, trust, 20, Flat(0.1), local_sgd=LocalSgd(1, 4, 0.1, 0.0))
+    here = Node({number: Parts(empty, empty, empty) for number in range(3)}, model, "cpu")
+    round_ = Round(seed=3, step=5, rates=(0.5,), noise_multiplier=2.0, trust=trust, clients=20, rule=Flat(0.1),
+                   local_sgd=LocalSgd(epochs=1, batch_size=4, learning_rate=0.1, weight_decay=0.0))
     sums = participants.update_sum(here, start, round_).sums
     drawn = torch.cat([value.flatten() for value in sums.values()]).numpy()
     if trust is Trust.CENTRAL:
@@ -235,7 +236,7 @@ def test_the_ledger_protects_participants_and_charges_sum_and_count_as_one_event
 
 
 def test_the_length_of_a_run_does_not_depend_on_the_records() -> None:
-    """Numbers of records are not public here: one participant may bring any number."""
+    """Numbers of records are not public here: a participant may bring any number."""
     strategy = server(experiment(steps=None, epochs=10))
     assert strategy.rounds == 10  # 1 / (0.5 * 2) rounds an epoch
     assert server(experiment(steps=None, epochs=10, imbalance="8:5")).rounds == 10

@@ -13,7 +13,7 @@ from fedfair.datasets import GroupedDataset, Parts
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
 from fedfair.node import fairlens_sums as fairlens
-from fedfair.node.node import Host
+from fedfair.node.node import Node
 from fedfair.protocol.round import Round
 from simulations import run
 from tests.strategies.oracle_fairlens import clipped_sum
@@ -23,7 +23,7 @@ CLIP = 0.1
 
 
 def records(seed: int, groups: list[int], scale: float = 1.0) -> GroupedDataset:
-    """Some records of these groups, with four features."""
+    """Return records of these groups, with four features."""
     draws = torch.Generator().manual_seed(seed)
     x = scale * torch.randn(len(groups), 4, generator=draws, dtype=torch.float64)
     y = torch.randint(2, (len(groups),), generator=draws)
@@ -36,11 +36,11 @@ def model() -> nn.Module:
 
 
 def released(data: GroupedDataset, net: nn.Module, trust: Trust = Trust.CENTRAL) -> Tensor:
-    """The clipped sum of a batch of all these records, flattened: what the strategy asks its clients for."""
+    """Return the clipped sum of a batch of all these records, flattened: what the strategy asks its clients for."""
     empty = records(0, [])
-    here = Host({0: Parts(data, empty, empty)}, net, "cpu")
+    here = Node({0: Parts(data, empty, empty)}, net, "cpu")
     weights = {name: p.detach() for name, p in net.named_parameters()}
-    round_ = Round(0, 0, (1.0, 1.0), 0.0, 0.0, trust, 1, Flat(CLIP))
+    round_ = Round(seed=0, step=0, rates=(1.0, 1.0), noise_multiplier=0.0, trust=trust, clients=1, rule=Flat(CLIP))
     sums = fairlens.batch_sums(here, weights, round_)
     assert sums is not None
     penalty = server("fairlens").penalty(sums)  # type: ignore[attr-defined]
@@ -128,10 +128,10 @@ def test_a_client_that_does_not_trust_the_server_refuses() -> None:
 @pytest.mark.parametrize("trust", [Trust.DISTRIBUTED, Trust.LOCAL])
 @pytest.mark.parametrize("exchange", ["batch_sums", "penalty_gradient", "shifted_gradient_sum"])
 def test_a_client_refuses_every_exchange_of_a_step_by_itself(exchange: str, trust: Trust) -> None:
-    """None of them carries noise, and a server need not ask for them in their order."""
+    """None of them carries noise, and a server might not ask for them in their order."""
     data, net, empty = records(1, [0, 1]), model(), records(0, [])
-    here, weights = Host({0: Parts(data, empty, empty)}, net, "cpu"), dict(net.named_parameters())
-    round_ = Round(0, 0, (1.0, 1.0), 0.0, 0.0, trust, 1, Flat(CLIP))
+    here, weights = Node({0: Parts(data, empty, empty)}, net, "cpu"), dict(net.named_parameters())
+    round_ = Round(seed=0, step=0, rates=(1.0, 1.0), noise_multiplier=0.0, trust=trust, clients=1, rule=Flat(CLIP))
     zeros = {name: torch.zeros_like(p) for name, p in weights.items()}
     given = {"batch_sums": (), "penalty_gradient": (fairlens.Penalty(zeros, zeros, (1.0, 1.0), (1.0, 1.0)),),
              "shifted_gradient_sum": (zeros,)}[exchange]

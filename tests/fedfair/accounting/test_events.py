@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfair.accounting import Event, Release, epsilon, noise_present, spent_multipliers
-from fedfair.accounting.odometer import reading
 from fedfair.accounting.events import joint_multiplier
+from fedfair.accounting.odometer import reading
 
 DELTA = 1e-6
 multipliers = st.floats(0.6, 8)

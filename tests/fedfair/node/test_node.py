@@ -1,4 +1,4 @@
-"""What a host does to the model that it computes with, and which batch it keeps."""
+"""What a node does to the model that it computes with, and which batch it keeps."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from fedfair.mechanisms.counting import GroupSizes
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.sampling import poisson
 from fedfair.models.published import build
-from fedfair.node.node import Host
+from fedfair.node.node import Node
 from fedfair.protocol.round import LocalTraining, Round
 
 
 class Viewed(nn.Module):
-    """A model that only works while its convolution's output lies in order."""
+    """Model that only works while its convolution's output is contiguous."""
 
     def __init__(self, kernel: int, channels: int) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(channels, 3, kernel)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Two of the convolution's outputs for each example: `[B, 2]`."""
+        """Return two of the convolution's outputs for each example: `[B, 2]`."""
         return self.convolution(x).view(len(x), -1)[:, :2]
 
 
 def hosted(model: nn.Module, x: Tensor) -> None:
-    """Compute with the model twice, at weights that lie in order."""
+    """Compute with the model twice, at contiguous weights."""
     zeros = torch.zeros(len(x), dtype=torch.long)
     data = GroupedDataset(x, zeros, zeros, ("everybody",), 2)
-    host = Host({0: Parts(data, data, data)}, model, "cpu")
+    host = Node({0: Parts(data, data, data)}, model, "cpu")
     for _ in range(2):
         host.evaluate({name: value.detach().clone().contiguous() for name, value in model.named_parameters()}, "test",
                       gradient_norms=True)
@@ -66,7 +66,7 @@ def test_a_batch_is_kept_for_equal_weights_in_one_round_alone() -> None:
     """The weights are those of a server in this process, which changes them in place."""
     model, zeros = build("logistic", (), (3,), 2, 0, torch.float64), torch.zeros(40, dtype=torch.long)
     data = GroupedDataset(torch.randn(40, 3, dtype=torch.float64), zeros, zeros, ("everybody",), 2)
-    host = Host({0: Parts(data, data, data)}, model, "cpu")
+    host = Node({0: Parts(data, data, data)}, model, "cpu")
     weights = {name: value.detach().clone() for name, value in model.named_parameters()}
     first = Round(seed=0, step=3, rates=(0.5,), noise_multiplier=1.0, trust=Trust.CENTRAL, clients=1)
     kept = host.batch(weights, first)
@@ -84,14 +84,16 @@ RECORDS, BATCH = 40, 2  # of every client here: 20 steps in a local epoch
 
 def local_epoch(step: int, noise: tuple[float, ...] = (0.0, 0.0), weights: tuple[float, ...] = (0.5, 0.5)
                 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """One round of two clients whose records are all zeros, so that a weight only moves by noise: how far the weights
-    moved, the noiseless counts of the two clients together, and the numbers of their records.
+    """Run one round of two clients whose records are all zeros, so that a weight only moves by noise.
+
+    Returns how far the weights moved, the noiseless counts of the two clients together, and the numbers of their
+    records.
     """
     model, zeros = build("logistic", (), (400,), 2, 0, torch.float64), torch.zeros(RECORDS, dtype=torch.long)
     records = [torch.arange(RECORDS) + first for first in (0, RECORDS)]
     data = [GroupedDataset(torch.zeros(RECORDS, 400, dtype=torch.float64), zeros, zeros, ("everybody",), 2, records=own)
             for own in records]
-    host = Host({number: Parts(own, own, own) for number, own in enumerate(data)}, model, "cpu")
+    host = Node({number: Parts(own, own, own) for number, own in enumerate(data)}, model, "cpu")
     local = LocalTraining(batch_size=BATCH, optimizer="sgd", learning_rate=1.0, weight_decay=0.0, momentum=0.0,
                           noise_multipliers=noise, weights=weights, sizes=(RECORDS, RECORDS))
     start = {name: value.detach().clone() for name, value in model.named_parameters()}
@@ -135,7 +137,7 @@ def test_counts_carry_the_share_of_noise_of_every_client_here(exchange: str, tru
     """Hazards 3 and 10: three of twenty clients, without records, over many steps."""
     model, none = build("logistic", (), (2,), 2, 0, torch.float64), torch.zeros(0, dtype=torch.long)
     empty = GroupedDataset(torch.zeros(0, 2, dtype=torch.float64), none, none, tuple("abcdefghij"), 2)
-    host = Host({number: Parts(empty, empty, empty) for number in range(3)}, model, "cpu")
+    host = Node({number: Parts(empty, empty, empty) for number in range(3)}, model, "cpu")
     weights = {name: value.detach() for name, value in model.named_parameters()}
     first = Round(seed=5, step=0, rates=(0.5,) * 10, noise_multiplier=0.0, count_noise_multiplier=7.0, trust=trust,
                   clients=20, rule=Flat(1.0), query=GroupSizes())

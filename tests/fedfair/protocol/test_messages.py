@@ -31,7 +31,7 @@ TENSORS = {"w": torch.randn(3, 2, generator=torch.Generator().manual_seed(0), dt
 
 @pytest.fixture
 def identity() -> None:
-    """Flower's messages ask who the process is; a runtime or a grid would have said so."""
+    """Give the process the identity that Flower's messages ask for; a runtime or a grid would have done so."""
     try:
         _ = TaskIdentity.run_id
     except RuntimeError:
@@ -39,7 +39,7 @@ def identity() -> None:
 
 
 def sent(content: RecordDict) -> RecordDict:
-    """What the far side gets."""
+    """Return what the receiver gets."""
     contents = {name: part.deflate() for name, part in get_all_nested_objects(content).items()}
     received = inflate_object_from_contents(content.object_id, contents)
     assert isinstance(received, RecordDict)
@@ -107,7 +107,7 @@ def test_a_request_carries_task_round_weights_and_options(identity: None) -> Non
     task = Task(seed=3, hidden=(4, 5))
     round_ = Round(seed=3, step=7, rates=(0.1, 0.2), noise_multiplier=1.0, count_noise_multiplier=10.0,
                    trust=Trust.DISTRIBUTED, clients=4, rule=PerGroup((0.5, 1.5)), query=Above(2.0))
-    (message,) = messages.requests(messages.EVALUATE, [5], task, weights=pack(TENSORS), round_=round_,
+    (message,) = messages.requests("exchanges.send_evaluation", "evaluate", [5], task, weights=pack(TENSORS), round_=round_,
                                    splits=["test"], **{"gradient-norms": True})
     received = sent(message.content)
     assert Task.model_validate_json(str(received["task"]["json"])) == task
@@ -115,7 +115,8 @@ def test_a_request_carries_task_round_weights_and_options(identity: None) -> Non
     assert received["options"]["splits"] == ["test"]
     assert received["options"]["gradient-norms"] is True
     assert torch.equal(unpack(received, "weights")["w"], TENSORS["w"])
-    assert (message.metadata.dst_node_id, message.metadata.message_type) == (5, "evaluate.groups")
+    assert (message.metadata.dst_node_id, message.metadata.message_type) == (5, "evaluate.exchange")
+    assert received["exchange"]["name"] == "exchanges.send_evaluation"
 
 
 def test_in_one_process_the_tensor_itself_arrives() -> None:

@@ -1,4 +1,4 @@
-"""A client app that fails in every way, until a file says that it has failed often enough."""
+"""Client app that fails in every way, until a file says that it has failed often enough."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 
 from fedfair import client_app
+from fedfair.node.exchanges import send_sizes
 from fedfair.protocol.messages import pack, unpack
 
 app = ClientApp()
 
 
 def calls(path: Path) -> int:
-    """How often a handler was called on the file `path`."""
+    """Return how often a handler was called on the file `path`."""
     return len(path.read_text()) if path.exists() else 0
 
 
 @app.query("fail")
 def fail(message: Message, context: Context) -> Message:
-    """Fails in the way that the message asks for, a number of times; then answers."""
+    """Fail in the way that the message asks for, a number of times; then answer."""
     asked = message.content.config_records["asked"]
     path = Path(str(asked["file"])).with_suffix(f".{context.node_config['partition-id']}")
     with path.open("a") as file:
@@ -42,7 +43,7 @@ def fail(message: Message, context: Context) -> Message:
 
 @app.train("spoil")
 def spoil(message: Message, context: Context) -> Message:
-    """A sum that node 1 spoils in the way that the message asks for."""
+    """Return a sum that node 1 spoils in the way that the message asks for."""
     asked, node = message.content.config_records["asked"], int(context.node_config["partition-id"])
     ways = {"nan": torch.tensor([1.0, math.nan]), "shape": torch.ones(3), "fine": torch.ones(2)}
     content = RecordDict({"sums": pack({"w": ways[str(asked["way"])] if node == 1 else torch.ones(2)}),
@@ -51,22 +52,22 @@ def spoil(message: Message, context: Context) -> Message:
 
 
 def leaving(message: Message, context: Context) -> Message:
-    """The program's client app, of which node 1 is lost as soon as it has told its sizes."""
-    if message.metadata.message_type != "query.sizes" and context.node_config["partition-id"] == 1:
+    """Answer as the program's client app, except that node 1 dies once it has reported its sizes."""
+    if message.content["exchange"]["name"] != send_sizes.name and context.node_config["partition-id"] == 1:
         os._exit(1)
     return client_app.app(message, context)
 
 
 def left(message: Message, context: Context) -> Message:
-    """The same without a death: Flower's error in the place of an answer."""
-    if message.metadata.message_type != "query.sizes" and context.node_config["partition-id"] == 1:
+    """Do the same without a death: reply with Flower's error."""
+    if message.content["exchange"]["name"] != send_sizes.name and context.node_config["partition-id"] == 1:
         return Message(Error(ErrorCode.NODE_UNAVAILABLE, "gone"), reply_to=message)
     return client_app.app(message, context)
 
 
 @app.query("count")
 def count(message: Message, context: Context) -> Message:
-    """How often the node was asked before, from what it keeps."""
+    """Return how often the node was asked before, from its state."""
     asked = int(context.state.config_records.get("asked", ConfigRecord({"times": 0}))["times"])  # type: ignore[arg-type]
     context.state["asked"] = ConfigRecord({"times": asked + 1})
     return Message(RecordDict({"asked": ConfigRecord({"times": asked})}), reply_to=message)
@@ -74,7 +75,7 @@ def count(message: Message, context: Context) -> Message:
 
 @app.train("double")
 def double(message: Message, context: Context) -> Message:
-    """Twice the weights, and where they lie in memory."""
+    """Return twice the weights, and their addresses in memory."""
     weights = unpack(message.content, "weights")
     content = RecordDict({"sums": pack({name: 2 * value for name, value in weights.items()}), "where": ConfigRecord({
         "pid": os.getpid(), "threads": torch.get_num_threads(), "address": weights["w"].data_ptr()})})

@@ -1,4 +1,4 @@
-"""Many participants: what travels and what is kept does not grow with their number, nor with the rounds."""
+"""Many participants: what travels and what is kept grows neither with their number nor with the rounds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_any_number_of_nodes_gives_the_same_model() -> None:
 
 
 class Listening(LocalGrid):
-    """A grid that keeps how many bytes every message and every reply has."""
+    """Grid that records the size in bytes of every message and every reply."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -54,7 +54,7 @@ class Listening(LocalGrid):
             size = sum(len(array.data) for record in message.content.array_records.values()
                        for array in record.values())
             size += sum(len(repr(record)) for record in message.content.config_records.values())
-            name = message.metadata.message_type
+            name = str(asked[0].content["exchange"]["name"])
             self.bytes[name] = max(size, self.bytes.get(name, 0))
         return replies
 

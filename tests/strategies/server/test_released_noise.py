@@ -1,4 +1,4 @@
-"""The noise that really arrives: in local epochs, sampled in every way, and when clients are lost."""
+"""The noise that really arrives: in local epochs, under every kind of sampling, and when clients are lost."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ COUNTING = [name for name in PRIVATE if find_strategy(made_by(name)).query is no
 
 
 def is_normal(drawn: np.ndarray) -> bool:
-    """Whether a Kolmogorov-Smirnov test accepts the scale, and rejects two thirds and three halves of it."""
+    """Return whether a Kolmogorov-Smirnov test accepts the scale, and rejects two thirds and three halves of it."""
     accepts = [stats.kstest(drawn * factor, "norm").pvalue > 1e-4 for factor in (1, 2 / 3, 3 / 2)]
     return accepts == [True, False, False]
 
 
 def noise_between(*results: Result) -> np.ndarray:
-    """What one run added to the weights that the other did not."""
+    """Return what one run added to the weights that the other did not."""
     quiet, noisy = map(weights, results)
     return (noisy - quiet).double().numpy()
 
@@ -84,7 +84,7 @@ def test_counts_arrive_with_the_noise_that_the_ledger_charges(strategy: str, mon
 
 
 def test_counts_of_local_epochs_carry_the_clients_own_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One client, which adds all of it: the server's on top would be sqrt(2) times as much."""
+    """One client, which adds all of it: the server's noise on top would make it sqrt(2) times as much."""
     heard: list[torch.Tensor] = []
     monkeypatch.setattr(type(server("dpsgd-f")), "learn", lambda self, counts, expected: heard.append(counts.flatten()))
     for noise in (1e-9, 7.0):
@@ -95,7 +95,7 @@ def test_counts_of_local_epochs_carry_the_clients_own_noise_alone(monkeypatch: p
 
 
 class LossyGrid(LocalGrid):
-    """A local grid that loses the replies of some nodes from the second exchange of the run on."""
+    """Local grid that loses the replies of some nodes from the second exchange of the run on."""
 
     def __init__(self, nodes: int, lost: set[int]) -> None:
         super().__init__(client_app.app, nodes)
@@ -113,7 +113,7 @@ def lossy(made: Experiment, lost: set[int]) -> Result:
 
 
 class FailingGrid(LocalGrid):
-    """A local grid whose first node fails with this error whenever it is to train."""
+    """Local grid whose first node fails with this error whenever it should train."""
 
     def __init__(self, code: int) -> None:
         super().__init__(client_app.app, 10)
@@ -137,7 +137,7 @@ def test_a_client_that_raises_is_not_a_lost_one(caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize("told", [{"partition-id": 0}, {"num-partitions": 3}])
 def test_two_nodes_that_answer_for_one_client_are_refused(told: dict[str, int]) -> None:
-    """A record would count twice, against noise for once."""
+    """A record would count twice, against noise for one."""
     grid = LocalGrid(client_app.app, 2)
     grid._contexts[3].node_config.update(told)  # type: ignore[arg-type] # the second SuperNode, started wrongly
     with pytest.raises(ClientError, match=r"nodes say that they are number 0 of 2, .* give each its own partition-id"):
@@ -168,14 +168,14 @@ def test_the_noise_of_those_who_are_left_is_enough(lost: set[int]) -> None:
 
 
 def test_the_average_of_those_who_are_left_is_an_average() -> None:
-    """All weights start alike, so without training to speak of the average is where they started."""
+    """All weights start alike, so with almost no training the average is where they started."""
     made = experiment("dpsgd", sync="epoch", dropouts=2, learning_rate=1e-12)
     start = torch.cat([p.detach().flatten() for p in made.task.build_model().parameters()])
     assert torch.allclose(weights(lossy(made, {0, 3})), start, atol=1e-6)
 
 
 def test_counts_of_those_who_are_left_are_shares_of_their_own_batches() -> None:
-    """Nothing but noise is counted above so large a clip norm, whoever is lost: naive's weights stay about 1."""
+    """Only noise exceeds so large a clip norm, whoever is lost: naive's weights stay about 1."""
     heard: list[tuple[float, float]] = []
     made = experiment("naive", sync="epoch", dropouts=5, clip_norm=1e3, count_noise_multiplier=1e-6)
     with pytest.MonkeyPatch.context() as patch:
@@ -189,17 +189,17 @@ def test_counts_of_those_who_are_left_are_shares_of_their_own_batches() -> None:
 def test_both_exchanges_of_a_round_use_one_batch_wherever_they_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches from the operating system travel with Flower's state of the node, not with the process."""
     drawn: list[list[int]] = []
-    sample, keep = client_app.Host._sample, client_app._keep_batch
+    sample, keep = client_app.Node._sample, client_app._keep_batch
 
-    def listening(self: client_app.Host, data: Any, values: Any, round_: Any, rows: torch.Tensor) -> Any:
+    def listening(self: client_app.Node, data: Any, values: Any, round_: Any, rows: torch.Tensor) -> Any:
         drawn.append(rows.tolist())
         return sample(self, data, values, round_, rows)
 
-    def forgetting(context: Context, here: client_app.Host) -> None:
+    def forgetting(context: Context, here: client_app.Node) -> None:
         keep(context, here)
         here._last, here.kept = None, None
 
-    monkeypatch.setattr(client_app.Host, "_sample", listening)
+    monkeypatch.setattr(client_app.Node, "_sample", listening)
     monkeypatch.setattr(client_app, "_keep_batch", forgetting)
     run(experiment("dpsgd-f", randomness="system", steps=5))
     pairs = list(zip(drawn[::2], drawn[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""Risk terms as an option of a run: the same whoever holds the records, and without a trace in the training."""
+"""Risk terms as an option of a run: the same whoever holds the records, and without effect on the training."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from flwr.serverapp import Grid
 from fedfair import client_app
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
+from fedfair.node.exchanges import find_exchange
+from fedfair.protocol.exchange import Request
 from fedfair.protocol.messages import pack, requests
 from fedfair.protocol.round import Round
 from fedfair.risk.derivatives import hessian_products, losses_and_gradients
+from fedfair.risk.risk_sums import send_hessian_products, send_traces
 from simulations import Experiment, run
 from simulations.engines.checkpoint import Checkpoint
 from simulations.results.result import Result
@@ -89,8 +92,8 @@ def test_about_as_many_records_are_sampled_as_are_asked_for(monkeypatch: pytest.
     made = experiment(steps=1, risk_records=7, risk_vectors=30, round_sizes=1000, imbalance="8:9")
     run(made)
     sizes = made.task.data().train.group_sizes()
-    assert asked == {"query.hessian_products": pytest.approx([min(1, 7 / size) for size in sizes]),
-                     "query.traces": pytest.approx([min(1, 30 / size) for size in sizes])}
+    assert asked == {send_hessian_products: pytest.approx([min(1, 7 / size) for size in sizes]),
+                     send_traces: pytest.approx([min(1, 30 / size) for size in sizes])}
 
 
 def test_a_group_that_the_sample_misses_has_no_gap_and_no_bound() -> None:
@@ -101,7 +104,7 @@ def test_a_group_that_the_sample_misses_has_no_gap_and_no_bound() -> None:
 
 @pytest.mark.parametrize("every", [1, 2])
 def test_eigenvectors_are_kept_from_one_measurement_to_the_next(every: int, tmp_path: Path) -> None:
-    """In checkpoints as well: a run that goes on measures what one that was not broken off does."""
+    """In checkpoints as well: a resumed run measures what an undisturbed one does."""
 
     class StoppedError(Exception):
         pass
@@ -150,7 +153,7 @@ def test_parameters_that_are_not_trained_are_in_no_term() -> None:
 
 @pytest.mark.parametrize("strategy", ["dpsgd", "dpsgd-f", "dpsgd-global-adapt", "naive"])
 def test_terms_of_a_full_batch_say_what_the_step_did(strategy: str) -> None:
-    """With every record in the batch and no noise nothing is left to chance: the prediction is of second order."""
+    """With every record in the batch and no noise nothing is random: the prediction is of second order."""
     options = {"bound": 3.0} if strategy == "dpsgd-global-adapt" else {}
     base = experiment(strategy=strategy, steps=1, noise_multiplier=0.0, sync="step", learning_rate=0.02,
                       risk_records=1000, options=options, clip_norm=0.3)
@@ -223,7 +226,8 @@ def test_a_client_answers_only_whom_it_trusts(action: str) -> None:
     task = experiment().task
     round_ = Round(seed=0, step=0, rates=(0.1,) * 10, noise_multiplier=1.0, trust=Trust.LOCAL, clients=2,
                    rule=Flat(1.0))
-    message, = requests(f"query.{action}", [1], task, weights=pack(task.build_model().state_dict()), round_=round_,
+    asked = find_exchange(f"risk_sums.send_{action}")
+    message, = requests(asked.name, asked.category, [1], task, weights=pack(task.build_model().state_dict()), round_=round_,
                         tensors={"vectors": {}}, rates=[1.0] * 10)
     with pytest.raises(ValueError, match="trust is 'local': only central trust"):
-        getattr(client_app, action).__wrapped__(message, client_app.host(task, 0, 1))
+        asked(client_app.node_of(task, 0, 1), Request(message, task, "cpu"))

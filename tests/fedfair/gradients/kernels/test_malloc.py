@@ -19,10 +19,10 @@ for _ in range(10):
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - start)
 """
 HOST = """
-from fedfair.node.node import Host
+from fedfair.node.node import Node
 from fedfair.protocol.task import Task
 task = Task(hidden=(4,))
-Host(task.clients_data(), task.build_model(), "cpu")
+Node(task.clients_data(), task.build_model(), "cpu")
 """
 
 

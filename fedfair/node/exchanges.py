@@ -1,0 +1,104 @@
+"""The exchanges that every method uses, and how a node finds those of a method."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, cast
+
+from flwr.app import ConfigRecord, RecordDict
+
+from fedfair.fairness.reject_option import RejectOption
+from fedfair.mechanisms.noise import NoiseName
+from fedfair.node.node import Contribution, Node
+from fedfair.plugins.user_files import find_in_file
+from fedfair.protocol.exchange import Exchange, Request, exchange
+from fedfair.protocol.messages import BEFORE_THRESHOLD, pack
+
+_PACKAGES = ("fedfair.node", "fedfair.risk")
+
+
+def find_exchange(name: str) -> Exchange:
+    """Return the exchange "module.function" of fedfair, or of a file module.py of the user's.
+
+    Raises `ValueError` if there is none.
+    """
+    value = _of_fedfair(name) or find_in_file(name)
+    if not isinstance(value, Exchange):
+        raise ValueError(f"this node has no exchange {name!r}: put the file {name.partition('.')[0]}.py of the method "
+                         "into the folder from which the node runs, and decorate its function with @exchange")
+    return value
+
+
+@lru_cache(maxsize=64)
+def _of_fedfair(name: str) -> Any:
+    """Return what a module of fedfair calls by a name, or None."""
+    module, _, function = name.partition(".")
+    for package in _PACKAGES:
+        if module.isidentifier() and find_spec(f"{package}.{module}") is not None:
+            return getattr(import_module(f"{package}.{module}"), function, None)
+    return None
+
+
+def content(contribution: Contribution) -> RecordDict:
+    """Return a contribution as it travels: sums under "sums", counts under "counts"."""
+    records = RecordDict({"sums": pack(contribution.sums)})
+    if contribution.counts is not None:
+        records["counts"] = pack({"counts": contribution.counts})
+    return records
+
+
+@exchange("query")
+def send_sizes(node: Node, request: Request) -> RecordDict:
+    """Send the public numbers of training and validation records of each client by group, `[m, K]`.
+
+    They are rounded as the task says.
+    """
+    sizes = {part: request.task.public_sizes(node.clients.group_sizes(part)) for part in ("train", "valid")}
+    data = request.task.data().train
+    return RecordDict({"sizes": pack(sizes),
+                       "groups": ConfigRecord({"names": list(data.names), "labels": list(data.labels)})})
+
+
+@exchange("query")
+def send_counts(node: Node, request: Request) -> RecordDict:
+    """Send the noisy counts of the round's query."""
+    return content(node.counts(request.weights, request.round))
+
+
+@exchange("query")
+def send_scores(node: Node, request: Request) -> RecordDict:
+    """Send how many validation records of each group have which score, with the clients' shares of the noise."""
+    options = request.options
+    seed = request.task.seed if options["seeded"] else None
+    return content(node.scores(request.weights, cast(int, options["favourable"]), cast(NoiseName, options["noise"]),
+                               cast(float, options["deviation"]), seed))
+
+
+@exchange("train")
+def send_gradient_sum(node: Node, request: Request) -> RecordDict:
+    """Send the clipped gradient sum of the round's batch, with the counts that the round asks for."""
+    return content(node.gradient_sum(request.weights, request.round))
+
+
+@exchange("train")
+def send_local_epoch(node: Node, request: Request) -> RecordDict:
+    """Send the locally trained weights, each times its client's share in the average."""
+    return content(node.local_epochs(request.weights, request.round))
+
+
+@exchange("evaluate")
+def send_evaluation(node: Node, request: Request) -> RecordDict:
+    """Send confusion counts, losses and gradient norms by group, for the parts in `splits`; not private.
+
+    With a `threshold` these are of its decisions; those of the model are added as "SPLIT before threshold".
+    """
+    options, weights = request.options, request.weights
+    rule = RejectOption.from_json(str(options["threshold"])) if options["threshold"] else None
+    records = RecordDict()
+    for split in cast(list[str], options["splits"]) if node.clients else []:
+        records[split] = pack(node.evaluate(weights, split, bool(options["gradient-norms"]), rule).tensors())
+        if rule:
+            records[f"{split} {BEFORE_THRESHOLD}"] = pack(node.evaluate(weights, split, False).tensors())
+    return records

@@ -1,0 +1,82 @@
+"""What a server can ask of a node: exchanges, each a function of the node's with a name.
+
+The name of an exchange is that of its module and function, "fairlens_sums.send_batch_sums". So a node finds it without
+a list of all: among the modules of fedfair, or in a file of the user's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, update_wrapper
+from typing import Any, Literal
+
+from flwr.app import ConfigRecord, Message, RecordDict
+
+from fedfair.gradients.layers import Gradients
+from fedfair.plugins.user_files import name_in_file
+from fedfair.protocol.messages import unpack
+from fedfair.protocol.round import Round
+from fedfair.protocol.task import Task
+
+Category = Literal["train", "evaluate", "query"]
+"""Flower's kinds of messages."""
+
+
+class Request:
+    """A server's message, as the node that it was sent to reads it.
+
+    Args:
+        message: The message.
+        task: The task that it names.
+        device: The device that the node computes on.
+    """
+
+    def __init__(self, message: Message, task: Task, device: str) -> None:
+        self.task = task
+        self._message, self._device = message, device
+
+    def tensors(self, name: str) -> Gradients:
+        """Return the tensors of the record `name`, where the node computes."""
+        return {key: value.to(self._device) for key, value in unpack(self._message.content, name).items()}
+
+    @property
+    def weights(self) -> Gradients:
+        """The weights of the model, where the node computes."""
+        return self.tensors("weights")
+
+    @property
+    def round(self) -> Round:
+        """The plan of the round; raises `ValueError` for a rule or query that the node does not know."""
+        return Round.from_json(str(self._message.content["round"]["json"]))
+
+    @property
+    def options(self) -> ConfigRecord:
+        """What the server added by name: numbers, texts or lists of them."""
+        return self._message.content.config_records["options"]
+
+
+Answer = Callable[[Any, Request], RecordDict]
+"""From a node and a request to what leaves the node."""
+
+
+class Exchange:
+    """What a server can ask for: a function of the node's, by the name of its module or file and its own.
+
+    Args:
+        category: Flower's kind of message.
+        answer: The node's function.
+    """
+
+    def __init__(self, category: Category, answer: Answer) -> None:
+        self.category, self.answer = category, answer
+        self.name = name_in_file(answer) or f"{answer.__module__.rpartition('.')[2]}.{answer.__name__}"
+        update_wrapper(self, answer)
+
+    def __call__(self, node: Any, request: Request) -> RecordDict:
+        """Answer a request on a node."""
+        return self.answer(node, request)
+
+
+def exchange(category: Category) -> Callable[[Answer], Exchange]:
+    """Return a decorator that makes an exchange of a node's function."""
+    return partial(Exchange, category)
