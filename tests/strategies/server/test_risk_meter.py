@@ -227,7 +227,7 @@ def test_a_client_answers_only_whom_it_trusts(action: str) -> None:
     round_ = Round(seed=0, step=0, rates=(0.1,) * 10, noise_multiplier=1.0, trust=Trust.LOCAL, clients=2,
                    rule=Flat(1.0))
     asked = find_exchange(f"risk_sums.send_{action}")
-    message, = requests(asked.name, asked.category, [1], task, weights=pack(task.build_model().state_dict()), round_=round_,
-                        tensors={"vectors": {}}, rates=[1.0] * 10)
+    message, = requests(asked.name, asked.category, [1], task, weights=pack(task.build_model().state_dict()),
+                        round_=round_, tensors={"vectors": {}}, rates=[1.0] * 10)
     with pytest.raises(ValueError, match="trust is 'local': only central trust"):
         asked(client_app.node_of(task, 0, 1), Request(message, task, "cpu"))

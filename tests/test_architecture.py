@@ -1,0 +1,112 @@
+"""Imports go one way, and nowhere in a circle: the tests read every import of the program."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+LAYERS = (
+    ("simulations",),
+    ("strategies",),
+    ("fedfair.client_app",),
+    ("fedfair.auditing", "fedfair.risk"),
+    ("fedfair.node",),
+    ("fedfair.protocol",),
+    ("fedfair.datasets", "fedfair.models", "fedfair.fairness"),
+    ("fedfair.accounting", "fedfair.mechanisms"),
+    ("fedfair.gradients",),
+    ("fedfair.plugins",),
+)
+"""Packages from the top down: each may import those below it, and itself."""
+
+BESIDE = {("fedfair.accounting", "fedfair.mechanisms")}
+"""Which package of a layer may import another of the same layer."""
+
+Imports = Mapping[str, set[str]]
+
+
+def module_name(path: Path) -> str:
+    """Return the dotted name of a file of the program."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(source: str, modules: set[str]) -> Iterator[str]:
+    """Yield the modules of the program that a source imports, also within functions and for types alone."""
+    for node in ast.walk(ast.parse(source)):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        if isinstance(node, ast.ImportFrom):
+            within = [f"{node.module}.{name}" for name in names]
+            names = [name if name in modules else str(node.module) for name in within]
+        yield from (name for name in names if name in modules)
+
+
+def program() -> dict[str, set[str]]:
+    """Return what each module of the program imports of the program."""
+    paths = [path for package in ("fedfair", "strategies", "simulations") for path in (ROOT / package).rglob("*.py")]
+    modules = {module_name(path) for path in paths}
+    return {module_name(path): set(imported(path.read_text(), modules)) for path in paths}
+
+
+def layer(module: str) -> tuple[int, str]:
+    """Return the layer of a module, 0 at the top, and its package there; a package's own face is on top of it."""
+    for depth, packages in enumerate(LAYERS):
+        for package in packages:
+            if module == package or module.startswith(f"{package}."):
+                return depth, package
+    return 0, module
+
+
+def against_the_arrows(imports: Imports) -> list[str]:
+    """Return the imports that go up, or to the side, "a -> b"."""
+    wrong = []
+    for module, others in imports.items():
+        depth, package = layer(module)
+        for other in others - {"fedfair"}:
+            other_depth, other_package = layer(other)
+            aside = other_depth == depth and other_package != package and (package, other_package) not in BESIDE
+            if module != "fedfair" and (other_depth < depth or aside):
+                wrong.append(f"{module} -> {other}")
+    return sorted(wrong)
+
+
+def circle(imports: Imports) -> list[str]:
+    """Return modules that import each other in a circle, or none."""
+    try:
+        TopologicalSorter({module: others - {module} for module, others in imports.items()}).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_import_goes_against_the_arrows() -> None:
+    assert len(program()) > 200
+    assert against_the_arrows(program()) == []
+
+
+def test_no_imports_form_a_circle() -> None:
+    """The faces `fedfair` and `fedfair.accounting` are lazy: what they name is imported when it is asked for."""
+    lazy = {"fedfair", "fedfair.accounting"}
+    assert circle({module: set() if module in lazy else others for module, others in program().items()}) == []
+
+
+@pytest.mark.parametrize(("module", "source"), [
+    ("fedfair.gradients.probe", "from fedfair.node.node import Node"),
+    ("fedfair.mechanisms.noise", "def f():\n    from fedfair.accounting import Ledger"),
+    ("fedfair.datasets.table", "import fedfair.fairness.metrics"),
+    ("strategies.dpsgd", "from simulations.engines import run"),
+])
+def test_an_import_against_the_arrows_is_found(module: str, source: str) -> None:
+    imports = program()
+    imports[module] |= set(imported(source, set(imports)))
+    assert len(against_the_arrows(imports)) == 1
+
+
+def test_a_circle_is_found() -> None:
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"}
