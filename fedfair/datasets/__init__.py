@@ -15,9 +15,10 @@ __all__ = ["DATASETS", "GroupedDataset", "Parts", "Source"]
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from: `load(protected attribute or None)`, and its variants as records kept by group.
+    """Where a data set comes from.
 
-    `not_private` says what else was learned from its records without noise.
+    `load(sensitive attribute or None)` returns the data, `variants` are the numbers of records that published variants
+    keep of each group, and `not_private` says what else was learned from the records without noise.
     """
 
     load: Callable[[str | None], GroupedDataset]
@@ -26,8 +27,9 @@ class Source:
 
 
 def _published(name: str) -> Source:
-    """The source in the module called `name`. Imported when it is asked for, since pandas takes half a second, and a
-    client that answers one message in a process of its own may not need it.
+    """Return the source in the module called `name`, which is imported now.
+
+    Importing pandas takes half a second, and a client that answers one message in its own process may not need it.
     """
     module = import_module(f"fedfair.datasets.{name}")
     return Source(module.load, module.VARIANTS, getattr(module, "NOT_PRIVATE", ()))

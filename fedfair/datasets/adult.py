@@ -22,7 +22,7 @@ VARIANTS = {"balanced": {"Male": 14_000, "Female": 14_000}, "all-women": {"Male"
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """Both published files together, rows with "?" dropped, fnlwgt dropped, race as White or Non-White.
+    """Load both published files, dropping rows with "?" and the column fnlwgt; race is White or Non-White.
 
     Label 1 is an income above 50K. `group` is "sex" (default) or "race"; raises `ValueError` for another.
     """

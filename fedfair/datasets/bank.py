@@ -18,9 +18,10 @@ VARIANTS: dict[str, dict[str, int]] = {}
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """Label 1 is a subscribed deposit. `group` is "marital", married or single; raises `ValueError` for another.
+    """Load the records; label 1 is a subscribed deposit.
 
-    The published file has already lost the 5,207 divorced people of the original 45,211.
+    `group` is "marital", married or single; raises `ValueError` for another. The published file lacks the 5,207
+    divorced people of the original 45,211.
     """
     if group not in (None, "marital"):
         raise unknown("protected attribute of bank", group, ("marital",))

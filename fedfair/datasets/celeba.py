@@ -13,11 +13,11 @@ VARIANTS: dict[str, dict[str, int]] = {}
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """Images `[n, 3, 64, 64]`, bytes; label 1 is Male, the participant is the celebrity, the published parts are kept.
+    """Load images `[n, 3, 64, 64]` as bytes; label 1 is Male, and a participant is a celebrity.
 
-    `group` is one of the binary attributes, by default Eyeglasses as in Esipova et al. 2023. The data come from
-    FEDFAIR_DATA_DIR, if that is set and holds a folder celeba in Hugging Face's format, or else from its hub. Raises as
-    `hugging_face.load` does.
+    The published parts are kept. `group` is one of the binary attributes, by default Eyeglasses as in Esipova et al.
+    2023. The data come from FEDFAIR_DATA_DIR, if that is set and has a folder celeba in Hugging Face's format, and else
+    from the hub. Raises as `hugging_face.load` does.
     """
     attribute = group or "Eyeglasses"
     source = data_folder("celeba") or _NAME

@@ -1,4 +1,4 @@
-"""What each client of a node holds: some rows of records that all lie together."""
+"""The records of a node's clients: all together, and for each client the rows that it holds."""
 
 from __future__ import annotations
 
@@ -15,62 +15,62 @@ from fedfair.datasets.grouped import PARTS, GroupedDataset, Parts
 class Shares(Mapping[int, Parts]):
     """Clients by number, in ascending order, and the records of each.
 
-    `together` holds the records of all, in the order of the clients `numbers` `[m]`; `sizes` says by part how many are
-    whose, `[m]` each. A client's own records are a view of them, made when somebody asks: besides the records
-    themselves, a client costs a few numbers.
+    `together` holds the records of all clients, in the order of their `numbers` `[m]`. `sizes` are the numbers of
+    records of each client, by part, `[m]` each. A client's records are a view, made when they are looked up: beyond the
+    records, a client takes only a few numbers in memory.
     """
 
     def __init__(self, together: Parts, numbers: Tensor, sizes: Mapping[str, Tensor]) -> None:
         self.together, self.numbers = together, numbers
-        self._places = {number: place for place, number in enumerate(numbers.tolist())}
+        self._positions = {number: position for position, number in enumerate(numbers.tolist())}
         self._ends = {part: [0, *held.cumsum(0).tolist()] for part, held in sizes.items()}
 
     @classmethod
     def dealt(cls, parts: Parts, holders: Mapping[str, Tensor], clients: int, node: int = 0, nodes: int = 1) -> Shares:
-        """The shares of the clients node, node + nodes, ... of all `clients`.
+        """Return the shares of the clients node, node + nodes, ..., out of all `clients`.
 
-        `holders` says by part whose each record is, `[n]` each. Every client's records stay in their order.
+        `holders` are the records' clients, by part, `[n]` each. Each client's records stay in their order.
         """
-        here, sizes = [], {}
+        held, sizes = [], {}
         for part, data in parts:
             rows = (holders[part] % nodes == node).nonzero().flatten()
-            here.append(data.take(rows[holders[part][rows].argsort(stable=True)]))
+            held.append(data.take(rows[holders[part][rows].argsort(stable=True)]))
             sizes[part] = torch.bincount(holders[part], minlength=clients)[node::nodes]
-        return cls(Parts(*here), torch.arange(node, max(clients, node), nodes), sizes)
+        return cls(Parts(*held), torch.arange(node, max(clients, node), nodes), sizes)
 
     @classmethod
     def joined(cls, clients: Mapping[int, Parts]) -> Shares:
-        """The shares of at least one client whose records lie apart."""
+        """Return the shares of at least one client, whose records are separate so far."""
         held = [clients[number] for number in sorted(clients)]
         together = Parts(*(_joined([getattr(parts, part) for parts in held]) for part in PARTS))
         sizes = {part: torch.tensor([len(getattr(parts, part)) for parts in held]) for part in PARTS}
         return cls(together, torch.tensor(sorted(clients)), sizes)
 
     def __getitem__(self, number: int) -> Parts:
-        """One client's records."""
+        """Return one client's records."""
         return Parts(*(data.take(self.rows(number, part)) for part, data in self.together))
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._places)
+        return iter(self._positions)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._positions)
 
     def rows(self, number: int, part: str = "train") -> slice:
-        """Where one client's records lie in `together`; raises `KeyError` for a client that is not here."""
-        place, ends = self._places[number], self._ends[part]
-        return slice(ends[place], ends[place + 1])
+        """Return the rows of `together` that are one client's; raise `KeyError` for a client of another node."""
+        position, ends = self._positions[number], self._ends[part]
+        return slice(ends[position], ends[position + 1])
 
     def training(self, number: int) -> GroupedDataset:
-        """One client's training records."""
+        """Return one client's training records."""
         return self.together.train.take(self.rows(number))
 
     def holder(self, row: int, part: str = "train") -> int:
-        """The client whose record lies at a row of `together`."""
+        """Return the client whose record is at a row of `together`."""
         return int(self.numbers[bisect_right(self._ends[part], row) - 1])
 
     def group_sizes(self, part: str) -> Tensor:
-        """How many records of each of K groups each client has: `[m, K]`."""
+        """Return the number of each client's records of each of K groups, `[m, K]`."""
         data: GroupedDataset = getattr(self.together, part)
         owner = torch.repeat_interleave(torch.arange(len(self)), torch.tensor(self._ends[part]).diff())
         groups = len(data.names)
@@ -78,7 +78,7 @@ class Shares(Mapping[int, Parts]):
 
 
 def _joined(parts: list[GroupedDataset]) -> GroupedDataset:
-    """The records of several data sets of one kind, in order."""
+    """Join the records of several data sets of one kind, in order."""
     x, y, group, records, participant = (torch.cat([getattr(part, name) for part in parts])
                                          for name in ("x", "y", "group", "records", "participant"))
     return replace(parts[0], x=x, y=y, group=group, records=records, participant=participant)

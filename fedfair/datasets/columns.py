@@ -1,4 +1,4 @@
-"""What the columns of a table that nobody here prepared hold: numbers, categories, or something that is no feature."""
+"""What the columns of a raw table hold: numbers, categories, or values that are no features."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _DECIMAL_COMMA = r"[+-]?\d+(,\d+)?"
 _BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"t", "f"}, {"y", "n"})
 _MISSING = ("", "?")
 _WITHOUT = 'without = ["{}"]'
-_CLASSES = 100  # of a label, or groups, at most
-_TEXTS = 1000  # different texts in one column, at most
-_FEW = 20  # different texts that are too few to tell people apart
-_NEARLY = 0.9  # of a column's values, if they are numbers
+_CLASSES = 100  # the most classes of a label, or groups
+_TEXTS = 1000  # the most different texts in one column
+_FEW = 20  # different texts, or fewer, do not identify people
+_NEARLY = 0.9  # of a column's values are numbers: then the others are probably mistakes
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: what it is taken as, its values in words, how many are missing, and what is wrong with it, if anything.
+    """A column: what it is taken as, its values in words, the number of missing ones, and what is wrong with it.
 
-    `problem` is a sentence that says how to mend it.
+    `problem` says what is wrong and how to mend it; None if nothing is.
     """
 
     name: str
@@ -40,9 +40,10 @@ class Column:
 
 
 def tidied(frame: pd.DataFrame, decimal: Collection[str] = ()) -> pd.DataFrame:
-    """The same table with text stripped, "" and "?" as missing, and columns of numbers written as text as numbers.
+    """Return the table with text stripped, "" and "?" as missing values, and text as numbers where a whole column is.
 
-    A comma is before decimals in the columns `decimal`, and in those of `decimal_commas`; else between thousands.
+    A comma in a number is before decimals in the columns `decimal` and in those that `decimal_commas` finds; elsewhere
+    it is between thousands.
     """
     before = {*decimal, *decimal_commas(frame)}
     return pd.DataFrame({str(name): _tidy(column, str(name) in before) for name, column in frame.items()},
@@ -50,27 +51,28 @@ def tidied(frame: pd.DataFrame, decimal: Collection[str] = ()) -> pd.DataFrame:
 
 
 def decimal_commas(frame: pd.DataFrame) -> list[str]:
-    """The columns of numbers written as text in which some comma could not be between thousands."""
-    found = []
-    for name, column in frame.items():
-        text = _text(column)
-        if text is not None and bool(text.str.fullmatch(_DECIMAL_COMMA).fillna(text.isna()).all()) and bool(
-                (~_between_thousands(text) & text.str.contains(",")).any()):
-            found.append(str(name))
-    return found
+    """Return the columns of numbers written as text in which some comma cannot be between thousands."""
+    return [str(name) for name, column in frame.items() if _has_decimal_commas(_text(column))]
+
+
+def _has_decimal_commas(text: pd.Series | None) -> bool:
+    """Return whether a column of text holds numbers, one of them with a comma that cannot be between thousands."""
+    if text is None or not text.str.fullmatch(_DECIMAL_COMMA).fillna(text.isna()).all():
+        return False
+    return bool((~_between_thousands(text) & text.str.contains(",")).any())
 
 
 def understand(frame: pd.DataFrame, label: str, group: str, participant: str | None = None) -> list[Column]:
-    """What each column of a tidied table is taken as.
+    """Decide what each column of a tidied table is taken as.
 
-    Numbers stay numbers, even codes with few values; every other text is a category. No feature are dates, texts that
-    tell people apart, columns with a single value, and row numbers that a program wrote into a column without a name.
+    Numbers stay numbers, even codes with few values; any other text is a category. These are no features: dates, texts
+    that identify people, single values, and row numbers that a program wrote into a column without a name.
     """
     return [_understood(frame[name], _role(name, label, group, participant)) for name in map(str, frame)]
 
 
 def _role(name: str, label: str, group: str, participant: str | None) -> Kind | None:
-    """What a column was said to be."""
+    """Return the role that the user gave a column, if any."""
     if name == label:
         return "label and group" if name == group else "label"
     if name == group:
@@ -79,7 +81,7 @@ def _role(name: str, label: str, group: str, participant: str | None) -> Kind | 
 
 
 def _understood(column: pd.Series, role: Kind | None) -> Column:
-    """One column, in the role that it was given if it was."""
+    """Decide what one column is taken as: its role, or else what its values are."""
     known = column.dropna()
     kind = role or _kind(str(column.name), known, len(column))
     return Column(str(column.name), kind, _in_words(known, kind), int(column.isna().sum()),
@@ -87,7 +89,7 @@ def _understood(column: pd.Series, role: Kind | None) -> Column:
 
 
 def _text(column: pd.Series) -> pd.Series | None:
-    """A column of text, stripped, with what is missing as such; None for one of another kind."""
+    """Return a column of text, stripped, with missing values as such; None for a column of another kind."""
     if is_numeric_dtype(column) or is_bool_dtype(column) or is_datetime64_any_dtype(column):
         return None
     text = column.astype("string").str.strip()
@@ -95,12 +97,12 @@ def _text(column: pd.Series) -> pd.Series | None:
 
 
 def _between_thousands(text: pd.Series) -> pd.Series:
-    """Where commas can be between thousands."""
+    """Return whether the commas of each text can be between thousands."""
     return text.str.fullmatch(_THOUSANDS).fillna(False)
 
 
 def _tidy(column: pd.Series, decimal: bool) -> pd.Series:
-    """One tidied column, with commas before decimals or between thousands."""
+    """Tidy one column, with commas before decimals if `decimal`, and else between thousands."""
     text = _text(column)
     if text is None:
         return column
@@ -112,7 +114,7 @@ def _tidy(column: pd.Series, decimal: bool) -> pd.Series:
 
 
 def _kind(name: str, known: pd.Series, rows: int) -> Kind:
-    """What a column is, from its values that are not missing."""
+    """Decide what a column is, from its values that are not missing."""
     distinct = known.nunique()
     if distinct <= 1:
         return "single value"
@@ -131,7 +133,7 @@ def _kind(name: str, known: pd.Series, rows: int) -> Kind:
 
 
 def _in_words(known: pd.Series, kind: Kind) -> str:
-    """The values of a column: a range, the most frequent ones, or of a label the numbers of its classes."""
+    """Describe the values of a column: their range, the most frequent ones, or the classes of a label."""
     if kind in ("number", "row number", "date") and len(known):
         return f"{known.min()} to {known.max()}"
     distinct = known.nunique()
@@ -142,13 +144,13 @@ def _in_words(known: pd.Series, kind: Kind) -> str:
 
 
 def numbered(labels: Sequence[object]) -> str:
-    """The first few classes with their numbers: "0 = no, 1 = yes"."""
+    """List the first few classes with their numbers: "0 = no, 1 = yes"."""
     first = ", ".join(f"{number} = {label}" for number, label in enumerate(labels[:5]))
     return f"{first}{', ...' if len(labels) > 5 else ''}"
 
 
 def _problem(name: str, kind: Kind, known: pd.Series, rows: int) -> str | None:
-    """Why a column cannot be used as it is, and what to do about it."""
+    """Return why a column cannot be used as it is and what to do about it; None if it can."""
     distinct = known.nunique()
     if kind == "date":
         return (f"column {name!r} holds dates, such as {known.iloc[0]}: turn them into numbers, for example an age, or "
@@ -169,7 +171,7 @@ def _problem(name: str, kind: Kind, known: pd.Series, rows: int) -> str | None:
 
 
 def _stray(known: pd.Series) -> str:
-    """The first text in a column of which nearly all values are numbers, and its row; empty if they are not."""
+    """Return the first text, and its row, in a column of which nearly all values are numbers; else ""."""
     numbers = pd.to_numeric(known, errors="coerce")
     if numbers.notna().mean() < _NEARLY or numbers.nunique() <= _FEW:
         return ""
@@ -178,5 +180,5 @@ def _stray(known: pd.Series) -> str:
 
 
 def problems(columns: Sequence[Column]) -> str:
-    """All that is wrong with some columns, in one line; empty if nothing is."""
+    """Return all that is wrong with some columns, in one line; "" if nothing is."""
     return "; ".join(column.problem for column in columns if column.problem)

@@ -21,7 +21,7 @@ VARIANTS: dict[str, dict[str, int]] = {}
 
 
 def without_names(content: bytes) -> bytes:
-    """The file with only the columns that name nobody; the published one holds names and dates of birth."""
+    """Return the file with only the columns that identify nobody; the published one has names and dates of birth."""
     return pd.read_csv(BytesIO(content))[_NAMELESS].to_csv(index=False).encode()
 
 
@@ -35,7 +35,7 @@ _FILE = PublicFile(
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """African-American and Caucasian defendants only; label 1, the good outcome, is no new offence within two years.
+    """Load African-American and Caucasian defendants; label 1, the good outcome, is no new offence within two years.
 
     `group` is "race" (default) or "sex"; raises `ValueError` for another.
     """

@@ -20,8 +20,9 @@ VARIANTS: dict[str, dict[str, int]] = {}
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """Label 1 is a default on the next payment; SEX, EDUCATION, MARRIAGE and the states of past payments are one-hot.
+    """Load the records; label 1 is a default on the next payment.
 
+    SEX, EDUCATION, MARRIAGE and the states of past payments are one-hot.
     `group` is "SEX", male (1 in the file) or female (2); raises `ValueError` for another.
     """
     if group not in (None, "SEX"):

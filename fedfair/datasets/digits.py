@@ -17,7 +17,7 @@ _FILE = "datasets/data/digits.csv.gz"
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """Images `[n, 1, 8, 8]` in [0, 1]; the digit is label and group. Raises `ValueError` for another `group`."""
+    """Load images `[n, 1, 8, 8]` in [0, 1]; the digit is label and group. Raises `ValueError` for another `group`."""
     if group not in (None, "digit"):
         raise unknown("protected attribute of digits", group, ("digit",))
     rows = torch.from_numpy(_rows())
@@ -26,10 +26,10 @@ def load(group: str | None = None) -> GroupedDataset:
 
 
 def _rows() -> npt.NDArray[np.float64]:
-    """Pixels, 0 to 16, and the digit, `[1797, 65]`: what `sklearn.datasets.load_digits` gives, from the file it reads.
+    """Read pixels, 0 to 16, and the digit, `[1797, 65]`, from the file that `sklearn.datasets.load_digits` reads.
 
-    Importing scikit-learn takes over a second, a quarter of the time in which a process starts that trains on digits,
-    and Flower's SuperNodes start a process for every message. Should the file move, scikit-learn knows where.
+    Importing scikit-learn takes over a second, a quarter of the time in which a process that trains on digits starts,
+    and Flower's SuperNodes start a process for every message. If the file is not found, scikit-learn is imported.
     """
     spec = find_spec("sklearn")
     for package in (spec.submodule_search_locations or ()) if spec else ():

@@ -17,7 +17,7 @@ VARIANTS = {"unbalanced": {"male": 30_000, "female": 10_000}, "mostly-female": {
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """Every column one-hot; label 1 is an occupation of high level.
+    """Load the records, every column one-hot; label 1 is an occupation of high level.
 
     `group` is "sex"; raises `ValueError` for another.
     """

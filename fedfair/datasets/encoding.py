@@ -1,4 +1,4 @@
-"""How the columns of a table became the features of a model, so that new rows can become the same."""
+"""How the columns of a table become the features of a model: a frozen description that `encoder.encode` applies."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from torch import Tensor
 
 
 class Scaling(NamedTuple):
-    """How a number becomes a feature: (number - `centre`) / `width`, and, where `within`, moved into [0, 1]."""
+    """How a number becomes a feature: (number - `centre`) / `width`, clamped to [0, 1] if `within`."""
 
     centre: float
     width: float
     within: bool = False
 
     def of(self, numbers: Tensor) -> Tensor:
-        """Features of the shape of the numbers."""
+        """Scale numbers to features of the same shape."""
         scaled = (numbers - self.centre) / self.width
         return scaled.clamp(0, 1) if self.within else scaled
 
 
 class Feature(NamedTuple):
-    """What one column of `x` holds: a number of the table's `column`, not yet scaled without a `scaling`, or, with a
-    `category`, 1 where the record has it there and 0 elsewhere.
+    """What one column of `x` is made of: the table's `column`.
+
+    With a `category`, it is 1 where the record has that category and 0 elsewhere. Otherwise it is a number, which is
+    not yet scaled if there is no `scaling`.
     """
 
     column: str
@@ -36,9 +38,9 @@ class Feature(NamedTuple):
 
 
 class Encoding(NamedTuple):
-    """The `features` in the order of the columns of `x`, and those that were `left_out`; all empty without a table.
+    """The `features` in the order of the columns of `x`, and the features that were `left_out`.
 
-    `decimal` are the columns of numbers that were text with a comma before decimals.
+    `decimal` are the columns of numbers that were text with a comma before decimals. All are empty without a table.
     """
 
     features: tuple[Feature, ...] = ()
@@ -46,10 +48,10 @@ class Encoding(NamedTuple):
     decimal: tuple[str, ...] = ()
 
     def categories(self, column: str) -> tuple[str, ...]:
-        """All that a record could have in a one-hot column, left out or not, sorted."""
+        """Return the categories of a one-hot column, also those left out, sorted."""
         return tuple(sorted(feature.category for feature in (*self.features, *self.left_out)
                             if feature.column == column and feature.category is not None))
 
 
 NO_TABLE = Encoding()
-"""Of records that were no rows of a table."""
+"""The encoding of records that are no rows of a table."""

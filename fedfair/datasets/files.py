@@ -1,4 +1,4 @@
-"""Public data files: from FEDFAIR_DATA_DIR, or downloaded once into a cache; never read unless the hash is right."""
+"""Public data files: from FEDFAIR_DATA_DIR, or downloaded once into a cache, and read only if their hash is right."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pooch
 
 @dataclass(frozen=True)
 class PublicFile:
-    """A file on the web: its name here, where it comes from, and the SHA-256 of its content.
+    """A file on the web: its local name, its address, and the SHA-256 of its content.
 
-    `content` is what of the file's bytes the hash is of, for example `gzip.decompress`; by default all of them.
+    `content` makes the content of the file's bytes, for example `gzip.decompress`; by default they are the content.
     """
 
     name: str
@@ -26,10 +26,10 @@ class PublicFile:
 
 
 def fetch(file: PublicFile) -> Path:
-    """The path of a verified copy.
+    """Return the path of a verified copy.
 
-    Looks into the folder FEDFAIR_DATA_DIR if that is set, else into the user's cache, downloading on first use.
-    Raises `FileNotFoundError` if there is none to be had and `ValueError` if its content is not the expected one.
+    It is in the folder FEDFAIR_DATA_DIR if that is set, and else in the user's cache, downloaded on first use. Raises
+    `FileNotFoundError` if there is no copy, and `ValueError` if its content is not the expected one.
     """
     folder = os.environ.get("FEDFAIR_DATA_DIR")
     if folder:
@@ -37,23 +37,23 @@ def fetch(file: PublicFile) -> Path:
         if not path.is_file():
             raise FileNotFoundError(f"{file.name} is not in FEDFAIR_DATA_DIR ({folder}): put it there, or unset the "
                                     f"variable to download it from {file.url}")
-        found = _hash(file, path)
-        if found != file.sha256:
-            raise ValueError(f"{path} is not the published file (SHA-256 {found[:12]}..., expected "
+        actual = _hash(file, path)
+        if actual != file.sha256:
+            raise ValueError(f"{path} is not the published file (SHA-256 {actual[:12]}..., expected "
                              f"{file.sha256[:12]}...): it is truncated or changed; replace it")
         return path
     return _download(file)
 
 
 def data_folder(name: str) -> Path | None:
-    """The folder `name` in FEDFAIR_DATA_DIR, if that is set and holds one."""
+    """Return the folder `name` in FEDFAIR_DATA_DIR, or None if that is not set or has no such folder."""
     parent = os.environ.get("FEDFAIR_DATA_DIR")
     folder = Path(parent, name) if parent else None
     return folder if folder and folder.is_dir() else None
 
 
 def _download(file: PublicFile) -> Path:
-    """The copy in the user's cache; one that is wrong is not left there."""
+    """Return the path of the copy in the user's cache, downloading it on first use; a wrong copy is removed."""
     try:
         path = Path(pooch.retrieve(file.url, None, fname=file.name, path=pooch.os_cache("fedfair"),
                                    progressbar=sys.stderr.isatty()))
@@ -68,7 +68,7 @@ def _download(file: PublicFile) -> Path:
 
 
 def _hash(file: PublicFile, path: Path) -> str:
-    """The SHA-256 of a copy's content; "unreadable" if there is no content to be had from it."""
+    """Return the SHA-256 of a copy's content, or "unreadable" if the content cannot be read."""
     try:
         return sha256(file.content(path.read_bytes())).hexdigest()
     except (OSError, EOFError, ValueError, KeyError):

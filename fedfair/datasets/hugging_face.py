@@ -1,5 +1,6 @@
-"""Any data set in Hugging Face's format that has a label and a group column: from its hub, through Flower Datasets, or
-from a folder of one's own (parquet, CSV or image files, or one that `datasets` saved).
+"""Data sets in Hugging Face's format with a label and a group column, from its hub or from a folder.
+
+The hub is read through Flower Datasets. A folder holds parquet, CSV or image files, or was saved by `datasets`.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 _PARTS = {"train": 0, "valid": 1, "validation": 1, "val": 1, "dev": 1, "test": 2}
-_PART = "fedfair: part"  # a column of our own
+_PART = "fedfair: part"  # a column that is added here: the part of each record
 
 
 def load(name: str, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
          size: int | None = None, without: Sequence[str] = ()) -> GroupedDataset:
-    """The data set called `name` on the hub (NAME or NAME@SUBSET), or in the folder `name`.
+    """Load the data set called `name` on the hub (NAME or NAME@SUBSET), or the one in the folder `name`.
 
-    An image column is `x`, `[n, channels, height, width]` bytes, scaled to `size` x `size` pixels if that is given, and
-    other columns are left out; without one, the columns are those of a table (see `fedfair.datasets.table.from_table`),
-    and so are those `without`, which nobody looks at. A published test part is kept, and so is a validation part beside
-    it. Raises `FileNotFoundError` if there is no such data set, and `ValueError` if it cannot be used or Flower
-    Datasets is not installed.
+    An image column becomes `x`, `[n, channels, height, width]` bytes, scaled to `size` x `size` pixels if that is
+    given; then other columns are left out. Without an image column, the columns are those of a table (see
+    `fedfair.datasets.table.from_table`). Columns `without` are not read. A published test part is kept, and so is a
+    validation part beside it. Raises `FileNotFoundError` if there is no such data set, and `ValueError` if it cannot be
+    used or Flower Datasets is not installed.
     """
     rows = _rows(name)
     for column in filter(None, (label, group, participant)):
@@ -64,7 +65,7 @@ def load(name: str, label: str, group: str, missing: Missing = "refuse", partici
 
 def _from_table(rows: Dataset, label: str, group: str, missing: Missing, participant: str | None,
                 without: Sequence[str]) -> GroupedDataset:
-    """A data set without images."""
+    """Encode a data set without images."""
     frame = _frame(rows)
     whole = frame.loc[complete(tidied(frame), missing).index]
     return replace(from_table(whole.drop(columns=_PART), label, group, missing, participant, without),
@@ -72,7 +73,7 @@ def _from_table(rows: Dataset, label: str, group: str, missing: Missing, partici
 
 
 def _rows(name: str) -> Dataset:
-    """All records under each other, each with its part."""
+    """Return the records of all splits, one after the other, each with its part."""
     try:
         from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
         from flwr_datasets import FederatedDataset
@@ -99,9 +100,9 @@ def _rows(name: str) -> Dataset:
 
 
 def _joined(splits: DatasetDict) -> DatasetDict:
-    """The splits under each other as the split "all", with their parts; those that are no part are left out.
+    """Join the splits into one, "all", with the part of each record; splits that are no part are left out.
 
-    Without a test part, all splits are one: then a run makes the parts.
+    Without a test split, all splits are kept and no record has a part: then a run makes the parts.
     """
     from datasets import DatasetDict, concatenate_datasets
 
@@ -113,7 +114,7 @@ def _joined(splits: DatasetDict) -> DatasetDict:
 
 
 def _frame(rows: Dataset) -> pd.DataFrame:
-    """Columns of single values as a table, classes by their names; raises `ValueError` for a column of lists."""
+    """Return columns of single values as a table, classes by their names; raise `ValueError` for a column of lists."""
     for column, feature in rows.features.items():
         if type(feature).__name__ not in ("Value", "ClassLabel"):
             raise ValueError(f"column {column!r} holds {type(feature).__name__}, not one value for each record: remove "
@@ -126,28 +127,28 @@ def _frame(rows: Dataset) -> pd.DataFrame:
 
 
 def _pixels(rows: Dataset, column: str, size: int | None) -> Tensor:
-    """The images as bytes `[n, channels, height, width]`, grey or RGB as the first is.
+    """Return the images as bytes `[n, channels, height, width]`, grey or RGB as the first is.
 
     Raises `ValueError` if they are not all of one size.
     """
     mode = "L" if rows[0][column].mode in ("1", "L") else "RGB"
-    found = []
+    images: list[np.ndarray] = []
     for row in rows:
         image = row[column].convert(mode)
         image = image.resize((size, size)) if size else image
-        found.append(np.array(image).reshape(image.height, image.width, -1))
-        if found[-1].shape != found[0].shape:
-            raise ValueError(f"the images of column {column!r} have different sizes, {found[0].shape[:2]} and "
-                             f"{found[-1].shape[:2]}: bring them to one")
-    return torch.from_numpy(np.stack(found)).permute(0, 3, 1, 2).contiguous()
+        images.append(np.array(image).reshape(image.height, image.width, -1))
+        if images[-1].shape != images[0].shape:
+            raise ValueError(f"the images of column {column!r} have different sizes, {images[0].shape[:2]} and "
+                             f"{images[-1].shape[:2]}: bring them to one")
+    return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).contiguous()
 
 
 def _published(part: pd.Series) -> Tensor:
-    """The parts that the source published, or an empty tensor if it published none."""
+    """Return the parts that the source published, or an empty tensor if it published no test part."""
     numbers = torch.tensor(part.to_numpy(dtype="int64"))
     return numbers if bool((numbers == PARTS.index("test")).any()) else numbers[:0]
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says first."""
+    """Return the first line of an error's message."""
     return str(error).strip().partition("\n")[0].rstrip(".")

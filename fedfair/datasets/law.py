@@ -19,7 +19,7 @@ VARIANTS: dict[str, dict[str, int]] = {}
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """Label 1 is a passed bar exam; fulltime, fam_inc, male, tier and race are one-hot.
+    """Load the records; label 1 is a passed bar exam, and fulltime, fam_inc, male, tier and race are one-hot.
 
     `group` is "race", White or Non-White; raises `ValueError` for another.
     """

@@ -24,10 +24,10 @@ VARIANTS: dict[str, dict[str, int]] = {}
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """Images `[70000, 1, 28, 28]`, bytes; the digit is label and group. The published test part is kept.
+    """Load images `[70000, 1, 28, 28]` as bytes; the digit is label and group. The published test part is kept.
 
-    The published imbalances are settings: "8:500" (Xu et al. 2021), "8:9%" (Esipova et al. 2023) and "2:500"
-    (Bagdasaryan and Shmatikov's poster, 2019). Raises `ValueError` for another `group`.
+    The published imbalances are values of the setting `imbalance`: "8:500" (Xu et al. 2021), "8:9%" (Esipova et al.
+    2023) and "2:500" (Bagdasaryan and Shmatikov's poster, 2019). Raises `ValueError` for another `group`.
     """
     if group not in (None, "digit"):
         raise unknown("protected attribute of mnist", group, ("digit",))
@@ -40,13 +40,13 @@ def load(group: str | None = None) -> GroupedDataset:
 
 
 def _idx(name: str) -> Tensor:
-    """The bytes of one idx file: `[n, 28, 28]` for images, `[n]` for labels."""
+    """Fetch the bytes of one idx file: `[n, 28, 28]` for images, `[n]` for labels."""
     file = PublicFile(f"mnist/{name}-ubyte.gz", f"{_URL}{name}-ubyte.gz", _SHA256[name], content=gzip.decompress)
     return _read_idx(fetch(file))
 
 
 def _read_idx(path: Path) -> Tensor:
-    """A gzipped idx file of bytes; its header is two zeros, the type, the number of dimensions, and each size."""
+    """Read a gzipped idx file of bytes; its header is two zeros, the type, the number of dimensions, and each size."""
     content = gzip.decompress(path.read_bytes())
     dimensions = content[3]
     shape = np.frombuffer(content, ">u4", count=dimensions, offset=4).astype(int)

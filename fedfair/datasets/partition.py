@@ -1,4 +1,4 @@
-"""Who holds which records: clients by protected group, or sites that mix the groups."""
+"""Deal records to clients: by protected group, or to sites that mix the groups."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fedfair.mechanisms.randomness import generator
 
 
 def by_group(group: Tensor, groups: int, clients: int) -> Tensor:
-    """Each record's client, when no client holds more groups than it must: `[n]`.
+    """Return each record's client, `[n]`, when no client holds more groups than it must.
 
-    With K clients each holds one group; with fewer, client c holds groups c, c + clients, ...; with more, group k is
+    With K clients, each holds one group. With fewer, client c holds groups c, c + clients, .... With more, group k is
     dealt to clients k, k + K, ....
     """
     holder = group % clients
@@ -25,19 +25,19 @@ def by_group(group: Tensor, groups: int, clients: int) -> Tensor:
 
 
 def by_site(records: int, clients: int, seed: int) -> Tensor:
-    """Each record's client, when records are dealt at random and as evenly as can be: `[n]`."""
+    """Return each record's client, `[n]`, when records are dealt at random and as evenly as possible."""
     holder = torch.empty(records, dtype=torch.long)
     holder[torch.randperm(records, generator=generator(seed, "partition"))] = torch.arange(records) % clients
     return holder
 
 
 def by_mixture(group: Tensor, groups: int, clients: int, alpha: float, seed: int) -> Tensor:
-    """Each record's client, when the sites mix the groups differently, `[n]`: Dirichlet sites (Hsu et al. 2019).
+    """Return each record's client, `[n]`, when sites mix the groups differently: Dirichlet sites (Hsu et al. 2019).
 
-    Of every group, the clients get shares drawn from a symmetric Dirichlet distribution of concentration `alpha`, and
-    the group's records are dealt at random in these shares. A large `alpha` gives even sites; with a small one, few
-    sites hold most of a group, and a site may hold no record of it, or none at all. The shares depend on the seed
-    alone: the parts of a data set are dealt alike.
+    Each group's records are dealt at random, in shares that are drawn from a symmetric Dirichlet distribution of
+    concentration `alpha`. A large `alpha` gives even sites. With a small one, few sites hold most of a group, and a
+    site may have no record of it, or no record at all. The shares depend on the seed alone, so all parts of a data set
+    are dealt in the same shares.
     """
     order = torch.randperm(len(group), generator=generator(seed, "partition"))
     holder = torch.empty(len(group), dtype=torch.long)
@@ -50,6 +50,6 @@ def by_mixture(group: Tensor, groups: int, clients: int, alpha: float, seed: int
 
 
 def _shares(alpha: float, clients: int, seed: int, group: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """The clients' shares of one group: one draw from the symmetric Dirichlet distribution, `[clients]`."""
+    """Draw the clients' shares of one group from the symmetric Dirichlet distribution, `[clients]`."""
     draws = np.random.default_rng(generator(seed, "shares", step=group).initial_seed())
     return draws.dirichlet(np.full(clients, alpha))

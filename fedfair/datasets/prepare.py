@@ -15,13 +15,13 @@ from fedfair.mechanisms.randomness import generator
 from fedfair.plugins.registry import unknown
 
 Missing = Literal["refuse", "drop"]
-"""What is done with rows that have missing values."""
+"""What to do with rows that have missing values."""
 
 
 def keep(data: GroupedDataset, sizes: Mapping[str, int], seed: int) -> GroupedDataset:
-    """A random subset with `sizes` records of each group named, and all of the others, in their order.
+    """Return a random subset with `sizes` records of each group named and all records of the others, in their order.
 
-    Raises `ValueError` for an unknown group or more records than it has.
+    Raises `ValueError` for an unknown group, or for more records than a group has.
     """
     kept = torch.ones(len(data), dtype=torch.bool)
     order = _shuffled(len(data), seed, "keep")
@@ -36,10 +36,10 @@ def keep(data: GroupedDataset, sizes: Mapping[str, int], seed: int) -> GroupedDa
 
 
 def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int) -> Parts:
-    """Random training, validation and test parts in the given shares, which sum to 1; a share of 0 is an empty part.
+    """Draw training, validation and test parts in the given shares, which sum to 1; a share of 0 is an empty part.
 
-    A test part that the source published is kept as it is, and so is a published validation part; if there is none, it
-    is taken from the published training part, in the ratio of the shares of the two.
+    Published test and validation parts are kept as they are. If only the test part is published, the validation part is
+    drawn from the published training part, in the ratio of their shares.
     """
     published = tuple(name for part, name in enumerate(PARTS) if part and bool((data.published == part).any()))
     if len(data.published):
@@ -58,8 +58,9 @@ def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int) -
 def reduce_group(parts: Parts, imbalance: str, seed: int) -> Parts:
     """Thin out one group of the training part: "8:40" keeps 40 records of group 8, "8:9%" keeps 9 % of them.
 
-    The number of records kept is fixed, because group sizes are public here: Esipova et al. keep each record of class 8
-    with probability 9 %, and "8:9%" exactly as many as that keeps on average. Raises `ValueError` for another form.
+    The number of records kept is fixed, because group sizes are public here. Esipova et al. 2023 keep each record of
+    class 8 with probability 9 %; "8:9%" keeps exactly the number that this keeps on average. Raises `ValueError` for
+    another form.
     """
     name, _, amount = imbalance.rpartition(":")
     try:
@@ -76,5 +77,5 @@ def reduce_group(parts: Parts, imbalance: str, seed: int) -> Parts:
 
 
 def _shuffled(size: int, seed: int, purpose: str) -> Tensor:
-    """A random order of 0..size-1."""
+    """Draw a random order of 0..size-1."""
     return torch.randperm(size, generator=generator(seed, purpose))

@@ -1,4 +1,4 @@
-"""Tiny Shakespeare: who speaks, and which word comes next; 171 speaking roles are the participants.
+"""Tiny Shakespeare: predict the next word; the participants are 171 speaking roles.
 
 Source: Karpathy 2015, char-rnn. Roles as participants: McMahan et al. 2017; here with words instead of letters.
 """
@@ -25,13 +25,13 @@ _FILE = PublicFile(
 _WORD = re.compile(r"[a-z]+(?:['-][a-z]+)*")
 
 CONTEXT = 3
-"""How many words lie before the one to predict."""
+"""Number of words in the context of the one to predict."""
 
 VOCABULARY = 1000
-"""How many words can be predicted: the most frequent ones, 82 % of all that are spoken."""
+"""Number of words that can be predicted: the most frequent ones, 82 % of all words spoken."""
 
 UNKNOWN, NOTHING = VOCABULARY, VOCABULARY + 1
-"""In a context: a word that is not among them, and no word yet."""
+"""In a context: a word that is not in the vocabulary, and no word yet."""
 
 LEAST_RECORDS = 100
 """Roles with fewer records are left out."""
@@ -46,22 +46,24 @@ NOT_PRIVATE = ("shakespeare: the list of words, the roles that are left out and 
 
 
 def load(group: str | None = None) -> GroupedDataset:
-    """Records `x` `[n, 3]`, the words before, and `y` `[n]`, the next word; a participant is a speaking role.
+    """Load contexts `x` `[n, 3]`, the words before, and next words `y` `[n]`; a participant is a speaking role.
 
     Words are lower-case, numbered by falling frequency; a context does not reach back beyond the speech. Records whose
-    next word is not in the vocabulary are left out, so that no model scores by predicting "unknown". Roles of one name
-    in several plays ("First Murderer") are one participant.
+    next word is not in the vocabulary are left out, so that no model gains by predicting "unknown". Roles with the same
+    name in several plays ("First Murderer") are one participant.
 
-    `group` is "vocabulary" (default), the quarters of the participants by `rarefied`, or "role", each participant for
-    itself; raises `ValueError` for another.
+    `group` is "vocabulary" (default), the quarters of the participants by `rarefied`, or "role", each participant as a
+    group; raises `ValueError` for another.
     """
     group = group or GROUPS[0]
     if group not in GROUPS:
         raise unknown("protected attribute of shakespeare", group, GROUPS)
     roles, number = participants(), _numbers()
-    place = {role: n for n, role in enumerate(roles)}
-    records = [(place[role], *record) for role, speech in _speeches() if role in place
-               for record in _records(speech, number)]
+    positions = {role: position for position, role in enumerate(roles)}
+    records: list[tuple[int, list[int], int]] = []
+    for role, speech in _speeches():
+        if role in positions:
+            records += [(positions[role], *record) for record in _records(speech, number)]
     participant, x, y = (torch.tensor(column) for column in zip(*records, strict=True))
     groups = torch.arange(len(roles))
     if group == "vocabulary":
@@ -72,7 +74,7 @@ def load(group: str | None = None) -> GroupedDataset:
 
 @lru_cache(maxsize=1)
 def participants() -> Mapping[str, Counter[str]]:
-    """The participants by name, in their order, and how often each speaks each word, the vocabulary's or not."""
+    """Return the participants by name, in order, and how often each speaks each word, in the vocabulary or not."""
     spoken: dict[str, Counter[str]] = {}
     for role, speech in _speeches():
         spoken.setdefault(role, Counter()).update(speech)
@@ -82,9 +84,9 @@ def participants() -> Mapping[str, Counter[str]]:
 
 
 def rarefied(counts: Iterable[int], sample: int = 100) -> float:
-    """How many distinct words a random `sample` of a speaker's words holds on average, from the count of each word.
+    """Return how many distinct words a random `sample` of a speaker's words has on average, from each word's count.
 
-    Unlike the number of distinct words, it does not grow with the length of the text: `sum_w 1 - C(n - c_w, s) /
+    Unlike the number of distinct words, this does not grow with the length of the text: `sum_w 1 - C(n - c_w, s) /
     C(n, s)` (Hurlbert 1971; for vocabularies, McCarthy and Jarvis 2007). Raises `ValueError` for fewer words than the
     sample.
     """
@@ -101,38 +103,38 @@ def rarefied(counts: Iterable[int], sample: int = 100) -> float:
 
 @lru_cache(maxsize=1)
 def _speeches() -> list[tuple[str, list[str]]]:
-    """Every speech in order: who speaks, and the words."""
-    found = []
+    """Return every speech in order: who speaks, and the words."""
+    speeches = []
     for block in re.split(r"\n{2,}", fetch(_FILE).read_text().strip()):
         role, _, text = block.partition("\n")
-        found.append((role.removesuffix(":"), _WORD.findall(text.lower())))
-    return found
+        speeches.append((role.removesuffix(":"), _WORD.findall(text.lower())))
+    return speeches
 
 
 @lru_cache(maxsize=1)
 def _numbers() -> Mapping[str, int]:
-    """The number of every word of the vocabulary: the most frequent word is 0."""
+    """Return the number of every word of the vocabulary; the most frequent word is 0."""
     count = Counter(word for _, speech in _speeches() for word in speech)
     ranked = sorted(count, key=lambda word: (-count[word], word))
-    return {word: place for place, word in enumerate(ranked[:VOCABULARY])}
+    return {word: number for number, word in enumerate(ranked[:VOCABULARY])}
 
 
 def _records(speech: list[str], number: Mapping[str, int]) -> Iterator[tuple[list[int], int]]:
-    """The context and the number of every word of a speech that has one."""
-    told = [NOTHING] * CONTEXT
+    """Yield the context and the number of every word of a speech that is in the vocabulary."""
+    context = [NOTHING] * CONTEXT
     for word in speech:
-        place = number.get(word, UNKNOWN)
-        if place != UNKNOWN:
-            yield told, place
-        told = [*told[1:], place]
+        next_word = number.get(word, UNKNOWN)
+        if next_word != UNKNOWN:
+            yield context, next_word
+        context = [*context[1:], next_word]
 
 
 def _quarters(values: list[float]) -> torch.Tensor:
-    """The quarter of each value, 0 to 3, by rank."""
+    """Return the quarter of each value, 0 to 3, by rank."""
     rank = torch.tensor(values).argsort(stable=True).argsort()
     return 4 * rank // len(values)
 
 
 def _log_choose(n: np.ndarray | float, k: float) -> np.ndarray:
-    """The logarithm of `n` over `k`."""
+    """Return the logarithm of the binomial coefficient `n` over `k`."""
     return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))

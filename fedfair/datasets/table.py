@@ -55,7 +55,7 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
 
 
 def codes(column: pd.Series, name: str) -> pd.Categorical:
-    """Number the values of a label or group in sorted order; raise `ValueError` if there is only one."""
+    """Return the values of a label or group, numbered in sorted order; raise `ValueError` if there is only one."""
     values = pd.Categorical(column)
     if len(values.categories) < 2:
         raise ValueError(f"column {name!r} has the single value {', '.join(map(str, values.categories))!r}: there must "
