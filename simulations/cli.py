@@ -1,4 +1,4 @@
-"""The command `fedfair`: its commands are in `simulations.commands`."""
+"""The command `fedfair`; `simulations.commands` has its parts."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""A run that was stopped at any moment goes on after its last checkpoint, as if it had never been stopped.
+"""Checkpoints: a run that was stopped at any moment resumes after its last one, as if it had never stopped.
 
 Every draw is a function of (seed, purpose, client, step), so the rounds after the checkpoint that are run again release
 the same values again: that is one release, and the ledger, which is part of the checkpoint, counts it once. (On another
 machine the last bits of these values may differ.)
 
-With randomness from the operating system they are made again with other noise, and somebody may have seen both. So such
-a run is saved before its first round and after every one; when it goes on, the round that may be lost is charged, and
-the charge is saved before the round is asked for again.
+With randomness from the operating system these rounds have other noise when they are run again, and somebody may have
+seen both. Such a run is saved before its first round and after every round. When it resumes, the round that may be lost
+is charged, and the charge is saved before the round is asked for again.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from simulations.results.result_folder import (
 from strategies import Strategy
 from strategies.server.state import charge_lost_round, restore, state
 
-_STEPS, _EPOCHS = 100, 1  # rounds between checkpoints by default, at least
+_STEPS, _EPOCHS = 100, 1  # default number of rounds between checkpoints, at least
 _FORMAT = 3  # what a file holds; changes with `strategies.server.state`
-_PAUSE = 50  # the least time until the next one by default, in times that the latest took: writes grow with the run
+_PAUSE = 50  # default pause until the next one, in times that the latest took: writes grow with the run
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The place of a run's checkpoints, the folder that its result will be saved in, and the rounds between them.
+    """A run's checkpoints: in the folder that its result will be saved in, with a number of rounds between them.
 
-    `settings` are the experiment's; a checkpoint holds them, and the digest of the file of the user's own, so that no
-    run goes on from another's. `every` is by default 100 rounds of one step, or a single local epoch, and more
-    where checkpoints would else take over 2 % of the time.
+    `settings` are the experiment's. A checkpoint holds them, and the digest of the CSV file, so that no run resumes
+    from another's. `every` is by default 100 rounds of one step, or a single local epoch, and more where checkpoints
+    would else take over 2 % of the time.
     """
 
     folder: Path
@@ -58,11 +58,11 @@ class Checkpoint:
 
     @property
     def file(self) -> Path:
-        """The file of the latest checkpoint; it goes when the result comes."""
+        """The file of the latest checkpoint; saving the result removes it."""
         return self.folder / CHECKPOINT
 
     def read(self) -> tuple[int, dict[str, Any]] | None:
-        """The rounds done and the strategy's state after them, if there is a checkpoint.
+        """Return the rounds done and the strategy's state after them, if there is a checkpoint.
 
         Raises `FileExistsError` if the folder holds something else, another `OSError` if nothing could be saved there,
         and `ValueError` if the file is damaged, another version's or another run's.
@@ -92,12 +92,12 @@ class Checkpoint:
 
     @cached_property
     def _csv(self) -> str:
-        """The digest of the file of the user's own; empty if there is none, or not here."""
+        """The digest of the CSV file; empty if there is none, or not on this machine."""
         csv = Path(str(self.settings.get("csv", "")))
         return digest(csv) if csv.is_file() else ""
 
     def write(self, done: int, saved: Mapping[str, Any]) -> None:
-        """Put a checkpoint in place of the latest one, at once.
+        """Replace the latest checkpoint, as a whole.
 
         Raises `FileExistsError` if the folder holds something else by now, another `OSError` if it cannot be written,
         and then keeps the latest; `ValueError` if it could not be read again.
@@ -117,8 +117,8 @@ class Checkpoint:
             new.replace(self.file)
         except UnpicklingError as error:
             new.unlink()
-            raise ValueError("a checkpoint holds plain values and tensors, but the strategy sets something else in "
-                             f"`prepare` ({error})") from None
+            raise ValueError("a checkpoint holds plain values and tensors, but the strategy's `state` names something "
+                             f"else ({error})") from None
         except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
             new.unlink(missing_ok=True)
             raise OSError(f"the checkpoint after round {done} could not be written to {self.folder}, is the disk full? "
@@ -126,20 +126,20 @@ class Checkpoint:
 
 
 Watch = Callable[[Strategy, int], None]
-"""Called with the strategy and its number at the end of every round."""
+"""Called with the strategy and the round's number at the end of every round."""
 
 
 def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Checkpoint | None = None,
           watch: Watch = lambda strategy, now: None) -> ArrayRecord:
-    """The weights after all rounds: from `arrays`, or from the latest checkpoint on; raises what `Checkpoint` does."""
+    """Train from `arrays`, or from the latest checkpoint, and return the weights; raise what `Checkpoint` does."""
     again = strategy.training.randomness == "system"
     every = 1 if again else (checkpoint and checkpoint.every) or (_STEPS if strategy.sync == "step" else _EPOCHS)
-    found = checkpoint.read() if checkpoint else None
-    done, saved = found or (0, {})
-    if found:
+    latest = checkpoint.read() if checkpoint else None
+    done, saved = latest or (0, {})
+    if latest:
         arrays = restore(strategy, saved)
     if again and checkpoint:
-        if found:
+        if latest:
             charge_lost_round(strategy, done)
         strategy.descent.hold(unpacked(arrays), strategy.training)
         checkpoint.write(done, state(strategy))
@@ -148,7 +148,7 @@ def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Check
     due = monotonic()
 
     def ended(now: int) -> None:
-        """Write a checkpoint if it is due, then tell who watches."""
+        """Write a checkpoint if it is due, then call `watch`."""
         nonlocal due
         began = monotonic()
         if checkpoint and now % every == 0 and now < strategy.rounds and began >= due:
@@ -160,7 +160,9 @@ def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Check
 
 
 class Resumed(FlowerStrategy):
-    """A strategy of which `done` rounds are done; `ended` is called with its number at the end of every other one."""
+    """Strategy whose first `done` rounds are done; `ended` is called with a round's number at the end of every further
+    round.
+    """
 
     def __init__(self, strategy: Strategy, done: int, ended: Callable[[int], None]) -> None:
         self.strategy, self.done, self.ended = strategy, done, ended

@@ -23,7 +23,7 @@ Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class Cell(NamedTuple):
-    """What is compared with each other: the experiments on one data set with one choice of the varied settings."""
+    """One comparison: the experiments on one data set with one choice of the varied settings."""
 
     dataset: str
     chosen: Mapping[str, Any]
@@ -57,12 +57,12 @@ class Sweep(BaseModel):
     @field_validator("seeds", mode="before")
     @classmethod
     def _number_of_seeds(cls, value: Any) -> Any:
-        """A number n stands for 0, 1, ..., n - 1."""
+        """Read a number n as 0, 1, ..., n - 1."""
         return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
 
     @model_validator(mode="after")
     def _one_of_each_in_a_search(self) -> Sweep:
-        """A search is for one method on one data set; and a seed decides who trains and who validates."""
+        """Refuse a search over several data sets, strategies or seeds: a seed decides who trains and who validates."""
         if self.search is not None and (self.vary or max(map(len, (self.datasets, self.strategies, self.seeds))) > 1):
             raise ValueError("a search draws settings for one data set, strategy and seed: name one of each, and leave "
                              "out vary (other seeds split the records in other ways, so that one would validate on "
@@ -71,16 +71,16 @@ class Sweep(BaseModel):
 
     @model_validator(mode="after")
     def _nothing_is_run_twice(self) -> Sweep:
-        """A seed or a value that is given twice would be one trial in two rows."""
+        """Refuse a seed or a value that is given twice: it would be one trial in two rows."""
         for name, values in {"seeds": self.seeds, **self.vary}.items():
-            repeated = [value for place, value in enumerate(values) if value in values[:place]]
+            repeated = [value for index, value in enumerate(values) if value in values[:index]]
             if repeated:
                 raise ValueError(f"{name} has {repeated[0]!r} twice: give each once")
         return self
 
     @model_validator(mode="after")
     def _data_are_named_once(self) -> Sweep:
-        """Every cell is of one data set: one of `datasets`, or a file."""
+        """Refuse data that are named twice: a cell has one data set of `datasets`, or a file."""
         given = {**self.settings, **self.vary, **(self.search.space if self.search else {})}
         refuse_chosen(given, ("dataset",))
         if "csv" in given and self.datasets != Sweep.model_fields["datasets"].default:
@@ -89,7 +89,7 @@ class Sweep(BaseModel):
 
     @staticmethod
     def read(path: Path) -> Sweep:
-        """The sweep that a TOML file describes; raises `SettingsError`, or `FileNotFoundError`."""
+        """Return the sweep that a TOML file describes; raise `SettingsError`, or `FileNotFoundError`."""
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path}: give the sweep's description in TOML")
         try:
@@ -98,11 +98,11 @@ class Sweep(BaseModel):
             raise SettingsError(f"{path} is not TOML: {error}") from None
 
     def to_toml(self) -> str:
-        """The description, as `read` reads it."""
+        """Return the description, as `read` reads it."""
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
     def cells(self) -> Iterator[Cell]:
-        """All comparisons, with their experiments validated; raises what `experiments` raises."""
+        """Yield all comparisons, their experiments validated; raise what `experiments` raises."""
         choices = [dict(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
         for dataset, chosen in product(self.datasets, choices if self.search is None else self.search.draws()):
             settings = {**self.settings, **chosen, "dataset": dataset}
@@ -121,13 +121,13 @@ def trial_name(experiment: Experiment) -> str:
 
 
 def trials(sweep: Sweep) -> dict[str, Experiment]:
-    """All experiments of a sweep by name, each once, in order."""
+    """Return all experiments of a sweep by name, each once, in order."""
     return {trial_name(made): made for cell in sweep.cells() for made in cell.experiments}
 
 
 def prepare_folder(folder: Path, sweep: Sweep) -> int:
-    """Make the sweep's folder, or check the one that is there; returns the number of trials of an earlier, smaller
-    sweep that this one contains.
+    """Make the sweep's folder, or check an existing one; return the number of trials of an earlier, smaller sweep that
+    this one contains.
 
     Raises `FileExistsError` if the folder holds something else, or a sweep with trials that this one has not.
     """
@@ -143,7 +143,7 @@ def prepare_folder(folder: Path, sweep: Sweep) -> int:
 
 
 def _extended(folder: Path, there: Sweep, sweep: Sweep) -> int:
-    """Take over a folder whose trials are all among those of `sweep`."""
+    """Take over a folder whose trials are all among those of `sweep`; return their number."""
     old, new = trials(there), trials(sweep)
     lost = [name for name in old if name not in new]
     if lost:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from fedfair.accounting import Ledger
 from fedfair.fairness.metrics import ALL
+from fedfair.protocol.marks import marked
 from fedfair.protocol.task import Task
 from simulations.results.ledger_table import read_ledgers
 from simulations.results.statistics import comparisons, measures
@@ -23,7 +24,7 @@ from simulations.settings.presets import for_strategy, merged, preset
 Kind = Literal["run", "comparison", "sweep"]
 Run = tuple[str, str, int]
 """Data set, method and seed."""
-_DATA = ("dataset", "csv", "label", "group", "missing", "participant", "split", "balance", "imbalance")
+_DATA = tuple(marked(Task, "records"))
 """The settings that say which records are trained and tested on."""
 
 

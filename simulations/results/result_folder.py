@@ -1,4 +1,4 @@
-"""The folder of a result: which experiment's it is, and how a new one takes its place as a whole."""
+"""The folder of a result: which experiment it holds, and how a new folder replaces it as a whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simulations.results.atomic_files import refuse_unwritable
 from simulations.settings.experiment import identity_of
 
 CHECKPOINT, CHECKPOINT_TO_BE = "checkpoint.pt", ".checkpoint.new"
-"""What a run that is broken off leaves in its folder."""
+"""Files that an interrupted run leaves in its folder."""
 
 
 def same_identity(config: str, settings: Mapping[str, Any]) -> bool:
@@ -43,22 +43,23 @@ def refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
 
 
 def refuse_to_replace(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Raise what `refuse_other` does, and `OSError` if no new folder could take the place of `folder`; first it brings
-    back a folder whose replacement was broken off.
+    """Raise what `refuse_other` does, and `OSError` if no new folder could replace `folder`.
+
+    First a folder whose replacement was interrupted is brought back.
     """
-    place = folder.resolve()
-    _bring_back(place)
-    if Path.cwd().is_relative_to(place) or place.is_mount():
-        where = "where a disk is mounted" if place.is_mount() else "that you are in"
+    resolved = folder.resolve()
+    _bring_back(resolved)
+    if Path.cwd().is_relative_to(resolved) or resolved.is_mount():
+        where = "where a disk is mounted" if resolved.is_mount() else "that you are in"
         raise OSError(f"{folder} cannot be the folder {where}: name one in it, for example {folder / 'out'}, because "
                       "results take the place of their folder as a whole")
     refuse_other(folder, settings)
-    refuse_unwritable(place.parent)
+    refuse_unwritable(resolved.parent)
 
 
 @contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
-    """A new folder to fill, which takes the place of `folder` as a whole, or not at all if an exception is raised.
+    """Yield a new folder to fill, which replaces `folder` as a whole, or not at all if an exception is raised.
 
     A link stays, and the folder that it names is replaced. What an attempt that was killed left over is removed; if
     that was between the old folder's going and the new one's coming, the old one comes back.
@@ -78,26 +79,26 @@ def replaced(folder: Path) -> Iterator[Path]:
 
 
 def _tidy(folder: Path) -> None:
-    """Leave one folder, at whatever point a replacement was broken off: the new one if it has come."""
+    """Leave one folder, wherever a replacement was interrupted: the new one if it is in place."""
     _bring_back(folder)
     for state in ("new", "old"):
         shutil.rmtree(_beside(folder, state), ignore_errors=True)
 
 
 def _bring_back(folder: Path) -> None:
-    """Put the old folder back if the new one has not come."""
+    """Put the old folder back if no new one is in place."""
     old = _beside(folder, "old")
     if old.exists() and not folder.exists():
         old.rename(folder)
 
 
 def _beside(folder: Path, state: str) -> Path:
-    """The name of the new or the old folder while one takes the other's place."""
+    """Return the path of the new or the old folder during a replacement."""
     return folder.with_name(f".{folder.name}.fedfair-{state}")
 
 
 def carry_over(folder: Path, new: Path) -> None:
-    """Copy into the folder that takes its place what a folder holds besides: a report, or somebody's notes."""
+    """Copy what else a folder holds, a report or a person's notes, into the folder that replaces it."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name not in (CHECKPOINT, CHECKPOINT_TO_BE) and not (new / path.name).exists():
             if path.is_dir() and not path.is_symlink():

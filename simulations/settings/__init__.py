@@ -1,1 +1,1 @@
-"""Experiments, presets, and settings written as text."""
+"""Settings of an experiment: fields, presets, text, and what describes them."""

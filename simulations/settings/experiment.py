@@ -20,9 +20,13 @@ class SettingsError(ValueError):
 
 
 class Experiment(Task, Training):
-    """What is trained (see `Task`), how (see `Training`), and by which `strategy`.
+    """What is trained (see `Task`), how (see `Training`), and by which `strategy`; frozen, and validated when made.
 
-    Raises `SettingsError` when a value is not allowed.
+    Args:
+        settings: Fields by name; docs/settings.md and `fedfair settings` list them.
+
+    Raises:
+        SettingsError: If a value is not allowed; the message names the field, the value and what is allowed.
     """
 
     strategy: str = Field(

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def parsed(text: str) -> Any:
-    """The value that `text` is in TOML (numbers, lists, true, "quoted"), or else the text itself."""
+    """Return the value that `text` is in TOML (numbers, lists, true, "quoted"), or else the text itself."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -16,11 +16,11 @@ def parsed(text: str) -> Any:
 
 
 def pairs(texts: Iterable[str]) -> dict[str, Any]:
-    """Settings from texts key=value; raises `ValueError` for one without an equals sign."""
-    found = {}
+    """Return settings from texts key=value; raise `ValueError` for a text without an equals sign."""
+    settings = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"{text!r} is not a setting: write key=value, for example epochs=5")
-        found[key.strip()] = parsed(value.strip())
-    return found
+        settings[key.strip()] = parsed(value.strip())
+    return settings

@@ -10,11 +10,14 @@ from types import ModuleType
 import pytest
 from typer.testing import CliRunner
 
+from fedfair.protocol.marks import marked
+from fedfair.protocol.task import Task
 from simulations.cli import app
 from simulations.server_app import from_run_config
 from simulations.settings.catalogue import lists, options_by_strategy, sections, settings_of
 from simulations.settings.experiment import Experiment, SettingsError
 from simulations.settings.run_config import PYPROJECT, RunSettings, keys, read, with_keys
+from strategies.server.training import Training
 
 DOCS = PYPROJECT.parent / "docs"
 AddField = Callable[[], None]
@@ -125,6 +128,14 @@ def test_a_method_in_a_file_describes_its_options(tmp_path: Path, monkeypatch: p
         "    class Options(Dpsgd.Options):\n        share: float = Field(default=0.5, "
         "description='Share that is kept.')\n")
     assert "Share that is kept." in printed("half-clip")
+
+
+def test_marks_name_settings() -> None:
+    assert set(marked(Experiment, "replaces").items()) == {("steps", "epochs"), ("target_epsilon", "noise_multiplier")}
+    assert set(marked(Experiment, "chosen_by")) == {"dataset", "strategy", "seed"}
+    assert "steps" in marked(Training, "decided_by_app")
+    assert "split" in marked(Task, "records")
+    assert marked(Task, "unheard-of") == {}
 
 
 def test_options_stand_by_strategy() -> None:
