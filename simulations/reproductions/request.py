@@ -26,13 +26,13 @@ class Request(NamedTuple):
     runs: Path | None = None
 
     def begin(self, name: str, out: Path) -> Path:
-        """Make `out` the folder of the reproduction `name`, as its config.toml says; returns the folder of its runs.
+        """Make `out` the folder of the reproduction `name`, by a config.toml that says so, and return the folder of its
+        runs: `out` itself, unless one is named, which reproductions with the same runs can share.
 
-        That is one in `out`, unless one is named, which reproductions with the same runs can share. Raises
-        `FileExistsError` if `out` holds something else, and another `OSError` if it or that of the runs could not be
-        written; then nothing is changed.
+        Raises `FileExistsError` if `out` holds something else, and another `OSError` if `out` or the folder of the runs
+        cannot be written; then nothing is changed.
         """
-        described, runs = {"reproduction": name}, self.runs or out / "runs"
+        described, runs = {"reproduction": name}, self.runs or out
         refuse_other(out, described)
         refuse_unwritable(runs)
         write_text(out / "config.toml", tomli_w.dumps(described))

@@ -94,7 +94,7 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
     write_text(path, in_json(values) + "\n")
 
 
-def in_json(values: Mapping[str, Any]) -> str:
+def in_json(values: Mapping[str, Any] | list[Any]) -> str:
     """Format values as JSON; numbers that are not finite, such as an epsilon without noise, become null."""
     return json.dumps(_finite(values), indent=1, allow_nan=False)
 

@@ -180,7 +180,7 @@ metric = "clip_norms"
     page = (tmp_path / "out" / "README.md").read_text()
     assert "![Clip norms](norms.svg)" in page
     assert {file.name for file in (tmp_path / "out").iterdir()} == {
-        "norms.svg", "norms.png", "norms.csv", "README.md", "config.toml", "environment.json", "runs"}
+        "norms.svg", "norms.png", "norms.csv", "README.md", "config.toml", "environment.json", "runs.parquet"}
     assert len(pd.read_csv(tmp_path / "out" / "norms.csv")) > 10
 
 

@@ -26,7 +26,7 @@ from simulations.reproductions.fair_fight import (
 )
 from simulations.reproductions.fair_fight_report import findings
 from simulations.reproductions.request import Request
-from simulations.reproductions.store import Kept, kept
+from simulations.reproductions.store import Kept, kept_runs
 from simulations.reproductions.tuning import Entry, load, plan
 
 TOML = """
@@ -214,7 +214,7 @@ def test_seeds_that_do_not_choose_run_only_what_was_chosen_and_what_is_published
 def test_a_small_fight_from_beginning_to_end(config: Path, tmp_path: Path) -> None:
     said = fair_fight(tmp_path / "out", Request(quick=True), file=config)
     assert said.startswith("digits: dpsgd's impact on accuracy parity is")
-    assert {f.name for f in (tmp_path / "out").iterdir()} == {"grid.csv", "results.csv", "README.md", "runs",
+    assert {f.name for f in (tmp_path / "out").iterdir()} == {"grid.csv", "results.csv", "README.md", "runs.parquet",
                                                               "config.toml", "environment.json"}
     grid = pd.read_csv(tmp_path / "out" / "grid.csv")
     assert len(grid) == 2 * 2 * 3
@@ -229,5 +229,5 @@ def test_a_small_fight_from_beginning_to_end(config: Path, tmp_path: Path) -> No
     assert "| data set | method | C 1 | C 3 | difference |" in page
     assert page.count("| digits | dpsgd | ") == 2
     entries = plan(load(Request(quick=True), file=config), "cpu")
-    first = kept(entries[0].experiment, tmp_path / "out" / "runs")
+    (first,) = kept_runs([entries[0].experiment], tmp_path / "out")
     assert math.isinf(measures(entries[:1], [first])["epsilon"].item())

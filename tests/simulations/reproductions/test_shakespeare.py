@@ -17,6 +17,7 @@ from simulations.reproductions import shakespeare as module
 from simulations.reproductions.bars import Bar, picture
 from simulations.reproductions.continuations import accuracies, learned, predicted
 from simulations.reproductions.vocabularies import by_quarter, correlations, observations
+from simulations.results.run_file import RUNS
 
 
 def made(costs: list[float]) -> pd.DataFrame:
@@ -87,11 +88,11 @@ def test_the_command_runs_it_and_writes_a_page(data_dir: Path, tmp_path: Path, m
                   "Distinct words that a model predicts: fedavg ", "| largest |"):
         assert words in page
     assert "nan" not in page
-    assert {"picture.svg", "participants.csv", "observations.csv", "config.toml", "environment.json", "runs"} <= {
+    assert {"picture.svg", "participants.csv", "observations.csv", "config.toml", "environment.json", RUNS} <= {
         file.name for file in out.iterdir()}
-    made = {file: file.stat().st_mtime_ns for file in (out / "runs").iterdir()}
+    made = (out / RUNS).stat().st_mtime_ns
     assert CliRunner().invoke(app, command).exit_code == 0
-    assert {file: file.stat().st_mtime_ns for file in (out / "runs").iterdir()} == made
+    assert (out / RUNS).stat().st_mtime_ns == made
     assert (out / "README.md").read_text() == page
 
 

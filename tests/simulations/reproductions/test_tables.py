@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import itertools
-import json
 import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,16 +16,18 @@ from PIL import Image as Pillow
 from typer.testing import CliRunner
 
 from simulations.cli import app
-from simulations.engines.run import run
+from simulations.engines.run import Progress, run
 from simulations.plans.compare import compare, experiments
 from simulations.reproductions.cells import compared
 from simulations.reproductions.claims import Statistics
 from simulations.reproductions.markdown import report
 from simulations.reproductions.published import load, plan, why_missing
 from simulations.reproductions.request import Request
-from simulations.reproductions.store import is_kept, kept, kept_runs
+from simulations.reproductions.store import Kept, kept_runs
 from simulations.reproductions.tables import reproduce
-from simulations.results.result import identified
+from simulations.results.atomic_files import alone_in
+from simulations.results.result import Result, identified
+from simulations.results.run_file import RUNS, RunFile
 from simulations.settings.experiment import Experiment
 
 SETTINGS = {"hidden": [6], "epochs": 1, "imbalance": "", "split": [0.5, 0.0, 0.5], "eval_every": 5}
@@ -74,14 +77,37 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "tables"
 
 
+def kept(experiment: Experiment, folder: Path, progress: Progress = lambda *_: None) -> Kept:
+    """Return one experiment's run, from `folder` if it is there."""
+    return kept_runs([experiment], folder, lambda done, runs, name, rounds, of: progress(rounds, of))[0]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
+    """Return the list in which every experiment that is run from now on is noted."""
+    begun: list[Experiment] = []
+
+    def noted(experiment: Experiment, **given: Any) -> Result:
+        begun.append(experiment)
+        return run(experiment, **given)
+
+    monkeypatch.setattr("simulations.reproductions.store.run", noted)
+    return begun
+
+
+def in_this_process(work: Callable[[Experiment], Any], items: Sequence[Experiment], jobs: int
+                    ) -> Iterator[tuple[int, Any]]:
+    """Stand in for `in_processes`, so that the work can be watched."""
+    yield from ((place, work(item)) for place, item in enumerate(items))
+
+
 def test_a_table_from_beginning_to_end(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     cells = reproduce("nobody2026-table1", out, folder=folder)
     assert list(cells["agrees"])[:2] == ["yes", "no"]
     assert list(cells["agrees"])[4:] == ["no", "not run"]
-    assert {file.name for file in out.iterdir()} == {"cells.csv", "README.md", "config.toml", "runs", "statistics.csv",
+    assert {file.name for file in out.iterdir()} == {"cells.csv", "README.md", "config.toml", RUNS, "statistics.csv",
                                                      "environment.json"}
-    assert len(list((out / "runs").glob("*.parquet"))) == 6
+    assert len(pd.read_parquet(out / RUNS)) == 6
     page = (out / "README.md").read_text()
     for words in ("# Nobody 2026, Table 1", "1 were not run", "Digits Plain loss of 8 (99, ours", "Not explained.",
                   "We do not know.", "## Order of the methods", "| Plain | all | accuracy |", "- Another network.",
@@ -106,14 +132,12 @@ def test_reproductions_share_the_runs_that_they_have_in_common(folder: Path, tmp
     (folder / "nobody2027-table1.toml").write_text(TOML.replace("C = 2", "C = 3").replace("norm = 2.0", "norm = 3.0"))
     cells = (folder / "nobody2026-table1.csv").read_text()
     (folder / "nobody2027-table1.csv").write_text(cells.replace("C = 2", "C = 3"))
-    begun: list[float] = []
-    monkeypatch.setattr("simulations.reproductions.store.run",
-                        lambda experiment, **given: (begun.append(experiment.clip_norm), run(experiment, **given))[1])
+    begun = counted(monkeypatch)
     request = Request(seeds=1, runs=tmp_path / "runs")
     for name in ("nobody2026-table1", "nobody2027-table1"):
         reproduce(name, tmp_path / name, request, folder=folder)
-        assert not (tmp_path / name / "runs").exists()
-    assert begun == [1, 1, 2, 3]
+        assert not (tmp_path / name / RUNS).exists()
+    assert [made.clip_norm for made in begun] == [1, 1, 2, 3]
 
 
 def test_losses_are_of_the_part_that_the_description_names(folder: Path, tmp_path: Path) -> None:
@@ -150,7 +174,7 @@ def test_a_run_is_kept_by_all_of_its_settings(tmp_path: Path) -> None:
     one, other = experiments(["dpsgd"], [0, 1], "digits", {"dataset": "digits", **SETTINGS})
     first = kept(one, tmp_path)
     assert kept(other, tmp_path).metrics["value"].tolist() != first.metrics["value"].tolist()
-    assert len(list(tmp_path.glob("*.parquet"))) == 2
+    assert len(pd.read_parquet(tmp_path / RUNS)) == 2
     again = kept(one, tmp_path)
     pd.testing.assert_frame_equal(first.metrics, again.metrics)
     assert again.ledger.epsilon() == first.ledger.epsilon() == run(one).ledger.epsilon()
@@ -162,8 +186,7 @@ def test_a_kept_ledger_is_short_and_says_what_was_spent(tmp_path: Path) -> None:
     assert len(whole.log.entries) > 10
     assert len(short.log.entries) == 1
     assert short.guaranteed_by_group() == whole.guaranteed_by_group()
-    (file,) = tmp_path.glob("*.json")
-    described = json.loads(file.read_text())["ledger"]
+    described = (RunFile(tmp_path / RUNS).find(made.settings()) or {})["ledger"]
     assert described["spent_by_group"] == whole.epsilon_by_group() != whole.guaranteed_by_group()
 
 
@@ -188,29 +211,49 @@ def test_a_kept_ledger_with_a_budget_is_whole(tmp_path: Path) -> None:
     assert short.epsilon() == whole.epsilon()
 
 
-class Later(Experiment):
-    """An experiment of a version that knows one more setting."""
+def test_a_seed_and_a_job_more_are_added_to_the_runs_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                                    ) -> None:
+    settings = {"dataset": "digits", **SETTINGS}
+    first = kept_runs(experiments(["sgd", "dpsgd"], [0], "digits", settings), tmp_path)
+    begun = counted(monkeypatch)
+    more = kept_runs(experiments(["sgd", "dpsgd"], [0, 1], "digits", settings), tmp_path)
+    assert [(made.strategy, made.seed) for made in begun] == [("sgd", 1), ("dpsgd", 1)]
+    for place, run_again in ((0, more[0]), (1, more[2])):
+        pd.testing.assert_frame_equal(run_again.metrics, first[place].metrics, check_exact=True)
+    assert len(pd.read_parquet(tmp_path / RUNS)) == 4
 
-    dropout: float = 0.5
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_runs_that_ended_are_there_when_another_fails(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                      ) -> None:
+    made = experiments(["dpsgd"], [0, 1, 2], "digits", {"dataset": "digits", **SETTINGS})
+
+    def failing(experiment: Experiment, **given: Any) -> Result:
+        return run(experiment, **given) if experiment.seed < 2 else pytest.fail("the disk is full")
+
+    monkeypatch.setattr("simulations.reproductions.store.run", failing)
+    monkeypatch.setattr("simulations.reproductions.store.in_processes", in_this_process)
+    with pytest.raises(pytest.fail.Exception, match="the disk is full"):
+        kept_runs(made, tmp_path, jobs=jobs)
+    kept_there = RunFile(tmp_path / RUNS)
+    assert [kept_there.find(each.settings()) is None for each in made] == [False, False, True]
 
 
-def test_a_run_from_before_a_setting_existed_is_one_with_its_default(tmp_path: Path) -> None:
-    kept(Experiment(strategy="dpsgd", **SETTINGS), tmp_path)
-    assert is_kept(Later(strategy="dpsgd", **SETTINGS), tmp_path)
-    assert not is_kept(Later(strategy="dpsgd", dropout=0.1, **SETTINGS), tmp_path)
+def test_another_command_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    with alone_in(tmp_path / RUNS), pytest.raises(BlockingIOError, match=r"runs\.parquet is in use by another run"):
+        kept(Experiment(strategy="dpsgd", **SETTINGS), tmp_path)
 
 
-@pytest.mark.parametrize("then", [{"momentum": 0.9}, {"a setting that went": 1}])
-def test_a_run_with_another_default_is_run_again(then: dict[str, float], tmp_path: Path) -> None:
+def test_a_run_with_another_default_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Experiment(strategy="dpsgd", **SETTINGS)
     first = kept(made, tmp_path)
-    (file,) = tmp_path.glob("*.json")
-    described = json.loads(file.read_text())
-    file.write_text(json.dumps({**described, "settings": described["settings"] | then}))
-    first.metrics.assign(value=0).to_parquet(file.with_suffix(".parquet"))
-    assert not is_kept(made, tmp_path)
+    then = {**made.settings(), "momentum": 0.9}  # what an earlier version would have written
+    (tmp_path / RUNS).unlink()
+    RunFile(tmp_path / RUNS).add(then, first.metrics.assign(value=0.0), first.ledger.to_dict())
+    begun = counted(monkeypatch)
     pd.testing.assert_frame_equal(kept(made, tmp_path).metrics, first.metrics)
-    assert is_kept(made, tmp_path)
+    pd.testing.assert_frame_equal(kept(made, tmp_path).metrics, first.metrics)
+    assert begun == [made]
 
 
 def test_a_run_that_was_broken_off_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
@@ -228,8 +271,7 @@ def test_a_run_that_was_broken_off_goes_on_from_its_checkpoint(tmp_path: Path) -
     assert seen == [*range(1, 121), *range(101, 131)]
     pd.testing.assert_frame_equal(again.metrics, alone.metrics)
     assert again.ledger.to_dict() == alone.ledger.to_dict()
-    assert sorted(path.suffix for path in tmp_path.iterdir() if path.is_file()) == [".json", ".parquet"]
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["alone"]
+    assert {path.name for path in tmp_path.iterdir()} == {RUNS, "alone"}
 
 
 @pytest.mark.slow
@@ -242,9 +284,8 @@ def test_several_jobs_give_the_same_runs(tmp_path: Path) -> None:
 
 def test_equal_runs_do_not_meet_in_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = experiments(["dpsgd"], [0, 1], "digits", {"dataset": "digits", **SETTINGS})
-    begun: list[Experiment] = []
-    monkeypatch.setattr("simulations.reproductions.store.in_processes",
-                        lambda work, items, jobs: begun.extend(items) or ((n, work(i)) for n, i in enumerate(items)))
+    monkeypatch.setattr("simulations.reproductions.store.in_processes", in_this_process)
+    begun = counted(monkeypatch)
     runs = kept_runs([one, other, one], tmp_path, jobs=2)
     assert begun == [one, other]
     pd.testing.assert_frame_equal(runs[0].metrics, runs[2].metrics)

@@ -85,7 +85,7 @@ def replaced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     def curves(strategies: list[str], seeds: Any, preset: str, settings: dict[str, Any], over: Any,
                on_round: OnRound, jobs: int, kept: Path) -> pd.DataFrame:
-        assert (jobs, kept.name) == (3, "runs")
+        assert (jobs, kept.name) == (3, "out")
         asked.append((settings["dataset"], len(seeds)))
         on_round(1, 2, "dpsgd, seed 0", 5, 10)
         return frame(0.12, 0.02)

@@ -1,0 +1,84 @@
+"""Finished runs in one parquet file, to which a reproduction adds them one by one, and from which it reads them back.
+
+A row is a run: its `settings` as JSON, its `metrics` (round, split, group, metric, value), and as JSON its `ledger` and
+the `points` of a curve, those of them that it has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from simulations.results.atomic_files import in_json, in_place
+from simulations.settings.experiment import identity_of
+
+RUNS = "runs.parquet"
+"""The name of such a file in its folder."""
+
+_METRIC = pa.struct([("round", pa.int64()), ("split", pa.string()), ("group", pa.string()), ("metric", pa.string()),
+                     ("value", pa.float64())])
+_COLUMNS = pa.schema([("settings", pa.string()), ("metrics", pa.list_(_METRIC)), ("ledger", pa.string()),
+                      ("points", pa.string())])
+
+
+def run_key(settings: Mapping[str, Any]) -> str:
+    """Return the identity of a run (see `identity_of`), which may have settings besides an experiment's, as text."""
+    return json.dumps(identity_of(json.loads(in_json(settings))), sort_keys=True)
+
+
+class RunFile:
+    """The runs of the file at `path`, or, if it is None, of memory alone.
+
+    One process at a time may add runs (see `simulations.results.atomic_files.alone_in`). Raises `ValueError` for a file
+    that holds something else, and `OSError` if it cannot be read.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._rows: dict[str, pa.Table] = {}
+        if path is not None and path.exists():
+            table = _read(path)
+            for place, settings in enumerate(table["settings"].to_pylist()):
+                self._rows[run_key(json.loads(settings))] = table.slice(place, 1)
+
+    def find(self, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what is kept of the run with these settings, by column, or None if it is not there.
+
+        Settings that did not exist when it was run must have their defaults.
+        """
+        row = self._rows.get(run_key(settings))
+        if row is None:
+            return None
+        columns = {name: json.loads(row[name][0].as_py() or "null") for name in ("settings", "ledger", "points")}
+        return {**columns, "metrics": pa.Table.from_struct_array(row["metrics"].combine_chunks().flatten()).to_pandas()}
+
+    def add(self, settings: Mapping[str, Any], metrics: pd.DataFrame | None = None,
+            ledger: Mapping[str, Any] | None = None, points: list[Any] | None = None) -> None:
+        """Keep a run, in place of one with the same identity: the file is written anew and replaced as a whole.
+
+        Raises `OSError` if it cannot be written; then the old one stays.
+        """
+        frame = None if metrics is None else metrics[_METRIC.names].to_dict("records")
+        texts = [None if value is None else in_json(value) for value in (settings, ledger, points)]
+        row = dict(zip(("settings", "ledger", "points"), texts, strict=True))
+        self._rows[run_key(settings)] = pa.Table.from_pylist([{**row, "metrics": frame}], _COLUMNS)
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with in_place(self.path) as new:
+                rows = pa.concat_tables(self._rows[name] for name in sorted(self._rows))  # equal runs, equal files
+                pq.write_table(rows.combine_chunks(), new, compression="zstd")
+
+
+def _read(path: Path) -> pa.Table:
+    """Return the rows of a file; see `RunFile` for what is raised."""
+    try:
+        return pq.read_table(path).select(_COLUMNS.names).cast(_COLUMNS)
+    except (pa.ArrowInvalid, KeyError) as error:
+        raise ValueError(f"{path} holds no runs that this version can read ({error}): restore it, or remove it to make "
+                         "all runs again") from None
