@@ -38,39 +38,38 @@ def encode(frame: pd.DataFrame, encoding: Encoding) -> Tensor:
         raise ValueError(f"the rows have no column {', '.join(map(repr, absent))}: the model was trained on "
                          f"{', '.join(columns)}, and needs them all")
     one_hot = {feature.column for feature in encoding.features if feature.category is not None}
-    values: dict[str, pd.Categorical | Tensor] = {}
+    values: dict[Feature, Tensor] = {}
     for name in columns:
         column = frame[name].reset_index(drop=True)
-        values[name] = (_categories(column, encoding.categories(name)) if name in one_hot else
-                        _numbers(column, encoding.decimal))
-    return torch.stack([_feature(values[feature.column], feature) for feature in encoding.features], 1)
+        values |= (_categories(column, encoding.categories(name)) if name in one_hot else
+                   {Feature(name): _numbers(column, encoding.decimal)})
+    return torch.stack([_scaled(values[feature._replace(scaling=None)], feature) for feature in encoding.features], 1)
 
 
-def _feature(values: pd.Categorical | Tensor, feature: Feature) -> Tensor:
-    """Return one feature of all rows `[n]` from the values of its column."""
-    if isinstance(values, Tensor):
-        return feature.scaling.of(values) if feature.scaling else values
-    return torch.tensor(np.asarray(values == feature.category), dtype=torch.float64)
+def _scaled(values: Tensor, feature: Feature) -> Tensor:
+    """Return the values of a feature, `[n]`, scaled if the feature is."""
+    return feature.scaling.of(values) if feature.scaling else values
 
 
-def _categories(column: pd.Series, known: tuple[str, ...]) -> pd.Categorical:
-    """Return the category of each row, `[n]`, one of those `known`; raise `ValueError` for a row without one."""
+def _categories(column: pd.Series, known: tuple[str, ...]) -> dict[Feature, Tensor]:
+    """Return a feature `[n]` for each of the categories `known`; raise `ValueError` for a row with none of them."""
     categories = pd.Index(known)
-    places = np.where(column.isna(), -1, categories.get_indexer(column.astype(str)))
-    if (places < 0).any():  # tidying takes time, and rows of the training have been tidied
+    positions = np.where(column.isna(), -1, categories.get_indexer(pd.Index(column.astype(str))))
+    if (positions < 0).any():  # tidying takes time, and rows of the training have been tidied
         tidy = _tidied(column)
-        _refuse_missing(tidy.isna() & (places < 0))
+        _refuse_missing(tidy.isna() & (positions < 0))
         for reading in _readings(column, tidy, known):
-            places = np.where(places < 0, categories.get_indexer(reading), places)
-        if (places < 0).any():
-            row = int((places < 0).argmax())
+            positions = np.where(positions < 0, categories.get_indexer(pd.Index(reading)), positions)
+        if (positions < 0).any():
+            row = int((positions < 0).argmax())
             raise unknown(f"category of column {str(column.name)!r}, in row {row + 1},", str(tidy[row]), known)
-    return pd.Categorical.from_codes(places, categories)
+    return {Feature(str(column.name), category): torch.from_numpy(positions == number).double()
+            for number, category in enumerate(known)}
 
 
 def _readings(column: pd.Series, tidy: pd.Series, known: tuple[str, ...]) -> Iterator[pd.Series]:
-    """Yield what the values of a column may mean, as text: themselves without spaces around them, what they are once
-    tidied, and the one category that writes the same number.
+    """Yield what the values of a column may mean, as text: the values without spaces around them, the tidied values,
+    and the only categories that write the same numbers.
     """
     yield column.astype(str).str.strip()
     yield tidy.astype(str)
