@@ -6,16 +6,22 @@ Neighbouring data sets differ by adding or removing one record.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Literal, get_args
 
 from fedfair.accounting import fourier, renyi
 from fedfair.accounting.events import Release, refuse_impossible
 from fedfair.accounting.knots import mixtures
+from fedfair.plugins.registry import Registry
 
-Accountant = Literal["pld", "rdp"]
-ACCOUNTANTS: tuple[Accountant, ...] = get_args(Accountant)
+Accountant = str
+"""The name of an accountant."""
+
+Composed = Callable[[Mapping[Release, int], float], float]
+"""From releases, each with how often it was made, and a delta to epsilon: no rate of 0, no multiplier of 0 or inf."""
+
+ACCOUNTANTS: Registry[Composed] = Registry("accountant")
+"""The accountants by name."""
 
 _LEAST = 0.06  # noise multipliers below have losses that a float cannot hold
 
@@ -23,9 +29,8 @@ _LEAST = 0.06  # noise multipliers below have losses that a float cannot hold
 def epsilon(releases: Mapping[Release, int], delta: float, accountant: Accountant = "pld") -> float:
     """Return an upper bound on the epsilon at `delta` of the releases, each counted as often as its value says.
 
-    "pld" composes privacy loss distributions (see `fourier`), "rdp" Renyi divergences (see `renyi`). Thousands of
-    distinct multipliers cost little more than a few (see `knots`). Infinite if a release carries no noise. Raises
-    `ValueError` for a delta outside (0, 1), and what `refuse_impossible` does.
+    Thousands of distinct multipliers cost little more than a few (see `knots`). Infinite if a release carries no noise.
+    Raises `ValueError` for a delta outside (0, 1), for an unknown accountant, and what `refuse_impossible` does.
     """
     if not 0 < delta < 1:
         raise ValueError(f"delta is {delta}: it must lie strictly between 0 and 1, for example 1e-6")
@@ -41,9 +46,18 @@ def epsilon(releases: Mapping[Release, int], delta: float, accountant: Accountan
 @lru_cache(maxsize=1024)
 def _epsilon(releases: frozenset[tuple[Release, int]], delta: float, accountant: Accountant) -> float:
     """See `epsilon`."""
-    if not releases:
-        return 0.0
-    little = min(release.multiplier for release, _ in releases) < _LEAST
-    if accountant == "rdp" or little:
-        return renyi.compose(mixtures(dict(releases), renyi.KNOT_RATIO), delta)
-    return fourier.compose(mixtures(dict(releases), fourier.KNOT_RATIO), delta)
+    return ACCOUNTANTS[accountant](dict(releases), delta) if releases else 0.0
+
+
+@ACCOUNTANTS.register("rdp")
+def by_rdp(releases: Mapping[Release, int], delta: float) -> float:
+    """Return epsilon by Renyi divergences (see `renyi`)."""
+    return renyi.compose(mixtures(releases, renyi.KNOT_RATIO), delta)
+
+
+@ACCOUNTANTS.register("pld")
+def by_pld(releases: Mapping[Release, int], delta: float) -> float:
+    """Return epsilon by privacy loss distributions (see `fourier`); with very little noise, by Renyi divergences."""
+    if min(release.multiplier for release in releases) < _LEAST:
+        return by_rdp(releases, delta)
+    return fourier.compose(mixtures(releases, fourier.KNOT_RATIO), delta)

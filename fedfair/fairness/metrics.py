@@ -9,7 +9,7 @@ predictions are NaN unless a favourable class is named.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +23,31 @@ ALL = ALL_GROUPS
 GAPS = {"accuracy_parity": ("accuracy",), "demographic_parity": ("positive_rate",),
         "equal_opportunity": ("true_positive_rate",), "equalised_odds": ("true_positive_rate", "false_positive_rate")}
 """Gaps by name, and the metrics whose largest difference between groups they are."""
+
+
+Sums = Mapping[str, Tensor]
+"""The sums of `GroupCounts` over the records of one group, by name."""
+
+Metric = Callable[[Sums, int | None], float]
+"""From a group's sums and the favourable class, if there is one, to a number; NaN where it has no value."""
+
+METRICS: dict[str, Metric] = {}
+"""The metrics by name, in the order in which results list them."""
+
+
+def metric(name: str) -> Callable[[Metric], Metric]:
+    """Return a decorator that enters a metric.
+
+    Args:
+        name: Its name in results.
+    """
+
+    def enter(compute: Metric) -> Metric:
+        """Enter the metric, and return it unchanged."""
+        METRICS[name] = compute
+        return compute
+
+    return enter
 
 
 @dataclass(frozen=True)
@@ -97,16 +122,22 @@ def metrics(counts: GroupCounts, names: tuple[str, ...], favourable: int | None 
     """
     if favourable is None and counts.labels.shape[1] == 2:
         favourable = 1
-    values = [_values({name: sums[k] for name, sums in counts.tensors().items()}, favourable)
-              for k in range(len(names))]
-    overall = _values({name: sums.sum(0) for name, sums in counts.tensors().items()}, favourable)
-    for name, row in ((ALL, overall), *zip(names, values, strict=True)):
-        for metric, value in row.items():
-            if metric != "gradient_norm" or bool(counts.gradient_norms.any()):
-                yield name, metric, value
+    sums = counts.tensors()
+    by_group = [{name: values[k] for name, values in sums.items()} for k in range(len(names))]
+    rows = [_row(of_group, favourable) for of_group in by_group]
+    overall = _row({name: values.sum(0) for name, values in sums.items()}, favourable)
+    for group, row in ((ALL, overall), *zip(names, rows, strict=True)):
+        for name, value in row.items():
+            if name != "gradient_norm" or bool(counts.gradient_norms.any()):
+                yield group, name, value
     for gap, over in GAPS.items():
-        gaps = [largest_gap([row[metric] for row in values]) for metric in over]
+        gaps = [largest_gap([row[name] for row in rows]) for name in over]
         yield ALL, gap, max((value for value in gaps if not math.isnan(value)), default=math.nan)
+
+
+def _row(sums: Sums, favourable: int | None) -> dict[str, float]:
+    """Return all metrics of the records that some sums are over."""
+    return {name: compute(sums, favourable) for name, compute in METRICS.items()}
 
 
 def largest_gap(values: list[float]) -> float:
@@ -122,23 +153,59 @@ def largest_gap(values: list[float]) -> float:
     return max(numbers) - min(numbers) if len(numbers) > 1 else math.nan
 
 
-def _values(sums: dict[str, Tensor], favourable: int | None) -> dict[str, float]:
-    """Return the metrics of one group from its counts by class and its sums, named as in `GroupCounts`.
+@metric("records")
+def _records(sums: Sums, favourable: int | None) -> float:
+    """Return the number of records."""
+    return float(sums["labels"].sum())
 
-    `predicted_classes` is the number of classes that are predicted for any record: of a next-word model, its active
-    vocabulary.
-    """
-    labels, predicted, correct = sums["labels"], sums["predicted"], sums["correct"]
-    records = float(labels.sum())
-    row = {"records": records, "accuracy": _rate(float(correct.sum()), records),
-           "loss": _rate(float(sums["losses"]), records),
-           "gradient_norm": _rate(float(sums["gradient_norms"]), records),
-           "predicted_classes": float((predicted > 0).sum())}
+
+@metric("accuracy")
+def _accuracy(sums: Sums, favourable: int | None) -> float:
+    """Return the share of records whose label is predicted."""
+    return _rate(float(sums["correct"].sum()), _records(sums, favourable))
+
+
+@metric("loss")
+def _loss(sums: Sums, favourable: int | None) -> float:
+    """Return the mean loss."""
+    return _rate(float(sums["losses"]), _records(sums, favourable))
+
+
+@metric("gradient_norm")
+def _gradient_norm(sums: Sums, favourable: int | None) -> float:
+    """Return the mean norm of the per-example gradients."""
+    return _rate(float(sums["gradient_norms"]), _records(sums, favourable))
+
+
+@metric("predicted_classes")
+def _predicted_classes(sums: Sums, favourable: int | None) -> float:
+    """Return how many classes are predicted for any record: of a next-word model, its active vocabulary."""
+    return float((sums["predicted"] > 0).sum())
+
+
+@metric("positive_rate")
+def _positive_rate(sums: Sums, favourable: int | None) -> float:
+    """Return the share of records for which the favourable class is predicted."""
     if favourable is None:
-        return {**row, "positive_rate": math.nan, "true_positive_rate": math.nan, "false_positive_rate": math.nan}
-    positive, labelled, both = (float(counts[favourable]) for counts in (predicted, labels, correct))
-    return {**row, "positive_rate": _rate(positive, records), "true_positive_rate": _rate(both, labelled),
-            "false_positive_rate": _rate(positive - both, records - labelled)}
+        return math.nan
+    return _rate(float(sums["predicted"][favourable]), _records(sums, favourable))
+
+
+@metric("true_positive_rate")
+def _true_positive_rate(sums: Sums, favourable: int | None) -> float:
+    """Return the share of records of the favourable class for which it is predicted."""
+    if favourable is None:
+        return math.nan
+    return _rate(float(sums["correct"][favourable]), float(sums["labels"][favourable]))
+
+
+@metric("false_positive_rate")
+def _false_positive_rate(sums: Sums, favourable: int | None) -> float:
+    """Return the share of records of the other classes for which the favourable class is predicted."""
+    if favourable is None:
+        return math.nan
+    predicted, labelled, both = (float(sums[name][favourable]) for name in ("predicted", "labels", "correct"))
+    return _rate(predicted - both, _records(sums, favourable) - labelled)
 
 
 def _rate(part: float, whole: float) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from fedfair.accounting import Accountant
+from fedfair.accounting import ACCOUNTANTS, Accountant
 from fedfair.mechanisms.noise import NoiseName, Trust
 from fedfair.models.optimizers import OptimizerName
 from fedfair.protocol.marks import marked
@@ -15,6 +15,12 @@ from strategies.server.threshold_settings import ThresholdSettings
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
+
+
+def _known_accountant(name: str) -> str:
+    """Return the name of an accountant; raise `ValueError` with the nearest names for an unknown one."""
+    ACCOUNTANTS[name]
+    return name
 
 
 class Training(ThresholdSettings, BaseModel):
@@ -73,8 +79,8 @@ class Training(ThresholdSettings, BaseModel):
     delta: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=1e-6,
         description="Delta at which every epsilon is stated.")
-    accountant: Accountant = Field(
-        default="pld",
+    accountant: Annotated[Accountant, AfterValidator(_known_accountant)] = Field(
+        default="pld", json_schema_extra={"allowed": ", ".join(ACCOUNTANTS)},
         description="How events are composed: by privacy loss distributions (pld), or Renyi divergences (rdp), as the "
                     "papers do.")
     trust: Trust = Field(
