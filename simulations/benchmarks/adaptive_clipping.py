@@ -100,7 +100,7 @@ def our_client() -> ClientApp:
     """Make a client for ours: it clips its update by the round's rule, counts by its query, and sends the negative."""
     app = ClientApp()
 
-    @app.train("update_sum")
+    @app.train("exchange")
     def train(message: Message, context: Context) -> Message:
         """Reply with the clipped update and the count, as dp-fedavg expects them."""
         asked = Round.from_json(str(message.content["round"]["json"]))

@@ -123,7 +123,7 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
 
 @pytest.mark.slow
 def test_flwr_run_without_arguments_and_with_a_run_config(flower: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "models").mkdir()  # of one's own, found where the SuperLink is started
+    (tmp_path / "models").mkdir()  # the user's own models, found where the SuperLink is started
     (tmp_path / "models" / "own_layers.py").write_text(
         "from fedfair.models.published import mlp\n\ndef own_layers(shape, hidden, classes):\n"
         "    return mlp(shape, (4,), classes)\n")

@@ -10,6 +10,8 @@ import torch
 from flwr.app import Message
 
 from fedfair.datasets.client_shards import Shares
+from fedfair.node.exchanges import send_sizes
+from fedfair.node.participant_updates import send_update_sum
 from simulations import Experiment, run
 from simulations.benchmarks import people
 from simulations.benchmarks.people import experiment
@@ -72,10 +74,10 @@ def test_a_rounds_messages_do_not_grow_with_the_participants(monkeypatch: pytest
         run(experiment(participants, 10, 2))
         found.append(grids[0].bytes)
     few, many = found
-    assert few.keys() == many.keys() >= {"train.update_sum", "query.sizes"}
-    for name in few.keys() - {"query.sizes"}:
+    assert few.keys() == many.keys() >= {send_update_sum.name, send_sizes.name}
+    for name in few.keys() - {send_sizes.name}:
         assert abs(many[name] - few[name]) < 50, name  # digits of larger numbers
-    assert many["query.sizes"] - few["query.sizes"] < 50 + 2 * 8 * 990  # two numbers a client, once
+    assert many[send_sizes.name] - few[send_sizes.name] < 50 + 2 * 8 * 990  # two numbers a client, once
 
 
 def test_only_clients_that_are_drawn_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
