@@ -39,7 +39,8 @@ def settings_of(model: type[BaseModel], prefix: str = "") -> list[Setting]:
 def sections() -> dict[str, list[Setting]]:
     """Return the settings of an experiment in words, by title."""
     left = {setting.name: setting for setting in settings_of(Experiment)}
-    parts = {"Threshold": ThresholdSettings, "Training": Training, "Data and model": Task, "Method": Experiment}
+    parts: dict[str, type[BaseModel]] = {
+        "Threshold": ThresholdSettings, "Training": Training, "Data and model": Task, "Method": Experiment}
     taken = {title: [left.pop(name) for name in part.model_fields if name in left] for title, part in parts.items()}
     return dict(reversed(taken.items()))
 
