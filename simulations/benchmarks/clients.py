@@ -14,10 +14,10 @@ import typer
 
 from simulations.benchmarks.peers import ONE_THREAD, our_command
 from simulations.benchmarks.people import FEATURES, POPULATIONS, RECORDS
-from simulations.benchmarks.plot import lines, save_plot
 from simulations.benchmarks.processes import Measured, measure
-from simulations.benchmarks.timing import Figures, Out, Target, report
+from simulations.benchmarks.timing import Figures, Out, Target, report, save_picture
 from simulations.commands.terminal import plain_errors
+from simulations.report.lines import line_chart
 
 SIZES = (10, 100, 1_000, 10_000, 100_000)
 assert set(SIZES) <= set(POPULATIONS)
@@ -40,7 +40,7 @@ def main(rounds: Rounds = 50, workers: Workers = 0, out: Out = None) -> None:
                       few[SIZES[-1]].said["ms"] - few[SIZES[0]].said["ms"], 10)]
     title = "What the number of participants costs"
     report(title, rows, targets, out)
-    save_plot(lines(title, "participants", {
+    save_picture(line_chart(title, "participants", {
         "ms a round, 1 participant in 100": [(size, growing[size].said["ms"]) for size in SIZES],
         f"ms a round, {FEW} participants": [(size, few[size].said["ms"]) for size in SIZES],
         "MiB in all": [(size, few[size].mebibytes) for size in SIZES]}), out)

@@ -26,10 +26,11 @@ import typer
 
 from simulations.benchmarks import peers
 from simulations.benchmarks.people import RECORDS, people
-from simulations.benchmarks.plot import bars, save_plot
 from simulations.benchmarks.processes import Measured, measure
-from simulations.benchmarks.timing import Figures, FlowerRounds, Out, Repeats, Target, report
+from simulations.benchmarks.timing import Figures, FlowerRounds, Out, Repeats, Target, report, save_picture
 from simulations.commands.terminal import plain_errors
+from simulations.report.bars import Bar, bar_chart
+from simulations.report.scale import decades
 
 LOCAL, RAY, PFL, FLOWER = "fedfair, local", "fedfair, ray, 2 workers", "pfl-research", "Flower's run_simulation"
 
@@ -64,7 +65,8 @@ def main(pfl: Pfl = "", repeats: Repeats = 3, rounds: Rounds = 50, participants:
                 for name, bound in ((PFL, 2), (FLOWER, 20)) if name in times]
     title = f"{participants:,} participants, {cohort} a round: milliseconds a round"
     report(title, rows, targets, out)
-    save_plot(bars(title, times), out)
+    bars = [Bar(name, time) for name, time in times.items()]
+    save_picture(bar_chart(title, {title: bars}, decades(list(times.values()))), out)
 
 
 def _write(participants: int, folder: Path) -> None:

@@ -21,12 +21,12 @@ import ray
 import torch
 import typer
 
-from simulations.benchmarks.plot import lines, save_plot
-from simulations.benchmarks.timing import Figures, Out, Target, report
+from simulations.benchmarks.timing import Figures, Out, Target, report, save_picture
 from simulations.commands.terminal import plain_errors
 from simulations.engines.run import run
 from simulations.plans.sweep import Sweep, trials
 from simulations.plans.trials import Resources, run_trials
+from simulations.report.lines import line_chart
 from simulations.settings.experiment import Experiment
 
 TABLE = Path(__file__).parents[1] / "configs" / "sweeps" / "yang2024-table1.toml"
@@ -65,7 +65,7 @@ def main(config: Config = TABLE, datasets: Datasets = "compas", seeds: Seeds = 1
         targets = [Target(f"all {runs} runs of {config.stem} at the best pace, minutes", runs / fastest * 60, 30)]
     title = f"{len(planned)} trials of {config.stem}: {datasets}, {len(part.seeds)} seeds"
     report(title, rows, targets, out)
-    save_plot(lines("Trials an hour", "workers", {
+    save_picture(line_chart("Trials an hour", "workers", {
         "ray": [(number, paces[f"ray, {number} workers"].hourly) for number in numbers],
         "one process, a loop": [(1, loop), (max(numbers), loop)]}), out)
 

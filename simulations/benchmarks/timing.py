@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from simulations.results.atomic_files import write_json
+from simulations.results.atomic_files import write_json, write_text
 
 _LOAD = os.getloadavg()[0]  # before this process adds its own
 
@@ -157,6 +157,12 @@ def report(title: str, rows: Sequence[Figures], targets: Sequence[Target], out: 
     if out is not None:
         judged = [{**target._asdict(), "met": target.met} for target in targets]
         write_json(out, {"title": title, "environment": environment(), "figures": rows, "targets": judged})
+
+
+def save_picture(drawing: str, out: Path | None) -> None:
+    """Write an SVG beside the JSON file `out`, if there is one."""
+    if out is not None:
+        write_text(out.with_suffix(".svg"), drawing)
 
 
 def environment() -> dict[str, Any]:

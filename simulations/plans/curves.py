@@ -1,4 +1,5 @@
-"""What a setting trades: demographic parity against accuracy parity and accuracy (Yang et al. 2024, Figures 2 and 3).
+"""Curves of demographic parity against accuracy parity and accuracy (Yang et al. 2024, Figures 2 and 3), over a
+setting.
 
 A curve over theta is post-processing: one training run, and one release of score counts, give all of it. A curve over
 any other setting takes a run for each value.
@@ -6,8 +7,8 @@ any other setting takes a run for each value.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,15 +18,17 @@ import tomli_w
 import torch
 
 from fedfair.fairness.metrics import ALL, GroupCounts, metrics
-from fedfair.mechanisms import randomness
 from fedfair.models.published import loss
-from simulations.curve_plot import curve_plot
 from simulations.engines.run import Progress, refuse_unfit, run
 from simulations.engines.worker_processes import in_processes
 from simulations.plans.compare import OnRound, experiments, following
-from simulations.results.atomic_files import write_json, write_text
+from simulations.report.estimates import Estimate
+from simulations.report.figure import Figure, Panel, Point, Scale, Series
+from simulations.report.panels import drawing
+from simulations.results.atomic_files import alone_in, write_text
 from simulations.results.result import Result
 from simulations.results.result_folder import refuse_other
+from simulations.results.run_file import RUNS, RunFile
 from simulations.results.summary import final_test
 from simulations.settings.experiment import Experiment, SettingsError
 
@@ -39,35 +42,36 @@ MEASURED = ("demographic_parity", "accuracy_parity", "accuracy")
 def curves(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, settings: Mapping[str, Any],
            over: Mapping[str, Sequence[Any]], engine: str = "local", on_round: OnRound = lambda *progress: None,
            jobs: int = 1, kept: Path | None = None) -> pd.DataFrame:
-    """A row for each strategy, seed and value: dataset, strategy, seed, setting, value, and what is `MEASURED`.
+    """Return a row for each strategy, seed and value: dataset, strategy, seed, setting, value, and what is `MEASURED`.
 
-    `over` holds values by "STRATEGY.setting"; strategies that look for a threshold are otherwise followed over theta
-    ("theta" for all of them, by default `THETAS`), and all others are single points. With several `jobs`, so many runs
-    go on at a time, each in a process with one thread. Points of runs that are in the folder `kept` are read back, and
-    others are kept there. Values that are lists or tables are written as text. Raises what `experiments` and `run`
-    raise, and `SettingsError` for values that are no list, or that no strategy uses.
+    `over` holds values by "STRATEGY.setting". Strategies that search a threshold are otherwise followed over theta
+    ("theta" for all of them, by default `THETAS`), and all others are single points. Up to `jobs` runs go on at a time,
+    each in a process with one thread if there are several. Points of runs that are in the folder `kept` are read back;
+    those of others are added to its `runs.parquet` as soon as they end. Values that are lists or tables are written as
+    text. Raises what `experiments` and `run` raise, `SettingsError` for values that are no list, or that no strategy
+    uses, and `BlockingIOError` if another command adds runs to the folder.
     """
     made = experiments(strategies, seeds, preset, settings)
     _refuse_unused(over, made)
     planned = [part for each in made for part in _parts(each, preset, settings, over)]
     refuse_unfit(part.made for part in planned)
-    if jobs > 1:
-        rows: dict[int, list[dict[str, Any]]] = {}
-        for place, found in in_processes(partial(_points, engine=engine, kept=kept), planned, jobs):
-            on_round(len(rows), len(planned), f"{jobs} runs at a time", 1, 1)
-            rows[place] = found
-        return pd.DataFrame([row for place in sorted(rows) for row in rows[place]])
-    followed = zip(planned, following([part.made for part in planned], on_round), strict=True)
-    return pd.DataFrame([row for part, (_, progress) in followed for row in _points(part, engine, kept, progress)])
+    with alone_in(kept / RUNS) if kept else nullcontext():
+        runs = RunFile(kept / RUNS if kept else None)
+        missing = [part for part in planned if runs.find(part.settings()) is None]
+        for part, points in _finished(missing, engine, on_round, jobs):
+            runs.add(part.settings(), points=points)
+    rows = [row for part in planned for row in (runs.find(part.settings()) or {})["points"]]
+    return pd.DataFrame(rows).astype(dict.fromkeys(MEASURED, float))
 
 
 def theta_curve(result: Result, thetas: Sequence[float]) -> Iterator[tuple[float, dict[str, float]]]:
-    """What a run's model does on the test part, under the threshold for each theta: no further training or release.
+    """Yield, for each theta, how a run's model does on the test part under that threshold: no further training or
+    release.
 
-    Raises `ValueError` if the run did not look for a threshold.
+    Raises `ValueError` if the run did not search a threshold.
     """
     if result.search is None or result.search.scores is None:
-        raise ValueError(f"{result.experiment.strategy} did not look for a threshold: set threshold to toc, roc or "
+        raise ValueError(f"{result.experiment.strategy} did not search a threshold: set threshold to toc, roc or "
                          "by-group to follow it over theta")
     test = result.data.test
     with torch.no_grad():
@@ -77,23 +81,45 @@ def theta_curve(result: Result, thetas: Sequence[float]) -> Iterator[tuple[float
     for theta in thetas:
         predicted = result.search.choose(theta).rule.predict(output, test.group)
         counts = GroupCounts.of(predicted, test.y, test.group, losses, torch.zeros(len(test)), empty)
-        found = {metric: value for group, metric, value in metrics(counts, test.names, result.search.favourable)
-                 if group == ALL}
-        yield theta, {name: found[name] for name in MEASURED}
+        measured = {metric: value for group, metric, value in metrics(counts, test.names, result.search.favourable)
+                    if group == ALL}
+        yield theta, {name: measured[name] for name in MEASURED}
 
 
 def save_curves(frame: pd.DataFrame, settings: Mapping[str, Any], folder: Path) -> Path:
-    """As `write_curves`, but raises `FileExistsError` if the folder holds something else."""
+    """Write the curves as `write_curves` does; raise `FileExistsError` if the folder holds something else."""
     refuse_other(folder, settings)
     write_curves(frame, settings, folder)
     return folder
 
 
 def write_curves(frame: pd.DataFrame, settings: Mapping[str, Any], folder: Path) -> None:
-    """Write config.toml, first, so that a folder which is broken off is known again, curves.csv and curves.svg."""
+    """Write config.toml, first, so that an interrupted folder is recognised; then curves.csv and curves.svg."""
     write_text(folder / "config.toml", tomli_w.dumps(dict(settings)))
     write_text(folder / "curves.csv", frame.to_csv(index=False))
-    write_text(folder / "curves.svg", curve_plot(frame))
+    write_text(folder / "curves.svg", drawing(curve_figure(frame)))
+
+
+def curve_figure(frame: pd.DataFrame) -> Figure:
+    """Show what `curves` returns: accuracy parity and accuracy over demographic parity, means over seeds.
+
+    A strategy without a setting is a single point with a dashed line at its height. The dotted line marks a demographic
+    parity of 0.1, as in Yang et al. 2024.
+    """
+    means = frame.groupby(["strategy", "setting", "value"], dropna=False, sort=False)[list(MEASURED)].mean()
+    lines = list(means.reset_index().groupby("strategy", sort=False))
+    panels = []
+    for metric in MEASURED[1:]:
+        series = tuple(_line(str(name), place, line, metric) for place, (name, line) in enumerate(lines))
+        panels.append(Panel(metric, Scale("demographic parity", guide=0.1), Scale(metric.replace("_", " ")), series))
+    return Figure("curves", "What demographic parity costs, on test data", "", tuple(panels))
+
+
+def _line(name: str, place: int, means: pd.DataFrame, metric: str) -> Series:
+    """Return the curve of one strategy, or its single point."""
+    places = zip(means["demographic_parity"], means[metric], strict=True)
+    points = tuple(Point(Estimate(parity), Estimate(value)) for parity, value in places)
+    return Series(name, place, points, joined=len(points) > 1, level=len(points) == 1)
 
 
 class _Part(NamedTuple):
@@ -104,21 +130,25 @@ class _Part(NamedTuple):
     values: Sequence[Any]
     by_theta: bool = False
 
+    def settings(self) -> dict[str, Any]:
+        """Return what tells this run, and the values that it is measured at, from others."""
+        return {**self.made.settings(), "over": {self.setting: list(self.values)}}
 
-def _points(part: _Part, engine: str, kept: Path | None, progress: Progress = lambda *_: None) -> list[dict[str, Any]]:
-    """The points of one run, out of the folder `kept` where they are there, or measured, and put there if it is one."""
-    if kept is None:
-        return _measured(part, engine, progress)
-    described = json.dumps([part.made.identity(), part.setting, list(part.values)], sort_keys=True)
-    file = kept / f"{randomness.key(described):016x}.json"
-    if not file.is_file():
-        write_json(file, {"points": _measured(part, engine, progress)})
-    points: list[dict[str, Any]] = json.loads(file.read_text())["points"]
-    return points
+
+def _finished(missing: Sequence[_Part], engine: str, on_round: OnRound, jobs: int
+              ) -> Iterator[tuple[_Part, list[dict[str, Any]]]]:
+    """Make runs, and yield each with its points as it ends."""
+    if jobs > 1:
+        for done, (place, points) in enumerate(in_processes(partial(_measured, engine=engine), missing, jobs)):
+            on_round(done, len(missing), f"{jobs} runs at a time", 1, 1)
+            yield missing[place], points
+        return
+    for part, (_, progress) in zip(missing, following([part.made for part in missing], on_round), strict=True):
+        yield part, _measured(part, engine, progress)
 
 
 def _measured(part: _Part, engine: str, progress: Progress = lambda *_: None) -> list[dict[str, Any]]:
-    """The points of one run."""
+    """Run once, and return the points."""
     made, result = part.made, run(part.made, engine, progress=progress)
     points = theta_curve(result, part.values) if part.by_theta else [(part.values[0], _final(result))]
     return [{"dataset": made.dataset, "strategy": made.strategy, "seed": made.seed, "setting": part.setting,
@@ -135,12 +165,12 @@ def _refuse_unused(over: Mapping[str, Sequence[Any]], made: Sequence[Experiment]
         names = ", ".join(dict.fromkeys(each.strategy for each in made))
         raise SettingsError(f"no strategy here is followed over {', '.join(sorted(unused))}: write STRATEGY.setting "
                             f"for one of {names}, for example {made[0].strategy}.clip_norm, with a single setting for "
-                            "each, or theta for those that look for a threshold")
+                            "each, or theta for those that search a threshold")
 
 
 def _parts(made: Experiment, preset: str | None, settings: Mapping[str, Any], over: Mapping[str, Sequence[Any]]
            ) -> Iterator[_Part]:
-    """The runs that follow an experiment's strategy over its setting."""
+    """Yield the runs that follow an experiment's strategy over its setting."""
     key = _followed_over(made, over)
     if key is None:
         yield _Part(made, "", [None])
@@ -155,8 +185,9 @@ def _parts(made: Experiment, preset: str | None, settings: Mapping[str, Any], ov
 
 
 def _followed_over(made: Experiment, over: Mapping[str, Sequence[Any]]) -> str | None:
-    """The key of `over` that is for an experiment's strategy, or theta if it looks for a threshold; None for a single
-    point.
+    """Return the key of `over` for an experiment's strategy, or theta if it searches a threshold.
+
+    None stands for a single point.
     """
     for key in over:
         owner, _, setting = key.partition(".")
@@ -166,6 +197,6 @@ def _followed_over(made: Experiment, over: Mapping[str, Sequence[Any]]) -> str |
 
 
 def _final(result: Result) -> dict[str, float]:
-    """What is measured on the test part after a run."""
+    """Return what is measured on the test part after a run."""
     row = final_test(result.metrics.assign(dataset="", strategy="", seed=0)).iloc[0]
     return {name: float(row[ALL, name]) for name in MEASURED}

@@ -1,4 +1,4 @@
-"""Figures as data: what is drawn, apart from how. `svg` draws them for the page, `paper` for papers."""
+"""Figures as data: what is drawn, apart from how. `panels` draws them as SVG, `paper` for papers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DASHES = ((), (6, 3), (2, 2), (8, 3, 2, 3), (12, 3))
 
 
 class Style(NamedTuple):
-    """How a series is told from the others, thrice: by a colour, a marker and a dash pattern."""
+    """What tells a series from the others, thrice: a colour, a marker and a dash pattern."""
 
     colour: int
     marker: str
@@ -25,7 +25,7 @@ class Style(NamedTuple):
 
     @staticmethod
     def of(place: int) -> Style:
-        """The style of series number `place`."""
+        """Return the style of series number `place`."""
         return Style(place % len(COLOURS), MARKERS[place % len(MARKERS)], DASHES[place % len(DASHES)])
 
 
@@ -41,7 +41,7 @@ class Point(NamedTuple):
 class Series:
     """Points of one name, joined by a line with a band, or each by itself with its intervals.
 
-    `hollow` marks are those of points that others beat.
+    `hollow` marks are those of points that others beat. A `level` series has a dashed line at the height of each point.
     """
 
     name: str
@@ -49,15 +49,17 @@ class Series:
     points: tuple[Point, ...]
     joined: bool = True
     hollow: bool = False
+    level: bool = False
 
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis: its label, whether it is logarithmic, and ticks with words of their own if there are any."""
+    """An axis: its label, whether it is logarithmic, ticks with words, and a `guide`: a value with a dotted line."""
 
     label: str
     log: bool = False
     ticks: Mapping[float, str] | None = None
+    guide: float | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Panel:
     series: tuple[Series, ...]
 
     def words(self) -> str:
-        """What the panel shows at the end of each series, for those who cannot see it."""
+        """Return what the panel shows at the end of each series, for those who cannot see it."""
         return "; ".join(f"{series.name} {_last(series, self)}" for series in self.series if series.points)
 
 
@@ -88,32 +90,32 @@ class Figure:
     same: Literal["x", "y", "neither"] = "neither"
 
     def legend(self) -> dict[str, int]:
-        """The places of all series by name, in order."""
+        """Return the numbers of all series by name, in order."""
         return dict(sorted({s.name: s.place for panel in self.panels for s in panel.series}.items(),
                            key=lambda pair: pair[1]))
 
     def table(self) -> Table:
-        """Every point that is drawn."""
+        """Return every point that is drawn."""
         up = self.panels[0].y.label  # none where every method has a row of its own
-        rows = [(panel.title, series.name, _told(point.x.mean, panel.x), *([point.y.mean] if up else []), *ends(point))
+        rows = [(panel.title, series.name, _value(point.x.mean, panel.x), *([point.y.mean] if up else []), *ends(point))
                 for panel in self.panels for series in panel.series for point in series.points]
         return Table(f"{self.name}-data", f"Data of the figure: {self.title}",
                      ("panel", "method", self.panels[0].x.label, *([up] if up else []), "low", "high"), rows)
 
 
 def ends(point: Point) -> tuple[float, float]:
-    """The ends of a point's interval, of the axis that has one."""
+    """Return the ends of a point's interval, along the axis that has one."""
     estimate = point.x if math.isnan(point.y.low) else point.y
     return estimate.low, estimate.high
 
 
-def _told(value: float, scale: Scale) -> float | str:
-    """A value, or the words at its tick."""
+def _value(value: float, scale: Scale) -> float | str:
+    """Return a value, or the words at its tick."""
     return scale.ticks[value] if scale.ticks is not None and value in scale.ticks else value
 
 
 def _last(series: Series, panel: Panel) -> str:
-    """The last point in words."""
+    """Return the last point in words."""
     point = series.points[-1]
     measured = point.x if panel.y.ticks is not None else point.y
     text = f"{measured.mean:.3g}"

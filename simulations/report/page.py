@@ -9,12 +9,12 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from simulations.report import svg
 from simulations.report.again import command
 from simulations.report.contents import Report
 from simulations.report.estimates import Estimate
 from simulations.report.figure import COLOURS, Figure
 from simulations.report.folders import Source
+from simulations.report.panels import drawn, swatch
 from simulations.report.tables import Table, plain, said
 
 
@@ -62,12 +62,12 @@ def _text(environment: Environment, name: str) -> Markup:
 def _panels(figure: Figure, chapter: str) -> list[tuple[str, Markup]]:
     """The panels of a figure with their titles."""
     return [(panel.title, Markup(drawing))  # noqa: S704 - every text in it is escaped
-            for panel, drawing in zip(figure.panels, svg.drawn(figure, chapter), strict=True)]
+            for panel, drawing in zip(figure.panels, drawn(figure, chapter), strict=True)]
 
 
 def _legend(figure: Figure) -> list[Swatch]:
     """The legend of a figure."""
-    return [Swatch(name, Markup(svg.swatch(place))) for name, place in figure.legend().items()]  # noqa: S704
+    return [Swatch(name, Markup(swatch(place))) for name, place in figure.legend().items()]  # noqa: S704
 
 
 def _numeric(table: Table) -> list[bool]:

@@ -85,6 +85,8 @@ def _draw(panel: Panel, axes: Any, x: Range, y: Range) -> None:
             axes.errorbar(across, up, _half([p.y for p in series.points]), _half([p.x for p in series.points]),
                           linestyle="none", markerfacecolor="none" if series.hollow else look["color"], **look)
             _labels(axes, series)
+        for height in up if series.level else ():
+            axes.axhline(height, linestyle="--", linewidth=1, color=look["color"])
 
 
 def _scale(axes: Any, scale: Scale, extent: Range, side: str) -> None:
@@ -96,6 +98,8 @@ def _scale(axes: Any, scale: Scale, extent: Range, side: str) -> None:
     getattr(axes, f"set_{side}lim")(*ends)
     if scale.ticks is not None:
         getattr(axes, f"set_{side}ticks")(list(scale.ticks), list(scale.ticks.values()))
+    if scale.guide is not None:
+        {"x": axes.axvline, "y": axes.axhline}[side](scale.guide, linestyle=":", linewidth=0.8, color="0.5")
 
 
 def _labels(axes: Any, series: Series) -> None:

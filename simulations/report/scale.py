@@ -1,4 +1,4 @@
-"""From values to pixels: the range of an axis, its ticks, and where a value lies."""
+"""From values to pixels: the range of an axis, its ticks, and the pixel of a value."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Range(NamedTuple):
     log: bool = False
 
     def share(self, value: float) -> float:
-        """How far along a value lies, from 0 to 1."""
-        at = math.log10(value) if self.log else value
-        return min(max((at - self.low) / (self.high - self.low), 0.0), 1.0)
+        """Return how far along a value lies, from 0 to 1."""
+        position = math.log10(value) if self.log else value
+        return min(max((position - self.low) / (self.high - self.low), 0.0), 1.0)
 
     def ticks(self) -> dict[float, str]:
-        """Round values inside, with their words."""
+        """Return round values inside, with their words."""
         if not self.log:
             return {tick: f"{tick:g}" for tick in round_ticks(self.low, self.high)}
         decades_wide = self.high - self.low
@@ -34,9 +34,23 @@ class Range(NamedTuple):
         return {value: f"{value:g}" for value in values if self.low <= math.log10(value) <= self.high}
 
 
+class Axis(NamedTuple):
+    """A range laid over the pixels from `start` to `end`."""
+
+    range: Range
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """Return the pixel of a value."""
+        return round(self.start + self.range.share(value) * (self.end - self.start), 1)
+
+
 def spanned(estimates: Iterable[Estimate], scale: Scale) -> Range:
-    """The range that holds all values and intervals, and an axis's own ticks, with a little room."""
+    """Return the range that holds all values and intervals, and a scale's ticks and guide, with a little room."""
     values = [value for estimate in estimates for value in estimate] + list(scale.ticks or ())
+    if scale.guide is not None:
+        values.append(scale.guide)
     kept = [value for value in values if math.isfinite(value) and (value > 0 or not scale.log)]
     if scale.log:
         kept = [math.log10(value) for value in kept]
@@ -45,8 +59,14 @@ def spanned(estimates: Iterable[Estimate], scale: Scale) -> Range:
     return Range(low - room, high + room, scale.log)
 
 
+def decades(values: Sequence[float]) -> Range:
+    """Return the range of whole powers of ten that holds some values above 0."""
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    return Range(low, max(high, low + 1), log=True)
+
+
 def ranges(panels: Sequence[Panel]) -> tuple[Range, Range]:
-    """The ranges along both axes that hold all points of some panels."""
+    """Return the ranges along both axes that hold all points of some panels."""
     points = [point for panel in panels for series in panel.series for point in series.points]
     x = spanned((point.x for point in points), panels[0].x)
     y = spanned((point.y for point in points), panels[0].y)
@@ -56,9 +76,9 @@ def ranges(panels: Sequence[Panel]) -> tuple[Range, Range]:
 
 
 def round_ticks(low: float, high: float) -> list[float]:
-    """Round values in a range, two to six of them."""
+    """Return round values in a range, two to seven of them."""
     rough = (high - low) / 6
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(place * step, 12) for place in range(first, last + 1)]
+    return [round(number * step, 12) for number in range(first, last + 1)]

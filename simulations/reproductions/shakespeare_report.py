@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedfair.accounting import Ledger
-from simulations.reproductions.bars import Bar, picture
+from simulations.report.bars import Bar, bar_chart
 from simulations.reproductions.vocabularies import COLUMNS, MEASURES, PRIVATE, REFERENCE
 
 
@@ -18,7 +18,8 @@ def page(command: str, quarters: Mapping[str, pd.DataFrame], active: pd.DataFram
     """The page; quarters by measure, active and observed as `simulations.reproductions.vocabularies` makes them."""
     words = ", ".join(f"{name} {_spread(active[name].mean(), active[name].std(), '.0f')}" for name in active)
     spread = f", and ± their deviation over {len(active)} seeds" if len(active) > 1 else ", one seed"
-    lines = ["# Who pays for participant-level privacy: Bagdasaryan and Shmatikov 2019", "", f"`{command}`", "",
+    lines = ["# Bagdasaryan and Shmatikov 2019 (poster), federated: who pays for participant-level privacy", "",
+             f"`{command}`", "",
              f"{seen(observed)} Means over participants{spread}. {PRIVATE}: epsilon {ledger.epsilon():.2f} at delta "
              f"{ledger.delta:g}, a {ledger.protects} with all records, {ledger.guarantee}.", "",
              "![What privacy costs, by vocabulary](picture.svg)", "",
@@ -59,4 +60,4 @@ def drawing(quarters: Mapping[str, pd.DataFrame], active: pd.DataFrame) -> str:
         for measure, table in quarters.items()}
     panels["active vocabulary, words"] = [
         Bar(str(name), float(active[name].mean()), float(np.nan_to_num(active[name].std()))) for name in active]
-    return picture("What participant-level privacy costs, by the participants' vocabulary", panels)
+    return bar_chart("What participant-level privacy costs, by the participants' vocabulary", panels)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 import tomllib
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from simulations.benchmarks.kills import different, killed
-from simulations.benchmarks.plot import bars, lines
 from simulations.benchmarks.processes import measure, undisturbed
 from simulations.benchmarks.sweep import TABLE
 from simulations.plans.sweep import Sweep, trials
@@ -37,17 +35,6 @@ def test_memory_is_that_of_all_processes_and_the_last_line_is_what_is_said() -> 
 def test_a_command_that_fails_is_quoted() -> None:
     with pytest.raises(RuntimeError, match=r"ended with 3: no"):
         measure([sys.executable, "-c", "print('no'); raise SystemExit(3)"])
-
-
-def test_pictures_hold_every_name_and_are_well_formed() -> None:
-    one = bars("rounds & more", {"ours": 40.0, "theirs < ours": 900.0})
-    other = lines("cost", "participants", {"ms": [(10, 3.0), (1000, 30.0)], "MiB": [(10, 0.5), (1000, 700.0)]})
-    for picture, names in ((one, ("ours", "theirs < ours", "900")), (other, ("ms", "MiB", "participants", "1,000"))):
-        texts = [node.text for node in ElementTree.fromstring(picture).iter() if node.text]  # noqa: S314
-        assert set(names) <= set(texts)
-    lengths = [float(node.get("width", 0)) for node in ElementTree.fromstring(one).iter()  # noqa: S314
-               if node.tag.endswith("rect")]
-    assert lengths[0] < lengths[1]
 
 
 def test_files_that_differ_are_found(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from simulations.report.figures import accuracy_figure, bounds_figure, constants, training_figure
 from simulations.report.folders import Comparison, read
 from simulations.report.ledgers import ledger_figure, promise
-from simulations.report.svg import drawn
+from simulations.report.panels import drawn
 
 
 @pytest.fixture(scope="module")

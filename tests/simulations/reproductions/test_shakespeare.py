@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
@@ -14,7 +13,6 @@ from fedfair.datasets import GroupedDataset, Parts
 from simulations.cli import app
 from simulations.plans.compare import experiments
 from simulations.reproductions import shakespeare as module
-from simulations.reproductions.bars import Bar, picture
 from simulations.reproductions.continuations import accuracies, learned, predicted
 from simulations.reproductions.vocabularies import by_quarter, correlations, observations
 from simulations.results.run_file import RUNS
@@ -61,17 +59,6 @@ def test_the_most_frequent_continuation_of_two_words_or_of_fewer_where_it_was_se
     assert [predicted(known, before) for before in x.tolist()] == [5, 5, 6, 6, 6, 6]
     found, active = accuracies(Parts(data, data, data))
     assert (found.to_dict(), active) == ({"a": 1.0, "b": 0.75}, 2)
-
-
-def test_the_picture_is_a_drawing_of_every_bar_on_the_scale_of_its_panel() -> None:
-    nothing = float("nan")
-    drawn = picture("A & B", {"one": [Bar("a", -1.0, 0.5), Bar("<b>", 3.0, nothing)], "two": [Bar("c", 300.0, 0.0)]})
-    root = ElementTree.fromstring(drawn)  # noqa: S314 - our own drawing
-    widths = [float(part.attrib["width"]) for part in root if part.tag.endswith("rect")]
-    assert widths[1] == pytest.approx(3 * widths[0], abs=0.2)
-    assert widths[2] == pytest.approx(360)
-    texts = [part.text for part in root if part.tag.endswith("text")]
-    assert texts == ["one", "a", "-1.0000", "<b>", "3.0000", "two", "c", "300"]
 
 
 def test_the_command_runs_it_and_writes_a_page(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,193 @@
+"""Panels of a figure as SVG: one by one in the page's colours, which follow light, dark and print, or in one file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+from simulations.report.figure import COLOURS, Figure, Panel, Point, Series, Style, ends
+from simulations.report.scale import Axis, Range, ranges
+from simulations.report.svg import document, element, path, text
+
+WIDTH, HEIGHT, ROW = 340, 230, 26
+_MARKS = 6  # on a line
+_TOP, _RIGHT, _BOTTOM, _LETTER, _SWATCH, _GAP = 10, 12, 44, 6.4, 34, 24
+_STYLE = ("text{font:12px sans-serif;fill:#888;stroke:none}.title{font-weight:bold}"
+          ".grid{stroke:#888;stroke-opacity:.25}.axis,.guide{stroke:#888;fill:none}.guide{stroke-dasharray:2}.line,.bar{fill:none;stroke-width:1.8}"
+          ".band{stroke:none;fill-opacity:.16}.hit{fill:none;stroke:none}.hollow .marker{fill:none}"
+          + "".join(f".c{number}{{stroke:{colour};fill:{colour}}}" for number, colour in enumerate(COLOURS)))
+
+
+class Frame(NamedTuple):
+    """Both axes of a panel, over the pixels of a drawing `WIDTH` wide and `height` high."""
+
+    x: Axis
+    y: Axis
+    height: float
+
+
+def drawn(figure: Figure, chapter: str) -> list[str]:
+    """Draw each panel as an SVG element; a figure is drawn once in a chapter."""
+    parts = []
+    for number, (panel, frame) in enumerate(zip(figure.panels, _frames(figure), strict=True)):
+        name = f"{chapter}-{figure.name}-{number}"  # unique on the page
+        parts.append(element("svg", element("title", escape(panel.title), id=f"{name}-t"),
+                             element("desc", escape(panel.words()), id=f"{name}-d"), _panel(panel, frame),
+                             viewBox=f"0 0 {WIDTH} {frame.height}", role="img", aria_labelledby=f"{name}-t {name}-d"))
+    return parts
+
+
+def drawing(figure: Figure) -> str:
+    """Draw a figure as one file: its title, a legend, and the panels beside each other."""
+    frames = _frames(figure)
+    width = (WIDTH + _GAP) * len(frames)
+    parts, x, y = [text(figure.title, 8, 20, class_="title")], 8.0, 30
+    for name, place in figure.legend().items():
+        length = _SWATCH + 6 + _LETTER * len(name) + _GAP
+        if x > 8 and x + length > width:
+            x, y = 8.0, y + 20
+        parts.append(element("g", _sample(place), text(name, _SWATCH + 6, 11), transform=f"translate({x:g} {y})"))
+        x += length
+    parts += [element("g", _panel(panel, frame), transform=f"translate({(WIDTH + _GAP) * number} {y + 24})")
+              for number, (panel, frame) in enumerate(zip(figure.panels, frames, strict=True))]
+    return document(figure.title, width, y + 24 + max(frame.height for frame in frames), _STYLE, *parts)
+
+
+def swatch(place: int) -> str:
+    """Draw the line and marker of a series, for a legend."""
+    return element("svg", _sample(place), class_="swatch", viewBox=f"0 0 {_SWATCH} 14", aria_hidden="true")
+
+
+def _sample(place: int) -> str:
+    """Draw the line and marker of series number `place`."""
+    style = Style.of(place)
+    line = path("M1,7H33", "line", **_dash(style))
+    return element("g", line, _marker(style.marker, 17, 7), class_=f"c{style.colour}")
+
+
+def _frames(figure: Figure) -> list[Frame]:
+    """Return the axes of every panel; the panels share the range that the figure says."""
+    shared = ranges(figure.panels)
+    frames = []
+    for panel in figure.panels:
+        x, y = ranges([panel])
+        frames.append(_frame(panel, shared[0] if figure.same == "x" else x, shared[1] if figure.same == "y" else y))
+    return frames
+
+
+def _frame(panel: Panel, x: Range, y: Range) -> Frame:
+    """Return the axes of a panel, with room for the words on its left."""
+    names = panel.y.ticks or {}
+    longest = max(map(len, (names or y.ticks()).values()), default=0)
+    height = _TOP + _BOTTOM + ROW * len(names) if names else HEIGHT
+    left = _LETTER * longest + (12 if names else 28)
+    return Frame(Axis(x, left, WIDTH - _RIGHT), Axis(y, height - _BOTTOM, _TOP), height)
+
+
+def _panel(panel: Panel, frame: Frame) -> str:
+    """Draw one panel."""
+    return "".join([*_grid(panel, frame), *(_series(series, panel, frame) for series in panel.series)])
+
+
+def _grid(panel: Panel, frame: Frame) -> list[str]:
+    """Draw lines, ticks and labels."""
+    (_, left, right), (_, bottom, top) = frame.x, frame.y
+    parts = []
+    for value, words in (panel.x.ticks or frame.x.range.ticks()).items():
+        at = frame.x.at(value)
+        parts += [path(f"M{at},{top}V{bottom}", "grid"), text(words, at, bottom + 16, text_anchor="middle")]
+    for value, words in (panel.y.ticks or frame.y.range.ticks()).items():
+        at = frame.y.at(value)
+        parts += [path(f"M{left},{at}H{right}", "grid"), text(words, left - 6, at + 4, text_anchor="end")]
+    parts += [path(f"M{left},{top}V{bottom}H{right}", "axis"),
+              text(panel.x.label, (left + right) / 2, bottom + 36, text_anchor="middle")]
+    if panel.x.guide is not None:
+        parts.append(path(f"M{frame.x.at(panel.x.guide)},{top}V{bottom}", "guide"))
+    if panel.y.guide is not None:
+        parts.append(path(f"M{left},{frame.y.at(panel.y.guide)}H{right}", "guide"))
+    if panel.y.label:
+        parts.append(element("text", escape(panel.y.label), transform=f"translate(12 {(top + bottom) / 2}) rotate(-90)",
+                             text_anchor="middle"))
+    return parts
+
+
+def _series(series: Series, panel: Panel, frame: Frame) -> str:
+    """Draw a line with its band, or marks with their intervals."""
+    style = Style.of(series.place)
+    points = [p for p in series.points if math.isfinite(p.x.mean) and math.isfinite(p.y.mean)]
+    parts = []
+    if series.joined and points:
+        parts += [_band(points, frame), path(f"M{_line(points, frame)}", "line", **_dash(style))]
+    if series.level:
+        parts += [path(f"M{frame.x.start},{frame.y.at(point.y.mean)}H{frame.x.end}", "line", stroke_dasharray=5)
+                  for point in points]
+    marks = _MARKS if series.joined and len(points) > _MARKS else len(points)
+    marked = {round(number * (len(points) - 1) / max(marks - 1, 1)) for number in range(marks)}
+    parts += [_mark(points[number], series, panel, frame, style) for number in sorted(marked)]
+    return element("g", "".join(parts), class_=f"series c{style.colour}{' hollow' if series.hollow else ''}",
+                   data_series=series.name)
+
+
+def _mark(point: Point, series: Series, panel: Panel, frame: Frame, style: Style) -> str:
+    """Draw a marker, its intervals and its label, with the words that are shown when it is pointed at."""
+    x, y = frame.x.at(point.x.mean), frame.y.at(point.y.mean)
+    intervals = "" if series.joined else _intervals(point, frame)
+    label = element("text", escape(point.label), class_="label", x=x + 8, y=y - 7) if point.label else ""
+    hit = element("circle", class_="hit", cx=x, cy=y, r=11)
+    return element("g", intervals, _marker(style.marker, x, y), hit, label, data_tip=_tip(point, series, panel))
+
+
+def _tip(point: Point, series: Series, panel: Panel) -> str:
+    """Describe a point in words."""
+    low, high = ends(point)
+    values = [f"{scale.label} {estimate.mean:.4g}" for scale, estimate in ((panel.x, point.x), (panel.y, point.y))
+              if scale.ticks is None]
+    interval = "" if math.isnan(low) else f" ({low:.3f} to {high:.3f})"
+    label = f", epsilon {point.label}" if point.label else ""
+    return f"{series.name}: {', '.join(values)}{interval}{label}"
+
+
+def _intervals(point: Point, frame: Frame) -> str:
+    """Draw the intervals of a mark."""
+    x, y = frame.x.at(point.x.mean), frame.y.at(point.y.mean)
+    lines = ""
+    if not math.isnan(point.x.low):
+        lines += path(f"M{frame.x.at(point.x.low)},{y}H{frame.x.at(point.x.high)}", "bar")
+    if not math.isnan(point.y.low):
+        lines += path(f"M{x},{frame.y.at(point.y.low)}V{frame.y.at(point.y.high)}", "bar")
+    return lines
+
+
+def _band(points: Sequence[Point], frame: Frame) -> str:
+    """Draw the area between the ends of the intervals of a line's points."""
+    known = [point for point in points if not math.isnan(point.y.low)]
+    if len(known) < 2:
+        return ""
+    upper = [f"{frame.x.at(p.x.mean)},{frame.y.at(p.y.high)}" for p in known]
+    lower = [f"{frame.x.at(p.x.mean)},{frame.y.at(p.y.low)}" for p in reversed(known)]
+    return path(f"M{' L'.join([*upper, *lower])}Z", "band")
+
+
+def _line(points: Sequence[Point], frame: Frame) -> str:
+    """Return the corners of a line through all points."""
+    return " L".join(f"{frame.x.at(point.x.mean)},{frame.y.at(point.y.mean)}" for point in points)
+
+
+def _dash(style: Style) -> dict[str, str]:
+    """Return the dash pattern of a line as an attribute."""
+    return {"stroke_dasharray": " ".join(map(str, style.dash))} if style.dash else {}
+
+
+_SHAPES = {"square": "M-4,-4H4V4H-4Z", "triangle": "M0,-5L5,4H-5Z", "diamond": "M0,-5.5L5.5,0L0,5.5L-5.5,0Z",
+           "down": "M0,5L5,-4H-5Z", "plus": "M-1.6,-5H1.6V-1.6H5V1.6H1.6V5H-1.6V1.6H-5V-1.6H-1.6Z",
+           "cross": "M-4.6,-2.6L-2.6,-4.6L0,-2L2.6,-4.6L4.6,-2.6L2,0L4.6,2.6L2.6,4.6L0,2L-2.6,4.6L-4.6,2.6L-2,0Z",
+           "star": "M0,-6L1.6,-1.9L6,-1.9L2.5,0.8L3.7,5L0,2.4L-3.7,5L-2.5,0.8L-6,-1.9L-1.6,-1.9Z"}
+
+
+def _marker(shape: str, x: float, y: float) -> str:
+    """Draw a marker around a point."""
+    if shape == "circle":
+        return element("circle", class_="marker", cx=x, cy=y, r=4.2)
+    return element("path", class_="marker", transform=f"translate({x} {y})", d=_SHAPES[shape])
