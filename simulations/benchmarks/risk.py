@@ -38,10 +38,10 @@ def main(every: Annotated[int, typer.Option(min=1, help="Steps between two measu
     memory = dict.fromkeys(turns, 0.0)
     for _ in range(repeats):
         for name, steps in ((_PLAIN, 0), (_RISK, every)):
-            said = undisturbed([sys.executable, "-m", "simulations.benchmarks.risk", "--once", str(steps),
+            cost = undisturbed([sys.executable, "-m", "simulations.benchmarks.risk", "--once", str(steps),
                                 "--epochs", str(epochs)])
-            turns[name].append(said["ms"])
-            memory[name] = max(memory[name], said["MiB"])
+            turns[name].append(cost["ms"])
+            memory[name] = max(memory[name], cost["MiB"])
     times = Timings(turns)
     rows: list[Figures] = [{"run": name, "s": times.milliseconds(name) / 1000, "spread": times.spread(name),
                             "MiB": memory[name]} for name in turns]

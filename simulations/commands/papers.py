@@ -99,11 +99,11 @@ def reproduce(
     request = Request(seeds, quick, chosen, device, runs)
     with progress_bar() as on_round:
         if name == FAIR_FIGHT:
-            said = fair_fight(out, request, on_round, jobs)
+            conclusion = fair_fight(out, request, on_round, jobs)
         elif name == YANG_CURVES:
-            said = yang_curves(out, request, on_round, jobs)
+            conclusion = yang_curves(out, request, on_round, jobs)
         elif name == SHAKESPEARE:
-            said = reproduce_shakespeare(out, request, on_round, jobs)
+            conclusion = reproduce_shakespeare(out, request, on_round, jobs)
         else:
-            said = sentence(reproduce_table(name, out, request, on_round, jobs))
-    print(f"{said} See {out / 'README.md'}.")
+            conclusion = sentence(reproduce_table(name, out, request, on_round, jobs))
+    print(f"{conclusion} See {out / 'README.md'}.")

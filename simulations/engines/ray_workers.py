@@ -25,12 +25,12 @@ class Shape(NamedTuple):
 
 
 class Worker:
-    """Process that runs the client app in the folder `here`, and keeps the records of the nodes that it serves."""
+    """Process that runs the client app in `folder`, and keeps the records of the nodes that it serves."""
 
-    def __init__(self, client_app: ClientApp, threads: int, here: str) -> None:
+    def __init__(self, client_app: ClientApp, threads: int, folder: str) -> None:
         torch.set_num_threads(threads)
-        if Path(here).is_dir():
-            os.chdir(here)  # relative paths: a cluster's processes start where the cluster was started
+        if Path(folder).is_dir():
+            os.chdir(folder)  # relative paths: a cluster's processes start where the cluster was started
         identify_process()
         self._client_app = client_app
         self._latest: tuple[int, dict[str, ArrayRecord]] = (0, {})
@@ -54,7 +54,7 @@ class _Pool(NamedTuple):
     cluster: str
     client_app: ClientApp
     shape: Shape
-    here: str
+    folder: str
     workers: list[Any]
 
 
@@ -114,7 +114,7 @@ def workers(client_app: ClientApp, wanted: int, shape: Shape) -> list[Any]:
     actor = ray.remote(num_cpus=shape.cpus, num_gpus=shape.gpus, max_restarts=-1,
                        max_task_retries=shape.restarts)(Worker)
     missing = wanted - len(_pool.workers)
-    _pool.workers.extend(actor.remote(client_app, shape.threads, _pool.here) for _ in range(missing))
+    _pool.workers.extend(actor.remote(client_app, shape.threads, _pool.folder) for _ in range(missing))
     return _pool.workers[:wanted]
 
 

@@ -40,9 +40,9 @@ def experiments(strategies: Sequence[str], seeds: Sequence[int], preset_name: st
         raise SettingsError(f"a strategy is named twice among {', '.join(strategies)}: name each once")
     made, refused = [], {}
     for strategy in strategies:
-        own = for_strategy(settings, strategy, strategies)
-        dataset = None if own.get("csv") else str(own.get("dataset", "digits"))
-        layers = merged(preset(preset_name, dataset, strategy), own, {"strategy": strategy})
+        chosen = for_strategy(settings, strategy, strategies)
+        dataset = None if chosen.get("csv") else str(chosen.get("dataset", "digits"))
+        layers = merged(preset(preset_name, dataset, strategy), chosen, {"strategy": strategy})
         try:
             made += [Experiment(**layers, seed=seed) for seed in seeds]
         except SettingsError as error:
@@ -54,9 +54,9 @@ def experiments(strategies: Sequence[str], seeds: Sequence[int], preset_name: st
 
 def _of_each(refused: Mapping[str, str], strategies: Sequence[str]) -> str:
     """Return what is wrong with each strategy's settings; once, if it is the same for all of them."""
-    said = set(refused.values())
-    if len(said) == 1 and len(refused) == len(strategies):
-        return said.pop()
+    reasons = set(refused.values())
+    if len(reasons) == 1 and len(refused) == len(strategies):
+        return reasons.pop()
     return "; ".join(f"{strategy}: {error}" for strategy, error in refused.items())
 
 
