@@ -91,14 +91,14 @@ class AuditedNode(Node):
 class _Noted:
     """Updates of participants; their clipped sum is noted in the node's `real`."""
 
-    def __init__(self, updates: LayerGradients, host: AuditedNode, step: int) -> None:
+    def __init__(self, updates: LayerGradients, node: AuditedNode, step: int) -> None:
         self.square_norms, self.dot = updates.square_norms, updates.dot
-        self._updates, self._host, self._step = updates, host, step
+        self._updates, self._node, self._step = updates, node, step
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `LayerGradients`."""
         sums = self._updates.weighted_sum(coefficients)
-        self._host.real[self._step] += flat(sums)[self._host.canaries.coordinates].cpu()
+        self._node.real[self._step] += flat(sums)[self._node.canaries.coordinates].cpu()
         return sums
 
 
@@ -125,21 +125,21 @@ class _CanaryUpdates:
 class _WithCanaries:
     """A batch's probe, followed by the canaries numbered `joined`."""
 
-    def __init__(self, probe: Probe, host: AuditedNode, joined: Tensor, step: int) -> None:
-        self._probe, self._host, self._joined, self._step = probe, host, joined, step
-        self.norms = torch.cat([probe.norms, probe.norms.new_full((len(joined),), host.canaries.norm)])
+    def __init__(self, probe: Probe, node: AuditedNode, joined: Tensor, step: int) -> None:
+        self._probe, self._node, self._joined, self._step = probe, node, joined, step
+        self.norms = torch.cat([probe.norms, probe.norms.new_full((len(joined),), node.canaries.norm)])
         self.losses = torch.cat([probe.losses, probe.losses.new_zeros(len(joined))])
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `Probe`."""
-        along = flat(direction)[self._host.canaries.coordinates[self._joined]] * self._host.canaries.norm
+        along = flat(direction)[self._node.canaries.coordinates[self._joined]] * self._node.canaries.norm
         return torch.cat([self._probe.dot(direction), along])
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `Probe`."""
-        records, canaries = len(self._probe.norms), self._host.canaries
+        records, canaries = len(self._probe.norms), self._node.canaries
         sums = self._probe.weighted_sum(coefficients[:records])
         total = flat(sums).clone()
-        self._host.real[self._step] = total[canaries.coordinates].cpu()
+        self._node.real[self._step] = total[canaries.coordinates].cpu()
         total[canaries.coordinates[self._joined]] += coefficients[records:] * canaries.norm
         return shaped(total, sums)

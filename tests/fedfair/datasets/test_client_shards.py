@@ -1,4 +1,4 @@
-"""What clients hold, as views of records that lie together, is what they held as records of their own."""
+"""The records that clients hold: views of records that are stored together, equal to separate records."""
 
 from __future__ import annotations
 

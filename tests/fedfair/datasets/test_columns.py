@@ -87,7 +87,7 @@ def test_what_cannot_be_used_is_refused_with_names_and_a_remedy(columns: dict[st
         from_table(table(**columns), "good", "sex")
 
 
-def test_nobody_looks_at_columns_that_are_left_out() -> None:
+def test_columns_that_are_left_out_are_not_read() -> None:
     usable = table(age=[1, 2, 3], town=["x", "y"])
     others = {"name": [f"p{i}" for i in range(ROWS)], "born": ["1999-12-01", "2001-02-03"], "seen": [1, None],
               "empty": [None]}

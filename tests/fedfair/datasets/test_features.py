@@ -1,4 +1,4 @@
-"""Columns that are left out, and numbers that are scaled by what is public of them."""
+"""Features that are left out, and numbers that are scaled by their public ranges."""
 
 from __future__ import annotations
 

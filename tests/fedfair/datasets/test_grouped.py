@@ -72,7 +72,7 @@ def test_features_are_what_pixels_say_and_else_the_records_as_they_are() -> None
     assert pixels.x is x
 
 
-def test_taking_nobody_numbers_nobody() -> None:
+def test_an_empty_subset_has_no_records() -> None:
     empty = toy(10).take(torch.arange(0))
     assert len(empty) == 0
     assert empty.records.shape == (0,)

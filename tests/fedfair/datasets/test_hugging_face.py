@@ -186,7 +186,7 @@ def test_what_cannot_be_used_is_refused(columns: dict[str, list[Any]], message: 
         hugging_face.load(str(tmp_path / "own"), "good", "sex")
 
 
-def test_nobody_looks_at_columns_that_are_left_out(tmp_path: Path) -> None:
+def test_columns_that_are_left_out_are_not_read(tmp_path: Path) -> None:
     rows(words=[["a", "b"]] * ROWS, name=[f"n{i}" for i in range(ROWS)]).save_to_disk(tmp_path / "own")
     left = hugging_face.load(str(tmp_path / "own"), "good", "sex", without=["words", "name", "town=town 0", "sex"])
     assert set(left.columns) == {"age", "town", "person"}

@@ -1,4 +1,4 @@
-"""Tables of one's own: types, features without the label, and what is refused."""
+"""Tables of the user's: types, features without the label, and what is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def csv(folder: Path, frame: pd.DataFrame) -> Path:
     return folder / "own.csv"
 
 
-def test_a_csv_of_ones_own(tmp_path: Path) -> None:
+def test_a_csv_of_the_users(tmp_path: Path) -> None:
     data = from_csv(csv(tmp_path, table()), "good", "sex")
     assert data.numeric == (0, 1)
     assert data.x[:, :2].tolist() == [[20, 1.5], [30, 2.5], [40, 3.5], [50, 4.0]]

@@ -1,4 +1,4 @@
-"""The noise has the deviation that is asked for, and everybody adds the share that is theirs."""
+"""The noise has the deviation that is asked for, and each party adds its share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Poisson sampling: every record alone decides, with the stated probability, whoever holds it."""
+"""Poisson sampling: every record is drawn independently, with the stated probability, whichever client holds it."""
 
 from __future__ import annotations
 

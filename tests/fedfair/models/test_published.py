@@ -90,7 +90,7 @@ def two_layers(shape, hidden, classes):
 """
 
 
-def test_a_model_of_ones_own_is_a_function_in_a_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_model_of_the_users_is_a_function_in_a_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                                                                  ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models").mkdir()

@@ -1,4 +1,4 @@
-"""Names that are found, and the nearest ones for those that are not."""
+"""Names that are known, and the nearest ones for those that are not."""
 
 from __future__ import annotations
 
