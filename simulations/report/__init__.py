@@ -1,8 +1,9 @@
 """Reports: one self-contained HTML file from the folders of runs, comparisons and sweeps; figures and tables for
 papers.
 
-`folders` reads, `figures`, `tradeoffs`, `ledgers` and `tables` say what is shown, as data; `svg` and `page` draw it for
-the browser, `paper` and `latex` for papers.
+`folders` reads results. `figures`, `tradeoffs`, `ledgers` and `tables` say what is shown, as data. `panels` and `page`
+draw it for the browser, `paper` and `latex` for papers. `bars` and `lines` draw single SVG files; all SVG is written by
+`svg`.
 """
 
 from __future__ import annotations
@@ -23,11 +24,20 @@ __all__ = ["write_report"]
 
 def write_report(folders: Sequence[Path], out: Path | None = None, figures: Path | None = None,
                  progress: Progress = lambda *_: None) -> list[Path]:
-    """Write the report of some folders; returns the files.
+    """Write one self-contained HTML report of runs, comparisons and sweeps.
 
-    `out` is the HTML file, by default report.html in the first folder. `figures` is a folder for every figure as PNG
-    and SVG and every table as LaTeX. `progress` is called with chapters done and to do. Raises `FileNotFoundError` or
-    `ValueError` for a folder without a finished result, and `ValueError` for figures without matplotlib.
+    Args:
+        folders: Folders of finished results, at least one, each once.
+        out: HTML file to write; by default report.html in the first folder.
+        figures: Folder for every figure as PNG and SVG and every table as LaTeX; by default none are written.
+        progress: Called with the numbers of finished and of all chapters.
+
+    Returns:
+        The files that were written, the HTML file first.
+
+    Raises:
+        FileNotFoundError: If a folder holds no result.
+        ValueError: If a result is not finished, a folder is named twice, or `figures` is given without matplotlib.
     """
     report = contents.report(*read(folders), progress)
     file = folders[0] / "report.html" if out is None else out
@@ -37,14 +47,14 @@ def write_report(folders: Sequence[Path], out: Path | None = None, figures: Path
 
 
 def save_for_papers(report: contents.Report, folder: Path) -> list[Path]:
-    """Figures as PNG and SVG, tables as LaTeX; in a folder for each chapter if there are several."""
+    """Write figures as PNG and SVG, and tables as LaTeX, in a folder for each chapter if there are several."""
     files = []
     for chapter in report.chapters:
-        place = folder / chapter.name if len(report.chapters) > 1 else folder
-        place.mkdir(parents=True, exist_ok=True)
+        target = folder / chapter.name if len(report.chapters) > 1 else folder
+        target.mkdir(parents=True, exist_ok=True)
         for figure in chapter.figures():
-            files += save_figure(figure, place)
+            files += save_figure(figure, target)
         for table in chapter.tables():
-            files.append(place / f"{table.name}.tex")
+            files.append(target / f"{table.name}.tex")
             write_text(files[-1], latex(table))
     return files

@@ -15,7 +15,7 @@ from simulations.settings.settings_text import parsed
 
 
 def command(source: Source) -> str:
-    """What to type; it saves into a folder called "again"."""
+    """Return what to type; it saves into a folder called "again"."""
     settings = source.settings
     if source.kind == "sweep":
         return "fedfair sweep config.toml --out again"
@@ -24,7 +24,7 @@ def command(source: Source) -> str:
 
 
 def _compare(settings: Mapping[str, Any]) -> list[str]:
-    """A comparison, as it was asked for."""
+    """Return the words of a comparison, as it was asked for."""
     words = ["fedfair", "compare", "--strategies", ",".join(settings["strategies"]),
              "--seeds", str(len(settings["seeds"]))]
     if "preset" in settings:
@@ -33,47 +33,47 @@ def _compare(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _run(settings: Mapping[str, Any]) -> list[str]:
-    """A run, by the preset that leaves least to set; no preset may set what the run leaves open."""
+    """Return the words of a run, by the preset that leaves least to set and sets nothing that the run does not."""
     strategy, seed = settings["strategy"], settings["seed"]
-    own = {key: value for key, value in settings.items() if key not in ("strategy", "seed")}
-    choices = {name: given for name in (None, *preset_names()) if (given := _beyond(name, strategy, own)) is not None}
-    name, given = min(choices.items(), key=lambda choice: len(choice[1]), default=(None, own))
+    rest = {key: value for key, value in settings.items() if key not in ("strategy", "seed")}
+    choices = {name: given for name in (None, *preset_names()) if (given := _beyond(name, strategy, rest)) is not None}
+    name, given = min(choices.items(), key=lambda choice: len(choice[1]), default=(None, rest))
     return ["fedfair", "run", "--strategy", strategy, "--seed", str(seed), *(["--preset", name] if name else []),
-            *_given({**_data(own), **given})]
+            *_given({**_data(rest), **given})]
 
 
-def _beyond(name: str | None, strategy: str, own: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The settings that a run has beyond a preset and the defaults; None if the preset sets what the run does not."""
-    layer = preset(name, None if "csv" in own else own["dataset"], strategy)
+def _beyond(name: str | None, strategy: str, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a run's settings beyond a preset and the defaults; None if the preset sets what the run does not."""
+    layer = preset(name, None if "csv" in settings else settings["dataset"], strategy)
     try:
-        base = Experiment(**merged(_data(own), layer, {"strategy": strategy})).settings()
+        base = Experiment(**merged(_data(settings), layer, {"strategy": strategy})).settings()
     except SettingsError:
         return None
-    if not (set(layer) <= set(own) and set(layer.get("options", {})) <= set(own["options"])):
+    if not (set(layer) <= set(settings) and set(layer.get("options", {})) <= set(settings["options"])):
         return None
-    return {key: value for key, value in own.items() if base.get(key) != value}
+    return {key: value for key, value in settings.items() if base.get(key) != value}
 
 
 def _data(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that name the data."""
+    """Return the settings that name the data."""
     return {key: settings[key] for key in ("dataset", "csv", "label", "group") if key in settings}
 
 
 def _given(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as options of the command; those of a strategy's own one by one."""
+    """Return settings as options of the command, those of the strategy one by one."""
     words = []
     for key, value in settings.items():
         if key in ("csv", "label", "group", "dataset"):
             words += [f"--{key}", str(value)] if key != "dataset" or "csv" not in settings else []
         elif key == "options":
-            words += [word for name, own in value.items() for word in ("--set", f"options.{name}={_toml(own)}")]
+            words += [word for name, option in value.items() for word in ("--set", f"options.{name}={_toml(option)}")]
         else:
             words += ["--set", f"{key}={_toml(value)}"]
     return words
 
 
 def _toml(value: Any) -> str:
-    """A value as `--set` reads it."""
+    """Return a value as `--set` reads it."""
     if isinstance(value, str) and parsed(value) == value:
         return value
     return " ".join(tomli_w.dumps({"value": value}).removeprefix("value = ").split()).replace(",]", "]")

@@ -31,10 +31,10 @@ MOST = 12
 
 @dataclass(frozen=True)
 class Chapter:
-    """One comparison in full: what was found in words, figures with notes below them, and tables.
+    """One comparison in full: findings in words, figures with notes below them, and tables.
 
-    `promises` holds the methods by what they guarantee, `foundations` by method what that rests on. `name` tells the
-    chapter from others in identifiers and files.
+    `promises` holds the methods by what they guarantee; `foundations` by method what the promise rests on. `name`
+    distinguishes the chapter in identifiers and files.
     """
 
     name: str
@@ -49,18 +49,18 @@ class Chapter:
     foundations: dict[str, list[str]]
 
     def figures(self) -> list[Figure]:
-        """All figures."""
+        """Return all figures."""
         parts = [*self.results, *self.training, self.bounds, *self.ledger]
         return [part for part in parts if isinstance(part, Figure)]
 
     def tables(self) -> list[Table]:
-        """All tables, those of figures left out."""
+        """Return all tables, without those of figures."""
         return [part for part in [*self.results, *self.ledger] if isinstance(part, Table)]
 
 
 @dataclass(frozen=True)
 class Overview:
-    """What the choices of a sweep trade on one data set; `left_out` is the number of those without a chapter."""
+    """What the choices of a sweep trade on one data set; `left_out` counts those without a chapter."""
 
     name: str
     title: str
@@ -71,7 +71,7 @@ class Overview:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything, with where it comes from."""
+    """Everything, with its sources."""
 
     title: str
     sources: Sequence[Source]
@@ -80,16 +80,16 @@ class Report:
 
 
 def report(sources: Sequence[Source], comparisons: Sequence[Comparison], progress: Progress) -> Report:
-    """An overview for each data set with several comparisons, and a chapter for each comparison, up to `MOST`."""
+    """Make an overview of each data set with several comparisons, and a chapter of each comparison, up to `MOST`."""
     datasets = list(dict.fromkeys(comparison.dataset for comparison in comparisons))
     shown = comparisons[:MOST]
     overviews = []
     for number, dataset in enumerate(datasets, 1):
-        own = [comparison for comparison in comparisons if comparison.dataset == dataset]
-        if len(own) > 1:
-            left_out = len([each for each in own if not any(each is other for other in shown)])
-            overviews.append(Overview(f"overview-{number}", f"{dataset}: all choices", pareto_figure(own),
-                                      choices_table(own), left_out))
+        choices = [comparison for comparison in comparisons if comparison.dataset == dataset]
+        if len(choices) > 1:
+            left_out = len([each for each in choices if not any(each is other for other in shown)])
+            overviews.append(Overview(f"overview-{number}", f"{dataset}: all choices", pareto_figure(choices),
+                                      choices_table(choices), left_out))
     chapters = []
     for number, comparison in enumerate(shown, 1):
         chapters.append(chapter(comparison, f"part-{number}"))
@@ -98,7 +98,7 @@ def report(sources: Sequence[Source], comparisons: Sequence[Comparison], progres
 
 
 def chapter(comparison: Comparison, name: str) -> Chapter:
-    """One comparison in full."""
+    """Make the chapter of one comparison."""
     several = len(comparison.methods) > 1
     ledger = ledger_figure(comparison)
     return Chapter(
@@ -112,7 +112,7 @@ def chapter(comparison: Comparison, name: str) -> Chapter:
 
 
 def found(comparison: Comparison) -> list[str]:
-    """What the terminal says below its table."""
+    """Return what the terminal says below its table."""
     summary = comparison.summary
     texts: Sequence[Text] = [*verdict(summary, comparison.sizes), *unequal_epsilons(summary), *searched(summary)]
     return [text.plain for text in texts] + findings(measures(comparison.final), comparison.tests)

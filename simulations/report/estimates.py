@@ -1,4 +1,4 @@
-"""Means with intervals: what figures and tables say of a few seeds."""
+"""Means with intervals, for figures and tables of a few seeds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONFIDENCE = 0.95
 
 
 class Estimate(NamedTuple):
-    """A mean and the ends of its interval; the ends are not numbers where nothing can be said."""
+    """A mean and the ends of its interval; the ends are NaN where no interval is known."""
 
     mean: float
     low: float = math.nan
@@ -21,9 +21,9 @@ class Estimate(NamedTuple):
 
 
 def over_seeds(values: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Estimate:
-    """The mean of independent runs with Student's 95 % interval; without ends for fewer than two runs.
+    """Return the mean of independent runs with Student's 95 % interval; without ends for fewer than two runs.
 
-    `least` and `most` are what the mean can be, so that an interval of few runs does not reach beyond.
+    The interval is cut to `least` and `most`, the values between which the mean must lie.
     """
     numbers = np.array([value for value in values if not math.isnan(value)], dtype=float)
     if len(numbers) == 0:
@@ -37,12 +37,12 @@ def over_seeds(values: Sequence[float], least: float = -math.inf, most: float = 
 
 
 def share_over_seeds(values: Sequence[float]) -> Estimate:
-    """`over_seeds` of shares, which lie between 0 and 1."""
+    """Return `over_seeds` of shares, which lie between 0 and 1."""
     return over_seeds(values, 0.0, 1.0)
 
 
 def of_records(share: float, records: float) -> Estimate:
-    """A share of test records with Wilson's 95 % score interval (Wilson 1927): what one run can say of new records."""
+    """Return a share of test records with Wilson's 95 % score interval (Wilson 1927), for other records of one run."""
     if not records or math.isnan(share):
         return Estimate(share)
     z = float(scipy.stats.norm.ppf((1 + CONFIDENCE) / 2))

@@ -18,47 +18,48 @@ _BINS = 80
 
 
 def accuracy_figure(comparison: Comparison) -> Figure:
-    """A panel for each group, a row for each method: test accuracy with its interval."""
+    """Show test accuracy with its interval: a panel for each group, a row for each method."""
     rows = {method: float(-place) for place, method in enumerate(comparison.methods)}
     ticks = {row: method for method, row in rows.items()}
 
     def marks(group: str) -> tuple[Series, ...]:
-        """One group's accuracy under each method."""
+        """Return one group's accuracy under each method."""
         return tuple(Series(method, place, (Point(_accuracy(comparison, method, group), Estimate(row)),), joined=False)
                      for place, (method, row) in enumerate(rows.items()))
 
-    said = INTERVALS if comparison.seeds > 1 else ("One seed. Intervals: 95 % confidence for other test records "
-                                                   "(Wilson); other seeds vary too.")
+    intervals = INTERVALS if comparison.seeds > 1 else ("One seed. Intervals: 95 % confidence for other test records "
+                                                        "(Wilson); other seeds vary too.")
     panels = tuple(Panel(title, Scale("accuracy"), Scale("", ticks=ticks), marks(group))
                    for group, title in titles(comparison).items())
-    return Figure("accuracy", "Accuracy of each group", f"On test records after the last round. {said}", panels,
+    return Figure("accuracy", "Accuracy of each group", f"On test records after the last round. {intervals}", panels,
                   same="x")
 
 
 def training_figure(comparison: Comparison, metric: str = "accuracy") -> Figure:
-    """A panel for each group, a line for each method: a metric of the test part over the training."""
+    """Show a metric of the test part during the training: a panel for each group, a line for each method."""
     rows, across = _timed(comparison, "test", metric)
     rows = rows.assign(place=rows.groupby(["strategy", "seed", "group"]).cumcount())
     panels = []
     for group, title in titles(comparison).items():
-        own = rows[rows["group"] == group]
+        of_group = rows[rows["group"] == group]
         panels.append(Panel(title, Scale(across), Scale(metric), tuple(
-            Series(method, number, tuple(_evaluations(own[own["strategy"] == method], metric)))
+            Series(method, number, tuple(_evaluations(of_group[of_group["strategy"] == method], metric)))
             for number, method in enumerate(comparison.methods))))
     return Figure(f"training-{metric}", f"{metric.capitalize()} of each group during the training",
                   f"On test records. {INTERVALS if comparison.seeds > 1 else 'One seed.'}", tuple(panels), same="y")
 
 
 def bounds_figure(comparison: Comparison) -> Figure | None:
-    """A panel for each number of a clip rule and group, a line for each method in which it moved: its median, and its
-    range over seeds and neighbouring rounds; None if all stood still.
+    """Show the numbers of clip rules that changed: their median, and their range over seeds and neighbouring rounds.
+
+    A panel for each number and group, a line for each method that changed it; None if no number changed.
     """
     rows, across = _timed(comparison, "rule")
-    moved = rows.groupby(["strategy", "metric"])["round"].transform("nunique") > 1
+    changed = rows.groupby(["strategy", "metric"])["round"].transform("nunique") > 1
     panels: dict[tuple[str, str], list[Series]] = {}
-    for key, own in rows[moved].groupby(["metric", "group", "strategy"], sort=False):
+    for key, values in rows[changed].groupby(["metric", "group", "strategy"], sort=False):
         metric, group, method = map(str, key)
-        line = Series(method, comparison.methods.index(method), tuple(_binned(own)))
+        line = Series(method, comparison.methods.index(method), tuple(_binned(values)))
         panels.setdefault((NUMBERS.get(metric, metric), group), []).append(line)
     if not panels:
         return None
@@ -70,28 +71,28 @@ def bounds_figure(comparison: Comparison) -> Figure | None:
 
 
 NUMBERS = {"clip_norms": "clip norm", "clip_norm": "clip norm", "bound": "bound Z", "weights": "weight of a group"}
-"""What a clip rule's numbers are called (see `fedfair.mechanisms.clipping`)."""
+"""Names of a clip rule's numbers in words (see `fedfair.mechanisms.clipping`)."""
 
 
 def constants(comparison: Comparison) -> list[str]:
-    """The numbers of clip rules that stood still, in words."""
+    """Describe the numbers of clip rules that never changed."""
     rows = comparison.metrics[comparison.metrics["split"] == "rule"]
-    told = []
-    for key, own in rows.groupby(["strategy", "metric"], sort=False):
+    sentences = []
+    for key, numbers in rows.groupby(["strategy", "metric"], sort=False):
         method, metric = map(str, key)
-        if own["round"].nunique() == 1:
-            values = ", ".join(f"{value:g}" for value in own["value"].unique())
-            told.append(f"{method}: {NUMBERS.get(metric, metric)} {values}")
-    return told
+        if numbers["round"].nunique() == 1:
+            values = ", ".join(f"{value:g}" for value in numbers["value"].unique())
+            sentences.append(f"{method}: {NUMBERS.get(metric, metric)} {values}")
+    return sentences
 
 
 def titles(comparison: Comparison) -> dict[str, str]:
-    """The panels of groups: all, then each with the number of its training records, the smallest first."""
+    """Return the titles of groups: all, then each with the number of its training records, the smallest first."""
     return {ALL: "all groups", **{group: f"{group} ({size:,} records)" for group, size in comparison.sizes.items()}}
 
 
 def _accuracy(comparison: Comparison, method: str, group: str) -> Estimate:
-    """The test accuracy of a group over seeds, or over records for a single seed."""
+    """Return the test accuracy of a group over seeds, or over records for a single seed."""
     runs = comparison.final.xs(method, level="strategy")
     if len(runs) > 1:
         return share_over_seeds(list(runs[group, "accuracy"]))
@@ -99,8 +100,9 @@ def _accuracy(comparison: Comparison, method: str, group: str) -> Estimate:
 
 
 def _timed(comparison: Comparison, split: str, metric: str | None = None) -> tuple[pd.DataFrame, str]:
-    """Rows with their place along the axis of time, `now`, and that axis's label: rounds if all runs have about
-    equally many, else percent.
+    """Return rows with their time, `now`, and the label of the time axis.
+
+    Time is in rounds if all runs have about equally many, else in percent of the training.
     """
     every = comparison.metrics
     last = every.groupby(["strategy", "seed"])["round"].transform("max")
@@ -111,14 +113,14 @@ def _timed(comparison: Comparison, split: str, metric: str | None = None) -> tup
 
 
 def _evaluations(rows: pd.DataFrame, metric: str) -> Iterator[Point]:
-    """One method's evaluations of a group, one after the other, over seeds."""
+    """Yield one method's evaluations of a group over seeds, in order."""
     most = 1.0 if metric == "accuracy" else math.inf
     for _, values in rows.groupby("place"):
         yield Point(Estimate(float(values["now"].mean())), over_seeds(list(values["value"]), 0.0, most))
 
 
 def _binned(rows: pd.DataFrame) -> Iterator[Point]:
-    """One number of one method's rule in at most 80 parts of the training, from rows that tell when it changed."""
+    """Yield one number of one method's rule in at most 80 parts of the training, from rows that say when it changed."""
     wide = rows.pivot_table(index="now", columns="seed", values="value").ffill()
     times, numbers = wide.index.to_numpy(float), wide.to_numpy(float)
     for part in np.array_split(np.arange(len(wide)), min(_BINS, len(wide))):

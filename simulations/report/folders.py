@@ -1,4 +1,4 @@
-"""Reading what runs, comparisons and sweeps left in their folders."""
+"""Reading the folders of runs, comparisons and sweeps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DATA = tuple(marked(Task, "records"))
 
 @dataclass(frozen=True)
 class Source:
-    """A folder that was read: its configuration, the environment it was made in, and what must be said about it."""
+    """A folder that was read: its configuration, its environment, and notes about it."""
 
     folder: Path
     kind: Kind
@@ -48,7 +48,7 @@ class Source:
 class Comparison:
     """Methods that were run on the same records with one choice of the varied settings (`chosen`).
 
-    `data` has only the settings that say which records. `metrics` is long (dataset, strategy, seed, round, split,
+    `data` has only the settings that choose the records. `metrics` is long (dataset, strategy, seed, round, split,
     group, metric, value); `ledgers` are by run.
     """
 
@@ -60,18 +60,18 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """What tells it from the others."""
+        """Title that distinguishes it from the others."""
         settings = ", ".join(f"{name} = {value}" for name, value in self.chosen.items())
         return f"{self.dataset}, {settings}" if settings else self.dataset
 
     @property
     def methods(self) -> list[str]:
-        """The methods, in the order in which they were named."""
+        """Methods, in the order in which they were named."""
         return list(dict.fromkeys(method for _, method, _ in self.ledgers))
 
     @property
     def seeds(self) -> int:
-        """The largest number of seeds of a method."""
+        """Largest number of seeds of a method."""
         return int(self.summary["seeds"].max())
 
     @cached_property
@@ -105,32 +105,32 @@ class Comparison:
 
 
 def read(folders: Sequence[Path]) -> tuple[list[Source], list[Comparison]]:
-    """What the folders hold; runs and comparisons on the same records are put together.
+    """Read the folders, and join runs and comparisons on the same records.
 
-    Where an earlier folder has a method of a later one with the same seed, all methods of the later are called after
-    their folder too. Raises `FileNotFoundError` or `ValueError` for a folder that holds no finished result, or is named
-    more than once.
+    If an earlier folder has a method of a later one with the same seed, the names of all methods of the later one also
+    name their folder. Raises `FileNotFoundError` or `ValueError` for a folder that holds no finished result, or is
+    named more than once.
     """
-    sources, found = [], []
+    sources, named = [], []
     for folder, name in zip(folders, _names(folders), strict=True):
         source, parts = read_folder(folder)
         sources.append(source)
-        found += [(name, part) for part in parts]
-    return sources, _together(found)
+        named += [(name, part) for part in parts]
+    return sources, _together(named)
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """The folders' own names, numbered where several have the same; raises `ValueError` for a folder named twice."""
-    places = [folder.resolve() for folder in folders]
-    for place, folder in zip(places, folders, strict=True):
-        if places.count(place) > 1:
+    """Return the folders' names without paths, numbered if equal; raises `ValueError` for a folder named twice."""
+    paths = [folder.resolve() for folder in folders]
+    for path, folder in zip(paths, folders, strict=True):
+        if paths.count(path) > 1:
             raise ValueError(f"{folder} is named more than once: name each folder once")
-    names = [place.name for place in places]
+    names = [path.name for path in paths]
     return [name if names.count(name) == 1 else f"{name} {names[: i + 1].count(name)}" for i, name in enumerate(names)]
 
 
 def read_folder(folder: Path) -> tuple[Source, list[Comparison]]:
-    """What one folder holds; raises what `read` does."""
+    """Read one folder; raises what `read` does."""
     config = folder / "config.toml"
     if not config.is_file():
         raise FileNotFoundError(f"there is no config.toml in {folder}: give the folder of a finished run, comparison "
@@ -145,7 +145,7 @@ def read_folder(folder: Path) -> tuple[Source, list[Comparison]]:
 
 
 def _kind(folder: Path) -> Kind:
-    """What the folder's files say that it is."""
+    """Return the kind of a folder, by its files."""
     if (folder / "trials").is_dir():
         if not (folder / "trials.csv").is_file():
             raise FileNotFoundError(f"{folder} holds a sweep that is not finished: let fedfair sweep go on first")
@@ -158,7 +158,7 @@ def _kind(folder: Path) -> Kind:
 
 
 def _comparison(chosen: Mapping[str, Any], folders: Sequence[Path]) -> Comparison:
-    """The runs of several folders on the same records."""
+    """Read the runs of several folders on the same records."""
     frames, ledgers = [], {}
     for folder in folders:
         frame = pd.read_parquet(folder / "metrics.parquet")
@@ -172,7 +172,7 @@ def _comparison(chosen: Mapping[str, Any], folders: Sequence[Path]) -> Compariso
 
 
 def _data(folder: Path, dataset: str) -> Task:
-    """Which records the folder of a run, or the first method of a comparison's, trains and tests on."""
+    """Return which records a run, or the first method of a comparison, trains and tests on."""
     settings = tomllib.loads((folder / "config.toml").read_text())
     if "strategies" in settings:
         strategies, name = settings["strategies"], settings.get("preset")
@@ -183,7 +183,7 @@ def _data(folder: Path, dataset: str) -> Task:
 
 
 def _sweep(folder: Path) -> tuple[tuple[str, ...], list[Comparison]]:
-    """A sweep's comparisons, and which of its trials are missing."""
+    """Return which trials of a sweep are missing, and its comparisons."""
     trials = pd.read_csv(folder / "trials.csv")
     columns = list(trials.columns)
     varied = columns[columns.index("seed") + 1 : columns.index("ended")]
@@ -198,25 +198,27 @@ def _sweep(folder: Path) -> tuple[tuple[str, ...], list[Comparison]]:
     return tuple(f"not shown: {row['trial']} ({row['ended']})" for row in others.to_dict("records")), parts
 
 
-def _together(found: Sequence[tuple[str, Comparison]]) -> list[Comparison]:
-    """One comparison for all on the same records and choice of settings; each comes with its folder's name."""
+def _together(named: Sequence[tuple[str, Comparison]]) -> list[Comparison]:
+    """Join comparisons on the same records and choice of settings; each comes with its folder's name."""
     joined: dict[tuple[Task, str], Comparison] = {}
-    for name, part in found:
+    for name, part in named:
         key = (part.data, repr(part.chosen))
         joined[key] = _joined(joined[key], part, name) if key in joined else part
     return [_told_apart(part, list(joined.values())) for part in joined.values()]
 
 
 def _told_apart(part: Comparison, others: Sequence[Comparison]) -> Comparison:
-    """A comparison whose choice names the settings by which its records differ from those of others on its data set."""
+    """Add to a comparison's choice the settings by which its records differ from those of others on its data set."""
     same = [other.data for other in others if other.dataset == part.dataset]
     differing = {name: getattr(part.data, name) for name in _DATA if len({getattr(data, name) for data in same}) > 1}
     return replace(part, chosen={**differing, **part.chosen})
 
 
 def _joined(first: Comparison, second: Comparison, name: str) -> Comparison:
-    """Both comparisons' runs; if the first has some of the second's, the second's methods are "method (name)", so that
-    each stays with its reference (see `simulations.results.summary.reference`).
+    """Join two comparisons' runs.
+
+    If the first has some runs of the second, the second's methods become "method (name)", so that each stays with its
+    reference (see `simulations.results.summary.reference`).
     """
     clash = first.ledgers.keys() & second.ledgers.keys()
     called = {method: f"{method} ({name})" if clash else method for method in second.methods}

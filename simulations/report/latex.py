@@ -13,7 +13,7 @@ _ESCAPES = str.maketrans({"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r
 
 
 def latex(table: Table) -> str:
-    """A table environment; an interval stands behind its mean."""
+    """Write a table environment; an interval stands after its mean."""
     numbers = [any(not isinstance(row[place], str) for row in table.rows) for place in range(len(table.columns))]
     lines = [r"% needs \usepackage{booktabs}", r"\begin{table}", r"  \centering",
              rf"  \caption{{{_escaped(table.title)}. {_escaped(table.caption)}}}",
@@ -26,17 +26,17 @@ def latex(table: Table) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    """A cell; an interval, which need not lie evenly around its mean, by its ends."""
+    """Write a cell; an interval by its ends, since it need not be symmetric around its mean."""
     if isinstance(cell, Estimate) and not math.isnan(cell.low):
         return f"{_escaped(said(cell.mean))} [{said(cell.low)}, {said(cell.high)}]"
     return _escaped(said(cell))
 
 
 def _line(cells: list[str]) -> str:
-    """One row."""
+    """Write one row."""
     return f"    {' & '.join(cells)} \\\\"
 
 
 def _escaped(text: str) -> str:
-    """Text as LaTeX wants it."""
+    """Escape text for LaTeX."""
     return text.translate(_ESCAPES)

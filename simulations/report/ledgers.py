@@ -16,11 +16,11 @@ _POINTS = 12
 
 
 def ledger_figure(comparison: Comparison) -> Figure | None:
-    """Epsilon over the training: guaranteed to every record, spent by each group, and against each observer.
+    """Show epsilon during the training: guaranteed to every record, spent by each group, and against each observer.
 
-    By the ledger of the first seed; None if nothing is ever protected.
+    By the ledger of the first seed; None if no method protects anything.
     """
-    shares = [(place / _POINTS) ** 2 for place in range(_POINTS + 1)]  # closer at first, where epsilon grows fastest
+    shares = [(place / _POINTS) ** 2 for place in range(_POINTS + 1)]  # closer at first: epsilon grows fastest
     histories = {method: [_readings(ledger.after(share)) for share in shares]
                  for method, ledger in comparison.first_ledgers.items() if math.isfinite(ledger.epsilon())}
     titles = list(next(iter(histories.values()))[0]) if histories else []
@@ -29,21 +29,21 @@ def ledger_figure(comparison: Comparison) -> Figure | None:
     if not panels:
         return None
     return Figure("ledger", "The ledger during the training", "Epsilon of what had been released, at the delta of the "
-                  "run, by the first seed's ledger. Where a line or a panel is missing, nothing protects.",
+                  "run, by the first seed's ledger. A missing line or panel means no protection.",
                   tuple(panels), same="y")
 
 
 def _readings(ledger: Ledger) -> dict[str, float]:
-    """Every epsilon that is drawn, by the title of its panel."""
+    """Return every epsilon that is drawn, by the title of its panel."""
     return {"guaranteed to every record": ledger.epsilon(),
             **{f"spent by group {group}": spent for group, spent in ledger.epsilon_by_group().items()},
-            **{f"guaranteed against {OBSERVER_WORDS[observer]}": found
-               for observer, found in ledger.by_observer().items() if observer != "model"}}
+            **{f"guaranteed against {OBSERVER_WORDS[observer]}": epsilon
+               for observer, epsilon in ledger.by_observer().items() if observer != "model"}}
 
 
 def _lines(comparison: Comparison, shares: Sequence[float], histories: Mapping[str, Sequence[Mapping[str, float]]],
            title: str) -> tuple[Series, ...]:
-    """A line for each method whose reading stays finite."""
+    """Return a line for each method whose reading stays finite."""
     lines = []
     for place, method in enumerate(comparison.methods):
         readings = [reading[title] for reading in histories.get(method, ())]
@@ -55,7 +55,7 @@ def _lines(comparison: Comparison, shares: Sequence[float], histories: Mapping[s
 
 
 def promise(ledger: Ledger) -> str:
-    """What a ledger guarantees, for somebody who has never heard of epsilon."""
+    """Say what a ledger guarantees, for a reader who does not know epsilon."""
     epsilon = ledger.epsilon()
     if ledger.guarantee == "none":
         return f"No guarantee: {ledger.reason}. The model may reveal whether a {ledger.protects} was used."
@@ -70,7 +70,7 @@ def promise(ledger: Ledger) -> str:
 
 
 def promises(comparison: Comparison) -> dict[str, list[str]]:
-    """Every different promise, with the methods that make it."""
+    """Return every different promise, with the methods that make it."""
     made: dict[str, list[str]] = {}
     for method, ledger in comparison.first_ledgers.items():
         made.setdefault(promise(ledger), []).append(method)
@@ -78,5 +78,5 @@ def promises(comparison: Comparison) -> dict[str, list[str]]:
 
 
 def foundations(comparison: Comparison) -> dict[str, list[str]]:
-    """By method, what its promise rests on."""
+    """Return, by method, what its promise rests on."""
     return {method: notes(ledger, ledger.delta) for method, ledger in comparison.first_ledgers.items()}

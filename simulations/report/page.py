@@ -26,7 +26,7 @@ class Shown:
 
     @property
     def name(self) -> str:
-        """The folder's own name, without where it lies."""
+        """Name of the folder, without its path."""
         return self.source.folder.resolve().name
 
     @property
@@ -43,7 +43,7 @@ class Swatch(NamedTuple):
 
 
 def page(report: Report) -> str:
-    """The whole file."""
+    """Return the whole file."""
     environment = Environment(loader=PackageLoader("simulations.report", "page"), autoescape=True,
                               undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(said=said, plain=plain, panels=_panels, legend=_legend, numeric=_numeric,
@@ -54,27 +54,27 @@ def page(report: Report) -> str:
 
 
 def _text(environment: Environment, name: str) -> Markup:
-    """A file of this package, put into the page as it is."""
+    """Return a file of this package, to put into the page as it is."""
     assert environment.loader is not None
     return Markup(environment.loader.get_source(environment, name)[0])  # noqa: S704 - our own style and script
 
 
 def _panels(figure: Figure, chapter: str) -> list[tuple[str, Markup]]:
-    """The panels of a figure with their titles."""
+    """Draw the panels of a figure, with their titles."""
     return [(panel.title, Markup(drawing))  # noqa: S704 - every text in it is escaped
             for panel, drawing in zip(figure.panels, drawn(figure, chapter), strict=True)]
 
 
 def _legend(figure: Figure) -> list[Swatch]:
-    """The legend of a figure."""
+    """Draw the legend of a figure."""
     return [Swatch(name, Markup(swatch(place))) for name, place in figure.legend().items()]  # noqa: S704
 
 
 def _numeric(table: Table) -> list[bool]:
-    """Whether each column holds numbers."""
-    return [any(not isinstance(plain(row[place]), str) for row in table.rows) for place in range(len(table.columns))]
+    """Say of each column whether it holds numbers."""
+    return [any(not isinstance(plain(row[number]), str) for row in table.rows) for number in range(len(table.columns))]
 
 
 def _estimated(table: Table) -> list[bool]:
-    """Whether each column holds means with intervals."""
-    return [any(isinstance(row[place], Estimate) for row in table.rows) for place in range(len(table.columns))]
+    """Say of each column whether it holds means with intervals."""
+    return [any(isinstance(row[number], Estimate) for row in table.rows) for number in range(len(table.columns))]

@@ -20,14 +20,14 @@ _COLUMNS = 4  # of the legend, at most
 
 
 def needs_matplotlib() -> None:
-    """Raise `ValueError` if matplotlib is not installed: better before the runs than after them."""
+    """Raise `ValueError` if matplotlib is not installed; called before the runs, not after them."""
     if find_spec("matplotlib") is None:
         raise ValueError("figures for papers are drawn by matplotlib, which is not installed: pip install "
                          "'fedfair[figures]'")
 
 
 def save_figure(figure: Figure, folder: Path) -> list[Path]:
-    """Write NAME.png (300 dots an inch) and NAME.svg; returns the files.
+    """Write NAME.png (300 dots per inch) and NAME.svg, and return the files.
 
     Raises `ValueError` if matplotlib is not installed.
     """
@@ -55,7 +55,7 @@ def save_figure(figure: Figure, folder: Path) -> list[Path]:
 
 
 def _legend(canvas: Any, places: Any) -> None:
-    """The names of all series below the panels, in as many columns as fit; rows beyond two make the figure higher."""
+    """Write the names of all series below the panels, in as many columns as fit; extra rows make the figure higher."""
     handles = {text: handle for axes in places for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)}
     for columns in range(_COLUMNS, 0, -1):
         legend = canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns,
@@ -67,7 +67,7 @@ def _legend(canvas: Any, places: Any) -> None:
 
 
 def _draw(panel: Panel, axes: Any, x: Range, y: Range) -> None:
-    """One panel."""
+    """Draw one panel."""
     axes.set_title(panel.title, fontsize=8)
     for scale, extent, side in ((panel.x, x, "x"), (panel.y, y, "y")):
         _scale(axes, scale, extent, side)
@@ -90,7 +90,7 @@ def _draw(panel: Panel, axes: Any, x: Range, y: Range) -> None:
 
 
 def _scale(axes: Any, scale: Scale, extent: Range, side: str) -> None:
-    """Label, range and ticks along one side."""
+    """Set label, range and ticks along one side."""
     getattr(axes, f"set_{side}label")(scale.label)
     if scale.log:
         getattr(axes, f"set_{side}scale")("log")
@@ -103,12 +103,12 @@ def _scale(axes: Any, scale: Scale, extent: Range, side: str) -> None:
 
 
 def _labels(axes: Any, series: Series) -> None:
-    """The words beside the marks."""
+    """Write the words beside the marks."""
     for point in series.points:
         axes.annotate(point.label, (point.x.mean, point.y.mean), xytext=(4, 4), textcoords="offset points", fontsize=6)
 
 
 def _half(estimates: Sequence[Estimate]) -> list[list[float]]:
-    """How far intervals reach below and above, nothing where there are none."""
+    """Return how far intervals reach below and above, 0 where there are none."""
     reach = [(e.mean - e.low, e.high - e.mean) for e in estimates]
     return [[0.0 if math.isnan(pair[end]) else pair[end] for pair in reach] for end in (0, 1)]

@@ -1,4 +1,4 @@
-"""Tables as data: the page sorts them and gives them as CSV, `latex` writes them for papers."""
+"""Tables as data: the page sorts them and offers them as CSV, `latex` writes them for papers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Table:
 
 
 def said(cell: Cell) -> str:
-    """A cell in words: three decimals, intervals behind, "∞" for an infinite epsilon and "-" for no number."""
+    """Write a cell: three decimals, the interval after the mean, "∞" for an infinite epsilon, "-" for no number."""
     if isinstance(cell, Estimate):
         if math.isnan(cell.low):
             return said(cell.mean)
@@ -42,12 +42,12 @@ def said(cell: Cell) -> str:
 
 
 def plain(cell: Cell) -> str | int | float:
-    """A cell as one value, to sort by and for CSV."""
+    """Return a cell as one value, for sorting and for CSV."""
     return cell.mean if isinstance(cell, Estimate) else cell
 
 
 def methods_table(comparison: Comparison) -> Table:
-    """A row for each method: what it guarantees, how good it is and how fair."""
+    """Show what each method guarantees, its accuracy and its fairness, in a row each."""
     rows: list[Sequence[Cell]] = []
     for row in comparison.summary.to_dict("records"):
         runs = comparison.final.xs(row["strategy"], level="strategy")
@@ -64,7 +64,7 @@ def methods_table(comparison: Comparison) -> Table:
 
 
 def choices_table(comparisons: Sequence[Comparison]) -> Table:
-    """A row for each choice of a sweep's settings and method, on one data set."""
+    """Show each choice of a sweep's settings and method on one data set, in a row each."""
     names = list(dict.fromkeys(name for comparison in comparisons for name in comparison.chosen))
     tables = [methods_table(comparison) for comparison in comparisons]
     rows = [(*row[:1], *(_choice(comparison.chosen.get(name, "")) for name in names), *row[1:])
@@ -74,12 +74,12 @@ def choices_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def _choice(value: object) -> Cell:
-    """A varied setting's value as a cell."""
+    """Return a varied setting's value as a cell."""
     return value if isinstance(value, str | int | float) else str(value)
 
 
 def groups_table(comparison: Comparison) -> Table:
-    """A row for each group and method: what the group gets, and what it pays."""
+    """Show what each group gets under each method and what it pays, in a row each."""
     costs = privacy_costs(comparison.final)
     rows: list[Sequence[Cell]] = []
     for group, size in comparison.sizes.items():
@@ -95,7 +95,7 @@ def groups_table(comparison: Comparison) -> Table:
 
 
 def tests_table(comparison: Comparison) -> Table:
-    """A row for each pair of methods and measure: the test that what the means say is no chance."""
+    """Show for each measure and pair of methods whether the difference of means may be chance, in a row each."""
     rows = [(row["metric"].replace("_", " "), row["better"], row["worse"], int(row["seeds"]), row["difference"],
              row["p"], row["p_holm"]) for row in comparison.tests.to_dict("records")
             if row["difference"] and LARGER_IS_BETTER[row["metric"]] == (row["difference"] > 0)]
@@ -106,7 +106,7 @@ def tests_table(comparison: Comparison) -> Table:
 
 
 def ledger_by_group(comparison: Comparison) -> Table:
-    """A row for each method and group, by the ledger of the first seed."""
+    """Show the epsilons of each method and group, by the ledger of the first seed."""
     rows: list[Sequence[Cell]] = []
     for method, ledger in comparison.first_ledgers.items():
         columns = (ledger.guaranteed_by_group(), ledger.guaranteed_by_group(accountant="rdp"),
@@ -119,7 +119,7 @@ def ledger_by_group(comparison: Comparison) -> Table:
 
 
 def ledger_by_observer(comparison: Comparison) -> Table:
-    """A row for each method and observer, by the ledger of the first seed."""
+    """Show the epsilons of each method and observer, by the ledger of the first seed."""
     rows: list[Sequence[Cell]] = []
     for method, ledger in comparison.first_ledgers.items():
         spent = ledger.by_observer_and_group()

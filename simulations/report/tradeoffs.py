@@ -16,8 +16,9 @@ _FAIRNESS = {"accuracy_parity": "accuracy parity", "demographic_parity": "demogr
 
 
 class Outcome(NamedTuple):
-    """What one method came to under one choice of settings; epsilon to three digits, since equal targets are met only
-    about equally.
+    """Results of one method under one choice of settings.
+
+    Epsilon has three digits, since calibration meets equal targets only approximately.
     """
 
     method: str
@@ -26,7 +27,7 @@ class Outcome(NamedTuple):
     parity: Mapping[str, Estimate]
 
     def beats(self, other: Outcome, parity: str) -> bool:
-        """At least as good in accuracy, fairness and epsilon, and better in one of them."""
+        """Say whether this is at least as good in accuracy, fairness and epsilon, and better in one of them."""
         mine, others = ((-o.accuracy.mean, o.parity[parity].mean, o.epsilon) for o in (self, other))
         return all(a <= b for a, b in zip(mine, others, strict=True)) and mine != others
 
@@ -35,39 +36,39 @@ Place = Callable[[Outcome], Point]
 
 
 def outcomes(comparisons: Sequence[Comparison]) -> list[Outcome]:
-    """Every method under every choice of settings, on one data set."""
-    found = []
+    """Return the outcome of every method under every choice of settings, on one data set."""
+    results = []
     for comparison in comparisons:
         for row in comparison.summary.to_dict("records"):
             runs = comparison.final.xs(row["strategy"], level="strategy")
             parity = {metric: share_over_seeds(list(runs[ALL, metric])) for metric in _FAIRNESS}
             epsilon = float(f"{row['epsilon']:.3g}")
-            found.append(Outcome(row["strategy"], epsilon, share_over_seeds(list(runs[ALL, "accuracy"])), parity))
-    return found
+            results.append(Outcome(row["strategy"], epsilon, share_over_seeds(list(runs[ALL, "accuracy"])), parity))
+    return results
 
 
 def pareto_figure(comparisons: Sequence[Comparison]) -> Figure:
-    """Accuracy against each measure of fairness, and both against epsilon; what is beaten in all three is hollow."""
-    found = outcomes(comparisons)
-    differ = _differ([outcome.epsilon for outcome in found if math.isfinite(outcome.epsilon)])
-    ticks, at = _epsilon_axis(found)
+    """Show accuracy against each measure of fairness, and both against epsilon; hollow if beaten in all three."""
+    every = outcomes(comparisons)
+    differ = _differ([outcome.epsilon for outcome in every if math.isfinite(outcome.epsilon)])
+    ticks, at = _epsilon_axis(every)
 
     def by_epsilon(outcome: Outcome) -> Point:
-        """Accuracy over epsilon."""
+        """Place accuracy over epsilon."""
         return Point(Estimate(at(outcome.epsilon)), outcome.accuracy)
 
     fair, private = [], [Panel("accuracy against epsilon", Scale("epsilon", ticks=ticks), Scale("accuracy"),
-                               _series(found, found, by_epsilon))]
+                               _series(every, every, by_epsilon))]
     for metric, label in _FAIRNESS.items():
-        known = [outcome for outcome in found if not math.isnan(outcome.parity[metric].mean)]
+        known = [outcome for outcome in every if not math.isnan(outcome.parity[metric].mean)]
         front = [o for o in known if not any(other.beats(o, metric) for other in known)]
 
         def by_parity(outcome: Outcome, metric: str = metric) -> Point:
-            """Accuracy over the fairness metric."""
+            """Place accuracy over the fairness metric."""
             return Point(outcome.parity[metric], outcome.accuracy, _epsilon(outcome.epsilon) if differ else "")
 
         def parity_by_epsilon(outcome: Outcome, metric: str = metric) -> Point:
-            """The fairness metric over epsilon."""
+            """Place the fairness metric over epsilon."""
             return Point(Estimate(at(outcome.epsilon)), outcome.parity[metric])
 
         if known:
@@ -81,31 +82,31 @@ def pareto_figure(comparisons: Sequence[Comparison]) -> Figure:
 
 
 def _differ(epsilons: Sequence[float]) -> bool:
-    """Whether epsilons differ by more than a tenth."""
+    """Say whether epsilons differ by more than a tenth."""
     return max(epsilons, default=0.0) > 1.1 * min(epsilons, default=0.0)
 
 
-def _series(found: Sequence[Outcome], front: Sequence[Outcome], place: Place) -> tuple[Series, ...]:
-    """The marks of each method: filled for outcomes on the front, hollow for the others."""
-    methods = list(dict.fromkeys(outcome.method for outcome in found))
+def _series(shown: Sequence[Outcome], front: Sequence[Outcome], place: Place) -> tuple[Series, ...]:
+    """Return the marks of each method: filled for outcomes on the front, hollow for the others."""
+    methods = list(dict.fromkeys(outcome.method for outcome in shown))
     return tuple(
         Series(method, number, points, joined=False, hollow=hollow)
         for number, method in enumerate(methods) for hollow in (True, False)
-        if (points := tuple(place(o) for o in found if o.method == method and (o in front) is not hollow)))
+        if (points := tuple(place(o) for o in shown if o.method == method and (o in front) is not hollow)))
 
 
-def _epsilon_axis(found: Sequence[Outcome]) -> tuple[dict[float, str], Callable[[float], float]]:
-    """Ticks of an axis of epsilons on which infinity has a place to the right, and the place of an epsilon."""
-    finite = [o.epsilon for o in found if math.isfinite(o.epsilon)] or [0.0]
+def _epsilon_axis(shown: Sequence[Outcome]) -> tuple[dict[float, str], Callable[[float], float]]:
+    """Return the ticks of an axis of epsilons that shows infinity on the right, and where an epsilon lies on it."""
+    finite = [o.epsilon for o in shown if math.isfinite(o.epsilon)] or [0.0]
     room = max(max(finite) - min(finite), 0.3 * max(finite)) or 1.0
     infinity = max(finite) + 0.4 * room
     inside = [tick for tick in round_ticks(min(finite) - 0.2 * room, max(finite) + 0.2 * room) if tick >= 0]
     ticks = {tick: f"{tick:g}" for tick in inside} if max(finite) else {}
-    if len(finite) < len(found):
+    if len(finite) < len(shown):
         ticks[infinity] = "∞"
     return ticks, lambda epsilon: epsilon if math.isfinite(epsilon) else infinity
 
 
 def _epsilon(value: float) -> str:
-    """An epsilon as a label."""
+    """Write an epsilon as a label."""
     return "∞" if math.isinf(value) else f"{value:.3g}"
