@@ -102,13 +102,13 @@ def by_group(rates: Rates, positives: Tensor, theta: float) -> Found:
     first = torch.searchsorted(lower.contiguous(), floors)
     last = torch.searchsorted(upper.contiguous(), floors + theta + ROUNDING, right=True) - 1
     inside = (first <= last).all(0)
-    places = torch.where(inside, first.clamp(min=UNSHIFTED).minimum(last), first)
-    parity = _parity(lower.gather(1, places), upper.gather(1, places))
-    changed = (positives - positives[:, [UNSHIFTED]]).abs().gather(1, places).sum(0)
+    columns = torch.where(inside, first.clamp(min=UNSHIFTED).minimum(last), first)
+    parity = _parity(lower.gather(1, columns), upper.gather(1, columns))
+    changed = (positives - positives[:, [UNSHIFTED]]).abs().gather(1, columns).sum(0)
     within = inside & (parity <= theta + ROUNDING)
     cost = torch.where(within, changed, torch.inf) if bool(within.any()) else parity
     chosen = int((cost == cost.min()).nonzero()[0])
-    return Found(tuple((places[:, chosen] - UNSHIFTED).tolist()), float(parity[chosen]))
+    return Found(tuple((columns[:, chosen] - UNSHIFTED).tolist()), float(parity[chosen]))
 
 
 def _by_gamma(by_shift: Tensor, deprived: tuple[bool, ...]) -> Tensor:
