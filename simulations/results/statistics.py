@@ -33,7 +33,13 @@ LARGER_IS_BETTER = {"accuracy": True, "loss": False, "accuracy_parity": False, "
 
 
 class Spread(NamedTuple):
-    """Mean, standard deviation (n - 1) and standard error over seeds; the last two are not a number for one seed."""
+    """How values spread over seeds.
+
+    Attributes:
+        mean: Mean.
+        deviation: Standard deviation (n - 1); not a number for one seed.
+        error: Standard error of the mean; not a number for one seed.
+    """
 
     mean: float
     deviation: float
