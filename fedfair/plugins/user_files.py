@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
@@ -56,10 +57,20 @@ def name_in_file(definition: Any) -> str | None:
 
 
 def find_in_file(name: str) -> Any:
-    """Return what `name_in_file` names, from a file in `METHOD_FOLDERS`; None if there is no such file or name."""
+    """Return what `name_in_file` names, from a file in `METHOD_FOLDERS`; None if there is no such file or name.
+
+    The name may come from a server. So a file is read first, and run only if it defines the name at its top level.
+    """
     stem, _, key = name.partition(".")
     path = user_file(stem, METHOD_FOLDERS)
-    return None if path is None else defined_in(path).get(key)
+    if path is None or key not in _top_level(path.read_text()):
+        return None
+    return defined_in(path).get(key)
+
+
+def _top_level(source: str) -> set[str]:
+    """Return the names of the classes and functions that a program defines at its top level, without running it."""
+    return {node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
 
 
 def _run(path: Path) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from ray import cloudpickle
 
 from fedfair.mechanisms.clipping import CLIP_RULES
-from fedfair.plugins.user_files import defined_in
+from fedfair.plugins.user_files import defined_in, find_in_file, name_in_file
 
 COUNTED = """
 import time
@@ -108,3 +108,14 @@ def test_a_clip_rule_in_a_file_is_found_again_by_name(tmp_path: Path, monkeypatc
 def test_another_process_need_not_find_the_file(file: Path) -> None:
     thing = cloudpickle.loads(cloudpickle.dumps(defined_in(file)["Thing"]()))
     assert type(thing).__name__ == "Thing"
+
+
+def test_a_file_is_not_run_for_a_name_that_it_does_not_define(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name may come from a server."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "setup.py").write_text("raise SystemExit('it ran')\n")
+    (tmp_path / "mine.py").write_text("class Mine:\n    pass\n")
+    assert find_in_file("setup.X") is None
+    assert find_in_file("../setup.X") is None
+    assert name_in_file(find_in_file("mine.Mine")) == "mine.Mine"
+    assert name_in_file(Path) is None
