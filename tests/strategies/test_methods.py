@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 import torch
 from flwr.app import ArrayRecord, ConfigRecord
+from torch import Tensor
 
 from fedfair import client_app
-from fedfair.mechanisms.clipping import sensitivity
+from fedfair.mechanisms.clipping import ClipRule, Flat, sensitivity
+from fedfair.mechanisms.counting import Above, CountQuery
 from simulations import Experiment, run
 from simulations.engines.local import LocalGrid
 from strategies import Strategy, find_strategy
+from strategies.server.requests import population
 from tests.strategies.test_contract import experiment, server
 
 
@@ -56,7 +59,7 @@ def test_noise_at_the_base_is_charged_for_what_it_is() -> None:
     assert max(event.multipliers) < 1
     assert min(event.spent_multipliers) == pytest.approx(event.multipliers[0])
     assert base.epsilon() > 1.5 * honest.epsilon()
-    with pytest.raises(ValueError, match='noise_at is "base", which no target_epsilon can be met with'):
+    with pytest.raises(ValueError, match='noise_at is "base", with which no target_epsilon can be met'):
         server("dpsgd-f", options={"noise_at": "base"}, target_epsilon=5.0)
 
 
@@ -188,7 +191,7 @@ def test_global_adapt_starts_where_its_paper_does() -> None:
 
 
 def test_noise_at_the_base_is_not_for_noise_that_nobody_can_repeat() -> None:
-    with pytest.raises(ValueError, match='noise_at is "base", which is there to be compared with in simulation'):
+    with pytest.raises(ValueError, match='noise_at is "base", which is only for comparison in simulation'):
         server("dpsgd-f", options={"noise_at": "base"}, randomness="system")
 
 
@@ -223,3 +226,35 @@ def test_fair_dp_ends_with_plain_sgd_for_the_share_of_rounds_that_is_asked_for(
     for server_round in range(1, strategy.rounds + 1):
         strategy.configure_train(server_round, ArrayRecord(), ConfigRecord(), LocalGrid(client_app.app, 1))
     assert seen == ["adam"] * (rounds - late) + ["sgd"] * late
+
+
+def test_a_method_that_changes_what_it_does_not_declare_is_refused() -> None:
+    """Else a run that goes on from a checkpoint would begin with the first value again."""
+
+    class Forgetful(Strategy):
+        """Counts, and moves an attribute that `state` does not name."""
+
+        def prepare(self) -> None:
+            self.bound = self.training.clip_norm
+
+        def rule(self) -> ClipRule:
+            return Flat(self.bound)
+
+        def query(self) -> CountQuery:
+            return Above(self.bound)
+
+        def learn(self, counts: Tensor, expected_batch: float) -> None:
+            self.bound *= 0.9
+
+    class Declared(Forgetful):
+        """The same with its state declared."""
+
+        state = ("bound",)
+
+    made = Experiment(hidden=(4,), steps=2, batch_size=32)
+    sizes = population(LocalGrid(client_app.app, 1), made.task)
+    with pytest.raises(ValueError, match=r"Forgetful\.learn changes 'bound', which `state` does not declare"):
+        Forgetful(made.task, made.training, sizes)._learn(torch.ones(1), 32.0)
+    declared = Declared(made.task, made.training, sizes)
+    declared._learn(torch.ones(1), 32.0)
+    assert declared.bound == pytest.approx(0.9 * made.clip_norm)
