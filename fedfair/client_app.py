@@ -79,7 +79,7 @@ def _task(text: str) -> Task:
 def _refuse_change(context: Context, task: Task) -> None:
     """Raise `ClientError` if the user's file has changed since the node's first message.
 
-    The run was planned for the records that it had then.
+    The run was planned for the records that the file had then.
     """
     first = context.state.config_records.setdefault("file", ConfigRecord({"modified": task.modified}))
     if first["modified"] != task.modified:
@@ -88,18 +88,18 @@ def _refuse_change(context: Context, task: Task) -> None:
 
 
 def _kept_batch(context: Context) -> tuple[str, torch.Tensor] | None:
-    """Return the batch of `Node.kept`, from what Flower keeps for the node wherever it answers its next message."""
+    """Return the batch of `Node.kept` from the state that Flower keeps for the node between messages."""
     kept = context.state.config_records.get("batch")
     return None if kept is None else (str(kept["label"]), torch.tensor(kept["rows"], dtype=torch.long))
 
 
 def _keep_batch(context: Context, node: Node) -> None:
-    """Leave the batch of `Node.kept` for the node's next message; it never leaves the node."""
+    """Keep the batch of `Node.kept` for the node's next message; it never leaves the node."""
     if node.kept is not None:
         context.state["batch"] = ConfigRecord({"label": node.kept[0], "rows": node.kept[1].tolist()})
 
 
 @lru_cache(maxsize=1024)
 def _node_record(number: int, nodes: int, clients: int) -> ConfigRecord:
-    """Return what a node says of itself in all its replies: its number, of how many, with how many clients."""
+    """Return what a node says of itself in all replies: its number, the number of nodes, and that of its clients."""
     return ConfigRecord({"number": number, "of": nodes, "clients": clients})

@@ -1,7 +1,7 @@
 """Server strategies by name: the published methods, combinations of one with settings, and any file of the user's own.
 
-The name "my-method" is looked for here, then as the `Strategy` subclass in a file my_method.py in the current folder
-or in its folder strategies/.
+A name that is not published, "my-method", is that of the `Strategy` subclass in a file my_method.py, in the current
+folder or in its folder strategies/.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ for _name, _combination in (("gs-dp-sgd-to", Combination("gs-dp-sgd", {"threshol
 
 
 def file_of(name: str) -> Path | None:
-    """The file with a method of the user's own; None for one that is published here, or nowhere."""
+    """Return the file with a method of the user's own, or None for a published or unknown name."""
     return None if name in STRATEGIES or name in COMBINATIONS else user_file(name, METHOD_FOLDERS)
 
 
 def find_strategy(name: str) -> type[Strategy]:
-    """The strategy called `name`, that of a combination included; a file of the user's own is run to get it.
+    """Return the strategy called `name`, or that of the combination called so; run a user's file to get its strategy.
 
     Raises `ValueError` with the nearest names if there is none, or if a file does not define exactly one strategy.
     """
@@ -90,9 +90,9 @@ def find_strategy(name: str) -> type[Strategy]:
 
 
 def _from_file(path: Path) -> type[Strategy]:
-    """The one strategy that a file defines."""
-    found = [value for value in defined_in(path).values() if inspect.isclass(value) and issubclass(value, Strategy)]
-    if len(found) != 1:
-        raise ValueError(f"{path} defines {len(found)} strategies: it must define exactly one subclass of "
+    """Return the one strategy that a file defines."""
+    defined = [value for value in defined_in(path).values() if inspect.isclass(value) and issubclass(value, Strategy)]
+    if len(defined) != 1:
+        raise ValueError(f"{path} defines {len(defined)} strategies: it must define exactly one subclass of "
                          "strategies.Strategy")
-    return found[0]
+    return defined[0]

@@ -21,17 +21,18 @@ from strategies.server.strategy import Strategy
 
 
 class ClippingError(Strategy):
-    """Steps along a mixture of the batch gradient g and its clipped version gbar; no noise, no guarantee.
+    """Steps along a mixture of the batch gradient g and its clipped version gbar, without noise or guarantee.
 
-    The server asks for both sums over the same batch, so it must be trusted with them, and it takes single steps.
+    The server asks for both sums over the same batch, so it must be trusted with them. It takes single steps.
     """
 
     modes = ("step",)
     _plain: Gradients
 
     def prepare(self) -> None:
-        """Raise `ValueError` if the server may not see both sums, for an optimiser that undoes a change of length, and
-        for risk terms, which are those of a step along gbar.
+        """Raise `ValueError` if the server may not see both sums, or the optimiser undoes a change of length.
+
+        Risk terms are refused too: they describe a step along gbar.
         """
         if self.training.trust is not Trust.CENTRAL:
             raise ValueError("this strategy compares a batch's gradient with its clipped version at the server, but "
@@ -43,16 +44,16 @@ class ClippingError(Strategy):
             raise other_steps()
 
     def rule(self) -> ClipRule:
-        """One clip norm for all, as in DP-SGD."""
+        """Return one clip norm for all, as in DP-SGD."""
         return Flat(self.training.clip_norm)
 
     def noise_multipliers(self) -> tuple[float, ...]:
-        """None."""
+        """Return zeros: no noise is added."""
         return (0.0,) * len(self.schedules())
 
     @abstractmethod
     def mixture(self, plain: Gradients, clipped: Gradients, ratio: float) -> Gradients:
-        """The step from g and gbar, where `ratio` is `|gbar| / |g|`."""
+        """Return the step from g and gbar, where `ratio` is `|gbar| / |g|`."""
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
@@ -65,7 +66,7 @@ class ClippingError(Strategy):
         return asked
 
     def _update(self, sums: Gradients, plan: Round, rule: ClipRule) -> None:
-        """One step along the mixture."""
+        """Take one step along the mixture."""
         plain, clipped = _norm(self._plain), _norm(sums)
         ratio = float(clipped / plain) if plain > 0 else 1.0
         super()._update(self.mixture(self._plain, sums, ratio), plan, rule)
@@ -75,7 +76,7 @@ class DirectionError(ClippingError):
     """Steps along `gbar |g| / |gbar|`: the direction of the clipped gradient, the length of the other."""
 
     def mixture(self, plain: Gradients, clipped: Gradients, ratio: float) -> Gradients:
-        """See the class; an empty batch, or one of zero gradients, makes no step."""
+        """Return the step of the class; an empty batch, or one of zero gradients, makes no step."""
         return {name: value / ratio if ratio else value for name, value in clipped.items()}
 
 
@@ -83,10 +84,10 @@ class MagnitudeError(ClippingError):
     """Steps along `g |gbar| / |g|`: the direction of the gradient, the length of the clipped one."""
 
     def mixture(self, plain: Gradients, clipped: Gradients, ratio: float) -> Gradients:
-        """See the class."""
+        """Return the step of the class."""
         return {name: value * ratio for name, value in plain.items()}
 
 
 def _norm(tensors: Gradients) -> Tensor:
-    """The Euclidean norm over all tensors together."""
+    """Return the Euclidean norm over all tensors together."""
     return torch.stack([value.double().square().sum() for value in tensors.values()]).sum().sqrt()

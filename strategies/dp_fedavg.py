@@ -1,4 +1,4 @@
-"""DP-FedAvg: participants train by themselves, and what each changed is clipped as a whole.
+"""DP-FedAvg: participants train by themselves, and the update of each is clipped as a whole.
 
 McMahan et al. 2018, Algorithm 1, with equal weights and the estimator that divides by the public expected number of
 participants; adaptive clipping by a private quantile, Andrew et al. 2021, Algorithm 1.
@@ -24,7 +24,7 @@ from strategies.server.training import Positive
 
 
 class DpFedavg(Strategy):
-    """What is protected is a participant with all its records, whatever they are: neighbours differ by one client.
+    """Protects a participant with all its records: neighbouring data sets differ by one client.
 
     Symbols:
 
@@ -65,7 +65,7 @@ class DpFedavg(Strategy):
     options: Options
 
     def prepare(self) -> None:
-        """S starts at S0. Raises `ValueError` for another local optimiser than plain SGD."""
+        """Start S at S0; raise `ValueError` for another local optimiser than plain SGD."""
         if self.training.optimizer != "sgd" or self.training.momentum:
             raise ValueError(f"dp-fedavg trains each participant by plain SGD, but optimizer is "
                              f"{self.training.optimizer!r} with momentum {self.training.momentum:g}: take sgd and 0; "
@@ -73,15 +73,15 @@ class DpFedavg(Strategy):
         self.clip_norm = self.training.clip_norm
 
     def rule(self) -> ClipRule:
-        """One clip norm for all updates."""
+        """Return one clip norm for all updates."""
         return Flat(self.clip_norm)
 
     def query(self) -> CountQuery | None:
-        """How many updates are not clipped, if S is to follow a quantile."""
+        """Count the updates that are not clipped, if S follows a quantile."""
         return None if self.options.quantile is None else AtMost(self.clip_norm)
 
     def learn(self, counts: Tensor, expected_batch: float) -> None:
-        """The next S, from a noisy count `[1]`."""
+        """Set the next S from a noisy count `[1]`."""
         assert self.options.quantile is not None
         above = float(counts) / expected_batch - self.options.quantile
         log_bound = math.log(self.clip_norm) - self.options.clip_learning_rate * above
@@ -89,29 +89,29 @@ class DpFedavg(Strategy):
         self.clip_norm = max(min(math.exp(min(log_bound, 700.0)), 1e6 * first), 1e-6 * first)
 
     def local_training(self) -> None:
-        """Nobody trains privately by itself: it is the sum of updates that is protected."""
+        """Return None: the sum of updates is protected, not the training of each client."""
 
     def local_sgd(self) -> LocalSgd:
-        """How a client that joins trains."""
+        """Return how a client that joins trains."""
         training = self.training
         return LocalSgd(epochs=self.options.local_epochs, batch_size=training.batch_size,
                         learning_rate=training.learning_rate, weight_decay=training.weight_decay)
 
     def optimizer(self, parameters: dict[str, nn.Parameter]) -> Optimizer:
-        """The server steps along the mean update."""
+        """Return SGD, which steps along the mean update."""
         options = self.options
         return Sgd(parameters.values(), options.server_learning_rate, options.server_momentum)
 
     def rates(self) -> tuple[float, ...]:
-        """Every client joins with the same rate, whatever records it has."""
+        """Return `participation` for every group: all clients join at the same rate, whatever records they hold."""
         return (self.options.participation,) * len(self.population.names)
 
     def expected_batch(self, clients: Sequence[int] | None = None) -> float:
-        """`q W`."""
+        """Return `q W`."""
         return self.options.participation * len(self.population.sizes)
 
     def schedules(self) -> list[Schedule]:
-        """What a client goes through."""
+        """Return what a client goes through: one release a round, at the rate `participation`."""
         return [Schedule(self.options.participation, self.rounds)]
 
     @property

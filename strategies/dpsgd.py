@@ -7,8 +7,8 @@ from strategies.server.strategy import Strategy
 
 
 class Dpsgd(Strategy):
-    """Every gradient is clipped to one norm, `c_i = min(1, C / n_i)`, and the noise is relative to it."""
+    """Clips every gradient to one norm, `c_i = min(1, C / n_i)`; the noise is relative to it."""
 
     def rule(self) -> ClipRule:
-        """One clip norm for all."""
+        """Return one clip norm for all."""
         return Flat(self.training.clip_norm)

@@ -15,7 +15,7 @@ from strategies.server.strategy import Strategy
 
 
 class DpsgdF(Strategy):
-    """A group whose gradients exceed the base clip norm more often gets a larger one.
+    """Gives a larger clip norm to a group whose gradients exceed the base clip norm more often.
 
     Symbols, for group k of K:
 
@@ -50,16 +50,16 @@ class DpsgdF(Strategy):
     options: Options
 
     def prepare(self) -> None:
-        """Before the first counts, every group has the base clip norm.
+        """Start every group at the base clip norm.
 
-        Raises `ValueError` for noise at the base with a target epsilon, which buys less than it was calibrated for, or
-        where it is not what clients add.
+        Raises `ValueError` for noise at the base outside a simulation, with a target epsilon, which it would miss, or
+        in local epochs, where clients add noise at the largest clip norm.
         """
         if self.options.noise_at == "base" and self.training.randomness == "system":
-            raise ValueError('noise_at is "base", which is there to be compared with in simulation, but randomness is '
+            raise ValueError('noise_at is "base", which is only for comparison in simulation, but randomness is '
                              '"system": take noise_at "largest"')
         if self.options.noise_at == "base" and self.training.target_epsilon is not None:
-            raise ValueError('noise_at is "base", which no target_epsilon can be met with, since what the noise '
+            raise ValueError('noise_at is "base", with which no target_epsilon can be met, since what the noise '
                              'protects depends on the clip norms to come: give noise_multiplier, or take "largest"')
         if self.options.noise_at == "base" and self.sync == "epoch":
             raise ValueError('noise_at is "base", but in local epochs (sync = "epoch") every client adds noise at the '
@@ -67,11 +67,11 @@ class DpsgdF(Strategy):
         self.clip_norms = (self.training.clip_norm,) * len(self.population.names)
 
     def query(self) -> CountQuery:
-        """How many gradients of each group exceed C0, and how many do not."""
+        """Count the gradients of each group above C0, and the others."""
         return AboveAndBelow((self.training.clip_norm,) * len(self.population.names))
 
     def learn(self, counts: Tensor, expected_batch: float) -> None:
-        """New clip norms from noisy counts `[2, K]`."""
+        """Set new clip norms from noisy counts `[2, K]`."""
         above, below = counts.double().clamp(min=0)
         if self.options.bounds == "authors":
             above, below = above.floor(), below.floor()
@@ -84,26 +84,26 @@ class DpsgdF(Strategy):
         self.clip_norms = tuple((self.training.clip_norm * factors).tolist())
 
     def unproved(self) -> str | None:
-        """With noise at the base, what the noise protects depends on earlier outputs."""
+        """Return why noise at the base is not proved: what it protects depends on earlier outputs."""
         return None if self.options.noise_at == "largest" else (
             "the noise stays at the base clip norm, so that how much of it protects a record follows from earlier "
             "noisy counts; the figures compose what was in force as if it had been fixed in advance")
 
     def rule(self) -> ClipRule:
-        """The groups' clip norms, and weights if the options say so."""
+        """Return the groups' clip norms, with weights if the options say so."""
         if self.options.weighting == "none":
             return PerGroup(self.clip_norms)
         return Reweighted(self.clip_norms, self._weights())
 
     def release_noise(self, rule: ClipRule) -> float:
-        """Sigma relative to the largest clip norm; less, if the noise stays at the base."""
+        """Return sigma, relative to the largest clip norm; less if the noise stays at the base."""
         if self.options.noise_at == "largest":
             return self.noise[0]
         at_base = self.training.clip_norm * max(self._weights())
         return self.noise[0] * at_base / sensitivity(rule, len(self.population.names))
 
     def _weights(self) -> tuple[float, ...]:
-        """What each group's clipped gradients are multiplied by: `[K]`."""
+        """Return the factors of each group's clipped gradients, `[K]`."""
         if self.options.weighting == "none":
             return (1.0,) * len(self.clip_norms)
         mean = sum(self.clip_norms) / len(self.clip_norms)

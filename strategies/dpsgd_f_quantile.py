@@ -14,7 +14,7 @@ from strategies.server.training import Positive
 
 
 class DpsgdFQuantile(Strategy):
-    """Every group's clip norm moves towards one quantile of the norms of its own gradients.
+    """Moves every group's clip norm towards one quantile of the norms of the group's gradients.
 
     Symbols, for group k of K:
 
@@ -27,9 +27,9 @@ class DpsgdFQuantile(Strategy):
         C_k <- C_k exp(-eta ((1 - gamma) o_k - gamma m_k) / (b / K)),
 
     kept between `min_bound` and `max_bound` times C0: the geometric update of Andrew et al. 2021, at rest where a share
-    gamma of the group's gradients is not clipped. Theirs divides by the noisy number of records counted, which for a
-    small group may be anything; here it is the size of a group in an even batch, which is public, and small groups move
-    slowly instead. The noise is relative to the largest C_k of all groups.
+    gamma of the group's gradients is not clipped. They divide by the noisy number of records counted, which can be any
+    number for a small group. This method divides by the public size of a group in an even batch; small groups then
+    move slowly. The noise is relative to the largest C_k of all groups.
     """
 
     class Options(Strategy.Options):
@@ -44,19 +44,19 @@ class DpsgdFQuantile(Strategy):
     options: Options
 
     def prepare(self) -> None:
-        """Before the first counts, every group has the base clip norm."""
+        """Start every group at the base clip norm."""
         self.clip_norms = (self.training.clip_norm,) * len(self.population.names)
 
     def query(self) -> CountQuery:
-        """How many gradients of each group exceed its clip norm, and how many do not."""
+        """Count the gradients of each group above its clip norm, and the others."""
         return AboveAndBelow(self.clip_norms)
 
     def rule(self) -> ClipRule:
-        """The groups' clip norms."""
+        """Return the groups' clip norms."""
         return PerGroup(self.clip_norms)
 
     def learn(self, counts: Tensor, expected_batch: float) -> None:
-        """New clip norms from noisy counts `[2, K]`."""
+        """Set new clip norms from noisy counts `[2, K]`."""
         above, below = counts.double()
         surplus = ((1 - self.options.quantile) * below - self.options.quantile * above) / (expected_batch / len(above))
         moved = above.new_tensor(self.clip_norms) * (-self.options.eta * surplus).exp()

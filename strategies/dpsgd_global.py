@@ -8,7 +8,7 @@ from strategies.server.training import Positive
 
 
 class DpsgdGlobal(Strategy):
-    """`c_i = C0 / Z` for gradients of norm at most Z, which keeps their direction; larger ones are dropped."""
+    """Scales gradients of norm at most Z by `c_i = C0 / Z`, so that they keep their direction; drops larger ones."""
 
     class Options(Strategy.Options):
         """`bound` is Z, fixed, at least the clip norm."""
@@ -24,5 +24,5 @@ class DpsgdGlobal(Strategy):
                              "norm up to which gradients are kept, so take a larger one")
 
     def rule(self) -> ClipRule:
-        """Scale up to Z, drop above."""
+        """Return the rule that scales up to Z and drops above."""
         return Global(self.training.clip_norm, self.options.bound)

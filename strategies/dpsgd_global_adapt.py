@@ -15,7 +15,7 @@ from strategies.server.training import Positive
 
 
 class DpsgdGlobalAdapt(Strategy):
-    """Gradients up to Z are scaled by C0 / Z, larger ones clipped to C0, and Z follows how many are large.
+    """Scales gradients up to Z by C0 / Z, clips larger ones to C0, and adapts Z to how many are large.
 
     With b_t the noisy number of gradients of norm above tau Z in a batch of expected size b, counted together with the
     gradients, each step ends with Z <- Z exp(-eta + b_t / b). Z never falls below `min_bound` (Zhao et al. 2025). So
@@ -34,19 +34,19 @@ class DpsgdGlobalAdapt(Strategy):
     options: Options
 
     def prepare(self) -> None:
-        """Z starts at its option."""
+        """Start Z at the option `bound`."""
         self.bound = self.options.bound
 
     def query(self) -> CountQuery:
-        """How many gradients exceed tau Z."""
+        """Count the gradients above tau Z."""
         return Above(self.options.tau * self.bound)
 
     def rule(self) -> ClipRule:
-        """Scale up to Z, clip above."""
+        """Return the rule that scales up to Z and clips above."""
         return GlobalAdapt(self.training.clip_norm, self.bound)
 
     def learn(self, counts: Tensor, expected_batch: float) -> None:
-        """The next Z, from a noisy count `[1]`."""
+        """Set the next Z from a noisy count `[1]`."""
         log_bound = math.log(self.bound) - self.options.eta + float(counts) / expected_batch
         floor, ceiling = 1e-6 * self.training.clip_norm, 1e6 * self.options.bound
         self.bound = max(min(math.exp(min(log_bound, 700.0)), ceiling), floor, self.options.min_bound)

@@ -18,7 +18,7 @@ from strategies.server.training import Positive
 
 
 class FairDp(GsDpSgd):
-    """GS-DP-SGD that starts every round from `W min(1, M / |W|)`, W the weights of the last layer.
+    """GS-DP-SGD that starts every round from `W min(1, M / |W|)`, where W are the weights of the last layer.
 
     W is the last of the model's parameters that has two or more dimensions, without its bias, and |W| its Euclidean
     (Frobenius) norm; M is `max_norm`, 0.1 to 1 in the papers. Scaling reads no record, so it costs no privacy; the
@@ -36,14 +36,14 @@ class FairDp(GsDpSgd):
     options: Options
 
     def prepare(self) -> None:
-        """As for GS-DP-SGD."""
+        """Check what GS-DP-SGD checks, and set the optimiser of the last rounds."""
         super().prepare()
         late = {"optimizer": "sgd", "momentum": 0.0, "learning_rate": self.options.late_learning_rate}
         self._late = self.training.model_copy(update=late)
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
-        """Scale the last layer, then train as GS-DP-SGD does; towards the end, by plain SGD."""
+        """Scale the last layer, then train as GS-DP-SGD does; in the last rounds by plain SGD."""
         if server_round > self.rounds - math.ceil(round(self.options.late_share * self.rounds, 9)):
             self.training = self._late
         scaled = pack(with_small_last_layer(unpacked(arrays), self.options.max_norm))
@@ -51,6 +51,6 @@ class FairDp(GsDpSgd):
 
 
 def with_small_last_layer(weights: Gradients, max_norm: float) -> Gradients:
-    """The weights with the last matrix among them scaled down to a norm of `max_norm`, if it has a larger one."""
+    """Return the weights, with the last matrix among them scaled down to `max_norm` if its norm is larger."""
     last = [name for name, value in weights.items() if value.dim() > 1][-1]
     return {**weights, last: weights[last] * (max_norm / weights[last].norm()).clamp(max=1)}

@@ -25,7 +25,7 @@ from strategies.server.training import NotNegative
 
 
 class FairLens(Strategy):
-    """Every gradient g_i is shifted by the gradient r of a penalty on the batch before it is clipped.
+    """Shifts every gradient g_i by the gradient r of a penalty on the batch, then clips it.
 
     With B_a and B_b the batch's records of the two groups, g_B its mean gradient, gbar_B the mean of its clipped
     gradients, and f_k the mean predicted probability of class 1 in group k,
@@ -56,7 +56,7 @@ class FairLens(Strategy):
     options: Options
 
     def prepare(self) -> None:
-        """Raise `ValueError` for anything but two groups and two classes, and a trusted server."""
+        """Raise `ValueError` unless there are two groups, two classes and a trusted server."""
         if len(self.population.names) != 2:
             raise ValueError(f"fairlens compares two groups, but there are {len(self.population.names)} here "
                              f"({', '.join(self.population.names)}): take a data set with two")
@@ -68,7 +68,7 @@ class FairLens(Strategy):
                              f'{self.training.trust.value!r}: take "central"')
 
     def rule(self) -> ClipRule:
-        """One clip norm for all, of the shifted gradients."""
+        """Return one clip norm for all, of the shifted gradients."""
         return Flat(self.training.clip_norm)
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -86,7 +86,7 @@ class FairLens(Strategy):
         return asked
 
     def penalty(self, batch: BatchSums) -> Penalty:
-        """What nodes need for their part of r, from the sums over the whole batch.
+        """Return what nodes need for their part of r, from the sums over the whole batch.
 
         grad R1 = +- (grad <g_Ba - g_Bb, v> + grad <d, gbar_B - g_B>) with d = g_Ba - g_Bb and v = gbar_B - g_B held
         constant in turn; grad R2 = sum_k (1 - 2 f_k) / 2 grad f_k.
@@ -99,12 +99,13 @@ class FairLens(Strategy):
                       for name, value in batch.clipped.items()}
         product = sum(float(torch.sum(value * distortion[name])) for name, value in difference.items())
         slope = self.options.gamma1 * both * ((product > 0) - (product < 0))
-        return Penalty({name: slope * value for name, value in distortion.items()},
-                       {name: slope / records * value for name, value in difference.items()},
+        scaled_distortion = {name: slope * value for name, value in distortion.items()}
+        scaled_difference = {name: slope / records * value for name, value in difference.items()}
+        return Penalty(scaled_distortion, scaled_difference,
                        tuple((1 / sizes * sizes.new_tensor([1.0, -1.0])).tolist()),
                        tuple((self.options.gamma2 * (0.5 - means) / sizes).tolist()))
 
     def _ask(self, exchange: Exchange, grid: Grid, arrays: ArrayRecord, **parts: object) -> list[Message]:
-        """What all nodes answer about the round's batch."""
+        """Ask all nodes about the round's batch, and return their answers."""
         asked = self._requests(exchange, grid, weights=arrays, round_=self._round, **parts)
         return self._answers(grid.send_and_receive(asked))

@@ -7,15 +7,15 @@ from strategies.dp_fedavg import DpFedavg
 
 
 class Fedavg(DpFedavg):
-    """DP-FedAvg with no clipping and no noise, whatever the settings say; the guarantee is none."""
+    """DP-FedAvg without clipping or noise, whatever the settings say; the guarantee is none."""
 
     def rule(self) -> ClipRule:
-        """Updates as they are."""
+        """Return the rule that leaves updates as they are."""
         return Unclipped()
 
     def query(self) -> None:
-        """No clip norm, nothing to count."""
+        """Return None: without a clip norm nothing is counted."""
 
     def noise_multipliers(self) -> tuple[float, ...]:
-        """None."""
+        """Return zeros: no noise is added."""
         return (0.0,) * len(self.schedules())

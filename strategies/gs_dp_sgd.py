@@ -10,12 +10,14 @@ from strategies.server.strategy import Strategy
 
 
 class GsDpSgd(Strategy):
-    """In epoch mode (the authors' code, and the default) each group's client trains one epoch, and the weights are
-    averaged, every group alike; in step mode each group takes one step from the common weights.
+    """Trains each group by itself and averages the models, every group with the same weight.
+
+    In epoch mode (the authors' code, and the default) each group's client trains one epoch; in step mode each group
+    takes one step from the common weights.
 
     A step of group k samples its N_k records with rate b / N_k, clips to C, adds noise sigma_k C and divides by b (by
     N_k, with rate 1, if the group is smaller). With a target epsilon every sigma_k is calibrated by itself, so that
-    each group has it. The mean of the groups' SGD steps is one step along a weighted gradient sum, so step mode works
+    each group meets it. The mean of the groups' SGD steps is one step along a weighted gradient sum, so step mode works
     for any partition; each group is charged for its own noise alone.
     """
 
@@ -24,8 +26,8 @@ class GsDpSgd(Strategy):
     def prepare(self) -> None:
         """Raise `ValueError` if groups cannot train by themselves under these settings."""
         if self.sync == "epoch":
-            held = [sum(size > 0 for size in sizes) for sizes in self.population.sizes]
-            if held != [1] * len(self.population.names):
+            groups_held = [sum(map(bool, sizes)) for sizes in self.population.sizes]
+            if groups_held != [1] * len(self.population.names):
                 raise ValueError("gs-dp-sgd trains each group on a client of its own, but here the groups are spread "
                                  'over clients: take partition = "group" without clients, or sync = "step"')
         elif self.training.optimizer != "sgd" or self.training.momentum:
@@ -34,30 +36,30 @@ class GsDpSgd(Strategy):
                              'or sync = "epoch"')
 
     def rates(self) -> tuple[float, ...]:
-        """Of group k, b / N_k, at most 1."""
+        """Return b / N_k for group k, at most 1."""
         return tuple(min(1.0, self.training.batch_size / size) for size in self.population.by_group)
 
     def rule(self) -> ClipRule:
-        """One clip norm; in step mode a group smaller than b weighs b / N_k, to be divided by N_k in effect."""
+        """Return one clip norm; in step mode a group smaller than b weighs b / N_k, so that N_k divides its sum."""
         if self.sync == "epoch":
             return Flat(self.training.clip_norm)
         weights = self._group_weights()
         return Reweighted((self.training.clip_norm,) * len(weights), weights)
 
     def divisor(self) -> float:
-        """K b: the mean over K groups of sums divided by b."""
+        """Return K b: the step is the mean over K groups of sums divided by b."""
         return len(self.population.names) * self.training.batch_size
 
     def client_weights(self) -> tuple[float, ...]:
-        """The plain mean."""
+        """Return equal shares."""
         return (1 / len(self.population.sizes),) * len(self.population.sizes)
 
     def noise_multipliers(self) -> tuple[float, ...]:
-        """Each group's own."""
+        """Return each group's own noise multiplier."""
         return tuple(own_noise(schedule, self.training, counting=False) for schedule in self.schedules())
 
     def release_noise(self, rule: ClipRule) -> float:
-        """All groups' noises together, in units of the largest weight times C."""
+        """Return the noise of all groups together, in units of the largest weight times C."""
         weights = self._group_weights()
         return math.hypot(*(w * noise for w, noise in zip(weights, self.noise, strict=True))) / max(weights)
 
@@ -81,5 +83,5 @@ class GsDpSgd(Strategy):
         return self.population.records / sampled
 
     def _group_weights(self) -> tuple[float, ...]:
-        """Of group k, b / min(b, N_k)."""
+        """Return b / min(b, N_k) for group k."""
         return tuple(max(1.0, self.training.batch_size / size) for size in self.population.by_group)

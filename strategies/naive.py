@@ -10,7 +10,7 @@ from strategies.server.strategy import Strategy
 
 
 class Naive(Strategy):
-    """Every gradient is clipped to C0 and weighted so that each group has about the same share of the sum.
+    """Clips every gradient to C0 and weights it so that each group has about the same share of the sum.
 
     Before the gradients of each batch of expected size b, with b_k the noisy number of records of group k of K,
 
@@ -24,18 +24,18 @@ class Naive(Strategy):
     state = ("weights",)
 
     def prepare(self) -> None:
-        """Before the first counts, every group has the weight 1."""
+        """Start every group at the weight 1."""
         self.weights = (1.0,) * len(self.population.names)
 
     def query(self) -> CountQuery:
-        """How many records of each group the batch holds."""
+        """Count the records of each group in the batch."""
         return GroupSizes()
 
     def learn(self, counts: Tensor, expected_batch: float) -> None:
-        """New weights from noisy counts `[K]`."""
+        """Set new weights from noisy counts `[K]`."""
         even = expected_batch / len(counts)
         self.weights = tuple((even / counts.double().clamp(min=1)).tolist())
 
     def rule(self) -> ClipRule:
-        """One clip norm, and the groups' weights."""
+        """Return one clip norm, and the groups' weights."""
         return Reweighted((self.training.clip_norm,) * len(self.weights), self.weights)

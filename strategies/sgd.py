@@ -7,12 +7,12 @@ from strategies.server.strategy import Strategy
 
 
 class Sgd(Strategy):
-    """No clipping and no noise, whatever the settings say; the guarantee is none."""
+    """SGD without clipping or noise, whatever the settings say; the guarantee is none."""
 
     def rule(self) -> ClipRule:
-        """`c_i = 1`."""
+        """Return the rule `c_i = 1`."""
         return Unclipped()
 
     def noise_multipliers(self) -> tuple[float, ...]:
-        """None."""
+        """Return zeros: no noise is added."""
         return (0.0,) * len(self.schedules())

@@ -1,4 +1,4 @@
-"""What one step of a method releases about the records of each group, and what each record is charged for it."""
+"""Events: what one step of a method releases about the records of each group, and what each record is charged."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 Unit = Literal["record", "participant"]
-"""What neighbouring data sets differ by, and so what an epsilon protects."""
+"""The unit by which neighbouring data sets differ, and which an epsilon protects."""
 
 PUBLIC: dict[Unit, str] = {
     "record": "numbers of records by group and client, expected batch size",
     "participant": "number of participants, expected number of them in a round",
 }
-"""What is taken as public, by what is protected."""
+"""What is taken as public, by the unit that is protected."""
 
 
 class Release(NamedTuple):
@@ -36,9 +36,10 @@ class Event:
     Only a round's plan makes events (`fedfair.protocol.round.Round.event`), so that noise and charge cannot differ.
 
     Counts of the same batch that choose the step's bounds say something of who is in the batch: given them, a record
-    is in it with another probability than its sampling rate. What was then spent is therefore no divergence of the
-    step, and an odometer or a filter must not add it up. The least noise is one: whatever the counts are, the gradient
-    sum is a noisier version of one with that noise, and together they are one Gaussian on one Poisson sample.
+    is in it with another probability than its sampling rate. The cost at the chosen bounds is therefore no divergence
+    of the step, and an odometer or a filter must not add it up. The cost at the least noise that was certain is one:
+    whatever the counts are, the gradient sum is a noisier version of a sum with that noise, and sum and counts together
+    are one Gaussian on one Poisson sample.
 
     All multipliers are the planned ones. Raises what `refuse_impossible` does.
 
@@ -70,31 +71,47 @@ class Event:
                 refuse_impossible(Release(rate, multiplier))
 
     def guaranteed(self, group: int, noise: float | None = None) -> Release:
-        """Return what a record of `group` is charged whatever the bounds: one joint Gaussian on one Poisson sample.
+        """Return what a record of a group is charged whatever the bounds: one joint Gaussian on one Poisson sample.
 
-        `noise` replaces `noise_present`, for an observer who sees more or less of it.
+        Args:
+            group: Number of the group.
+            noise: Part of the planned noise that an observer sees, in standard deviations; None for `noise_present`.
         """
         return self._release(group, self.multipliers, noise)
 
     def spent(self, group: int, noise: float | None = None) -> Release:
-        """Return what a record of `group` is charged under the bounds of this step."""
+        """Return what a record of a group is charged under the bounds of this step.
+
+        Args:
+            group: Number of the group.
+            noise: Part of the planned noise that an observer sees, in standard deviations; None for `noise_present`.
+        """
         return self._release(group, self.spent_multipliers, noise)
 
     def certain(self, group: int) -> Release:
-        """Return what a record of `group` is charged by what was certain before this step, given the steps before."""
+        """Return what a record of a group is charged by what was certain before this step, given the steps before.
+
+        Args:
+            group: Number of the group.
+        """
         certain = self.spent_multipliers if self.certain_multipliers is None else self.certain_multipliers
         return self._release(group, certain, None)
 
     def in_advance(self, least: Sequence[float] | None = None) -> Event:
-        """Return the same event, of which every group is charged what was certain whatever the bounds.
+        """Return the event that charges every group what was certain whatever the bounds.
 
-        `least`, `[K]`, are noise multipliers by group that were certain besides, of a budget by group for example.
+        Args:
+            least: By group, noise multipliers that were also certain, of a budget by group for example, `[K]`, or None.
         """
         certain = self.multipliers if least is None else tuple(map(max, self.multipliers, least))
         return replace(self, spent_multipliers=certain, certain_multipliers=None)
 
     def separate(self, group: int) -> tuple[Release, ...]:
-        """Return gradient and counts as two separately sampled events, as the papers compose them; for comparison."""
+        """Return gradient and counts as two separately sampled events, as the papers compose them; for comparison.
+
+        Args:
+            group: Number of the group.
+        """
         gradient = Release(self.rates[group], self.multipliers[group] * self.noise_present)
         if self.count_multiplier is None:
             return (gradient,)
@@ -108,24 +125,39 @@ class Event:
 
 
 def refuse_impossible(release: Release) -> None:
-    """Raise `ValueError` unless the rate is from 0 to 1 and the multiplier at least 0; nan would cost nothing."""
+    """Raise `ValueError` unless the rate is from 0 to 1 and the multiplier at least 0; nan would cost nothing.
+
+    Args:
+        release: The release to check.
+    """
     if not (0 <= release.rate <= 1 and release.multiplier >= 0):
         raise ValueError(f"a release has the sampling rate {release.rate} and the noise multiplier "
                          f"{release.multiplier}: take a rate from 0 to 1, and a multiplier of 0 or more")
 
 
 def joint_multiplier(gradient: float, counts: float | None) -> float:
-    """Return the multiplier of two Gaussian releases on one batch: `(s^-2 + s1^-2)^(-1/2)`; 0 if either is 0."""
+    """Return the multiplier of two Gaussian releases on one batch: `(s^-2 + s1^-2)^(-1/2)`; 0 if either is 0.
+
+    Args:
+        gradient: Noise multiplier of the gradient sum, s.
+        counts: Noise multiplier of the counts, s1, or None without counts.
+    """
     if counts is None or gradient == 0 or counts == 0:
         return gradient if counts is None else min(gradient, counts)
     return 1 / math.hypot(1 / gradient, 1 / counts)
 
 
 def spent_multipliers(noise: float, bounds: Sequence[float]) -> tuple[float, ...]:
-    """Return by group `[K]` the noise in units of what a record of the group can add.
+    """Return by group, `[K]`, the noise in units of what a record of the group can add.
 
-    `noise` is in units of the largest of `bounds` `[K]`, what a record of each group can add. A noise of 0 stays 0,
-    whatever the bounds, infinite ones included. Raises `ValueError` for noise around a sum that nothing bounds.
+    A noise of 0 stays 0, whatever the bounds, infinite ones included.
+
+    Args:
+        noise: Standard deviation of the noise in units of the largest bound.
+        bounds: The most that a record of each group can add, `[K]`.
+
+    Raises:
+        ValueError: For noise around a sum that nothing bounds.
     """
     largest = max(bounds)
     if noise and math.isinf(largest):
@@ -135,9 +167,16 @@ def spent_multipliers(noise: float, bounds: Sequence[float]) -> tuple[float, ...
 
 
 def noise_present(clients: int, missing: int) -> float:
-    """Return the part of distributed noise, in standard deviations, that is left without `missing` of n equal shares.
+    """Return the part of distributed noise, in standard deviations, that is left when shares are missing.
 
-    That is sqrt((n - d) / n). Raises `ValueError` for more missing clients than there are.
+    That is sqrt((n - d) / n) without d of n equal shares.
+
+    Args:
+        clients: Number of clients that share the noise, n.
+        missing: Number of clients that are missing, d, from 0 to n.
+
+    Raises:
+        ValueError: For more missing clients than there are, or fewer than none.
     """
     if not 0 <= missing <= clients:
         raise ValueError(f"{missing} of {clients} clients are missing: take a number from 0 to {clients}")

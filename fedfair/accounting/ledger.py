@@ -1,4 +1,4 @@
-"""The ledger: the events that really happened, and what they cost each group against each observer."""
+"""The ledger: the events that were released, and what they cost each group against each observer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Ledger:
             "record" below as that.
         broadcasts: Whether clients are sent sums without noise.
         secure_aggregation: Whether the server sees only sums over clients.
-        public: What everybody is assumed to know, by default `PUBLIC` of what is protected.
+        public: What everybody is assumed to know; None for `PUBLIC` of what is protected.
         budget: A filter that keeps every group within a budget, or None.
 
     Attributes:
@@ -57,35 +57,57 @@ class Ledger:
     # What happened.
 
     def record(self, event: Event, steps: int = 1, first: int | None = None) -> None:
-        """Enter `steps` equal events that have been released, from step `first` on, by default the next one.
+        """Enter equal events that have been released; see `EventLog.record`.
 
-        Raises `ValueError` if a step is entered twice or one is missing; see `EventLog.record`.
+        Args:
+            event: What one step released.
+            steps: Number of steps, at least 0.
+            first: Number of the first of them, from 0; None for the next step.
+
+        Raises:
+            ValueError: If a step is entered twice, or one before it is missing.
         """
         self.log.record(event, steps, first)
 
     def record_search(self, multiplier: float) -> None:
         """Enter a release about all validation records, in which none is sampled: a threshold search.
 
-        Several are one with less noise: Gaussian releases of everything add up, `sum_j m_j^-2`.
+        Several searches are charged as one with less noise: Gaussian releases of all records add up, `sum_j m_j^-2`.
+
+        Args:
+            multiplier: Noise multiplier of the search, at least 0: standard deviation in units of the sensitivity.
         """
         before = self.validation
         joint = multiplier if before is None else joint_multiplier(before.multiplier, multiplier)
         self.validation = Release(1.0, joint)
 
     def expose(self, name: str, why: str) -> None:
-        """Name something that leaves without protection, for example metrics on held-out data."""
+        """Name something that leaves without protection, for example metrics on held-out data.
+
+        Args:
+            name: What leaves.
+            why: What it contains, and that it is not protected.
+        """
         self.unprotected[name] = why
 
     def holding(self, log: EventLog) -> Ledger:
-        """Return a ledger on the same terms that holds another log."""
+        """Return a ledger on the same terms that holds another log.
+
+        Args:
+            log: The released events of the new ledger.
+        """
         other = copy(self)
         other.log, other.unprotected = log, dict(self.unprotected)
         return other
 
     def after(self, share: float) -> Ledger:
-        """Return the ledger as it stood after a share (0 to 1) of the training, or of every client's local steps.
+        """Return the ledger as it stood after a share of the training, or of every client's local steps.
 
-        Raises `ValueError` for another share.
+        Args:
+            share: Share of the steps, from 0 to 1.
+
+        Raises:
+            ValueError: For another share.
         """
         if not 0 <= share <= 1:
             raise ValueError(f"share is {share}: it must be from 0 to 1")
@@ -93,7 +115,7 @@ class Ledger:
 
     @property
     def events(self) -> Counter[Event]:
-        """Count how often each event was released."""
+        """How often each event was released."""
         return self.log.counted()
 
     # What it costs.
@@ -104,6 +126,10 @@ class Ledger:
         That is 0 without a search, and infinite if one read the records without noise. Validation and training records
         are disjoint: neither figure adds to the other. A participant may have both: where participants are protected,
         this is part of every other figure.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
         """
         releases = {} if self.validation is None else {self.validation: 1}
         return epsilon(releases, self.delta if delta is None else delta, accountant or self.accountant)
@@ -112,6 +138,10 @@ class Ledger:
         """Return what the noise guarantees to any record: the largest epsilon over groups and clients.
 
         It holds against anyone who gets the final model, and under local trust against everybody; see `by_observer`.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
         """
         return max(self.guaranteed_by_group(delta, accountant).values(), default=0.0)
 
@@ -119,6 +149,10 @@ class Ledger:
         """Return what a record of each group was guaranteed in advance, whatever the bounds.
 
         The noise guarantees it, or the budget if that is less and the real releases stayed within it.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
         """
         fixed = self._by_group(lambda event, k: (event.guaranteed(k),), delta, accountant)
         if self.budget is None:
@@ -131,8 +165,12 @@ class Ledger:
         """Return what a record of each group has spent: the composition of the bounds that were in force.
 
         Where bounds depend on earlier noisy outputs this is what composition would give had they been fixed in advance,
-        not a guarantee (Rogers et al. 2016); `odometer_by_group` bounds what was spent with proof, and
-        `guaranteed_by_group` says what was certain from the start.
+        not a guarantee (Rogers et al. 2016). `odometer_by_group` is a proved bound on what was spent;
+        `guaranteed_by_group` is what was certain from the start.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
         """
         return self._by_group(lambda event, k: (event.spent(k),), delta, accountant)
 
@@ -141,24 +179,45 @@ class Ledger:
 
         With probability 1 - delta its privacy loss never exceeded this (see `odometer.reading`). Every step is charged
         what was certain before it began (see `Event`).
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
         """
         at = self._delta(delta)
         return self._largest(lambda event, k: (event.certain(k),), lambda releases: reading(releases, at))
 
     def epsilon_separate(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
-        """Return epsilon if gradients and counts were two separately sampled events, as the papers compose them."""
+        """Return epsilon if gradients and counts were two separately sampled events, as the papers compose them.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
+        """
         return max(self._by_group(Event.separate, delta, accountant).values(), default=0.0)
 
     def approximate_by_group(self, delta: float | None = None, accountant: Accountant | None = None
                              ) -> dict[str, float]:
-        """Return the papers' approximation `(C_k / max C) * epsilon` (Xu et al. 2021), by the mean ratio of steps."""
+        """Return the papers' approximation `(C_k / max C) * epsilon` (Xu et al. 2021), by the mean ratio of steps.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
+        """
         overall, events = self.epsilon(delta, accountant), self.events
-        ratios = [sum(count * _ratio(event, k) for event, count in events.items()) / max(sum(events.values()), 1)
-                  for k in range(len(self.groups))]
-        return {name: ratio * overall for name, ratio in zip(self.groups, ratios, strict=True)}
+        steps = max(sum(events.values()), 1)
+        approximations = {}
+        for k, name in enumerate(self.groups):
+            ratio = sum(count * _ratio(event, k) for event, count in events.items()) / steps
+            approximations[name] = ratio * overall
+        return approximations
 
     def by_observer(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[Observer, float]:
-        """Return what any record is guaranteed against each observer; see `observers`."""
+        """Return what any record is guaranteed against each observer; see `observers`.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
+        """
         def against(observer: Observer) -> float:
             """Return the largest epsilon of all groups against one observer."""
             return max(self._by_group(lambda event, k: (event.guaranteed(k, self._seen(observer, event)),), delta,
@@ -169,7 +228,12 @@ class Ledger:
 
     def by_observer_and_group(self, delta: float | None = None, accountant: Accountant | None = None
                               ) -> dict[Observer, dict[str, float]]:
-        """Return what a record of each group has spent against each observer; see `epsilon_by_group`."""
+        """Return what a record of each group has spent against each observer; see `epsilon_by_group`.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
+        """
         return {observer: self._by_group(lambda event, k, o=observer: (  # type: ignore[misc]
             event.spent(k, self._seen(o, event)),), delta, accountant, observer) for observer in OBSERVERS}
 
@@ -177,14 +241,14 @@ class Ledger:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Say "proved", "nominal" (no proof supports the figure) or "none" (epsilon is infinite)."""
+        """The kind of guarantee: "proved", "nominal" (no proof supports the figure) or "none" (epsilon is infinite)."""
         if not math.isfinite(self.epsilon()):
             return "none"
         return "nominal" if self.nominal else "proved"
 
     @property
     def reason(self) -> str:
-        """Say why the guarantee is what it is."""
+        """Why the guarantee is of this kind, in words."""
         if self.guarantee == "none":
             return "a release carried no noise in proportion to what one record can add"
         return self.nominal or ("every release is a Poisson-sampled Gaussian with noise in proportion to what one "
@@ -229,7 +293,11 @@ class Ledger:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Ledger:
-        """Read the ledger that `to_dict` wrote, ready to go on; figures are computed anew from its events."""
+        """Read the ledger that `to_dict` wrote, ready to go on; figures are computed anew from its events.
+
+        Args:
+            values: What `to_dict` returned, possibly through JSON.
+        """
         ledger = Ledger(values["groups"], values["delta"], Trust(values["trust"]), values["clients"],
                         values["accountant"], values["nominal_because"], values["protects"], values["broadcasts"],
                         secure_aggregation=values["secure_aggregation"], public=values["public_by_assumption"],
@@ -289,14 +357,14 @@ class Ledger:
         A participant is charged also for the threshold search on its validation records.
         """
         shared = Counter(self._searched(observer))
-        own: dict[int, Counter[Release]] = {}
+        by_client: dict[int, Counter[Release]] = {}
         for event, steps in self.events.items():
-            releases = shared if event.client is None else own.setdefault(event.client, Counter())
+            releases = shared if event.client is None else by_client.setdefault(event.client, Counter())
             for release in charge(event, group):
                 releases[release] += steps
-        distinct = {frozenset(releases.items()): releases for releases in own.values()}
+        distinct = {frozenset(releases.items()): releases for releases in by_client.values()}
         yield from (shared + releases for releases in distinct.values())
-        if not own:
+        if not by_client:
             yield shared
 
 

@@ -13,7 +13,7 @@ from fedfair.accounting.events import Event
 
 @dataclass(frozen=True)
 class Entry:
-    """`steps` equal events from step `first` on; `attempt` counts how often the run went back before it."""
+    """Entry of `steps` equal events from step `first` on; `attempt` is how often the run had gone back by then."""
 
     event: Event
     first: int
@@ -22,22 +22,21 @@ class Entry:
 
 
 class EventLog:
-    """Released events by step number, counted by itself for every client that trains alone (`Event.client`).
+    """Released events by step number, with separate numbers for every client that trains alone (`Event.client`).
 
-    A run that is resumed from a checkpoint which holds model and log of the same step simply goes on. If releases were
-    made after the checkpoint and are lost, or are made again with fresh noise, both have been seen by somebody: keep
-    this log, and call `rewind`.
+    A run that resumes from a checkpoint with model and log of the same step simply goes on. If it made releases after
+    the checkpoint and repeats them with fresh noise, somebody may have seen both: keep this log, and call `rewind`.
     """
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self._counts: Counter[Event] = Counter()
         self._next: dict[int | None, int] = {}
-        self._latest: dict[int | None, int] = {}  # the place of each client's latest entry
+        self._latest: dict[int | None, int] = {}  # index of each client's latest entry
         self._attempt = 0
 
     def record(self, event: Event, steps: int, first: int | None) -> None:
-        """Enter `steps` events from `first` on, by default after the last of its client.
+        """Enter `steps` events from `first` on, by default after the last step of the event's client.
 
         Raises `ValueError` if a step is entered a second time, or one before it is missing.
         """
@@ -56,7 +55,7 @@ class EventLog:
             self._enter(Entry(event, first, steps, self._attempt))
 
     def skip(self, first: int, steps: int, client: int | None = None) -> None:
-        """Pass over steps that released nothing to anybody; an empty batch is not one of them, for it gives noise.
+        """Pass over steps that released nothing; an empty batch is not one of them, since its noise is released.
 
         Raises `ValueError` if `first` is not the next step.
         """
@@ -66,17 +65,18 @@ class EventLog:
         self._next[client] = first + steps
 
     def rewind(self, step: int, client: int | None = None) -> None:
-        """Go back to `step` on a client's count: what was released from there on stays, and may come again."""
+        """Go back to `step` of a client; later releases stay in the log, and may be entered again."""
         self._attempt += 1
         self._next[client] = min(self._next.get(client, 0), step)
 
     def counted(self) -> Counter[Event]:
-        """How often each event was released."""
+        """Count how often each event was released."""
         return self._counts.copy()
 
     def prefix(self, share: float) -> EventLog:
-        """The log as it stood when a share (0 to 1) of every client's steps had been released, those included that
-        came before it went back.
+        """Return the log as it stood when a share (0 to 1) of every client's steps had been released.
+
+        Releases from before the log went back are included.
         """
         ends = dict(self._next)
         for entry in self.entries:
@@ -91,8 +91,9 @@ class EventLog:
         return log
 
     def in_advance(self) -> EventLog:
-        """The log with every event as it was known in advance (see `Event.in_advance`): a few entries, where bounds
-        followed earlier outputs and made an entry of every step.
+        """Return the log with every event as it was known in advance (see `Event.in_advance`).
+
+        Where bounds followed earlier outputs, and every step made an entry, that leaves a few entries.
         """
         log = EventLog()
         for entry in self.entries:
@@ -101,21 +102,20 @@ class EventLog:
         return log
 
     def to_dict(self) -> dict[str, Any]:
-        """All entries, and where the log goes on, for JSON."""
-        # Every checkpoint does this; `asdict`, which copies every tuple, takes 20 times as long.
+        """Return all entries and the next steps, for JSON."""
+        # Every checkpoint calls this; `asdict`, which copies every tuple, takes 20 times as long.
         events = [{"first": e.first, "steps": e.steps, "attempt": e.attempt, **vars(e.event)} for e in self.entries]
         return {"attempt": self._attempt, "next_step_by_client": list(self._next.items()), "events": events}
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> EventLog:
-        """The log that `to_dict` wrote, ready to go on after its last step.
+        """Read the log that `to_dict` wrote, ready to go on after its last step.
 
         Infinite multipliers, of groups of which nothing was released, may have become None: JSON has no infinity.
         """
         log = EventLog()
         for value in values["events"]:
-            fields: dict[str, Any] = {k: tuple(math.inf if x is None else x for x in v) if isinstance(v, list | tuple)
-                                      else v for k, v in value.items()}
+            fields: dict[str, Any] = {name: _from_json(field) for name, field in value.items()}
             first, steps, attempt = (int(fields.pop(name)) for name in ("first", "steps", "attempt"))
             log._enter(Entry(Event(**fields), first, steps, attempt))
         log._attempt = int(values["attempt"])
@@ -123,14 +123,21 @@ class EventLog:
         return log
 
     def _enter(self, entry: Entry) -> None:
-        """Keep an entry, as part of its client's latest one if it goes on where that ends."""
+        """Keep an entry; merge it with its client's latest one if it continues that."""
         self._counts[entry.event] += entry.steps
         client = entry.event.client
-        place = self._latest.get(client)
-        if place is not None:
-            last = self.entries[place]
+        index = self._latest.get(client)
+        if index is not None:
+            last = self.entries[index]
             if (last.event, last.first + last.steps, last.attempt) == (entry.event, entry.first, entry.attempt):
-                self.entries[place] = Entry(last.event, last.first, last.steps + entry.steps, last.attempt)
+                self.entries[index] = Entry(last.event, last.first, last.steps + entry.steps, last.attempt)
                 return
         self._latest[client] = len(self.entries)
         self.entries.append(entry)
+
+
+def _from_json(field: Any) -> Any:
+    """Return a field of an event from JSON: a list as a tuple, in which None becomes infinity."""
+    if not isinstance(field, list | tuple):
+        return field
+    return tuple(math.inf if value is None else value for value in field)

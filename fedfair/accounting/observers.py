@@ -1,8 +1,8 @@
-"""Who sees what: how much of the noise protects a record from each observer.
+"""Observers of a run, and how much of the noise protects a record from each.
 
-The observers are "model", anyone who gets the final model or any model on the way, and takes no part in the training;
-"server", which follows the protocol and looks at all that it receives; "client", another client, which sees every model
-and knows the noise that it added itself.
+- "model": anyone who gets the final model or an intermediate one, and takes no part in the training.
+- "server": follows the protocol and looks at everything that it receives.
+- "client": another client, which sees every model and knows the noise that it added.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def noise_seen(observer: Observer, event: Event, trust: Trust, clients: int, sec
 
     Central: the server sees sums without noise. Distributed: the server sees each client's share (`client_share`)
     unless sums are securely aggregated, and another client can subtract its own share. Local: every client adds the
-    full noise. A local epoch is protected before it leaves the client.
+    full noise. A local epoch is protected before it leaves the client, so all observers see the same noise.
     """
     present = event.noise_present
     if event.client is not None:

@@ -1,1 +1,1 @@
-"""What one node computes on the records of its clients."""
+"""The computations of one node on the records of its clients."""

@@ -1,4 +1,4 @@
-"""The exchanges that every method uses, and how a node finds those of a method."""
+"""The exchanges that every method uses, and how a node finds the exchanges of a method."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def send_counts(node: Node, request: Request) -> RecordDict:
 
 @exchange("query")
 def send_scores(node: Node, request: Request) -> RecordDict:
-    """Send how many validation records of each group have which score, with the clients' shares of the noise."""
+    """Send the numbers of validation records by group and score, with the clients' shares of the noise."""
     options = request.options
     seed = request.task.seed if options["seeded"] else None
     return content(node.scores(request.weights, cast(int, options["favourable"]), cast(NoiseName, options["noise"]),

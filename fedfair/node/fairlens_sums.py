@@ -3,7 +3,7 @@
 The penalty's terms are built from means over the whole batch, whose records may lie on several nodes, so a step takes
 three exchanges: sums of the batch (`batch_sums`), the penalty's gradient r given those (`penalty_gradient`), and the
 sum of clipped g_i + r (`shifted_gradient_sum`). All of them leave a node without noise, which only central trust
-allows. What they compute is added up over nodes; a node without clients adds nothing.
+allows. The server adds up the results over nodes; a node without clients adds nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ from fedfair.protocol.round import Round, refuse_distrust
 
 
 class BatchSums(NamedTuple):
-    """Sums over the records of a batch: how many of each group (`sizes` `[2]`) and their predicted probabilities of
-    class 1 (`probabilities` `[2]`), the gradients of the groups' losses, and all gradients clipped to the clip norm.
+    """Sums over the records of a batch.
+
+    `groups` holds by group the number of records (`sizes` `[2]`) and the sum of the predicted probabilities of class 1
+    (`probabilities` `[2]`); `first` and `second` are the gradient sums of the two groups, `clipped` the sum of all
+    gradients clipped to the clip norm.
     """
 
     groups: dict[str, Tensor]
@@ -38,7 +41,7 @@ class BatchSums(NamedTuple):
 
 
 class Penalty(NamedTuple):
-    """What a node must know of the whole batch to add its part of the penalty's gradient.
+    """The facts about the whole batch that a node needs for its part of the penalty's gradient.
 
     That part is the gradient of
 
@@ -54,7 +57,7 @@ class Penalty(NamedTuple):
 
 
 def batch_sums(node: Node, weights: Mapping[str, Tensor], round_: Round) -> BatchSums | None:
-    """The node's part of the batch's sums, without noise; raises `ValueError` unless the server is trusted."""
+    """Return the node's part of the batch's sums, without noise; raise `ValueError` unless trust is central."""
     refuse_distrust(round_, "FairLens")
     if not node.clients:
         return None
@@ -69,7 +72,7 @@ def batch_sums(node: Node, weights: Mapping[str, Tensor], round_: Round) -> Batc
 
 
 def penalty_gradient(node: Node, weights: Mapping[str, Tensor], round_: Round, penalty: Penalty) -> Gradients:
-    """The node's part of the penalty's gradient, without noise; raises `ValueError` unless the server is trusted."""
+    """Return the node's part of the penalty's gradient, without noise; raise `ValueError` unless trust is central."""
     refuse_distrust(round_, "FairLens")
     if not node.clients:
         return {}
@@ -79,21 +82,22 @@ def penalty_gradient(node: Node, weights: Mapping[str, Tensor], round_: Round, p
     if len(batch.x) == 0:
         return {name: torch.zeros_like(parameter) for name, parameter in trained.items()}
     probe = differentiable(node.model, loss, batch.x, batch.y)
-    # A gradient of zero is not clipped, but its norm has no derivative: take one that is far from being clipped.
+    # A gradient of zero is not clipped, but its norm has no derivative: take a norm far below the clip norm.
     norms = probe.square_norms().clamp(min=1e-12).sqrt()
     coefficients = round_.rule.coefficients(norms, batch.groups)
     loss_weights, probability_weights = (norms.new_tensor(by_group)[batch.groups]
                                          for by_group in (penalty.loss_weights, penalty.probability_weights))
     terms = (loss_weights * probe.dot(penalty.distortion) + (coefficients - 1) * probe.dot(penalty.difference)
              + probability_weights * probe.output.softmax(1)[:, 1])
-    found = torch.autograd.grad(terms.sum(), list(trained.values()), allow_unused=True, materialize_grads=True)
-    return dict(zip(trained, found, strict=True))
+    gradients = torch.autograd.grad(terms.sum(), list(trained.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(trained, gradients, strict=True))
 
 
 def shifted_gradient_sum(node: Node, weights: Mapping[str, Tensor], round_: Round, shift: Mapping[str, Tensor]
                          ) -> Gradients:
-    """The node's part of the sum of clipped `g_i + shift`, without noise; raises `ValueError` unless the server is
-    trusted.
+    """Return the node's part of the sum of clipped `g_i + shift`, without noise.
+
+    Raises `ValueError` unless trust is central.
     """
     refuse_distrust(round_, "FairLens")
     if not node.clients:
@@ -113,7 +117,7 @@ class Shifted:
         self._probe, self._shift = probe, shift
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
-        """`sum_i coefficients[i] (g_i + r)` by parameter name, for coefficients `[B]`."""
+        """Return `sum_i coefficients[i] (g_i + r)` by parameter name, for coefficients `[B]`."""
         total = coefficients.sum()
         return {name: value + total * self._shift[name]
                 for name, value in self._probe.weighted_sum(coefficients).items()}
@@ -121,7 +125,7 @@ class Shifted:
 
 @exchange("train")
 def send_batch_sums(node: Node, request: Request) -> RecordDict:
-    """Send the sums over the round's batch that the penalty is made of, without noise."""
+    """Send the sums over the round's batch from which the penalty follows, without noise."""
     sums = batch_sums(node, request.weights, request.round)
     return RecordDict({name: pack(values) for name, values in sums._asdict().items()} if sums else {})
 

@@ -1,4 +1,4 @@
-"""What a node computes on the records of the clients it hosts, and what it adds so that it may leave them."""
+"""A node: computes on the records of its clients, and adds noise to what leaves it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
 
 
 class ClientError(Exception):
-    """A client cannot take part in a round; the message names it and says why."""
+    """A client cannot take part in a round; the message names the client and says why."""
 
 
 class Contribution(NamedTuple):
-    """What leaves a node: tensors to be added up over nodes, and counts if the round asks for them."""
+    """A node's part of a result: tensors to be added up over nodes, and counts if the round asks for them."""
 
     sums: Gradients
     counts: Tensor | None
@@ -52,11 +52,11 @@ class Node:
     """Some clients of a run, by number, with the records that each holds and one model to compute with.
 
     Where all clients start from the same weights, their records go through the model together: a sum over clients is a
-    sum over records. What they add to it, noise, they add one by one. The weights that a method is given lie on the
-    host's `device`, like its model.
+    sum over records. Every client adds its own noise. The weights that a method takes lie on the node's `device`, like
+    the model.
 
-    `kept` is the latest batch that the operating system drew: the label of its round, and its rows. It stays with the
-    clients (`fedfair.client_app`), so that the exchanges of a round use one batch.
+    `kept` is the latest batch drawn by the operating system: the label of its round, and its rows. It stays with the
+    node (`fedfair.client_app`), so that the exchanges of a round use one batch.
     """
 
     def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str) -> None:
@@ -68,23 +68,23 @@ class Node:
         self._last: tuple[tuple[int | None, int, str, tuple[float, ...]], list[Tensor], Batch] | None = None
 
     def counts(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
-        """The counts of the round's query over its batch, with each client's share of their noise."""
+        """Return the counts of the round's query over its batch, with each client's share of the noise."""
         if not self.clients:
             return Contribution({}, None)
         probe, groups = self.batch(weights, round_)[:2]
         return Contribution({}, _noisy_counts(_counts(probe, groups, round_), round_, self.clients))
 
     def gradient_sum(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
-        """`sum_i c_i g_i` over the round's batch, with each client's share of the noise; counts if asked for."""
+        """Return `sum_i c_i g_i` over the round's batch, and counts if it asks for them, with the clients' noise."""
         if not self.clients:
             return Contribution({}, None)
         return _release(*self.batch(weights, round_)[:2], round_, self.clients)
 
     def local_epochs(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
-        """Every client's local epoch: the trained weights times the clients' shares in the average, and the sum of
-        their average noisy counts.
+        """Train every client for a local epoch.
 
-        Raises `ValueError` if the round does not say how to train.
+        Return the sum of the trained weights, each times its client's share in the average, and the sum of the clients'
+        noisy counts, each averaged over its steps. Raises `ValueError` if the round does not say how to train.
         """
         if round_.local is None:
             raise ValueError("a local epoch needs to know how to train: the round has no `local` part")
@@ -100,7 +100,7 @@ class Node:
 
     def scores(self, weights: Mapping[str, Tensor], favourable: int, noise: NoiseName, deviation: float,
                seed: int | None) -> Contribution:
-        """The score counts of the validation records, with noise of `deviation` from each client; see `prefix_sums`."""
+        """Count validation records by group and score, with noise of `deviation` from each client (`prefix_sums`)."""
         if not self.clients:
             return Contribution({}, None)
         self._set(weights)
@@ -116,9 +116,9 @@ class Node:
 
     def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool,
                  threshold: RejectOption | None = None) -> GroupCounts:
-        """What the model does on one part ("train", "valid", "test") of the records, by group; not private.
+        """Count by group the model's decisions on one part ("train", "valid", "test") of the records; not private.
 
-        With a `threshold`, what its decisions are.
+        With a `threshold`, count its decisions.
         """
         self._set(weights)
         part: GroupedDataset = getattr(self.clients.together, split)
@@ -133,40 +133,40 @@ class Node:
         return total
 
     def training_records(self, weights: Mapping[str, Tensor]) -> GroupedDataset:
-        """The training records of all clients here, with the model at `weights`."""
+        """Set the model to `weights`, and return the training records of all clients of the node."""
         self._set(weights)
         return self.clients.together.train
 
     def updates(self, weights: Mapping[str, Tensor], round_: Round, drawn: Sequence[int]
                 ) -> Iterator[tuple[list[int], LayerGradients]]:
-        """What each of the clients `drawn` changes when it trains from `weights` by itself, some clients at a time.
+        """Train each of the clients `drawn` from `weights` by itself, and yield their updates, some clients at a time.
 
         Raises `ValueError` if the round does not say how to train.
         """
         if round_.local_sgd is None:
             raise ValueError("an update needs to know how to train: the round has no `local_sgd` part")
         seed = round_.seed or 0  # of the order of local batches, which need not be secret
-        for found in local_updates(self.model, weights, self.clients, drawn, round_.local_sgd, seed, round_.step,
-                                   self.device):
-            yield found.clients, Materialised(found.values)
+        for turn in local_updates(self.model, weights, self.clients, drawn, round_.local_sgd, seed, round_.step,
+                                  self.device):
+            yield turn.clients, Materialised(turn.values)
 
     def _local_epoch(self, number: int, weights: Mapping[str, Tensor], round_: Round, local: LocalTraining
                      ) -> tuple[Gradients, Tensor | None]:
-        """One client's private steps on its own records: the trained weights, and the average of the noisy counts.
+        """Take one client's private steps on its records; return the trained weights and the average noisy counts.
 
-        A `LocalEpoch` of steps, each with the full noise; the optimiser starts afresh. A client without records returns
+        There is a `LocalEpoch` of steps, each with the full noise, by a new optimiser. A client without records returns
         the weights as they are.
         """
         data, epoch = self.clients.training(number), LocalEpoch.of(local.sizes[number], local.batch_size)
         if epoch.steps == 0:
             return dict(weights), None
-        own = replace(round_, rates=(epoch.rate,) * len(round_.rates), trust=Trust.LOCAL,
+        alone = replace(round_, rates=(epoch.rate,) * len(round_.rates), trust=Trust.LOCAL,
                       noise_multiplier=local.noise_multipliers[number])
         trained = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
         optimizer = make_optimizer(local.optimizer, trained, local.learning_rate, local.weight_decay, local.momentum)
         counts: list[Tensor] = []
         for step in range(round_.step * epoch.steps, (round_.step + 1) * epoch.steps):
-            now = replace(own, step=step)
+            now = replace(alone, step=step)
             probe, groups = self._sample(data, {name: p.data for name, p in trained.items()}, now, draw(data, now))[:2]
             released = _release(probe, groups, now, [number])
             for name, parameter in trained.items():
@@ -176,7 +176,7 @@ class Node:
         return {name: p.data for name, p in trained.items()}, torch.stack(counts).mean(0) if counts else None
 
     def batch(self, weights: Mapping[str, Tensor], round_: Round) -> Batch:
-        """The round's batch over all clients here, kept for the round's further exchanges, at `weights`."""
+        """Return the round's batch over all clients of the node at `weights`; keep it for later exchanges."""
         values, when = list(weights.values()), (round_.seed, round_.step, round_.label, round_.rates)
         if self._last and self._last[0] == when and all(map(torch.equal, self._last[1], values)):
             self._set(weights)
@@ -190,7 +190,7 @@ class Node:
         return self._last[2]
 
     def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor) -> Batch:
-        """The round's batch, the records of `data` at `rows`.
+        """Return the batch of the records of `data` at `rows`.
 
         Raises `ClientError` naming the client if a gradient is not finite.
         """
@@ -207,7 +207,7 @@ class Node:
         return Batch(probe, groups, x, y)
 
     def _batch(self, data: GroupedDataset, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The features, `y` and `group` of some rows, on the device."""
+        """Return the features, `y` and `group` of some rows, on the device."""
         y, groups = (part.index_select(0, rows).to(self.device) for part in (data.y, data.group))
         return data.features(rows, self.device), y, groups
 
@@ -218,21 +218,21 @@ class Node:
 
 
 def draw(data: GroupedDataset, round_: Round) -> Tensor:
-    """The rows of the round's Poisson batch among the records of `data`."""
+    """Return the rows of the round's Poisson batch among the records of `data`."""
     same = len(set(round_.rates)) == 1
     rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
     return poisson(round_.seed, round_.step, data.records, rates)
 
 
 def _release(probe: Probe, groups: Tensor, round_: Round, clients: Iterable[int]) -> Contribution:
-    """The clipped gradient sum and the counts of a batch, with the noise of `clients`."""
+    """Return the clipped gradient sum and the counts of a batch, with the noise of `clients`."""
     assert round_.rule is not None
     sums = probe.weighted_sum(round_.rule.coefficients(probe.norms, groups))
     return with_noise(sums, _counts(probe, groups, round_) if round_.query is not None else None, round_, clients)
 
 
 def with_noise(sums: Gradients, counts: Tensor | None, round_: Round, clients: Iterable[int]) -> Contribution:
-    """A sum that the round's rule bounds, and exact counts, with the noise of `clients`."""
+    """Add the noise of `clients` to sums that the round's rule bounds, and to exact counts."""
     assert round_.rule is not None
     share = client_share(round_.trust, round_.clients)
     if share and round_.noise_multiplier:
@@ -244,13 +244,13 @@ def with_noise(sums: Gradients, counts: Tensor | None, round_: Round, clients: I
 
 
 def _counts(probe: Probe, groups: Tensor, round_: Round) -> Tensor:
-    """The exact counts of the round's query."""
+    """Return the exact counts of the round's query."""
     assert round_.query is not None
     return round_.query.counts(probe.norms, groups, len(round_.rates))
 
 
 def _noisy_counts(exact: Tensor, round_: Round, clients: Iterable[int]) -> Tensor:
-    """Exact counts with the noise of `clients`."""
+    """Add the noise of `clients` to exact counts."""
     counts = {"counts": exact}
     assert round_.count_noise_multiplier is not None
     deviation = client_share(round_.trust, round_.clients) * round_.count_noise_multiplier

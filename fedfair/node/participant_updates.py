@@ -1,4 +1,4 @@
-"""What the participants of a node release in one round: a sum of whole updates, each clipped to one norm.
+"""Releases of whole updates: the participants of a node sum up their updates, each clipped to one norm.
 
 Source: McMahan et al. 2018 (DP-FedAvg). A participant is to this sum what an example is to DP-SGD's: the same clip
 rules scale it, the same queries count it.
@@ -20,12 +20,11 @@ from fedfair.protocol.round import Round
 
 
 def update_sum(node: Node, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
-    """The sum of the clipped updates of those clients here that the round draws, and the counts that it asks for, with
-    each client's share of the noise, drawn or not.
+    """Return the sum of the clipped updates of the node's clients that the round draws, and the counts it asks for.
 
-    Whether a client is drawn is a pure function of (seed, round, client). If nobody is, the sum is zero. Raises
-    `ValueError` if the round does not say how to train and to clip, and `ClientError` naming a client whose update is
-    not finite.
+    Every client adds its share of the noise, drawn or not. Whether a client is drawn is a pure function of (seed,
+    round, client). If none is, the sum is zero before the noise. Raises `ValueError` if the round does not say how to
+    train and to clip, and `ClientError` naming a client whose update is not finite.
     """
     if round_.rule is None:
         raise ValueError("a sum of updates needs to know how to clip them: the round has no `rule`")
@@ -51,12 +50,12 @@ def send_update_sum(node: Node, request: Request) -> RecordDict:
 
 
 def _alike(norms: Tensor) -> Tensor:
-    """The group of every participant: they hold records of several groups, and are all alike to rule and query."""
+    """Return group 0 for every participant, who may hold records of several groups: rule and query treat all alike."""
     return torch.zeros_like(norms, dtype=torch.long)
 
 
 def _finite(norms: Tensor, clients: list[int], round_: Round) -> Tensor:
-    """The norms as they are; raises `ClientError` naming the first client whose update has none that is finite."""
+    """Return the norms; raise `ClientError` naming the first client whose update has a norm that is not finite."""
     for client, finite in zip(clients, norms.isfinite().tolist(), strict=True):
         if not finite:
             raise ClientError(

@@ -1,4 +1,4 @@
-"""Private training inside somebody's own Flower client: one local epoch as a round's plan describes it."""
+"""Private training inside the client of an existing Flower app: one local epoch by a round's plan."""
 
 from __future__ import annotations
 
@@ -16,17 +16,26 @@ from fedfair.protocol.round import Round
 
 
 def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan: str) -> dict[str, Any]:
-    """Train a classifier for one local epoch on all of a client's records, in place; returns what the server must know.
+    """Train a classifier in place for one local epoch on all of a client's records, with cross entropy.
 
-    `x` `[n, ...]`, labels `y` `[n]`, groups `group` `[n]` by number; the model gives logits `[n, classes]`, and the
-    loss is cross entropy. `plan` is what `strategies.server.existing_app.PrivateTraining` put into the message: clip
-    rule, noise, batch size.
+    Batches and noise come from the operating system. Only the weights and the returned values may leave the client.
+    Nothing else is protected, a loss least of all. Parameters that do not require a gradient stay as they are.
 
-    Batches and noise come from the operating system. The weights and what is returned may then leave the client: the
-    number of its records, which is taken as public, and noisy counts. Nothing else is protected, a loss least of all.
-    Parameters that do not require a gradient stay as they are. Raises `ValueError` for a plan without local training, a
-    model that mixes examples, one in less than float32, or one that is not in float64 where noise is discrete, and
-    `fedfair.node.node.ClientError` for a gradient that is not finite.
+    Args:
+        model: The classifier, in float32 or float64, which gives logits `[n, classes]`.
+        x: Features of all of the client's records, `[n, ...]`.
+        y: Labels by number, `[n]`.
+        group: Groups by number, `[n]`.
+        plan: Clip rule, noise and batch size, as `strategies.server.existing_app.PrivateTraining` put them into the
+            message.
+
+    Returns:
+        A dictionary for the reply: the number of the client's records, which is taken as public, and noisy counts.
+
+    Raises:
+        ValueError: For a plan without local training, a model that mixes examples, one in less than float32, or one
+            that is not in float64 where noise is discrete.
+        fedfair.node.node.ClientError: For a gradient that is not finite.
     """
     round_ = Round.from_json(plan)
     if round_.local is None or round_.seed is not None:
@@ -44,8 +53,8 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
         raise ValueError('noise is "discrete", but the model is not in float64, in which alone sums are exact enough '
                          "for it: use model.double(), and features in float64")
     weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}
-    host = Node({0: Parts(data, empty, empty)}, model, str(next(model.parameters()).device))
-    trained = host.local_epochs(weights, replace(round_, local=replace(round_.local, sizes=(len(x),))))
+    node = Node({0: Parts(data, empty, empty)}, model, str(next(model.parameters()).device))
+    trained = node.local_epochs(weights, replace(round_, local=replace(round_.local, sizes=(len(x),))))
     for name, parameter in parameters.items():
         parameter.data = trained.sums[name].detach().to(memory_format=memory_format(parameter))
     counts = {} if trained.counts is None else {"counts": trained.counts.flatten().tolist(),

@@ -1,8 +1,8 @@
 """Local training of many participants at once: one tensor program over stacked weights.
 
-Participants start from the same weights and part ways. Their weights are stacked, `[m, *shape]`, so that a step of all
-of them is one batched product instead of m small ones; what comes out equals training them one by one to float
-rounding.
+Participants start from the same weights, and each trains its own copy. The copies are stacked, `[m, *shape]`, so that a
+step of all participants is one batched product instead of m small ones. The result equals training them one by one, up
+to float rounding.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from fedfair.models.published import loss
 from fedfair.protocol.round import LocalSgd
 
 _NUMBERS, _GPU_NUMBERS = 2**20, 2**28
-"""Stacked weights held at once, at most; more participants than fit are trained in turns. A processor's cache is best
-served by few, a GPU's cores by many.
+"""Largest number of stacked weights on a CPU, whose cache is best served by few, and on a GPU, whose cores need many.
+
+More participants than fit are trained in turns.
 """
 
 
 class Updates(NamedTuple):
-    """What the `clients` of one turn changed: the weights that they got less those that they have, `[m, *shape]`.
+    """Updates of the `clients` of one turn: the weights they started from less those they ended with, `[m, *shape]`.
 
     The sign is a gradient's, so that a server's optimiser can take it for one (Reddi et al. 2021).
     """
@@ -40,9 +41,7 @@ class Updates(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """One participant's training: which of its own records each step takes, `[steps, batch]`, and how they are
-    weighted.
-    """
+    """One participant's training: the records that each step takes, by row, and their weights, `[steps, batch]`."""
 
     client: int
     order: Tensor
@@ -57,21 +56,24 @@ def local_updates(model: nn.Module, weights: Mapping[str, Tensor], shares: Share
     participant, round).
     """
     rows = [shares.rows(number) for number in drawn]
-    plans = [_plan(number, own.stop - own.start, local, seed, round_) for number, own in zip(drawn, rows, strict=True)]
-    longest = sorted(range(len(plans)), key=lambda place: -len(plans[place].order))  # alike lengths waste the least
+    plans = [_plan(number, held.stop - held.start, local, seed, round_)
+             for number, held in zip(drawn, rows, strict=True)]
+    longest = sorted(range(len(plans)), key=lambda i: -len(plans[i].order))  # turns of similar length waste the least
     numbers = _NUMBERS if torch.device(device).type == "cpu" else _GPU_NUMBERS
     at_once = max(1, numbers // sum(value.numel() for value in weights.values()))
     for start in range(0, len(plans), at_once):
         turn = longest[start : start + at_once]
-        trained = _train(model, weights, [plans[place] for place in turn], shares.together.train,
-                         [rows[place] for place in turn], local, device)
-        yield Updates([drawn[place] for place in turn], {name: weights[name] - value
-                                                         for name, value in trained.items()})
+        turn_plans = [plans[i] for i in turn]
+        turn_rows = [rows[i] for i in turn]
+        trained = _train(model, weights, turn_plans, shares.together.train, turn_rows, local, device)
+        updates = {name: weights[name] - value for name, value in trained.items()}
+        yield Updates([drawn[i] for i in turn], updates)
 
 
 def _plan(client: int, records: int, local: LocalSgd, seed: int, round_: int) -> _Plan:
-    """Shuffled batches, `epochs` times over all records; the last batch of an epoch may be smaller, and is averaged
-    over the records that it has: short rows are filled up with weights of zero.
+    """Plan shuffled batches, `epochs` times over all records.
+
+    The last batch of an epoch may be smaller, and is averaged over its own records: weights of zero fill its row.
     """
     draws = generator(seed, "local order", client, round_)
     weights = _weights(records, local.batch_size, local.epochs)
@@ -83,7 +85,7 @@ def _plan(client: int, records: int, local: LocalSgd, seed: int, round_: int) ->
 
 @lru_cache(maxsize=1024)
 def _weights(records: int, batch: int, epochs: int) -> Tensor:
-    """What each place of a plan's batches counts: `[steps, batch]`, whose rows sum to 1."""
+    """Return the weights of a plan's batches, `[steps, batch]`; every row sums to 1."""
     steps = -(-records // batch)
     weights = (torch.arange(steps * batch) < records).double().view(steps, batch)
     return (weights / weights.sum(1, keepdim=True)).repeat(epochs, 1)
@@ -91,13 +93,15 @@ def _weights(records: int, batch: int, epochs: int) -> Tensor:
 
 def _train(model: nn.Module, weights: Mapping[str, Tensor], plans: Sequence[_Plan], data: GroupedDataset,
            rows: Sequence[slice], local: LocalSgd, device: str) -> Gradients:
-    """The weights of every participant after its steps: `[m, *shape]`, in the order of `plans`, the longest first;
-    `rows` of `data` are each one's own.
+    """Return the weights of every participant after its steps, `[m, *shape]`, in the order of `plans`, longest first.
+
+    `rows` are those of each participant in `data`.
     """
     stacked = {name: value.expand(len(plans), *value.shape).clone() for name, value in weights.items()}
-    x, y = (torch.cat([values[own] for own in rows]).to(device) for values in (data.x, data.y))
+    x = torch.cat([data.x[held] for held in rows]).to(device)
+    y = torch.cat([data.y[held] for held in rows]).to(device)
     x = data.pixels.scaled(x) if data.pixels else x
-    starts = torch.tensor([0, *(own.stop - own.start for own in rows)]).cumsum(0)
+    starts = torch.tensor([0, *(held.stop - held.start for held in rows)]).cumsum(0)
     order = pad_sequence([plan.order + start for plan, start in zip(plans, starts, strict=False)]).to(device)
     shares = pad_sequence([plan.weights for plan in plans]).to(next(iter(weights.values())))
     active = len(plans)
@@ -112,10 +116,10 @@ def _train(model: nn.Module, weights: Mapping[str, Tensor], plans: Sequence[_Pla
 
 
 def _gradients(model: nn.Module, stacked: Gradients, x: Tensor, y: Tensor, share: Tensor) -> Gradients:
-    """Each participant's gradient of its weighted loss at its own weights: `[m, *shape]`."""
+    """Return each participant's gradient of its weighted loss at its own weights, `[m, *shape]`."""
 
     def weighted_loss(weights: Gradients, x: Tensor, y: Tensor, share: Tensor) -> Tensor:
-        """One participant's loss at its own weights."""
+        """Return one participant's loss at its own weights."""
         return (share * loss(functional_call(model, weights, (x,)), y)).sum()
 
     leaves = {name: value.detach().requires_grad_() for name, value in stacked.items()}

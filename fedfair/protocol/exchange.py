@@ -1,7 +1,7 @@
-"""What a server can ask of a node: exchanges, each a function of the node's with a name.
+"""Exchanges: the requests that a server can make of a node, each a named function that runs on the node.
 
-The name of an exchange is that of its module and function, "fairlens_sums.send_batch_sums". So a node finds it without
-a list of all: among the modules of fedfair, or in a file of the user's own.
+The name of an exchange is that of its module and function, "fairlens_sums.send_batch_sums". So a node needs no list of
+exchanges: it looks among the modules of fedfair, and for a file of the user's own.
 """
 
 from __future__ import annotations
@@ -36,17 +36,21 @@ class Request:
         self._message, self._device = message, device
 
     def tensors(self, name: str) -> Gradients:
-        """Return the tensors of the record `name`, where the node computes."""
+        """Return the tensors of one record of the message, by name, on the node's device.
+
+        Args:
+            name: Name of the record.
+        """
         return {key: value.to(self._device) for key, value in unpack(self._message.content, name).items()}
 
     @property
     def weights(self) -> Gradients:
-        """The weights of the model, where the node computes."""
+        """The weights of the model, on the node's device."""
         return self.tensors("weights")
 
     @property
     def round(self) -> Round:
-        """The plan of the round; raises `ValueError` for a rule or query that the node does not know."""
+        """The plan of the round; `ValueError` for a rule or query that the node does not know."""
         return Round.from_json(str(self._message.content["round"]["json"]))
 
     @property
@@ -60,7 +64,7 @@ Answer = Callable[[Any, Request], RecordDict]
 
 
 class Exchange:
-    """What a server can ask for: a function of the node's, by the name of its module or file and its own.
+    """A request that a server can make: a function that runs on the node, named after its module or file and itself.
 
     Args:
         category: Flower's kind of message.
@@ -78,5 +82,9 @@ class Exchange:
 
 
 def exchange(category: Category) -> Callable[[Answer], Exchange]:
-    """Return a decorator that makes an exchange of a node's function."""
+    """Return a decorator that makes an exchange of a function.
+
+    Args:
+        category: Flower's kind of message.
+    """
     return partial(Exchange, category)

@@ -1,9 +1,9 @@
-"""What a setting's field says of itself beyond type, default and description, as `json_schema_extra`.
+"""Marks of a setting's field beyond type, default and description, kept in `json_schema_extra`.
 
 - `replaces`: the setting that this one makes meaningless.
 - `chosen_by`: the option of commands, and the key of sweeps, that chooses it in place of a setting.
 - `allowed`: what it allows, in words, where its type does not say it.
-- `records`: whether it says which records are trained and tested on.
+- `records`: whether it decides which records are trained and tested on.
 - `decided_by_app`: whether an existing Flower app decides it (see `strategies.server.existing_app`).
 """
 

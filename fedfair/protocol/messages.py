@@ -1,5 +1,5 @@
-"""How tensors travel in Flower messages: by reference within a process, without a copy through Ray's object store,
-serialised on the wire.
+"""Tensors in Flower messages: by reference in a process, without a copy through Ray's object store, serialised on the
+wire.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
 
 ACTION = "exchange"
-"""The action of every message in Flower's terms; its record of the same name says which exchange."""
+"""Flower's action of every message; the message's record of this name says which exchange it asks for."""
 
 BEFORE_THRESHOLD = "before threshold"
-"""Follows the name of a part whose metrics are those of the model, where its decisions are then corrected."""
+"""Follows the name of a part in metrics of the model's own decisions, before a threshold corrects them."""
 
 
 class TensorArray(Array):
-    """A Flower array around a live tensor, turned into bytes only if somebody asks for them.
+    """A Flower array around a live tensor, turned into bytes only on demand.
 
-    Whoever unpacks it in the same process gets the tensor itself. Pickled (protocol 5), it travels as a buffer, which
-    Ray maps read-only into the processes of a machine. In both cases it must therefore not be changed in place. On the
-    wire it becomes a plain `Array`.
+    Unpacked in the same process, it gives the tensor itself. Pickled (protocol 5), it travels as a buffer, which Ray
+    maps read-only into the processes of a machine. The tensor must therefore not be changed in place. On the wire it
+    becomes a plain `Array`.
     """
 
     def __init__(self, tensor: Tensor) -> None:
         self.__dict__["tensor"] = tensor.detach()
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only while the serialised fields (dtype, shape, stype, data) are not there yet.
+        # Python calls this only until the serialised fields (dtype, shape, stype, data) are made.
         if name in ("dtype", "shape", "stype", "data"):
             self.__dict__.update(vars(Array(self.__dict__["tensor"].numpy())))
             return self.__dict__[name]
@@ -52,15 +52,16 @@ TensorArray.__qualname__ = Array.__qualname__
 
 
 def _mapped(values: NDArray[Any]) -> TensorArray:
-    """The array around the memory of `values`, writable or not."""
+    """Return the array around the memory of `values`, writable or not."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return TensorArray(torch.from_numpy(values))
 
 
 def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
-    """A record that holds the tensors themselves, or copies of those that are on a GPU or do not lie in order: at a
-    client they may lie as they like, on the way they are the same everywhere.
+    """Return a record of the tensors themselves, or of copies of those on a GPU or not contiguous.
+
+    Messages are thus the same whatever a client's device and memory format.
     """
     record = ArrayRecord()
     for name, tensor in tensors.items():
@@ -69,12 +70,12 @@ def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
 
 
 def unpack(content: RecordDict, name: str) -> Gradients:
-    """The tensors of a message's record `name`: the packed ones in one process or through Ray, copies otherwise."""
+    """Return the tensors of a message's record `name`: the packed ones in one process or through Ray, else copies."""
     return unpacked(cast(ArrayRecord, content[name]))
 
 
 def unpacked(record: ArrayRecord) -> Gradients:
-    """The tensors of a record, as `unpack` gives them."""
+    """Return the tensors of a record, as `unpack` does."""
     return {name: array.__dict__["tensor"] if "tensor" in array.__dict__ else torch.from_numpy(array.numpy().copy())
             for name, array in record.items()}
 

@@ -1,4 +1,4 @@
-"""What the server asks of the nodes in one round, and what the round charges: a frozen plan that travels as JSON."""
+"""The plan of one round, frozen, which travels as JSON: what nodes compute, which noise is added, what it charges."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LocalEpoch(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalTraining:
-    """How each client trains by itself for one local epoch (sync = "epoch").
+    """Settings by which each client trains by itself for one local epoch (sync = "epoch").
 
     Args:
         batch_size: Expected batch size.
@@ -65,10 +65,10 @@ class LocalTraining:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSgd:
-    """How a participant trains before its update is clipped as a whole: plain SGD in shuffled batches, without noise.
+    """Settings of a participant's training before its update is clipped: plain SGD in shuffled batches, without noise.
 
     Args:
-        epochs: How often it goes over all its records.
+        epochs: Number of passes over all its records.
         batch_size: Size of a batch.
         learning_rate: Learning rate.
         weight_decay: Weight decay, as in `torch.optim.SGD`.
@@ -90,10 +90,10 @@ class Charge(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """One round: which batch, how gradients are clipped and counted, who adds which noise, and what that costs.
+    """One round: its batch, how gradients are clipped and counted, who adds which noise, and what that costs.
 
-    The noise that nodes and server add and the events that the ledger charges come from this one plan, so that they
-    cannot differ.
+    The noise that nodes and server add and the events that the ledger charges follow from this one plan, so they cannot
+    differ.
 
     Args:
         seed: Seed of batches and noise; None if both come from the operating system.
@@ -110,12 +110,12 @@ class Round:
             were known; None if no count chooses the rule.
         count_noise_multiplier: Noise of the counts on this batch, in units of their sensitivity, 1; None if the method
             does not count.
-        rule: The clip rule, once it is known.
-        query: The counts that nodes are to send with this exchange.
-        local: How clients train privately by themselves, in local epochs.
-        local_sgd: How participants train before their updates are clipped.
+        rule: The clip rule; None until it is known.
+        query: The counts that nodes send with this exchange, or None.
+        local: How clients train privately by themselves, in local epochs; None in step mode.
+        local_sgd: How participants train before their updates are clipped, or None.
         noise: How noise is sampled.
-        label: Tells a node which exchanges mean the same batch, where there is no seed; no other round has it.
+        label: Name of the batch, where there is no seed, for all exchanges of the round; no other round has it.
     """
 
     seed: int | None
@@ -151,9 +151,14 @@ class Round:
                      certain_multipliers=self.certain_multipliers)
 
     def local_event(self, client: int, held: Sequence[bool]) -> Event:
-        """Return what one step of a client's local epoch charges; `held` `[K]` says of which groups it has records.
+        """Return what one step of a client's local epoch charges.
 
-        Raises `ValueError` for noise around a sum that the rule does not bound.
+        Args:
+            client: Number of the client.
+            held: Whether the client has records of each group, `[K]`.
+
+        Raises:
+            ValueError: Noise around a sum that the rule does not bound.
         """
         assert self.local is not None
         noise, rate = self.local.noise_multipliers[client], self.local.epoch(client).rate
@@ -163,8 +168,11 @@ class Round:
     def charges(self, sizes: Sequence[Sequence[int]]) -> Iterator[Charge]:
         """Yield the entries of this round: one step over all clients, or a local epoch of each.
 
-        `sizes` `[clients][K]` are the public numbers of records; clients hold disjoint records. Raises what `event`
-        does.
+        Args:
+            sizes: Public numbers of records by client and group, `[clients][K]`; clients hold disjoint records.
+
+        Raises:
+            ValueError: Noise around a sum that the rule does not bound.
         """
         if self.local is None:
             yield Charge(self.event(), 1, self.step)

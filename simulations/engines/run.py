@@ -106,7 +106,7 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
         for name, parameter in parameters.items():
             parameter.copy_(unpacked(arrays)[name])
     return Result(experiment, task.data(), pd.DataFrame(strategy.rows.all), strategy.ledger, model, strategy.search,
-                  strategy.threshold)
+                  strategy.evaluation.threshold)
 
 
 def _strategy(experiment: Experiment, grid: Grid, progress: Progress = lambda *_: None) -> Strategy:

@@ -1,1 +1,1 @@
-"""The round that all strategies share, and the parts that it is made of."""
+"""The round that all strategies share, and its parts."""

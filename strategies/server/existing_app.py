@@ -1,8 +1,8 @@
-"""Privacy by group for a Flower app that is there already: a clip rule and a ledger around its own strategy."""
+"""Privacy by group for an existing Flower app: a clip rule and a ledger around the app's own strategy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from strategies.server.population import Population
 from strategies.server.training import Training
 
 RECORD = "fedfair"
-"""The name of the record that is added to the app's own messages."""
+"""Name of the record that is added to the app's own messages."""
 
 _SILENT = "local epochs whose cost is not known"
 
@@ -30,49 +30,54 @@ _SILENT = "local epochs whose cost is not known"
 class PrivateTraining(FlowerStrategy):
     """Wraps the strategy of an app, whose clients call `fedfair.node.private_training.train_privately`.
 
-    Every round each client trains by itself, under the clip rule of a `method` and with noise of its own (sync =
-    "epoch"), so what it sends is protected from everybody. The app's strategy samples clients and averages, which is
-    post-processing. The method learns from the noisy counts; `ledger` has every client's local epochs. A record must
-    lie with one client only. `settings` are those of `Training` that say how a batch is clipped and the optimiser
-    steps, with `options` for the method's own. Raises `ValueError` for settings, groups or methods that do not fit.
+    Every round each client trains by itself, under the clip rule of a method and with its own noise (sync = "epoch"),
+    so what it sends is protected from everybody. The app's strategy samples clients and averages, which is
+    post-processing. The method learns from the noisy counts. Every record must be held by one client only. Raises
+    `ValueError` for settings, groups or methods that do not fit.
+
+    Args:
+        strategy: The app's own strategy.
+        groups: Names of the groups in the order of their numbers, `[K]`.
+        method: Name of the method that clips: one that trains in local epochs and protects records.
+        **settings: Settings of `Training` that say how a batch is clipped and how the optimiser steps, with the
+            method's own under `options`. What the app decides is refused.
+
+    Attributes:
+        ledger: Every client's local epochs, and what they cost.
+        method: The method, with its state.
     """
 
     def __init__(self, strategy: FlowerStrategy, groups: Sequence[str], method: str = "dpsgd-f", **settings: Any
                  ) -> None:
-        for field in filter(settings.__contains__, marked(Training, "decided_by_app")):
-            raise ValueError(f"{field} is {settings[field]!r}, but an app trains as many rounds, with as many clients, "
-                             "as its own strategy says, in local epochs with randomness of the operating system: leave "
-                             "it out")
-        repeated = [name for name in groups if list(groups).count(name) > 1]
-        if repeated:
-            raise ValueError(f"group {repeated[0]!r} is named more than once among {', '.join(groups)}: give each "
-                             "group a name of its own, in the order of their numbers")
+        _refuse_decided_by_app(settings)
+        _refuse_repeated(groups)
         training = Training(sync="epoch", randomness="system", **settings)
         kind = find_strategy(method)
-        for field in ("target_epsilon", "group_epsilon"):
-            if getattr(training, field) is not None:
-                raise ValueError(f"{field} is {getattr(training, field)}, but the sizes of an app's clients are not "
-                                 "known in advance: give noise_multiplier, and read the ledger")
-        if training.threshold != "none":
-            raise ValueError(f"threshold is {training.threshold!r}, but an app evaluates its model itself: leave it "
-                             "out")
+        _refuse_unsuited(training)
         if "epoch" not in kind.modes or kind.protects != "record":
             raise ValueError(f"{method} does not train in local epochs that protect records: take dpsgd, dpsgd-f, "
                              "dpsgd-f-quantile, dpsgd-global or dpsgd-global-adapt")
         population = Population(tuple(groups), ((training.batch_size,) * len(groups),), (0,) * len(groups), ("0", "1"))
         self.strategy, self.training = strategy, training
-        # a client whose model is not in float64 refuses discrete noise itself
+        # Clients refuse discrete noise themselves where their model is not in float64.
         self.method = kind(Task(dtype="float64"), training, population)
         self.ledger = Ledger(groups, training.delta, accountant=training.accountant, nominal=self.method.unproved(),
                              public="numbers of records by client, batch size; each record lies with one client")
         self.ledger.expose("metrics that the app's clients send", "as the app computes them")
-        self._unpaid: dict[int, list[Round]] = {}  # by node, the plans that it was sent and is not yet charged for
+        self._unpaid: dict[int, list[Round]] = {}  # by node, the plans that were sent and not yet charged
         self._clients: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
-        """The app's own messages, each with the round's plan."""
+        """Add the round's plan to each of the app's own messages.
+
+        Args:
+            server_round: Number of the round, from 1.
+            arrays: Weights of the model by name.
+            config: Passed on to the app's strategy.
+            grid: The nodes.
+        """
         training, groups, noise = self.training, len(self.ledger.groups), self.method.noise[0]
         local = LocalTraining(
             batch_size=training.batch_size, optimizer=training.optimizer, learning_rate=training.learning_rate,
@@ -89,45 +94,65 @@ class PrivateTraining(FlowerStrategy):
                         ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Enter what was released, learn from the counts, and let the app's strategy average.
 
-        A client that was asked and whose answer did not come is charged too, as soon as its size is known; until then
-        the ledger names it. Raises `ClientError` naming the node for one that did not train privately, or sent a value
-        that is not finite.
+        A client whose answer did not come is charged too, as soon as its size is known; until then the ledger names it.
+
+        Args:
+            server_round: Number of the round, from 1.
+            replies: Answers of the nodes.
+
+        Returns:
+            What the app's strategy returns.
+
+        Raises:
+            fedfair.node.node.ClientError: If a node did not train privately, or sent a value that is not finite.
         """
-        came, told, failed = list(replies), {}, []
-        for reply in came:
+        received, records, failed = list(replies), {}, []
+        for reply in received:
             try:
                 if not reply.has_error():
-                    told[reply.metadata.src_node_id] = _told(reply)
+                    records[reply.metadata.src_node_id] = _training_record(reply)
             except ClientError as error:
                 failed.append(error)
-        self._sizes.update({node: cast(int, record["size"]) for node, record in told.items()})
+        self._sizes.update({node: cast(int, record["size"]) for node, record in records.items()})
         for node in [node for node in self._unpaid if node in self._sizes]:
             for plan in self._unpaid.pop(node):
                 self._enter(node, plan)
         self._name_unpaid()
         if failed:
             raise failed[0]
-        counts = [_counts(record) for record in told.values() if "counts" in record]
+        counts = [_counts(record) for record in records.values() if "counts" in record]
         if counts:
-            expected = sum(LocalEpoch.of(self._sizes[node], self.training.batch_size).batch_size for node in told)
+            expected = sum(LocalEpoch.of(self._sizes[node], self.training.batch_size).batch_size for node in records)
             self.method.learn(torch.stack(counts).sum(0), float(expected))
-        return self.strategy.aggregate_train(server_round, came)
+        return self.strategy.aggregate_train(server_round, received)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                            ) -> Iterable[Message]:
-        """The app's own."""
+        """Return the messages of the app's strategy.
+
+        Args:
+            server_round: Number of the round, from 1.
+            arrays: Weights of the model by name.
+            config: Passed on to the app's strategy.
+            grid: The nodes.
+        """
         return self.strategy.configure_evaluate(server_round, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The app's own."""
+        """Return the metrics of the app's strategy.
+
+        Args:
+            server_round: Number of the round, from 1.
+            replies: Answers of the nodes.
+        """
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:
-        """The app's own."""
+        """Print the summary of the app's strategy."""
         self.strategy.summary()
 
     def _name_unpaid(self) -> None:
-        """Say in the ledger which nodes were asked and never told their size."""
+        """Name in the ledger the nodes that were asked and have never sent their size."""
         self.ledger.unprotected.pop(_SILENT, None)
         if self._unpaid:
             asked = ", ".join(f"{node} {len(plans)} times" for node, plans in sorted(self._unpaid.items()))
@@ -135,7 +160,7 @@ class PrivateTraining(FlowerStrategy):
                                         "as soon as they tell the number of their records")
 
     def _enter(self, node: int, plan: Round) -> None:
-        """Enter a client's local epoch; it may hold records of any group."""
+        """Enter a client's local epoch; the client may hold records of any group."""
         assert plan.local is not None
         charged = replace(plan, local=replace(plan.local, sizes=(self._sizes[node],)))
         client, groups = self._clients.setdefault(node, len(self._clients)), len(self.ledger.groups)
@@ -143,8 +168,38 @@ class PrivateTraining(FlowerStrategy):
             self.ledger.record(replace(event, client=client), steps)
 
 
-def _told(reply: Message) -> ConfigRecord:
-    """What a client says of its private training, taken out of its reply."""
+def _refuse_decided_by_app(settings: Mapping[str, Any]) -> None:
+    """Raise `ValueError` for a setting that the app decides."""
+    for field in filter(settings.__contains__, marked(Training, "decided_by_app")):
+        raise ValueError(f"{field} is {settings[field]!r}, but an app trains as many rounds, with as many clients, "
+                         "as its own strategy says, in local epochs with randomness of the operating system: leave "
+                         "it out")
+
+
+def _refuse_repeated(groups: Sequence[str]) -> None:
+    """Raise `ValueError` if two groups have one name."""
+    repeated = [name for name in groups if list(groups).count(name) > 1]
+    if repeated:
+        raise ValueError(f"group {repeated[0]!r} is named more than once among {', '.join(groups)}: give each "
+                         "group a name of its own, in the order of their numbers")
+
+
+def _refuse_unsuited(training: Training) -> None:
+    """Raise `ValueError` for settings that need the sizes of all clients, or an evaluation by this package."""
+    for field in ("target_epsilon", "group_epsilon"):
+        if getattr(training, field) is not None:
+            raise ValueError(f"{field} is {getattr(training, field)}, but the sizes of an app's clients are not "
+                             "known in advance: give noise_multiplier, and read the ledger")
+    if training.threshold != "none":
+        raise ValueError(f"threshold is {training.threshold!r}, but an app evaluates its model itself: leave it "
+                         "out")
+
+
+def _training_record(reply: Message) -> ConfigRecord:
+    """Take what a client says of its private training out of its reply.
+
+    Raises `ClientError` naming the node if there is none, or the reply has a value that is not finite.
+    """
     node = reply.metadata.src_node_id
     if RECORD not in reply.content.config_records:
         raise ClientError(f"node {node} did not train privately: let its client call train_privately, and put what "
@@ -159,5 +214,5 @@ def _told(reply: Message) -> ConfigRecord:
 
 
 def _counts(record: ConfigRecord) -> Tensor:
-    """A client's noisy counts in their shape."""
+    """Return a client's noisy counts in their shape."""
     return torch.tensor(record["counts"], dtype=torch.float64).view(cast(list[int], record["shape"]))

@@ -1,4 +1,4 @@
-"""A privacy filter for every group: bounds chosen on the way, and yet an epsilon that is guaranteed in advance."""
+"""A privacy filter for every group: adaptive bounds with an epsilon that is guaranteed in advance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def group_budget(training: Training, sync: str, rule: ClipRule, noise: float, ra
     """Return the filter that keeps every group of a run within `group_epsilon`; see `GroupBudget` for the arguments.
 
     `rule` is the method's first clip rule, `noise` its least noise multiplier. Raises `ValueError` if the method has no
-    bounds by group, does not release single steps, has no noise, or counts too precisely.
+    bounds by group, does not release single steps, has no noise, or counts with too little noise.
     """
     assert training.group_epsilon is not None
     if sync == "epoch":
@@ -35,17 +35,18 @@ class GroupBudget:
     Each step of a group with budget B may cost an equal share of what is left, (B - spent so far) / (steps left) in
     Renyi divergence at one order fixed in advance. With noise of standard deviation N in the gradient sum and s1 on the
     counts, that asks for a joint multiplier of at least some m, hence that a record of the group adds at most
-    N (m^-2 - s1^-2)^(1/2). The noise stays as the rule itself wants it, so the cap lowers a bound C_k, and never raises
-    the noise of others.
+    N (m^-2 - s1^-2)^(1/2). The noise stays that of the rule before the cap: the cap lowers a bound C_k, and never
+    raises the noise of others.
 
     Proof that no sequence of bounds exceeds B: the share is at most what is left, so after every step the sum of the
     divergences that were charged is at most B; what a step is charged is fixed by earlier outputs before it is taken.
     So the sequence is one that a Renyi filter lets pass (Feldman and Zrnic 2021, Theorem 3.1), and all steps together
-    are as private as the budget says. Bounds that were chosen by earlier steps are charged themselves, and what a group
-    does not use is left for later. Bounds that `counts_first`, counts of the same batch, choose are not known before
-    the step: it is charged the least noise that they could have left it, its share (`Event` says why). That counts
-    alone never cost more than a share is checked at the start: shares only grow, because no step costs more than its
-    own.
+    are as private as the budget says.
+
+    Bounds that follow from earlier steps are charged as they are, and what a group does not use is left for later. With
+    `counts_first`, counts of the same batch choose the bounds, which are not known before the step: the step is charged
+    its whole share, the cost at the least noise that the counts could have left (`Event` says why). The constructor
+    checks that counts alone never cost more than a share: shares only grow, because no step costs more than its share.
 
     `rates` are the groups' sampling rates, `steps` the length of the run, `count_multiplier` the noise of the counts or
     None. `least` are the least noise multipliers of the last step by group, as they were certain before it. Raises
@@ -65,9 +66,9 @@ class GroupBudget:
                              "a larger count_noise_multiplier")
 
     def within(self, rule: ClipRule, noise: float) -> tuple[ClipRule, float]:
-        """The rule with bounds that the budget allows at the next step, and the noise in units of its sensitivity.
+        """Charge the next step; return the rule with bounds that the budget allows, and its noise multiplier.
 
-        `noise`, above 0, is in units of the given rule's sensitivity. The step is charged.
+        `noise`, above 0, is in units of the given rule's sensitivity; what is returned is in units of the new rule's.
         """
         self.least = self._least()
         deviation = noise * sensitivity(rule, len(self.rates))
@@ -79,10 +80,10 @@ class GroupBudget:
         return allowed, deviation / sensitivity(allowed, len(self.rates))
 
     def lose_step(self) -> tuple[float, ...]:
-        """Charge every group its share of the next step, which may have been released and will be taken again; returns
-        the least noise multipliers that its sum can have had, by group.
+        """Charge every group its share of the next step, which may have been released and will be taken again.
 
-        Raises `ValueError` if what is left is too little for the steps that are left.
+        Return by group, `[K]`, the least noise multipliers that its sum can have had. Raises `ValueError` if too little
+        of the budget is left for the remaining steps.
         """
         least = self._least()
         self.spent = [spent + (self.filter.divergence - spent) / self.left for spent in self.spent]
@@ -93,12 +94,13 @@ class GroupBudget:
         return least
 
     def _least(self) -> tuple[float, ...]:
-        """The least noise multipliers that the gradient sum of the next step may have by group, infinite where no noise
-        is enough.
+        """Return by group, `[K]`, the least noise multipliers that the gradient sum of the next step may have.
+
+        They are infinite where no noise is enough.
         """
-        found = []
+        least = []
         for rate, spent in zip(self.rates, self.spent, strict=True):
             joint = self.filter.least_multiplier(rate, (self.filter.divergence - spent) / self.left)
             square = joint**-2 - (0.0 if self.counts is None else self.counts**-2)
-            found.append(square**-0.5 if square > 0 else math.inf)
-        return tuple(found)
+            least.append(square**-0.5 if square > 0 else math.inf)
+        return tuple(least)

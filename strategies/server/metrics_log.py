@@ -1,4 +1,4 @@
-"""What is measured during a run, in long form."""
+"""The metrics of a run, in long form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedfair.mechanisms.clipping import ClipRule, parameters
 
 
 class Row(TypedDict):
-    """One value, measured on a part of the records or, as the split "rule", of the clip rule; `group` may be "all"."""
+    """One value of a part of the records, or of the clip rule (split "rule"); `group` may be "all"."""
 
     round: int
     split: str
@@ -21,11 +21,11 @@ class Row(TypedDict):
 
 
 class Rows:
-    """All rows of a run over groups of these `names`; `favourable` is the class that counts as a good decision."""
+    """All rows of a run, `all`, over groups of these `names`; `favourable` is the class of a good decision."""
 
     def __init__(self, names: Sequence[str], favourable: int | None) -> None:
         self.all: list[Row] = []
-        self.told: dict[str, tuple[float, ...]] = {}  # the numbers of the clip rule, as they last were
+        self.told: dict[str, tuple[float, ...]] = {}  # the latest numbers of the clip rule
         self._names, self._favourable = tuple(names), favourable
 
     def add(self, round_: int, split: str, measured: Iterable[tuple[str, str, float]]) -> None:
@@ -34,7 +34,7 @@ class Rows:
                      for group, metric, value in measured]
 
     def latest(self, round_: int) -> list[Row]:
-        """The rows of a round, if it is the last that has any."""
+        """Return the rows of a round, if no later round has any."""
         return list(takewhile(lambda row: row["round"] == round_, reversed(self.all)))[::-1]
 
     def add_rule(self, round_: int, rule: ClipRule) -> None:
@@ -46,7 +46,7 @@ class Rows:
                 self.add(round_, "rule", ((group, name, value) for group, value in zip(groups, values, strict=True)))
 
     def add_counts(self, round_: int, split: str, counts: GroupCounts) -> dict[str, float]:
-        """Add the metrics of a part, unless it is empty; returns its accuracies by group."""
+        """Add the metrics of a part, unless it is empty, and return its accuracies by group."""
         measured = list(metrics(counts, self._names, self._favourable)) if counts.labels.any() else []
         self.add(round_, split, measured)
         return {group: value for group, metric, value in measured if metric == "accuracy"}

@@ -1,4 +1,4 @@
-"""The sizes that the server plans with; public by assumption."""
+"""The numbers of records that the server plans with; public by assumption."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from fedfair.mechanisms.randomness import key
 
 @dataclass(frozen=True)
 class Population:
-    """The names of the K groups, and how many training records each client has of each: `sizes[client][group]`; how
-    many validation records each group has, and the client with the most of them, `most_valid`; and the `labels`, the
-    names of the classes.
+    """Numbers of records by client and group.
+
+    Args:
+        names: Names of the groups, `[K]`.
+        sizes: Numbers of training records by client and group, `[clients][K]`.
+        valid: Numbers of validation records by group, `[K]`.
+        labels: Names of the classes.
+        most_valid: Number of validation records of the client that has most of them.
     """
 
     names: tuple[str, ...]
@@ -23,7 +28,7 @@ class Population:
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return len(self.labels)
 
     @cached_property
@@ -43,5 +48,5 @@ class Population:
 
     @cached_property
     def fingerprint(self) -> int:
-        """A number that tells this population from others."""
+        """A number that distinguishes this population from others."""
         return key(repr(self))

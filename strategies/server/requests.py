@@ -38,49 +38,50 @@ def requests(exchange: Exchange, grid: Grid, task: Task, **parts: Any) -> list[M
 
 
 def answers(replies: Iterable[Message], clients: int = 0, dropouts: int = 0) -> list[Message]:
-    """The replies in the order of their nodes' numbers.
+    """Return the replies in the order of their nodes' numbers.
 
     Raises `ClientError` if more than `dropouts` of the `clients` are missing among them, a node failed, or two nodes
-    answer for the same clients; a node that Flower could not reach is missing where dropouts are allowed.
+    answer for the same clients. With `dropouts` above 0, a node that Flower could not reach counts as missing.
     """
-    found = [reply for reply in replies if not (dropouts and reply.has_error() and reply.error.code in _LOST)]
-    for reply in found:
+    received = [reply for reply in replies if not (dropouts and reply.has_error() and reply.error.code in _LOST)]
+    for reply in received:
         if reply.has_error():
             raise ClientError(f"node {reply.metadata.src_node_id} failed: {reply.error.reason}")
         if "failure" in reply.content:
             raise ClientError(str(reply.content["failure"]["reason"]))
-    _refuse_doubles(found)
-    missing = clients - sum(len(_hosted(reply)) for reply in found)
+    _refuse_doubles(received)
+    missing = clients - sum(len(_clients_of(reply)) for reply in received)
     if missing > 0:
-        names = _named(sorted(set(range(clients)) - set(present(found))), "and")
+        names = _named(sorted(set(range(clients)) - set(present(received))), "and")
         if missing > dropouts:
             raise ClientError(f"client {names} did not answer, and dropouts is {dropouts}: nothing was added to the "
                               "model; check the missing nodes, or allow for more dropouts")
         log.warning("client %s did not answer: the round goes on without", names)
-    return sorted(found, key=_node)
+    return sorted(received, key=_node)
 
 
 def _refuse_doubles(replies: Sequence[Message]) -> None:
-    """Raise `ClientError` if a client may be in two of the replies: its records would count twice, against noise for
-    once.
+    """Raise `ClientError` if a client may be in two of the replies.
+
+    Its records would then count twice, with noise for once.
     """
-    nodes = {(_node(reply), _hosted(reply).step) for reply in replies}
+    nodes = {(_node(reply), _clients_of(reply).step) for reply in replies}
     if len(nodes) < len(replies) or len({of for _, of in nodes}) > 1:
-        told = ", ".join(f"{_node(reply)} of {_hosted(reply).step}" for reply in replies)
-        raise ClientError(f"nodes say that they are number {told}, so that two may answer for one client: give each "
+        numbers = ", ".join(f"{_node(reply)} of {_clients_of(reply).step}" for reply in replies)
+        raise ClientError(f"nodes say that they are number {numbers}, so that two may answer for one client: give each "
                           "its own partition-id, from 0, and all of them the same num-partitions")
 
 
 def present(replies: list[Message]) -> list[int]:
-    """The clients that the replies answer for."""
-    return [client for reply in replies for client in _hosted(reply)]
+    """Return the numbers of the clients that the replies answer for."""
+    return [client for reply in replies for client in _clients_of(reply)]
 
 
 def added(replies: list[Message], name: str, like: Mapping[str, Tensor] | None = None) -> Gradients:
-    """The tensors of the record `name`, added up over the replies that hold any.
+    """Add up the tensors of the record `name` over the replies that hold any.
 
-    Raises `ClientError` naming the clients if a value is not finite, or if names and shapes are not those of `like`
-    (without it, of the first reply).
+    Raises `ClientError` naming the clients if a value is not finite, or if names and shapes differ from those of `like`
+    (by default, of the first reply).
     """
     parts = [(unpack(reply.content, name), reply) for reply in replies if reply.content.get(name)]
     expected = _shapes(parts[0][0] if like is None else like)
@@ -98,10 +99,10 @@ def added(replies: list[Message], name: str, like: Mapping[str, Tensor] | None =
 
 
 def population(grid: Grid, task: Task) -> Population:
-    """Ask every node for the sizes of its clients, once all nodes of the run are there.
+    """Ask every node for the numbers of its clients' records, once all nodes of the run have registered.
 
-    A node knows how many there are; some may register later than the server starts. Raises `ClientError` if one cannot
-    make its data, or they are not complete within five minutes.
+    Every node knows the number of nodes; some may register after the server starts. Raises `ClientError` if a node
+    cannot make its data, or a node is missing after five minutes.
     """
     deadline = time.monotonic() + _NODES_WITHIN
     replies: list[Message] = []
@@ -113,49 +114,49 @@ def population(grid: Grid, task: Task) -> Population:
         replies = answers(grid.send_and_receive(asked)) if asked else []
         if not replies:
             time.sleep(0.1)
-    told = [unpack(reply.content, "sizes") for reply in replies]
+    parts = [unpack(reply.content, "sizes") for reply in replies]
     order = torch.tensor(present(replies)).argsort()
-    train = torch.cat([sizes["train"] for sizes in told])[order]
-    valid = torch.cat([sizes["valid"] for sizes in told])
+    train = torch.cat([sizes["train"] for sizes in parts])[order]
+    valid = torch.cat([sizes["valid"] for sizes in parts])
     groups: Any = replies[0].content["groups"]
     return Population(tuple(groups["names"]), tuple(map(tuple, train.tolist())), tuple(valid.sum(0).tolist()),
                       tuple(groups["labels"]), int(valid.sum(1).max()))
 
 
 def group_counts(replies: list[Message], split: str) -> GroupCounts:
-    """The evaluation counts of one part, added up."""
-    found = [GroupCounts(**unpack(reply.content, split)) for reply in replies if split in reply.content]
-    return reduce(lambda a, b: a + b, found)
+    """Add up the evaluation counts of one part."""
+    counts = [GroupCounts(**unpack(reply.content, split)) for reply in replies if split in reply.content]
+    return reduce(lambda a, b: a + b, counts)
 
 
 def _plus(a: Gradients, b: Gradients) -> Gradients:
-    """Two sums added by name."""
+    """Add two sums by name."""
     return {name: value + b[name] for name, value in a.items()}
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    """The tensors' shapes by name."""
+    """Return the shapes of tensors by name."""
     return {name: tuple(value.shape) for name, value in tensors.items()}
 
 
 def _node(reply: Message) -> int:
-    """The number of the node that sent a reply."""
+    """Return the number of the node that sent a reply."""
     return int(reply.content["node"]["number"])  # type: ignore[arg-type]
 
 
-def _hosted(reply: Message) -> range:
-    """The clients that a node hosts: node p of n has p, p + n, ...."""
+def _clients_of(reply: Message) -> range:
+    """Return the clients that a reply's node holds: node p of n has p, p + n, ...."""
     number, of, clients = (int(cast(int, reply.content["node"][key])) for key in ("number", "of", "clients"))
     return range(number, number + of * clients, of)
 
 
 def _clients(reply: Message) -> str:
-    """The clients that a node answered for, in words."""
-    return _named(_hosted(reply), "or")
+    """Return the clients that a node answered for, in words."""
+    return _named(_clients_of(reply), "or")
 
 
 def _named(clients: Sequence[int], joined_by: str) -> str:
-    """Clients in words, the first few by number."""
+    """Return clients in words, the first few by number."""
     named = [str(client) for client in clients[:_NAMED]]
     named += [f"{len(clients) - _NAMED:,} others"] if len(clients) > _NAMED else []
     return f" {joined_by} ".join(named)

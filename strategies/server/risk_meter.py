@@ -1,8 +1,8 @@
-"""The server's part of the excessive-risk terms: what it asks the clients, and what it makes of it. Not private.
+"""The server's part of the excessive-risk terms: what it asks nodes for, and how the terms follow. Not private.
 
-One measurement costs a pass over all training records for the groups' exact losses and gradients, Hessian-vector
-products over a sample of each group, two for the step itself and a few for the largest eigenvalue, whose vectors are
-kept from one measurement to the next, and for the trace two backward passes over another sample.
+One measurement costs a pass over all training records, for the groups' exact losses and gradients; Hessian-vector
+products over a sample of each group, two for the step and a few for the largest eigenvalue; and two backward passes
+over another sample, for the trace. Eigenvectors are kept from one measurement to the next.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Measured = tuple[str, str, float]
 class RiskMeter:
     """Measures one run's risk terms, every `every` steps.
 
-    Raises what `refuse_unmeasurable` does.
+    Making one raises what `refuse_unmeasurable` does.
     """
 
     def __init__(self, task: Task, training: Training, population: Population, sync: str, exchange: Exchange) -> None:
@@ -64,9 +64,7 @@ class RiskMeter:
 
     def measure(self, grid: Grid, weights: ArrayRecord, round_: Round, divisor: float,
                 learning_rate: float) -> Iterator[Measured]:
-        """The risk terms of a round's step from `weights`, whose gradient sum is divided by `divisor`, at
-        `learning_rate`.
-        """
+        """Yield the risk terms of a round's step from `weights` along the gradient sum over `divisor`."""
         assert round_.rule is not None
         sums = self._ask(grid, send_clipping_effect, "sums", weights=weights, round_=round_)
         sizes = sums["records"].double()  # the population's may be rounded
@@ -81,8 +79,8 @@ class RiskMeter:
         traces, errors = self._traces(grid, weights, round_, _rates(sizes, self._training.risk_vectors))
         magnitude = magnitude_risk(learning_rate, plain, clipped)
         direction = direction_risk(learning_rate, plain, clipped)
-        eigenvalues = self._eigenvalues(grid, weights, round_, rates, starts,
-                                        torch.stack([found[-1] for found in products]))
+        images = torch.stack([product[-1] for product in products])
+        eigenvalues = self._eigenvalues(grid, weights, round_, rates, starts, images)
         yield from self._by_group({
             "risk_noise": noise_risk(learning_rate, deviation / divisor, traces),
             "risk_noise_se": noise_risk(learning_rate, deviation / divisor, errors),
@@ -97,12 +95,12 @@ class RiskMeter:
                         clip_gap_bound(learning_rate, gradients.norm(dim=1), sizes / sizes.sum(), bound))
 
     def _traces(self, grid: Grid, weights: ArrayRecord, round_: Round, rates: list[float]) -> tuple[Tensor, Tensor]:
-        """`Tr(H_k)` and its standard error, `[K]` each, from records sampled at `rates`."""
-        found = self._ask(grid, send_traces, "traces", weights=weights, round_=round_, rates=rates)
-        return trace_estimate(found["sums"], found["squares"], found["records"])
+        """Return `Tr(H_k)` and its standard error, `[K]` each, from records sampled at `rates`."""
+        traces = self._ask(grid, send_traces, "traces", weights=weights, round_=round_, rates=rates)
+        return trace_estimate(traces["sums"], traces["squares"], traces["records"])
 
     def _starts(self, size: int) -> Tensor:
-        """Unit vectors to begin with, `[K, P]`: those of the last measurement, or the same random one for all."""
+        """Return unit vectors to start from, `[K, P]`: the last eigenvectors, or one random vector for all groups."""
         if self._eigenvectors is not None:
             return self._eigenvectors
         start = rademacher(size, generator(self._task.seed, "eigenvector"), self._task.torch_dtype)
@@ -110,11 +108,14 @@ class RiskMeter:
 
     def _eigenvalues(self, grid: Grid, weights: ArrayRecord, round_: Round, rates: list[float], starts: Tensor,
                      images: Tensor) -> Tensor:
-        """The largest eigenvalue of each H_k `[K]`, from the unit vectors `starts` and their products `[K, P]` on."""
+        """Return the largest eigenvalue of each H_k, `[K]`.
+
+        The iteration starts from the unit vectors `starts`, whose products with H_k are `images`, `[K, P]` each.
+        """
         iterations = _FIRST_ITERATIONS if self._eigenvectors is None else _ITERATIONS
 
         def products(vectors: Tensor) -> Tensor:
-            """Each group's Hessian times its own vector."""
+            """Multiply each group's Hessian by the group's vector."""
             return torch.cat(self._products(grid, weights, round_, rates, [row[None] for row in vectors]))
 
         values, self._eigenvectors = largest_eigenvalues(products, starts, images, iterations)
@@ -122,63 +123,63 @@ class RiskMeter:
 
     def _products(self, grid: Grid, weights: ArrayRecord, round_: Round, rates: list[float], vectors: list[Tensor]
                   ) -> list[Tensor]:
-        """Each group's mean Hessian, over records sampled at `rates`, times its own vectors `[n, P]`."""
+        """Multiply each group's mean Hessian, over records sampled at `rates`, by the group's vectors `[n, P]`."""
         asked = {"vectors": {str(group): rows for group, rows in enumerate(vectors)}}
-        found = self._ask(grid, send_hessian_products, "products", weights=weights, round_=round_, tensors=asked,
-                          rates=rates)
-        return [found[str(group)] / found[f"{group}/records"] for group in range(len(vectors))]
+        sums = self._ask(grid, send_hessian_products, "products", weights=weights, round_=round_, tensors=asked,
+                         rates=rates)
+        return [sums[str(group)] / sums[f"{group}/records"] for group in range(len(vectors))]
 
     def _ask(self, grid: Grid, exchange: Exchange, name: str, **parts: object) -> Gradients:
-        """The nodes' answers to one question, added up."""
+        """Add up the nodes' answers to one exchange."""
         asked = requests(exchange, grid, self._task, **parts)
         return added(answers(grid.send_and_receive(asked), len(self._population.sizes)), name)
 
     def _by_group(self, metrics: dict[str, Tensor]) -> Iterator[Measured]:
-        """Values `[K]` as rows."""
+        """Yield values `[K]` as rows."""
         for metric, values in metrics.items():
             for name, value in zip(self._population.names, values.tolist(), strict=True):
                 yield name, metric, value
 
 
 def refuse_unmeasurable(training: Training, sync: str, exchange: Exchange) -> None:
-    """Raise `ValueError` for a run that takes no plain SGD steps, or of which the server may not see exact sums of all
-    clients, or that has no seed from which records are sampled.
-    """
-    for name, found, needed in (("sync", sync, "step"), ("optimizer", training.optimizer, "sgd"),
+    """Raise `ValueError` unless a run takes plain SGD steps, with a seed, and shows the server all exact sums."""
+    for name, value, needed in (("sync", sync, "step"), ("optimizer", training.optimizer, "sgd"),
                                 ("momentum", training.momentum, 0), ("weight_decay", training.weight_decay, 0),
                                 ("trust", training.trust, Trust.CENTRAL), ("dropouts", training.dropouts, 0),
                                 ("randomness", training.randomness, "seeded")):
-        if found != needed:
+        if value != needed:
             raise ValueError(f"risk_every looks at single SGD steps with exact sums at the server, in simulations, but "
-                             f"{name} is {str(found)!r}: take {str(needed)!r}, or leave risk_every out")
+                             f"{name} is {str(value)!r}: take {str(needed)!r}, or leave risk_every out")
     if exchange != exchanges.send_gradient_sum:
         raise other_steps()
 
 
 def other_steps() -> ValueError:
-    """What a strategy raises whose steps are not those that the terms describe."""
+    """Return the error of a strategy that takes other steps than the terms describe."""
     return ValueError("risk_every describes steps along sums of clipped gradients, which this strategy does not take: "
                       "leave it out")
 
 
 def _rates(sizes: Tensor, records: int) -> list[float]:
-    """The sampling rates that take about so many records of each group, of which there are `sizes` `[K]`."""
+    """Return the sampling rates that take about `records` records of each group; `sizes` `[K]` is all of them."""
     return (records / sizes).clamp(max=1).tolist()
 
 
 def _along(steps: Tensor, gradients: Tensor, products: list[Tensor]) -> tuple[Along, Along]:
-    """The groups' losses along the plain and the clipped batch gradient `[2, P]`, from their slopes `[K, P]` and the
-    products of each Hessian with the two, `[2, P]` and more.
+    """Return the groups' losses along the plain and the clipped batch gradient, `steps` `[2, P]`.
+
+    `gradients` `[K, P]` are the groups' own; `products` start with each group's Hessian times `steps`.
     """
     slopes = gradients @ steps.double().T
-    curvatures = torch.stack([(found[:2].double() * steps.double()).sum(1) for found in products])
+    curvatures = torch.stack([(images[:2].double() * steps.double()).sum(1) for images in products])
     plain, clipped = (Along(float(steps[i].norm()), slopes[:, i], curvatures[:, i]) for i in (0, 1))
     return plain, clipped
 
 
 def _gap(name: str, risks: Tensor, bounds: Tensor) -> Iterator[Measured]:
-    """The largest difference between two groups' risks, and the lower bound on this difference; neither is a number if
-    a risk is none.
+    """Yield the largest difference between two groups' risks, and the lower bound on it.
+
+    Both are nan if a risk is.
     """
     gap, bound = risks.max() - risks.min(), bounds[int(risks.argmax()), int(risks.argmin())]
     yield ALL, f"risk_{name}_gap", float(gap)

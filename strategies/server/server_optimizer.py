@@ -1,4 +1,4 @@
-"""The weights of a run at the server, and the optimiser that moves them."""
+"""The weights of a run at the server, and the optimiser that updates them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from strategies.server.training import Training
 
 
 class Descent:
-    """The weights that a round starts from, and an optimiser for as long as the settings stay the same.
+    """The weights that a round starts from, and an optimiser that is kept while the settings stay the same.
 
-    `make` makes an optimiser of parameters, by the strategy's settings of the moment.
+    `make` makes an optimiser of parameters, by the strategy's current settings.
     """
 
     def __init__(self, make: Callable[[dict[str, nn.Parameter]], Optimizer]) -> None:
@@ -29,7 +29,7 @@ class Descent:
         return {name: parameter.data for name, parameter in self._parameters.items()}
 
     def hold(self, weights: Mapping[str, Tensor], settings: Training) -> None:
-        """Take weights; with other settings than before also a new optimiser, which has taken no step yet."""
+        """Take weights; if the settings changed, also make a new optimiser."""
         if settings != self._settings:
             self._parameters = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
             self._optimizer, self._settings = self._make(self._parameters), settings
@@ -38,26 +38,26 @@ class Descent:
                 parameter.data.copy_(weights[name])
 
     def become(self, weights: Mapping[str, Tensor]) -> None:
-        """Take weights that others have trained in place of those that are held; the optimiser stays theirs."""
+        """Replace the weights by those that clients have trained, and keep the optimiser."""
         for name, parameter in self._parameters.items():
             parameter.data = weights[name]
 
     def step(self, gradients: Mapping[str, Tensor]) -> None:
-        """One step of the optimiser along these gradients."""
+        """Take one step of the optimiser along these gradients."""
         assert self._optimizer is not None
         for name, parameter in self._parameters.items():
             parameter.grad = gradients[name]
         self._optimizer.step()
 
     def state(self) -> dict[str, Any]:
-        """Weights, settings and what the optimiser keeps, as plain values and tensors, once weights are held."""
+        """Return weights, settings and the optimiser's state, as plain values and tensors, once weights are held."""
         assert self._optimizer is not None
         assert self._settings is not None
         return {"weights": self.weights, "training": self._settings.model_dump(mode="json"),
                 "optimizer": self._optimizer.state_dict()}
 
     def restore(self, saved: Mapping[str, Any], settings: Training) -> None:
-        """Go on from a saved `state`, under the settings that it names."""
+        """Continue from a saved `state`, with its settings."""
         self.hold(saved["weights"], settings)
         assert self._optimizer is not None
         self._optimizer.load_state_dict(saved["optimizer"])

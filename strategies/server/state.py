@@ -1,4 +1,4 @@
-"""What a run has come to after a round, so that it can stop there and go on."""
+"""The state of a run after a round, from which it can continue."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from strategies.server.strategy import Strategy
 
 
 def state(strategy: Strategy) -> dict[str, Any]:
-    """All that changes from round to round, as plain values and tensors, once the strategy holds weights; the next
-    round may change them.
+    """Return all that changes from round to round, as plain values and tensors, once the strategy holds weights.
 
-    What grows with the rounds is JSON: PyTorch's reader of what may be untrusted takes ten times as long for lists.
+    The next round may change the tensors in place. What grows with the rounds is JSON: PyTorch's safe reader takes ten
+    times as long for lists.
     """
+    learned: dict[str, dict[str, Any]] = {}
+    for part, owner, names in _learned(strategy):
+        learned[part] = {name: getattr(owner, name) for name in names}
     return {
         "population": strategy.population.fingerprint, "rows": json.dumps(strategy.rows.all),
         **strategy.descent.state(),
         "log": json.dumps(strategy.ledger.log.to_dict()), "not_protected": strategy.ledger.unprotected,
         "searched": strategy.ledger.validation and strategy.ledger.validation.multiplier,
-        "learned": {part: {name: getattr(owner, name) for name in names} for part, owner, names in _learned(strategy)},
+        "learned": learned,
     }
 
 
 def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
-    """Let a new strategy go on from a saved `state`; returns the weights to train on.
+    """Let a new strategy continue from a saved `state`, and return the weights to train on.
 
     Raises `ValueError` if the state belongs to other data.
     """
@@ -50,7 +53,7 @@ def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
 
 
 def _learned(strategy: Strategy) -> Iterator[tuple[str, object, Sequence[str]]]:
-    """Whatever else a round changes: a name for it, its owner, and the owner's attributes."""
+    """Yield what else a round changes: a name for the part, its owner, and the names of the owner's attributes."""
     yield "method", strategy, strategy.state
     yield "rule", strategy.rows, ("told",)
     if strategy._risk is not None:
@@ -62,9 +65,9 @@ def _learned(strategy: Strategy) -> Iterator[tuple[str, object, Sequence[str]]]:
 def charge_lost_round(strategy: Strategy, step: int) -> None:
     """Charge round `step`, which an interrupted run may have released, at the most that it can have cost.
 
-    With the last round this also charges the threshold search. The run makes the round again, from other random
-    numbers, and charges it again: somebody may have seen both. Raises `ValueError` if a budget by group does not allow
-    for another one.
+    With the last round this also charges the threshold search. The run repeats the round with fresh noise and charges
+    it again, since somebody may have seen both. Raises `ValueError` if a budget by group does not allow for another
+    round.
     """
     least = strategy.budget.lose_step() if strategy.budget is not None else None
     for event, steps, first in strategy.plan(step).charges(strategy.population.sizes):

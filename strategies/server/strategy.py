@@ -31,22 +31,44 @@ from fedfair.protocol.messages import pack, unpacked
 from fedfair.protocol.round import LocalEpoch, LocalSgd, LocalTraining, Round
 from fedfair.protocol.task import Task
 from strategies.server.calibration import Schedule, common_noise, count_noise
-from strategies.server.group_budget import group_budget
+from strategies.server.evaluation import Evaluation
+from strategies.server.group_budget import GroupBudget, group_budget
 from strategies.server.metrics_log import Rows
 from strategies.server.population import Population
-from strategies.server.requests import added, answers, group_counts, present, requests
+from strategies.server.requests import added, answers, present, requests
 from strategies.server.risk_meter import RiskMeter
 from strategies.server.server_optimizer import Descent
-from strategies.server.threshold_search import Threshold, ThresholdSearch
+from strategies.server.threshold_search import ThresholdSearch
 from strategies.server.training import Training
 
 
 class Strategy(FlowerStrategy):
     """A Flower strategy for one run of one task over one population.
 
-    A method is a subclass that defines `rule` and, if it counts, `query`, `counts_first` and `learn`. `rows` holds what
-    was measured, `ledger` what was released. `progress(round, rounds)` is called after every round. Raises `ValueError`
-    when settings or options do not fit the population.
+    A method is a subclass that defines `rule` and, if it counts, `query`, `counts_first`, `learn` and `state`. Raises
+    `ValueError` when settings or options do not fit the population.
+
+    Args:
+        task: Data, model and seed of the run.
+        training: Settings of the training and of what follows it.
+        population: Public numbers of records by client and group.
+        progress: Called after every round with the number of this round, from 1, and that of all rounds.
+
+    Attributes:
+        modes: Modes that the method supports, of "step" and "epoch" (class attribute, as the next seven).
+        default_sync: Mode of a run whose settings name none.
+        protects: What neighbouring data sets differ by: one "record", or one "participant" with all its records.
+        exchange: What nodes are asked for when they train, except in local epochs.
+        counts_first: Whether the query is answered before the gradients are clipped; if not, with their sum.
+        nominal: Why no proof supports the epsilon, whatever the options, or None.
+        broadcasts: Whether clients are sent sums without noise.
+        state: Names of the attributes that `learn` changes, which a checkpoint keeps.
+        options: The method's own parameters, an instance of its `Options`.
+        sync: Mode of the run.
+        noise: Noise multipliers by group, `[K]` (step mode), or by client (epoch mode), as `noise_multipliers` gave.
+        count_noise: Noise multiplier of the counts of one batch, or None for a method without a query.
+        ledger: What was released, and what it cost.
+        rows: What was measured.
     """
 
     class Options(BaseModel):
@@ -57,25 +79,17 @@ class Strategy(FlowerStrategy):
     modes: ClassVar[tuple[Literal["step", "epoch"], ...]] = ("step", "epoch")
     default_sync: ClassVar[Literal["step", "epoch"]] = "step"
     protects: ClassVar[Unit] = "record"
-    exchange: ClassVar[Exchange] = exchanges.send_gradient_sum  # what nodes are asked for when they train
-    counts_first: ClassVar[bool] = False  # the query is answered before the gradients are clipped, not with them
-    nominal: ClassVar[str | None] = None  # why no proof supports the epsilon, whatever the options, if none does
-    broadcasts: ClassVar[bool] = False  # clients are sent sums without noise
-    state: ClassVar[tuple[str, ...]] = ()  # the attributes that `learn` changes, which a checkpoint keeps
+    exchange: ClassVar[Exchange] = exchanges.send_gradient_sum
+    counts_first: ClassVar[bool] = False
+    nominal: ClassVar[str | None] = None
+    broadcasts: ClassVar[bool] = False
+    state: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, task: Task, training: Training, population: Population,
                  progress: Callable[[int, int], None] = lambda done, rounds: None) -> None:
-        if training.batch_size > population.records:
-            raise ValueError(f"batch_size is {training.batch_size}, but there are only {population.records} training "
-                             "records: take at most that many")
-        if training.noise == "discrete" and task.dtype != "float64":
-            raise ValueError(f'noise is "discrete", but dtype is {task.dtype!r}: sums are only exact enough for it in '
-                             "float64")
-        self.sharers = len(population.sizes) - training.dropouts  # the fewest clients whose noise is in a sum
-        if self.sharers < 1:
-            raise ValueError(f"dropouts is {training.dropouts}, but there are only {len(population.sizes)} clients: a "
-                             "round needs at least one")
+        _refuse_misfit(task, training, population)
         self.task, self.training, self.population, self.progress = task, training, population, progress
+        self.sharers = len(population.sizes) - training.dropouts  # the fewest clients whose noise is in a sum
         self.options = self.Options(**training.options)
         self.sync = training.sync or self.default_sync
         self.search = ThresholdSearch(task, training, population, self.protects)
@@ -83,19 +97,11 @@ class Strategy(FlowerStrategy):
                       if training.risk_every else None)
         self.prepare()
         self.noise = self.noise_multipliers()
-        counting = self.query() is not None
-        self.count_noise = count_noise(training, self.noise[0]) if counting else None  # multiplier of a batch's counts
-        self.budget = None if training.group_epsilon is None else group_budget(
-            training, self.sync, self.rule(), min(self.noise), self.rates(), self.rounds, self.count_noise,
-            self.counts_first)
-        self.ledger = Ledger(population.names, training.delta, training.trust, self.sharers,
-                             training.accountant, self.unproved(), self.protects,
-                             broadcasts=self.broadcasts or self._risk is not None,  # which sends the batch's gradient
-                             public=task.public(self.protects), budget=self.budget.filter if self.budget else None)
-        if self.protects == "participant":
-            self.ledger.expose("numbers of records of each participant by group", "the server is told, without noise")
+        self.count_noise = count_noise(training, self.noise[0]) if self.query() is not None else None
+        self.budget = self._group_budget()
+        self.ledger = self._empty_ledger()
         self.rows = Rows(population.names, training.favourable_class(population.labels))
-        self.threshold: Threshold | None = None
+        self.evaluation = Evaluation(task, training, self.search, self.ledger, self.rows)
         self.descent = Descent(self.optimizer)
         self._round: Round | None = None
 
@@ -104,33 +110,58 @@ class Strategy(FlowerStrategy):
     def prepare(self) -> None:
         """Check the options against the population, and set the attributes that `state` names to their first values.
 
-        A checkpoint keeps those attributes: plain values or tensors.
+        Override it for a method with options to check or with state, which must be plain values or tensors. Raise
+        `ValueError` for what does not fit.
         """
 
     @abstractmethod
     def rule(self) -> ClipRule:
-        """The clip rule of the next batch."""
+        """Return the clip rule of the next batch.
+
+        Every method defines it. A rule may depend on options and state, never on records.
+        """
 
     def query(self) -> CountQuery | None:
-        """The counts that the method needs of every batch, if any."""
+        """Return the counts that the method needs of every batch, or None.
+
+        Override it for a method that counts, together with `learn`.
+        """
         return None
 
     def learn(self, counts: Tensor, expected_batch: float) -> None:
-        """Change the rule's state by noisy counts over a batch of public expected size: post-processing."""
+        """Change the attributes that `state` names by noisy counts; this is post-processing and costs no privacy.
+
+        Override it for a method that counts. In step mode with `counts_first` it runs before the batch's gradients are
+        clipped, otherwise after.
+
+        Args:
+            counts: Noisy counts in the shape of the query's; any may be negative.
+            expected_batch: Public expected number of records (or participants) that were counted.
+        """
 
     # What most methods have in common, and some change.
 
     def unproved(self) -> str | None:
-        """Why no proof supports the epsilon of this run, if none does."""
+        """Return why no proof supports the epsilon of this run, or None.
+
+        Override it for a method whose guarantee depends on options; otherwise `nominal` is enough.
+        """
         return self.nominal
 
     def rates(self) -> tuple[float, ...]:
-        """The sampling rate of each group's records in step mode."""
+        """Return the sampling rate of each group's records in step mode, `[K]`.
+
+        Override it for a method that samples groups, or participants, at other rates than b / N.
+        """
         return (self.training.batch_size / self.population.records,) * len(self.population.names)
 
     def expected_batch(self, clients: Sequence[int] | None = None) -> float:
-        """The public expected number of records (or participants) of one count, in local epochs over `clients`, or all
-        of them.
+        """Return the public expected number of records (or participants) in one batch that is counted.
+
+        Override it for a method that samples otherwise.
+
+        Args:
+            clients: Numbers of the clients whose local epochs are counted; None for all clients.
         """
         if self.sync == "step":
             return self.training.batch_size
@@ -138,11 +169,17 @@ class Strategy(FlowerStrategy):
         return sum(min(self.training.batch_size, sizes[client]) for client in clients or range(len(sizes)))
 
     def divisor(self) -> float:
-        """What a sum of gradients or updates is divided by: the public expected number, never the realised one."""
+        """Return what a sum of gradients or updates is divided by: a public number, never the realised batch size.
+
+        Override it for a method that does not take the mean over the expected batch.
+        """
         return self.expected_batch()
 
     def local_training(self) -> LocalTraining | None:
-        """How clients train privately by themselves, if models are averaged: in epoch mode."""
+        """Return how clients train privately by themselves before models are averaged; None in step mode.
+
+        Override it for a method that trains otherwise in epoch mode.
+        """
         if self.sync == "step":
             return None
         training = self.training
@@ -152,41 +189,71 @@ class Strategy(FlowerStrategy):
             weights=self.client_weights(), sizes=self.population.by_client)
 
     def local_sgd(self) -> LocalSgd | None:
-        """How clients train before their whole updates are clipped, if they are."""
+        """Return how participants train before their whole updates are clipped, or None.
+
+        Override it for a method that clips updates rather than gradients.
+        """
         return None
 
     def optimizer(self, parameters: dict[str, nn.Parameter]) -> Optimizer:
-        """What steps along the noisy mean, at the server."""
+        """Return what steps along the noisy mean, at the server.
+
+        Override it for a method with an optimiser other than that of the settings.
+
+        Args:
+            parameters: Parameters of the model by name.
+        """
         training = self.training
         return make_optimizer(training.optimizer, parameters, training.learning_rate, training.weight_decay,
                               training.momentum)
 
     def client_weights(self) -> tuple[float, ...]:
-        """Each client's share in the average of locally trained weights: by records."""
+        """Return each client's share in the average of locally trained weights: its share of the records.
+
+        Override it for a method that averages otherwise; the shares sum to 1.
+        """
         return tuple(size / self.population.records for size in self.population.by_client)
 
     def noise_multipliers(self) -> tuple[float, ...]:
-        """The noise multiplier by group (step mode) or client (epoch mode): the same for all, enough for the worst."""
+        """Return the noise multiplier by group (step mode) or client (epoch mode): one value, enough for all.
+
+        Override it for a method that adds no noise, or another amount for each group.
+        """
         schedules = self.schedules()
         return (common_noise(schedules, self.training, self.query() is not None, self.search.charged),) * len(schedules)
 
     def release_noise(self, rule: ClipRule) -> float:
-        """The noise of one gradient sum in step mode, in units of the rule's sensitivity."""
+        """Return the noise multiplier of one gradient sum in step mode, in units of the rule's sensitivity.
+
+        Override it for a method whose noise does not follow the sensitivity of the rule.
+
+        Args:
+            rule: The clip rule of this batch.
+        """
         return self.noise[0]
 
     def planned_multipliers(self, noise: float) -> tuple[float, ...]:
         """Return by group, `[K]`, the noise multiplier that was fixed in advance, in units of the largest contribution.
 
-        `noise` is what the sum carries, in units of the rule's sensitivity: more than planned if a budget lowered it.
+        Override it for a method that fixes another noise for each group in advance.
+
+        Args:
+            noise: What the sum carries, in units of the rule's sensitivity: more than planned if a budget lowered it.
         """
         return (min(noise, self.noise[0]),) * len(self.population.names)
 
     def spent_multipliers(self) -> tuple[float, ...] | None:
-        """Return by group, `[K]`, the noise multiplier to charge if it is less than what the sum carries."""
+        """Return by group, `[K]`, the noise multiplier to charge, or None for all of the noise that the sum carries.
+
+        It is in units of what a record of the group can add. Override it for a method that charges less noise.
+        """
         return None
 
     def schedules(self) -> list[Schedule]:
-        """What a record of each group (step mode) or client (epoch mode) goes through."""
+        """Return what a record of each group (step mode) or client (epoch mode) goes through, for calibration.
+
+        Override it for a method that protects something else than records.
+        """
         if self.sync == "step":
             return [Schedule(rate, self.rounds) for rate in self.rates()]
         epochs = [LocalEpoch.of(size, self.training.batch_size) for size in self.population.by_client]
@@ -208,7 +275,11 @@ class Strategy(FlowerStrategy):
     # The round, as Flower calls it.
 
     def plan(self, step: int) -> Round:
-        """Return the round of number `step`, from 0, with the rule and the charge that are known before its counts."""
+        """Return a round with the rule and the charge that are known before its counts.
+
+        Args:
+            step: Number of the round, from 0.
+        """
         training, noise = self.training, self.noise[0]
         seeded = training.randomness == "seeded"
         return Round(
@@ -218,7 +289,11 @@ class Strategy(FlowerStrategy):
             local_sgd=self.local_sgd(), noise=training.noise, label="" if seeded else token_hex(16))
 
     def decided(self, plan: Round) -> Round:
-        """Return the plan of a gradient sum with the rule that clips it, its noise, and what both charge."""
+        """Return the plan of a gradient sum with the rule that clips it, its noise, and what both charge.
+
+        Args:
+            plan: The round as `plan` gave it; if `counts_first`, its counts have been learned.
+        """
         rule = self.rule()
         noise = self.release_noise(rule)
         if self.budget is not None:
@@ -231,7 +306,14 @@ class Strategy(FlowerStrategy):
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
-        """Ask for counts if the rule depends on them, then for gradient sums or local epochs."""
+        """Ask for counts if the rule depends on them, then for gradient sums or local epochs.
+
+        Args:
+            server_round: Number of the round, from 1.
+            arrays: Weights of the model by name.
+            config: Not used.
+            grid: The nodes.
+        """
         self.descent.hold(unpacked(arrays), self.training)
         plan = self.plan(server_round - 1)
         if plan.local is not None:
@@ -252,7 +334,15 @@ class Strategy(FlowerStrategy):
                         ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Add up, add the server's noise, update the model, enter the release into the ledger, learn from the counts.
 
-        Raises `fedfair.node.node.ClientError` if a node did not answer, failed, or sent a value that is not finite.
+        Args:
+            server_round: Number of the round, from 1.
+            replies: Answers of the nodes, in any order.
+
+        Returns:
+            The new weights by name, and no metrics.
+
+        Raises:
+            fedfair.node.node.ClientError: If a node did not answer, failed, or sent a value that is not finite.
         """
         assert self._round is not None
         assert self._round.rule is not None
@@ -274,59 +364,77 @@ class Strategy(FlowerStrategy):
                            ) -> Iterable[Message]:
         """Ask for counts by group at the end of every `eval_every` epochs and of the run.
 
-        At the end, of all parts, after the search for a threshold.
+        At the end they are of all parts, after the search for a threshold.
+
+        Args:
+            server_round: Number of the round, from 1, or 0 before the first.
+            arrays: Weights of the model by name.
+            config: Not used.
+            grid: The nodes.
         """
-        last, every = server_round >= self.rounds, self.training.eval_every * self.rounds_per_epoch
-        if not last and round(server_round / every, 9) // 1 == round((server_round - 1) / every, 9) // 1:
-            return []
-        splits = ["train", "valid", "test"] if last else ["valid", "test"]
-        for split in splits:
-            self.ledger.expose(f"metrics on the {split} part", "counts and losses by group, without noise")
-        if last and self.training.threshold != "none":
-            self.search.ask(arrays, grid, self.ledger)
-            self.threshold = self.search.choose(self.training.theta)
-        return self._requests(exchanges.send_evaluation, grid, weights=arrays, splits=splits, **{
-            "gradient-norms": last, "threshold": self.threshold.rule.to_json() if self.threshold else ""})
+        last = server_round >= self.rounds
+        due = last or self.evaluation.due(server_round, self.rounds_per_epoch)
+        return self.evaluation.ask(arrays, grid, last) if due else []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Keep the metrics of every part and group, of the clients that are there, as `rows`; returns the test
-        accuracies for Flower's log.
+        """Keep the metrics of every part and group, over the clients that answered, as `rows`.
+
+        Args:
+            server_round: Number of the round, from 1, or 0 before the first.
+            replies: Answers of the nodes, in any order; none if nothing was asked.
+
+        Returns:
+            The test accuracies by group for Flower's log, or None.
         """
-        asked = list(replies)
-        answered, record = self._answers(asked) if asked else [], MetricRecord()
-        for split in answered[0].content.array_records if answered else ():
-            accuracies = self.rows.add_counts(server_round, split, group_counts(answered, split))
-            if split == "test":
-                record.update({f"accuracy of {group}": value for group, value in accuracies.items()})
-        return record or None
+        replied = list(replies)
+        answered = self._answers(replied) if replied else []
+        return (self.evaluation.keep(server_round, answered) or None) if answered else None
 
     def summary(self) -> None:
-        """Nothing: the run prints a table of its own."""
+        """Print nothing: the run prints a table of its own."""
+
+    def _group_budget(self) -> GroupBudget | None:
+        """Return the filter that keeps every group within `group_epsilon`, or None without that setting."""
+        if self.training.group_epsilon is None:
+            return None
+        return group_budget(self.training, self.sync, self.rule(), min(self.noise), self.rates(), self.rounds,
+                            self.count_noise, self.counts_first)
+
+    def _empty_ledger(self) -> Ledger:
+        """Return the ledger of a run that has released nothing but what the server knows from the start."""
+        training = self.training
+        ledger = Ledger(self.population.names, training.delta, training.trust, self.sharers, training.accountant,
+                        self.unproved(), self.protects,
+                        broadcasts=self.broadcasts or self._risk is not None,  # which sends the batch's gradient
+                        public=self.task.public(self.protects), budget=self.budget.filter if self.budget else None)
+        if self.protects == "participant":
+            ledger.expose("numbers of records of each participant by group", "the server receives them without noise")
+        return ledger
 
     def _requests(self, exchange: Exchange, grid: Grid, **parts: object) -> list[Message]:
         """Return a request to every node."""
         return requests(exchange, grid, self.task, **parts)
 
     def _answers(self, replies: Iterable[Message]) -> list[Message]:
-        """The replies, if not more clients are missing than allowed for; raises `ClientError` otherwise."""
+        """Return the replies; raise `ClientError` if more clients are missing than `dropouts` allows."""
         return answers(replies, len(self.population.sizes), self.training.dropouts)
 
     def _averaged(self, sums: dict[str, Tensor], clients: list[int]) -> dict[str, Tensor]:
-        """The average of the weights of those clients that are there."""
+        """Return the average of the weights over the clients that answered."""
         if len(clients) == len(self.population.sizes):
             return sums
         share = sum(self.client_weights()[client] for client in clients)
         return {name: value / share for name, value in sums.items()}
 
     def _counts(self, replies: list[Message], plan: Round) -> Tensor:
-        """The clients' counts added up, with the server's share of the noise."""
+        """Add up the clients' counts, with the server's share of the noise."""
         assert plan.count_noise_multiplier is not None
         share = server_share(plan.trust) if plan.local is None else 0.0
         draws = source(plan.seed, "counts", 0, plan.step)
         return add_noise(plan.noise, added(replies, "counts"), share * plan.count_noise_multiplier, draws)["counts"]
 
     def _learn(self, counts: Tensor, expected_batch: float) -> None:
-        """Let the method learn; raises `ValueError` if it changes an attribute that its `state` does not declare."""
+        """Let the method learn; raise `ValueError` if it changes an attribute that its `state` does not declare."""
         before = dict(vars(self))
         self.learn(counts, expected_batch)
         for name, value in vars(self).items():
@@ -335,9 +443,22 @@ class Strategy(FlowerStrategy):
                                  f"that a run would lose it when it goes on from a checkpoint: add {name!r} to `state`")
 
     def _update(self, sums: dict[str, Tensor], plan: Round, rule: ClipRule) -> None:
-        """One step of the optimiser along the noisy gradient sum divided by the expected batch size."""
+        """Take one step of the optimiser along the noisy gradient sum divided by the expected batch size."""
         share = server_share(plan.trust)
         if share and plan.noise_multiplier:
             deviation = share * plan.noise_multiplier * sensitivity(rule, len(plan.rates))
             sums = add_noise(plan.noise, sums, deviation, source(plan.seed, "noise", 0, plan.step))
         self.descent.step({name: value / self.divisor() for name, value in sums.items()})
+
+
+def _refuse_misfit(task: Task, training: Training, population: Population) -> None:
+    """Raise `ValueError` for a batch size, a noise or a number of dropouts that no method can run with."""
+    if training.batch_size > population.records:
+        raise ValueError(f"batch_size is {training.batch_size}, but there are only {population.records} training "
+                         "records: take at most that many")
+    if training.noise == "discrete" and task.dtype != "float64":
+        raise ValueError(f'noise is "discrete", but dtype is {task.dtype!r}: sums are only exact enough for it in '
+                         "float64")
+    if len(population.sizes) - training.dropouts < 1:
+        raise ValueError(f"dropouts is {training.dropouts}, but there are only {len(population.sizes)} clients: a "
+                         "round needs at least one")

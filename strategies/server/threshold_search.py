@@ -30,10 +30,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Threshold:
-    """The rule that a run ends with.
+    """The decision rule that a run ends with.
 
-    `parity` is the demographic parity that was found with it, or its bound (with noise, if the search was private);
-    `confidence` that with which it is at most theta on unseen data, or None if nothing is promised.
+    `parity` is the demographic parity that the search measured with it, or its bound (with noise, if the search was
+    private). `confidence` is the probability with which parity is at most theta on unseen data, or None if nothing is
+    promised.
     """
 
     rule: RejectOption
@@ -41,7 +42,7 @@ class Threshold:
     confidence: float | None = None
 
     def to_dict(self, groups: tuple[str, ...], labels: tuple[str, ...]) -> dict[str, Any]:
-        """All of it, by the names of the groups and of the classes."""
+        """Return the rule by the names of the groups and of the classes, with parity and confidence."""
         return {"gammas": dict(zip(groups, self.rule.gammas, strict=True)),
                 "deprived": [name for name, up in zip(groups, self.rule.deprived, strict=True) if up],
                 "favourable": labels[self.rule.favourable], "demographic_parity_found": self.parity,
@@ -51,15 +52,15 @@ class Threshold:
 class ThresholdSearch:
     """Asks for the score counts of the validation records, with noise if the search is private, and chooses.
 
-    `scores` `[K, 2 G]` holds what was released; any number of choices from it costs nothing more. What is protected is
-    one validation record, or a participant with all of its own: as many counts as the client with the most has. Raises
-    `ValueError` if the settings do not fit the population.
+    `scores` `[K, 2 G]` holds what was released; any number of choices from it costs nothing more. It protects one
+    validation record, or a participant with all its validation records: then the noise is for the largest number of
+    them that a client has. Raises `ValueError` if the settings do not fit the population.
     """
 
     def __init__(self, task: Task, training: Training, population: Population, protects: Unit) -> None:
         _check(training, population)
         self.task, self.training, self.population = task, training, population
-        self._moved = population.most_valid if protects == "participant" else 1  # counts, at most, by one of them
+        self._moved = population.most_valid if protects == "participant" else 1  # the most counts that one adds to
         named = training.favourable_class(population.labels)
         self.favourable = 1 if named is None else named
         self.multiplier = 0.0
@@ -70,7 +71,7 @@ class ThresholdSearch:
         if charged and training.target_epsilon and not self.multiplier:
             raise ValueError("target_epsilon cannot be kept: the search for a threshold reads validation records of "
                              "participants without noise; give threshold_epsilon a part of it, or leave the search out")
-        self.charged = Release(1.0, self.multiplier) if charged else None  # beside the training, to the same unit
+        self.charged = Release(1.0, self.multiplier) if charged else None  # to what the training protects
         self.scores: Tensor | None = None
         self._added_multiplier = 0.0  # of the noise that the scores carry, in units of what one record moves
 
@@ -79,7 +80,7 @@ class ThresholdSearch:
         training = self.training
         if not training.searches:
             return
-        own, relative = server_share(training.trust), self.multiplier * self._moved
+        server, relative = server_share(training.trust), self.multiplier * self._moved
         full = relative * prefix_sums.sensitivity(CELLS)
         clients, dropouts = len(self.population.sizes), training.dropouts
         share = client_share(training.trust, clients - dropouts)
@@ -87,16 +88,17 @@ class ThresholdSearch:
                          deviation=share * full, noise=training.noise, seeded=training.randomness == "seeded")
         answered = answers(grid.send_and_receive(asked), clients, dropouts)
         draws = source(self.task.seed if training.randomness == "seeded" else None, "scores")
-        self.scores = prefix_sums.add_noise(training.noise, added(answered, "sums")["scores"], own * full, draws)
-        self._added_multiplier = relative * math.hypot(own, share * math.sqrt(len(present(answered))))
+        self.scores = prefix_sums.add_noise(training.noise, added(answered, "sums")["scores"], server * full, draws)
+        self._added_multiplier = relative * math.hypot(server, share * math.sqrt(len(present(answered))))
         ledger.record_search(self.multiplier)
         if self.charged and self.multiplier:
             ledger.expose("the largest number of validation records of a participant",
                           "the noise of the search for a threshold is in proportion to it")
 
     def choose(self, theta: float) -> Threshold:
-        """The threshold for one theta, from what was released; one that changes nothing, and a warning, if no record
-        of some group was counted.
+        """Return the threshold for one theta, from what was released.
+
+        If no record of some group was counted, warn, and return a threshold that changes no decision.
         """
         training, names = self.training, self.population.names
         lost = [] if self.scores is None else [name for name, size in zip(
@@ -116,16 +118,16 @@ class ThresholdSearch:
         rates = (counted(self.scores) if confidence is None
                  else confident(self.scores, confidence, one_gamma, self._added_multiplier))
         if one_gamma:
-            found = toc(rates, deprived, theta)
+            chosen = toc(rates, deprived, theta)
         else:
-            found = by_group(rates, favoured(self.scores), theta)
-            deprived = tuple(shift > 0 for shift in found.shifts)
-        rule = RejectOption.shifted(found.shifts, deprived, self.favourable)
-        return Threshold(rule, found.parity, confidence if found.parity <= theta + ROUNDING else None)
+            chosen = by_group(rates, favoured(self.scores), theta)
+            deprived = tuple(shift > 0 for shift in chosen.shifts)
+        rule = RejectOption.shifted(chosen.shifts, deprived, self.favourable)
+        return Threshold(rule, chosen.parity, confidence if chosen.parity <= theta + ROUNDING else None)
 
 
 def _check(training: Training, population: Population) -> None:
-    """Raise `ValueError` if the threshold cannot be found or used."""
+    """Raise `ValueError` if the run's groups and classes allow no threshold of these settings."""
     names, classes = population.names, population.classes
     if training.threshold == "none":
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -150,9 +151,10 @@ def test_the_noise_of_a_run_within_a_budget_is_that_of_the_rule_before_it_was_ca
     rule = PerGroup((1.0,) * 9 + (3.0,))
     capped, noise = strategy.budget.within(rule, 0.8)
     assert noise * max(capped.group_sensitivities(10)) == pytest.approx(0.8 * 3.0)
-    fixed, spent = strategy.group_multipliers(capped, noise)
-    assert set(fixed) == {0.8}
-    assert min(spent) == pytest.approx(noise)
+    plan = replace(strategy.plan(0), rule=capped, noise_multiplier=noise,
+                   planned_multipliers=strategy.planned_multipliers(noise))
+    assert set(plan.event().multipliers) == {0.8}
+    assert min(plan.event().spent_multipliers) == pytest.approx(noise)
 
 
 def test_a_group_budget_that_cannot_be_kept_is_refused() -> None:
