@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -115,4 +117,19 @@ def test_the_pages_have_blocks_and_none_is_in_an_unknown_language() -> None:
 def test_the_tutorials_are_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text()
     for page in (ROOT / "docs").rglob("*.md"):
-        assert str(page.relative_to(ROOT / "docs")) in navigation
+        path = page.relative_to(ROOT / "docs")
+        assert path.parts[0] == "results" or str(path) in navigation
+
+
+def test_every_page_of_results_is_listed_by_a_title_of_its_own(tmp_path: Path) -> None:
+    hook = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "results_navigation.py")))
+    titles, paths = zip(*hook.pages(ROOT / "docs"), strict=True)
+    assert set(paths) == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs" / "results").rglob("*.md")}
+    assert len(set(titles)) == len(titles)
+    for name in ("b", "a"):
+        (tmp_path / "results" / name).mkdir(parents=True)
+        (tmp_path / "results" / name / "README.md").write_text(f"# Nobody 2026, Table {name}: a title\n")
+    typed = [{"Start": "index.md"}, {"Measured": [{"All": "results.md"}]}]
+    assert hook.on_config(SimpleNamespace(nav=typed, docs_dir=str(tmp_path))).nav[1]["Measured"] == [
+        {"All": "results.md"}, {"Nobody 2026, Table a": "results/a/README.md"},
+        {"Nobody 2026, Table b": "results/b/README.md"}]

@@ -27,7 +27,7 @@ class Interval(NamedTuple):
 def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, clip_norms: pd.DataFrame, costs: pd.DataFrame,
          request: Request) -> str:
     """The page; results, chosen, clip_norms and costs as `simulations.reproductions.fair_fight` makes them."""
-    lines = ["# A fair fight", "", f"`{request.command(NAME, tuning.seeds)}`", "",
+    lines = [f"# {request.title('A fair fight')}", "", f"`{request.command(NAME, tuning.seeds)}`", "",
              f"Settings of {tuning.preset}, against every method tuned over the learning rates "
              f"{_list(tuning.learning_rates)} and the clip norms {_list(tuning.clip_norms)} at the same epsilon, by "
              f"its mean accuracy on the validation part over {_seeds(len(tuning.choosing))}. Test part, mean ± half a "

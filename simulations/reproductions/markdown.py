@@ -21,7 +21,7 @@ def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequen
            request: Request) -> str:
     """The page; `cells` as `cells.compared` gives them."""
     seeds = seeds_of(published, request)
-    lines = [f"# {published.title}", "", f"`{request.command(name, seeds)}`", ""]
+    lines = [f"# {request.title(published.title)}", "", f"`{request.command(name, seeds)}`", ""]
     if len(cells):
         lines += [f"{sentence(cells)} {_rule(published, seeds)}", ""]
     lines += request.left_out(published.quick.text)

@@ -45,6 +45,12 @@ class Request(NamedTuple):
                 raise unknown("data set of the quick version" if self.quick else "data set", name, datasets)
         return tuple(name for name in datasets if name in self.datasets or not self.datasets)
 
+    def title(self, title: str) -> str:
+        """Return a page's title with what it is limited to before a colon: some data sets, the quick version."""
+        subject, colon, rest = title.partition(":")
+        datasets = "".join(f", {name}" for name in self.datasets)
+        return f"{subject}{datasets}{' (quick version)' if self.quick else ''}{colon}{rest}"
+
     def command(self, name: str, seeds: int) -> str:
         """The command that does it again, with so many seeds."""
         chosen = f" --datasets {shlex.quote(','.join(self.datasets))}" if self.datasets else ""

@@ -152,7 +152,7 @@ def _told(values: Mapping[str, float]) -> str:
 
 def _page(statements: pd.DataFrame, said: str, seeds: int, request: Request) -> str:
     """The page."""
-    lines = ["# Yang et al. 2024, Figures 2 and 3", "",
+    lines = [f"# {request.title('Yang, Huang and Yao 2024, Figures 2 and 3')}", "",
              f"`{request.command(NAME, seeds)}`", "",
              f"{said} Means over {seeds} seed{'s' if seeds > 1 else ''}, where the paper has {_PAPERS_SEEDS}; by "
              f"default there are {_SEEDS} here, {_QUICK_SEEDS} in the quick version. Values between two points of a "

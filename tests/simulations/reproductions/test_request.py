@@ -38,6 +38,15 @@ def test_the_page_has_the_command_and_what_is_left_out() -> None:
         "This is the quick version. Smaller.", "", "Of the data sets only law.", ""]
 
 
+@pytest.mark.parametrize(("request_", "title"), [
+    (Request(), "Nobody 2026, Table 1: accuracy: by group"),
+    (Request(datasets=("Law", "Adult")), "Nobody 2026, Table 1, Law, Adult: accuracy: by group"),
+    (Request(quick=True), "Nobody 2026, Table 1 (quick version): accuracy: by group"),
+    (Request(quick=True, datasets=("Law",)), "Nobody 2026, Table 1, Law (quick version): accuracy: by group")])
+def test_the_title_has_what_a_page_is_limited_to(request_: Request, title: str) -> None:
+    assert request_.title("Nobody 2026, Table 1: accuracy: by group") == title
+
+
 @pytest.mark.parametrize(("arguments", "why"), [
     (["fair-fight", "--datasets", ","], "datasets is ',', which names none: name some, or leave --datasets out for "
                                         "all"),
