@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.datasets.client_shards import Shares
-from fedfair.fairness.metrics import GroupCounts
+from fedfair.fairness.group_counts import GroupCounts
 from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_counts
 from fedfair.gradients.kernels.malloc import keep_freed
 from fedfair.gradients.kernels.onednn import FastLinear

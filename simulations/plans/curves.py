@@ -17,7 +17,8 @@ import pandas as pd
 import tomli_w
 import torch
 
-from fedfair.fairness.metrics import ALL, GroupCounts, metrics
+from fedfair.fairness.group_counts import GroupCounts
+from fedfair.fairness.metrics import ALL, metrics
 from fedfair.models.published import loss
 from simulations.engines.run import Progress, refuse_unfit, run
 from simulations.engines.worker_processes import in_processes

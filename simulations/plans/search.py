@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from fedfair.fairness.metrics import GroupCounts, metrics
+from fedfair.fairness.group_counts import GroupCounts
+from fedfair.fairness.metrics import metrics
 from fedfair.mechanisms.randomness import generator
 from fedfair.plugins.registry import unknown
 from simulations.settings.experiment import Experiment, SettingsError

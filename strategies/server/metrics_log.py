@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import TypedDict
 
-from fedfair.fairness.metrics import ALL, GroupCounts, metrics
+from fedfair.fairness.group_counts import GroupCounts
+from fedfair.fairness.metrics import ALL, metrics
 from fedfair.mechanisms.clipping import ClipRule, parameters
 
 

@@ -14,7 +14,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from fedfair.fairness.metrics import GroupCounts
+from fedfair.fairness.group_counts import GroupCounts
 from fedfair.gradients.layers import Gradients
 from fedfair.node import exchanges
 from fedfair.node.node import ClientError

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedfair.fairness.metrics import ALL, GroupCounts, largest_gap, metrics
+from fedfair.fairness.group_counts import GroupCounts
+from fedfair.fairness.metrics import ALL, largest_gap, metrics
 
 NAMES = ("first", "second", "third")
 
