@@ -1,0 +1,52 @@
+"""Evaluations of a run: when one is due, what it asks of the nodes, and what it keeps of their answers."""
+
+from __future__ import annotations
+
+from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+
+from fedfair.accounting import Ledger
+from fedfair.node import exchanges
+from fedfair.protocol.task import Task
+from strategies.server.metrics_log import Rows
+from strategies.server.requests import group_counts, requests
+from strategies.server.threshold_search import Threshold, ThresholdSearch
+from strategies.server.training import Training
+
+
+class Evaluation:
+    """Evaluations of the model by group: of held-out parts during a run, of all parts at its end.
+
+    The search for a threshold comes before the last evaluation. `threshold` is the rule that the search ended with, or
+    None. Metrics are entered into `rows`, and what leaves without protection into `ledger`.
+    """
+
+    def __init__(self, task: Task, training: Training, search: ThresholdSearch, ledger: Ledger, rows: Rows) -> None:
+        self.threshold: Threshold | None = None
+        self._task, self._training, self._search = task, training, search
+        self._ledger, self._rows = ledger, rows
+
+    def due(self, server_round: int, rounds_per_epoch: float) -> bool:
+        """Return whether a period of `eval_every` epochs ends with this round."""
+        every = self._training.eval_every * rounds_per_epoch
+        return round(server_round / every, 9) // 1 != round((server_round - 1) / every, 9) // 1
+
+    def ask(self, arrays: ArrayRecord, grid: Grid, last: bool) -> list[Message]:
+        """Return requests for the counts by group of the weights `arrays`; the `last` ones follow the search."""
+        splits = ["train", "valid", "test"] if last else ["valid", "test"]
+        for split in splits:
+            self._ledger.expose(f"metrics on the {split} part", "counts and losses by group, without noise")
+        if last and self._training.threshold != "none":
+            self._search.ask(arrays, grid, self._ledger)
+            self.threshold = self._search.choose(self._training.theta)
+        return requests(exchanges.send_evaluation, grid, self._task, weights=arrays, splits=splits, **{
+            "gradient-norms": last, "threshold": self.threshold.rule.to_json() if self.threshold else ""})
+
+    def keep(self, server_round: int, answered: list[Message]) -> MetricRecord:
+        """Enter the metrics of every part and group into `rows`; return the test accuracies for Flower's log."""
+        record = MetricRecord()
+        for split in answered[0].content.array_records:
+            accuracies = self._rows.add_counts(server_round, split, group_counts(answered, split))
+            if split == "test":
+                record.update({f"accuracy of {group}": value for group, value in accuracies.items()})
+        return record
