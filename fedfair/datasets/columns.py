@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,10 +14,7 @@ Kind = Literal["label", "group", "label and group", "participant", "number", "bo
 LEFT_OUT: tuple[Kind, ...] = ("single value", "row number")
 
 _DATE = r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})"
-_THOUSANDS = r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?"
-_DECIMAL_COMMA = r"[+-]?\d+(,\d+)?"
 _BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"t", "f"}, {"y", "n"})
-_MISSING = ("", "?")
 _WITHOUT = 'without = ["{}"]'
 _CLASSES = 100  # the most classes of a label, or groups
 _TEXTS = 1000  # the most different texts in one column
@@ -37,29 +34,6 @@ class Column:
     values: str
     missing: int
     problem: str | None = None
-
-
-def tidied(frame: pd.DataFrame, decimal: Collection[str] = ()) -> pd.DataFrame:
-    """Return the table with text stripped, "" and "?" as missing values, and text as numbers where a whole column is.
-
-    A comma in a number is before decimals in the columns `decimal` and in those that `decimal_commas` finds; elsewhere
-    it is between thousands.
-    """
-    before = {*decimal, *decimal_commas(frame)}
-    return pd.DataFrame({str(name): _tidy(column, str(name) in before) for name, column in frame.items()},
-                        index=frame.index)
-
-
-def decimal_commas(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of numbers written as text in which some comma cannot be between thousands."""
-    return [str(name) for name, column in frame.items() if _has_decimal_commas(_text(column))]
-
-
-def _has_decimal_commas(text: pd.Series | None) -> bool:
-    """Return whether a column of text holds numbers, one of them with a comma that cannot be between thousands."""
-    if text is None or not text.str.fullmatch(_DECIMAL_COMMA).fillna(text.isna()).all():
-        return False
-    return bool((~_between_thousands(text) & text.str.contains(",")).any())
 
 
 def understand(frame: pd.DataFrame, label: str, group: str, participant: str | None = None) -> list[Column]:
@@ -86,31 +60,6 @@ def _understood(column: pd.Series, role: Kind | None) -> Column:
     kind = role or _kind(str(column.name), known, len(column))
     return Column(str(column.name), kind, _in_words(known, kind), int(column.isna().sum()),
                   _problem(str(column.name), kind, known, len(column)))
-
-
-def _text(column: pd.Series) -> pd.Series | None:
-    """Return a column of text, stripped, with missing values as such; None for a column of another kind."""
-    if is_numeric_dtype(column) or is_bool_dtype(column) or is_datetime64_any_dtype(column):
-        return None
-    text = column.astype("string").str.strip()
-    return text.mask(text.isin(_MISSING))
-
-
-def _between_thousands(text: pd.Series) -> pd.Series:
-    """Return whether the commas of each text can be between thousands."""
-    return text.str.fullmatch(_THOUSANDS).fillna(False)
-
-
-def _tidy(column: pd.Series, decimal: bool) -> pd.Series:
-    """Tidy one column, with commas before decimals if `decimal`, and else between thousands."""
-    text = _text(column)
-    if text is None:
-        return column
-    plain = text.str.replace(",", ".") if decimal else text.where(~_between_thousands(text), text.str.replace(",", ""))
-    numbers = pd.to_numeric(plain, errors="coerce")
-    if numbers.notna().any() and bool((numbers.notna() == text.notna()).all()):
-        return numbers.astype("float64" if numbers.isna().any() else numbers.to_numpy().dtype)
-    return text
 
 
 def _kind(name: str, known: pd.Series, rows: int) -> Kind:

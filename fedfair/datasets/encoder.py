@@ -9,8 +9,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedfair.datasets.columns import tidied
 from fedfair.datasets.encoding import Encoding, Feature
+from fedfair.datasets.tidy import tidied
 from fedfair.plugins.registry import unknown
 
 
@@ -92,7 +92,7 @@ def _numbers(column: pd.Series, decimal: Sequence[str]) -> Tensor:
 
 
 def _tidied(column: pd.Series, decimal: Sequence[str] = ()) -> pd.Series:
-    """Return one column as `fedfair.datasets.columns.tidied` makes it."""
+    """Return one column as `fedfair.datasets.tidy.tidied` makes it."""
     return tidied(column.to_frame(), decimal)[str(column.name)]
 
 

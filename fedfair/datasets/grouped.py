@@ -165,20 +165,6 @@ class Parts:
         return iter(zip(PARTS, (self.train, self.valid, self.test), strict=True))
 
 
-def crossed(one: GroupedDataset, other: GroupedDataset) -> GroupedDataset:
-    """Return the records of `one`, grouped by those intersections of its groups with the groups of `other` that occur.
-
-    `other` must hold the same records in the same order. Raises `ValueError` if it has another number of records.
-    """
-    if len(one) != len(other):
-        raise ValueError(f"groups of {len(one)} and of {len(other)} records cannot be crossed")
-    pairs = one.group * len(other.names) + other.group
-    occurring = torch.bincount(pairs).nonzero().flatten()
-    names = tuple(f"{one.names[pair // len(other.names)]} & {other.names[pair % len(other.names)]}"
-                  for pair in occurring.tolist())
-    return replace(one, group=torch.searchsorted(occurring, pairs), names=names)
-
-
 def _within(numbers: Tensor, end: int) -> bool:
     """Return whether all numbers lie in 0..end-1."""
     return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < end)

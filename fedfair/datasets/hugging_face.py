@@ -15,11 +15,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedfair.datasets.columns import tidied
 from fedfair.datasets.features import leave_out
 from fedfair.datasets.grouped import PARTS, GroupedDataset
 from fedfair.datasets.prepare import Missing
 from fedfair.datasets.table import codes, complete, features_alone, from_table, whole_numbers
+from fedfair.datasets.tidy import tidied
 from fedfair.plugins.registry import unknown
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from fedfair.accounting.events import PUBLIC, Unit
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
 from fedfair.datasets.client_shards import Shares
 from fedfair.datasets.features import Range, drop_first, leave_out, standardise, to_ranges
-from fedfair.datasets.grouped import Pixels, crossed
+from fedfair.datasets.grouped import Pixels
+from fedfair.datasets.intersections import crossed
 from fedfair.datasets.partition import by_group, by_mixture, by_site
 from fedfair.datasets.prepare import Missing, keep, reduce_group, split
 from fedfair.models import published

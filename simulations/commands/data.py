@@ -9,8 +9,10 @@ import typer
 from rich.console import Console
 
 from fedfair.datasets import DATASETS
-from fedfair.datasets.columns import numbered, tidied, understand
-from fedfair.datasets.table import features_alone, read_csv
+from fedfair.datasets.columns import numbered, understand
+from fedfair.datasets.csv_file import read_csv
+from fedfair.datasets.table import features_alone
+from fedfair.datasets.tidy import tidied
 from fedfair.protocol.task import Task
 from simulations.commands.options import Group, Label, names_of
 from simulations.results.table import columns_table

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfair.datasets.table import read_csv
+from fedfair.datasets.csv_file import read_csv
 from simulations.commands.options import names_of
 from simulations.results.atomic_files import refuse_as_file, write_text
 

@@ -15,8 +15,9 @@ from torch import nn
 
 from fedfair.gradients.probe import trained_parameters
 from fedfair.protocol.messages import pack, unpacked
-from simulations.engines.checkpoint import Checkpoint, Watch, train
+from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import ENGINES, Engine, make_engine
+from simulations.engines.resume import Watch, train
 from simulations.results.atomic_files import alone_in
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment

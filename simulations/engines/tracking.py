@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedfair.plugins.registry import Registry
-from simulations.engines.checkpoint import Watch
+from simulations.engines.resume import Watch
 from simulations.settings.experiment import Experiment
 from simulations.settings.extras import library
 from strategies import Strategy

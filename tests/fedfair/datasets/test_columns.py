@@ -11,8 +11,10 @@ import pandas as pd
 import pytest
 import torch
 
-from fedfair.datasets.columns import Column, decimal_commas, tidied, understand
-from fedfair.datasets.table import from_csv, from_table, read_csv
+from fedfair.datasets.columns import Column, understand
+from fedfair.datasets.csv_file import read_csv
+from fedfair.datasets.table import from_csv, from_table
+from fedfair.datasets.tidy import decimal_commas, tidied
 
 ROWS = 60
 

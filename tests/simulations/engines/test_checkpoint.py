@@ -17,7 +17,7 @@ import torch
 
 from simulations import Experiment, run
 from simulations.benchmarks.kills import different, killed
-from simulations.engines import checkpoint as module
+from simulations.engines import resume as module
 from simulations.engines.checkpoint import Checkpoint
 from simulations.results.result import Result
 from strategies import STRATEGIES
