@@ -218,7 +218,7 @@ def _joined(first: Comparison, second: Comparison, name: str) -> Comparison:
     """Join two comparisons' runs.
 
     If the first has some runs of the second, the second's methods become "method (name)", so that each stays with its
-    reference (see `simulations.results.summary.reference`).
+    reference (see `simulations.results.reference.reference`).
     """
     clash = first.ledgers.keys() & second.ledgers.keys()
     called = {method: f"{method} ({name})" if clash else method for method in second.methods}

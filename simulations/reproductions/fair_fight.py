@@ -1,8 +1,8 @@
 """A fair fight: every method tuned over the same grid at the same epsilon, beside the published settings.
 
-The papers train dpsgd with a learning rate of 0.01, with which clipped gradients hardly move, and others with a larger
-one or with Adam. Here every method tries the same learning rates and clip norms; the setting with the highest mean
-accuracy on the validation part is kept, and only then is the test part looked at, with more seeds than chose.
+The papers train dpsgd with a learning rate of 0.01, at which clipped gradients hardly move the model, and other methods
+with a larger one or with Adam. Here every method tries the same learning rates and clip norms. The setting with the
+highest mean accuracy on the validation part is kept; only then is the test part used, with more seeds than chose.
 `fedfair reproduce fair-fight`.
 """
 
@@ -22,28 +22,29 @@ from simulations.reproductions.store import Kept, OnRound, kept_runs
 from simulations.reproductions.tuning import CONFIG, NAME, PUBLISHED, Entry, confirm, load, plan
 from simulations.results.atomic_files import write_json, write_text
 from simulations.results.environment import environment
-from simulations.results.summary import REFERENCE, final_part
+from simulations.results.reference import REFERENCE
+from simulations.results.summary import final_part
 
 _SETTING = ["dataset", "strategy", "setting", "learning_rate", "clip_norm"]
-"""The columns that tell one point of a grid from another, seeds aside."""
+"""The columns that identify a point of a grid, whatever the seed."""
 
 
 def fair_fight(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambda *_: None, jobs: int = 1,
                file: Path = CONFIG) -> str:
-    """Run everything, write it to `out`, and return what it shows of dpsgd in a sentence for each data set.
+    """Run everything, write it to `out`, and return the finding about dpsgd in a sentence for each data set.
 
-    `out` gets grid.csv (every run), results.csv (published and tuned), README.md and environment.json; kept runs
-    are not repeated. Raises `FileExistsError` if the folder holds something else, another `OSError` if it or that of
-    the runs could not be written, and what `simulations.engines.run.run` raises.
+    `out` gets grid.csv (every run), results.csv (published and tuned), README.md and environment.json; kept runs are
+    not repeated. Raises `FileExistsError` if the folder holds something else, another `OSError` if it or that of the
+    runs cannot be written, and what `kept_runs` raises.
     """
     tuning = load(request, file)
     entries = plan(tuning, request.device)
-    kept = request.begin(NAME, out)
-    runs = kept_runs([entry.experiment for entry in entries], kept, on_round, jobs)
+    folder = request.begin(NAME, out)
+    runs = kept_runs([entry.experiment for entry in entries], folder, on_round, jobs)
     tried = measures(entries, runs)
     chosen = choose(tried)
     others = confirm(tuning, chosen[["dataset", "strategy", "setting"]].itertuples(index=False), request.device)
-    confirmed = measures(others, kept_runs([entry.experiment for entry in others], kept, on_round, jobs))
+    confirmed = measures(others, kept_runs([entry.experiment for entry in others], folder, on_round, jobs))
     measured = pd.concat([tried, confirmed], ignore_index=True)
     results = chosen_and_published(measured, chosen)
     costs, clip_norms = tuning_costs(entries, runs), best_by_clip_norm(tried)
@@ -55,8 +56,8 @@ def fair_fight(out: Path, request: Request = EVERYTHING, on_round: OnRound = lam
 
 
 def measures(entries: Sequence[Entry], runs: Sequence[Kept]) -> pd.DataFrame:
-    """One row for each run: dataset, strategy, setting, seed, learning_rate, clip_norm, epsilon, and at its end valid
-    (accuracy on the validation part), and on the test part accuracy and accuracy_parity.
+    """Return one row for each run: dataset, strategy, setting, seed, learning_rate, clip_norm, epsilon, and at its end
+    valid (accuracy on the validation part), and on the test part accuracy and accuracy_parity.
     """
     rows = []
     for (dataset, strategy, setting, experiment), (metrics, ledger) in zip(entries, runs, strict=True):
@@ -70,10 +71,10 @@ def measures(entries: Sequence[Entry], runs: Sequence[Kept]) -> pd.DataFrame:
 
 
 def choose(measured: pd.DataFrame) -> pd.DataFrame:
-    """The setting of the grid with the highest mean validation accuracy, for each data set and strategy; the first of
-    several. Columns dataset, strategy, setting, learning_rate, clip_norm, at_edge.
+    """Choose for each data set and strategy the setting of the grid with the highest mean validation accuracy, the
+    first of several. Columns dataset, strategy, setting, learning_rate, clip_norm, at_edge.
 
-    `at_edge` says that the learning rate is the smallest or largest tried, so that a better one may lie beyond.
+    `at_edge` is true if the learning rate is the smallest or largest tried: a better one may lie beyond.
     """
     grid = measured[measured["setting"] != PUBLISHED]
     rates, chosen = grid["learning_rate"], _best(grid, ["dataset", "strategy"])
@@ -81,9 +82,9 @@ def choose(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def best_by_clip_norm(measured: pd.DataFrame) -> pd.DataFrame:
-    """What each private method comes to if it is given one clip norm and chooses its learning rate: for each data set,
-    strategy and clip norm the setting with the highest mean validation accuracy, and its mean test accuracy. Columns
-    dataset, strategy, setting, learning_rate, clip_norm, accuracy.
+    """Choose the learning rate of each private method by clip norm: for each data set, strategy and clip norm return
+    the setting with the highest mean validation accuracy, and its mean test accuracy. Columns dataset, strategy,
+    setting, learning_rate, clip_norm, accuracy.
     """
     grid = measured[(measured["setting"] != PUBLISHED) & (measured["strategy"] != REFERENCE)]
     means = grid.groupby(_SETTING, sort=False)["accuracy"].mean()
@@ -91,16 +92,16 @@ def best_by_clip_norm(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def _best(grid: pd.DataFrame, each: list[str]) -> pd.DataFrame:
-    """For each of something the setting with the highest mean validation accuracy, the first of several."""
+    """Return the setting with the highest mean validation accuracy, the first of several, by the columns `each`."""
     means = grid.groupby(_SETTING, sort=False)["valid"].mean()
     best = means.groupby(level=each, sort=False).idxmax()
     return pd.DataFrame(best.tolist(), columns=means.index.names)
 
 
 def chosen_and_published(measured: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
-    """The runs of the published and the chosen settings, `version` "published" or "tuned".
+    """Return the runs of the published and the chosen settings, `version` "published" or "tuned".
 
-    With `impact`, the run's accuracy parity less that of sgd of the same version, data set and seed.
+    `impact` is the run's accuracy parity less that of sgd of the same version, data set and seed.
     """
     published = measured[measured["setting"] == PUBLISHED].assign(version=PUBLISHED)
     tuned = measured.merge(chosen[["dataset", "strategy", "setting"]]).assign(version="tuned")
@@ -112,10 +113,10 @@ def chosen_and_published(measured: pd.DataFrame, chosen: pd.DataFrame) -> pd.Dat
 
 
 def tuning_costs(entries: Sequence[Entry], runs: Sequence[Kept]) -> pd.DataFrame:
-    """What looking cost: dataset, strategy, settings (tried), epsilon (of one run), epsilon_of_all.
+    """Return what the search cost: dataset, strategy, settings (tried), epsilon (of one run), epsilon_of_all.
 
-    `epsilon_of_all` is what the private runs over the grid, on the same training records, cost together, which is what
-    choosing among them costs without a better argument; the validation records are not protected at all.
+    `epsilon_of_all` is that of the private runs over the grid together, on the same training records: the price of
+    choosing among them, without a better argument. The validation records are not protected at all.
     """
     rows, tried = [], [(e, run.ledger) for e, run in zip(entries, runs, strict=True)
                        if e.setting != PUBLISHED and e.experiment.seed == 0 and e.strategy != REFERENCE]

@@ -11,8 +11,8 @@ import scipy
 
 from simulations.reproductions.request import Request
 from simulations.reproductions.tuning import NAME, PUBLISHED, Tuning
+from simulations.results.reference import REFERENCE
 from simulations.results.statistics import spread, wilcoxon_less
-from simulations.results.summary import REFERENCE
 
 _SUBJECT = "dpsgd"
 
@@ -26,13 +26,14 @@ class Interval(NamedTuple):
 
 def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, clip_norms: pd.DataFrame, costs: pd.DataFrame,
          request: Request) -> str:
-    """The page; results, chosen, clip_norms and costs as `simulations.reproductions.fair_fight` makes them."""
+    """Return the page; results, chosen, clip_norms and costs are those of `simulations.reproductions.fair_fight`."""
     lines = [f"# {request.title('A fair fight')}", "", f"`{request.command(NAME, tuning.seeds)}`", "",
-             f"Settings of {tuning.preset}, against every method tuned over the learning rates "
+             f"Every method with the settings of {tuning.preset}, and tuned over the learning rates "
              f"{_list(tuning.learning_rates)} and the clip norms {_list(tuning.clip_norms)} at the same epsilon, by "
-             f"its mean accuracy on the validation part over {_seeds(len(tuning.choosing))}. Test part, mean ± half a "
-             f"95 % t-interval over {_seeds(tuning.seeds)}, of each data set by itself; impact is accuracy parity less "
-             f"that of {REFERENCE} with the same seed, tuned like the method.", "", *request.left_out(tuning.text)]
+             f"its mean accuracy on the validation part over {_seeds(len(tuning.choosing))}. The figures are means on "
+             f"the test part, ± half a 95 % t-interval over {_seeds(tuning.seeds)}, for each data set by itself. "
+             f"Impact is accuracy parity less that of {REFERENCE} with the same seed, tuned like the method.", "",
+             *request.left_out(tuning.text)]
     lines += [*(f"- {line}" for line in findings(results)), ""]
     for dataset in results["dataset"].unique():
         lines += [f"## {dataset}", "", *_table(results[results["dataset"] == dataset],
@@ -41,7 +42,7 @@ def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, clip_norms
 
 
 def findings(results: pd.DataFrame) -> list[str]:
-    """What tuning leaves of dpsgd's disparate impact on each data set; nothing without dpsgd and sgd."""
+    """Say what tuning leaves of dpsgd's disparate impact on each data set; nothing without dpsgd and sgd."""
     lines = []
     for dataset in results["dataset"].unique():
         runs = results[(results["dataset"] == dataset) & (results["strategy"] == _SUBJECT)].set_index("seed")
@@ -52,7 +53,7 @@ def findings(results: pd.DataFrame) -> list[str]:
 
 
 def _finding(dataset: str, published: list[float], tuned: list[float]) -> str:
-    """What one data set shows: the intervals, and what follows from them."""
+    """Say what one data set shows: the intervals, and what follows from them."""
     before, after = _interval(published), _interval(tuned)
     taken = _interval([first - second for first, second in zip(published, tuned, strict=True)])
     p = wilcoxon_less(tuned, published)
@@ -62,16 +63,16 @@ def _finding(dataset: str, published: list[float], tuned: list[float]) -> str:
 
 
 def _verdict(before: Interval, after: Interval, taken: Interval) -> str:
-    """Whether the impact comes from the settings: only if what tuning takes away, seed by seed, differs from zero.
+    """Say whether the impact comes from the settings: only if what tuning takes away, seed by seed, is above zero.
 
-    That one interval contains zero and another does not tells nothing of their difference (Gelman and Stern 2006).
+    One interval with zero in it and another without say nothing about their difference (Gelman and Stern 2006).
     """
     if not _above_zero(before):
         return "even as published it is not distinguishable from zero"
     if _above_zero(taken) and _above_zero(after):
         return f"{after.mean / before.mean:.0%} of it is left, the rest comes from the settings"
     if _above_zero(taken) and _above_zero(Interval(-after.mean, after.half)):
-        return "it comes from the settings, and tuned the difference is turned round"
+        return "it comes from the settings, and after tuning the difference has the opposite sign"
     if _above_zero(taken):
         return "it comes from the settings, and what is left is not distinguishable from zero"
     if _above_zero(after):
@@ -80,7 +81,7 @@ def _verdict(before: Interval, after: Interval, taken: Interval) -> str:
 
 
 def _table(results: pd.DataFrame, chosen: pd.DataFrame) -> Iterator[str]:
-    """One data set's methods, published and tuned."""
+    """Yield the table of one data set's methods, published and tuned."""
     yield "| method | setting | epsilon | accuracy | accuracy parity | impact |"
     yield "|---|---|---|---|---|---|"
     edges = set(chosen.loc[chosen["at_edge"], "strategy"])
@@ -97,7 +98,7 @@ def _table(results: pd.DataFrame, chosen: pd.DataFrame) -> Iterator[str]:
 
 
 def _clip_norms(best: pd.DataFrame) -> Iterator[str]:
-    """What a clip norm changes once its learning rate is tuned; nothing if there is only one."""
+    """Yield what a clip norm changes once its learning rate is tuned; nothing if there is only one."""
     tried = sorted(best["clip_norm"].unique())
     if len(tried) < 2:
         return
@@ -105,19 +106,19 @@ def _clip_norms(best: pd.DataFrame) -> Iterator[str]:
                 "chosen on the validation part. The last column is the largest less the smallest.", "",
                 f"| data set | method | {' | '.join(f'C {clip_norm:g}' for clip_norm in tried)} | difference |",
                 f"|---|---|{'---|' * len(tried)}---|")
-    for (dataset, strategy), own in best.groupby(["dataset", "strategy"], sort=False):
-        cells = (f"{row.accuracy:.4f} (lr {row.learning_rate:g})" for row in own.sort_values("clip_norm").itertuples())
-        difference = own["accuracy"].max() - own["accuracy"].min()
+    for (dataset, strategy), rows in best.groupby(["dataset", "strategy"], sort=False):
+        cells = (f"{row.accuracy:.4f} (lr {row.learning_rate:g})" for row in rows.sort_values("clip_norm").itertuples())
+        difference = rows["accuracy"].max() - rows["accuracy"].min()
         yield f"| {dataset} | {strategy} | {' | '.join(cells)} | {difference:.4f} |"
     yield ""
 
 
 def _costs(costs: pd.DataFrame) -> Iterator[str]:
-    """What choosing cost."""
+    """Yield what the search cost."""
     yield from ("## What tuning cost", "", "The epsilon of a tuned method is that of its last run alone. Every setting "
-                "that was tried is a private run on the same records: whoever must pay for the search, and has no "
-                "better argument than composition, pays the last column. The validation records that choose are not "
-                "protected.", "", "| data set | method | settings tried | epsilon of one run | of all |",
+                "that was tried is a private run on the same records: where the search must be paid for, it costs the "
+                "last column, unless there is a better argument than composition. The validation records that choose "
+                "are not protected.", "", "| data set | method | settings tried | epsilon of one run | of all |",
                 "|---|---|---|---|---|")
     for row in costs.to_dict("records"):
         yield (f"| {row['dataset']} | {row['strategy']} | {row['settings']} | {row['epsilon']:.2f} | "
@@ -126,32 +127,32 @@ def _costs(costs: pd.DataFrame) -> Iterator[str]:
 
 
 def _seeds(number: int) -> str:
-    """A number of seeds in words."""
+    """Return a number of seeds in words."""
     return "one seed" if number == 1 else f"{number} seeds"
 
 
 def _interval(values: list[float]) -> Interval:
-    """The 95 % interval of Student's t."""
-    found = spread(values)
-    return Interval(found.mean, float(scipy.stats.t.ppf(0.975, len(values) - 1)) * found.error)
+    """Return the 95 % interval of Student's t."""
+    over_seeds = spread(values)
+    return Interval(over_seeds.mean, float(scipy.stats.t.ppf(0.975, len(values) - 1)) * over_seeds.error)
 
 
 def _above_zero(interval: Interval) -> bool:
-    """Whether all of an interval is."""
+    """Return whether a whole interval is above zero."""
     return interval.mean - interval.half > 0
 
 
 def _signed(interval: Interval) -> str:
-    """An interval of a difference in words."""
+    """Return an interval of a difference in words."""
     return f"{interval.mean:+.3f} ± {interval.half:.3f}"
 
 
 def _mean(values: list[float]) -> str:
-    """A mean with half its interval; "-" without a reference."""
+    """Return a mean with half its interval; "-" without a reference."""
     mean, half = _interval(values)
     return "-" if math.isnan(mean) else f"{mean:.3f} ± {half:.3f}"
 
 
 def _list(numbers: tuple[float, ...]) -> str:
-    """Numbers in a row."""
+    """Return numbers separated by commas."""
     return ", ".join(f"{number:g}" for number in numbers)

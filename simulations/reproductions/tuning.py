@@ -1,4 +1,4 @@
-"""A grid of settings for several methods on several data sets: what `fedfair reproduce fair-fight` compares."""
+"""The grid of settings, for several methods on several data sets, that `fedfair reproduce fair-fight` compares."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from simulations.plans.compare import experiments
 from simulations.reproductions.request import EVERYTHING, Request
-from simulations.results.summary import REFERENCE
+from simulations.results.reference import REFERENCE
 from simulations.settings.experiment import Experiment, SettingsError, in_words
 
 NAME = "fair-fight"
 CONFIG = Path(str(files("simulations") / "configs" / "tuning" / f"{NAME}.toml"))
 PUBLISHED = "published"
 """The setting that is not tuned: a method's own in the preset."""
-_AT_THE_END = 1000.0  # epochs between evaluations: what a method was on the way there decides nothing
+_AT_THE_END = 1000.0  # epochs between evaluations: only the end of training decides
 
 Positives = Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)]
 
 
 class Tuning(BaseModel):
-    """What is compared, on which data sets, over which grid; `settings` hold for every tuned run.
+    """The strategies that are compared, on which data sets, over which grid; `settings` hold for every tuned run.
 
-    Of the `seeds` that a result is the mean of, the first `choosing_seeds` choose the setting.
+    A result is the mean over `seeds` seeds, of which the first `choosing_seeds` choose the setting.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,7 +44,7 @@ class Tuning(BaseModel):
 
     @property
     def choosing(self) -> range:
-        """The seeds that choose: all of them, if there are no more."""
+        """Return the seeds that choose; all of them, if there are no more."""
         return range(min(self.choosing_seeds, self.seeds))
 
 
@@ -58,10 +58,10 @@ class Entry(NamedTuple):
 
 
 def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Tuning:
-    """What the configuration says, as far as it is asked for.
+    """Read the requested part of the configuration.
 
-    Raises `SettingsError` for what it must not say, such as a single seed, which has no deviation, and `ValueError` for
-    a data set that is not in it.
+    Raises `SettingsError` for values that are not allowed, such as a single seed, which has no deviation, and
+    `ValueError` for a data set that is not in it.
     """
     config = tomllib.loads(file.read_text())
     smaller = config.pop("quick")
@@ -74,17 +74,17 @@ def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Tuning:
 
 
 def plan(tuning: Tuning, device: str) -> list[Entry]:
-    """The runs that choose: each method as published, then over the grid; sgd, which clips nothing, over learning rates
-    alone.
+    """Return the runs that choose: each method as published, then over the grid; sgd, which clips nothing, over
+    learning rates alone.
     """
     return [entry for dataset in tuning.datasets for strategy in tuning.strategies
-            for setting, own in _points(tuning, strategy).items()
-            for entry in _entries(tuning, device, dataset, strategy, setting, own, tuning.choosing)]
+            for setting, values in _points(tuning, strategy).items()
+            for entry in _entries(tuning, device, dataset, strategy, setting, values, tuning.choosing)]
 
 
 def confirm(tuning: Tuning, chosen: Iterable[tuple[str, str, str]], device: str) -> list[Entry]:
-    """The runs that only measure: the published and the `chosen` setting of every data set and strategy, with the seeds
-    that had no part in the choice.
+    """Return the runs that only measure: the published and the `chosen` setting of every data set and strategy, with
+    the seeds that had no part in the choice.
     """
     return [entry for dataset, strategy, setting in chosen for name in (PUBLISHED, setting)
             for entry in _entries(tuning, device, dataset, strategy, name, _points(tuning, strategy)[name],
@@ -92,21 +92,21 @@ def confirm(tuning: Tuning, chosen: Iterable[tuple[str, str, str]], device: str)
 
 
 def _points(tuning: Tuning, strategy: str) -> dict[str, dict[str, Any]]:
-    """What a strategy tries, by name: settings over the preset."""
+    """Return the settings over the preset that a strategy tries, by name."""
     clip_norms = tuning.clip_norms[:1] if strategy == REFERENCE else tuning.clip_norms
     return {PUBLISHED: {}} | {
         _words(strategy, rate, clip): {**tuning.settings, "learning_rate": rate, "clip_norm": clip}
         for rate in tuning.learning_rates for clip in clip_norms}
 
 
-def _entries(tuning: Tuning, device: str, dataset: str, strategy: str, setting: str, own: Mapping[str, Any],
+def _entries(tuning: Tuning, device: str, dataset: str, strategy: str, setting: str, values: Mapping[str, Any],
              seeds: range) -> list[Entry]:
-    """One setting with some seeds."""
+    """Return the runs of one setting with some seeds."""
     made = experiments([strategy], seeds, tuning.preset,
-                       {"dataset": dataset, "device": device, "eval_every": _AT_THE_END, **own})
+                       {"dataset": dataset, "device": device, "eval_every": _AT_THE_END, **values})
     return [Entry(dataset, strategy, setting, experiment) for experiment in made]
 
 
 def _words(strategy: str, rate: float, clip: float) -> str:
-    """A point of the grid."""
+    """Return the name of a point of the grid."""
     return f"lr {rate:g}" if strategy == REFERENCE else f"lr {rate:g}, C {clip:g}"

@@ -17,7 +17,8 @@ import pandas as pd
 import scipy
 
 from fedfair.fairness.metrics import ALL
-from simulations.results.summary import DIGITS, TAU, at_most, excessive_risks, gap, is_reference, privacy_costs
+from simulations.results.reference import excessive_risks, is_reference, privacy_costs
+from simulations.results.summary import DIGITS, TAU, at_most, gap
 
 LEVEL = 0.05
 """Level of significance."""

@@ -13,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from fedfair.datasets.columns import LEFT_OUT, Column
+from simulations.results.reference import REFERENCE, is_reference
 from simulations.results.result import Result, identified
 from simulations.results.result import summary as summary_of
 from simulations.results.statistics import comparisons, findings, measures
-from simulations.results.summary import REFERENCE, final_test, is_reference
+from simulations.results.summary import final_test
 
 
 def results_table(results: Sequence[Result]) -> RenderableType:
