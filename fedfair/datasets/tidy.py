@@ -9,7 +9,6 @@ from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_
 
 _THOUSANDS = r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?"
 _DECIMAL_COMMA = r"[+-]?\d+(,\d+)?"
-
 _MISSING = ("", "?")
 
 
