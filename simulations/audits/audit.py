@@ -22,8 +22,8 @@ from fedfair.models.published import loss
 from fedfair.node.exchanges import send_gradient_sum
 from fedfair.node.participant_updates import send_update_sum
 from simulations.audits.white_box import WatchedGrid, scores, step_of
-from simulations.engines.engines import quiet_flower
 from simulations.engines.local import LocalGrid
+from simulations.engines.quiet import quiet_flower
 from simulations.engines.run import Progress, conduct
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment

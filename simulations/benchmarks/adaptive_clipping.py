@@ -38,8 +38,8 @@ from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
 from simulations.benchmarks.timing import Out, environment
 from simulations.commands.terminal import plain_errors
-from simulations.engines.engines import quiet_flower
 from simulations.engines.local import LocalGrid
+from simulations.engines.quiet import quiet_flower
 from simulations.results.atomic_files import write_json
 from strategies.dp_fedavg import DpFedavg
 from strategies.server.population import Population

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
 from flwr.app import Context
@@ -17,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fedfair import client_app
 from fedfair.plugins.registry import Registry
 from simulations.engines.local import LocalGrid
+from simulations.engines.quiet import quiet_flower
 from simulations.settings.experiment import SettingsError, in_words
 
 T = TypeVar("T")
@@ -167,20 +166,3 @@ class Flower(Engine):
             run_simulation(server_app, client_app.app, self.nodes or 2, backend_config={
                 "client_resources": {"num_cpus": 1}, "init_args": {"log_to_driver": False}})
         return results[0]
-
-
-@contextmanager
-def quiet_flower(least: int = logging.WARNING) -> Iterator[None]:
-    """Silence Flower's log below a level, as a context.
-
-    Args:
-        least: Lowest level of `logging` that is still shown; the environment's FEDFAIR_LOG, a level's name, wins over
-            it.
-    """
-    logger = logging.getLogger("flwr")
-    level = logger.level
-    logger.setLevel(os.environ.get("FEDFAIR_LOG", "").upper() or least)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
