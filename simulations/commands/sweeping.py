@@ -33,7 +33,8 @@ def sweep(
     kept = prepare_folder(out, described)
     from simulations.engines.ray_workers import connect
     from simulations.plans.sweep_results import collect  # here, because importing Ray takes a second
-    from simulations.plans.trials import Resources, is_finished, refuse_changed, run_trials
+    from simulations.plans.trial_folder import is_finished, refuse_changed
+    from simulations.plans.trials import Resources, run_trials
 
     for name, made in planned.items():
         refuse_changed(out / "trials" / name, made)

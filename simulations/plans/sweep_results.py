@@ -14,7 +14,7 @@ from fedfair.accounting import Ledger
 from simulations.plans.planned_ledger import planned_ledger
 from simulations.plans.search import Search, Spent, cost
 from simulations.plans.sweep import Cell, Sweep, trial_name
-from simulations.plans.trials import stopped
+from simulations.plans.trial_folder import stopped
 from simulations.results.atomic_files import write_json, write_text
 from simulations.results.summary import summarise
 from simulations.settings.experiment import Experiment

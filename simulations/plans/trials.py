@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
@@ -22,8 +21,7 @@ from fedfair.node.node import ClientError
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
 from simulations.plans.search import Search
-from simulations.results.atomic_files import write_text
-from simulations.results.environment import own_files
+from simulations.plans.trial_folder import Reached, note_stopped
 from simulations.settings.experiment import Experiment
 from strategies import Strategy
 
@@ -35,36 +33,6 @@ class Resources(NamedTuple):
 
     cpus: int = 1
     gpus: float = 0
-
-
-class Reached(NamedTuple):
-    """Where a trial stood when it was stopped early, and what it had released by then."""
-
-    percent: float
-    value: float
-    epsilon: float
-    delta: float
-
-
-def is_finished(folder: Path) -> bool:
-    """Return whether a trial's folder holds its result, or the note that it was stopped early."""
-    return (folder / "summary.csv").is_file() or stopped(folder) is not None
-
-
-def refuse_changed(folder: Path, experiment: Experiment) -> None:
-    """Raise `ValueError` if a finished trial in `folder` used another state of one of the user's files."""
-    made = folder / "environment.json"
-    then = json.loads(made.read_text()).get("own_files_sha256", {}) if made.is_file() else {}
-    for name, now in own_files(experiment).items():
-        if then.get(name, now) != now:
-            raise ValueError(f"{name} has changed since the trial {folder.name} was run: restore it, or take another "
-                             "folder")
-
-
-def stopped(folder: Path) -> Reached | None:
-    """Return where a trial was stopped early, or None."""
-    note = folder / "stopped.json"
-    return Reached(**json.loads(note.read_text())) if note.is_file() else None
 
 
 def run_trials(left: Mapping[str, Experiment], finished: int, folder: Path, resources: Resources,
@@ -126,8 +94,7 @@ def _failure(result: tune.Result, folder: Path) -> str | None:
     if "error" in metrics:
         return str(metrics["error"])
     if metrics["percent"] < 100:
-        reached = Reached(**{field: metrics[field] for field in Reached._fields})
-        write_text(folder / "stopped.json", json.dumps(reached._asdict()))
+        note_stopped(folder, Reached(**{field: metrics[field] for field in Reached._fields}))
     elif not (folder / "summary.csv").is_file():
         return f"its result is not in {folder.parent}: all machines must share this folder"
     return None

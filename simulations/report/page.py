@@ -14,7 +14,8 @@ from simulations.report.contents import Report
 from simulations.report.estimates import Estimate
 from simulations.report.figure import COLOURS, Figure
 from simulations.report.folders import Source
-from simulations.report.panels import drawn, swatch
+from simulations.report.markers import swatch
+from simulations.report.panels import drawn
 from simulations.report.tables import Table, plain, said
 
 

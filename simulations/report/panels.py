@@ -8,12 +8,13 @@ from html import escape
 from typing import NamedTuple
 
 from simulations.report.figure import COLOURS, Figure, Panel, Point, Series, Style, ends
+from simulations.report.markers import SWATCH, dash, marker, sample
 from simulations.report.scale import Axis, Range, ranges
 from simulations.report.svg import document, element, path, text
 
 WIDTH, HEIGHT, ROW = 340, 230, 26
 _MARKS = 6  # on a line
-_TOP, _RIGHT, _BOTTOM, _LETTER, _SWATCH, _GAP = 10, 12, 44, 6.4, 34, 24
+_TOP, _RIGHT, _BOTTOM, _LETTER, _GAP = 10, 12, 44, 6.4, 24
 _STYLE = ("text{font:12px sans-serif;fill:#888;stroke:none}.title{font-weight:bold}"
           ".grid{stroke:#888;stroke-opacity:.25}.axis,.guide{stroke:#888;fill:none}.guide{stroke-dasharray:2}.line,.bar{fill:none;stroke-width:1.8}"
           ".band{stroke:none;fill-opacity:.16}.hit{fill:none;stroke:none}.hollow .marker{fill:none}"
@@ -45,26 +46,14 @@ def drawing(figure: Figure) -> str:
     width = (WIDTH + _GAP) * len(frames)
     parts, x, y = [text(figure.title, 8, 20, class_="title")], 8.0, 30
     for name, place in figure.legend().items():
-        length = _SWATCH + 6 + _LETTER * len(name) + _GAP
+        length = SWATCH + 6 + _LETTER * len(name) + _GAP
         if x > 8 and x + length > width:
             x, y = 8.0, y + 20
-        parts.append(element("g", _sample(place), text(name, _SWATCH + 6, 11), transform=f"translate({x:g} {y})"))
+        parts.append(element("g", sample(place), text(name, SWATCH + 6, 11), transform=f"translate({x:g} {y})"))
         x += length
     parts += [element("g", _panel(panel, frame), transform=f"translate({(WIDTH + _GAP) * number} {y + 24})")
               for number, (panel, frame) in enumerate(zip(figure.panels, frames, strict=True))]
     return document(figure.title, width, y + 24 + max(frame.height for frame in frames), _STYLE, *parts)
-
-
-def swatch(place: int) -> str:
-    """Draw the line and marker of a series, for a legend."""
-    return element("svg", _sample(place), class_="swatch", viewBox=f"0 0 {_SWATCH} 14", aria_hidden="true")
-
-
-def _sample(place: int) -> str:
-    """Draw the line and marker of series number `place`."""
-    style = Style.of(place)
-    line = path("M1,7H33", "line", **_dash(style))
-    return element("g", line, _marker(style.marker, 17, 7), class_=f"c{style.colour}")
 
 
 def _frames(figure: Figure) -> list[Frame]:
@@ -119,7 +108,7 @@ def _series(series: Series, panel: Panel, frame: Frame) -> str:
     points = [p for p in series.points if math.isfinite(p.x.mean) and math.isfinite(p.y.mean)]
     parts = []
     if series.joined and points:
-        parts += [_band(points, frame), path(f"M{_line(points, frame)}", "line", **_dash(style))]
+        parts += [_band(points, frame), path(f"M{_line(points, frame)}", "line", **dash(style))]
     if series.level:
         parts += [path(f"M{frame.x.start},{frame.y.at(point.y.mean)}H{frame.x.end}", "line", stroke_dasharray=5)
                   for point in points]
@@ -136,7 +125,7 @@ def _mark(point: Point, series: Series, panel: Panel, frame: Frame, style: Style
     intervals = "" if series.joined else _intervals(point, frame)
     label = element("text", escape(point.label), class_="label", x=x + 8, y=y - 7) if point.label else ""
     hit = element("circle", class_="hit", cx=x, cy=y, r=11)
-    return element("g", intervals, _marker(style.marker, x, y), hit, label, data_tip=_tip(point, series, panel))
+    return element("g", intervals, marker(style.marker, x, y), hit, label, data_tip=_tip(point, series, panel))
 
 
 def _tip(point: Point, series: Series, panel: Panel) -> str:
@@ -173,21 +162,3 @@ def _band(points: Sequence[Point], frame: Frame) -> str:
 def _line(points: Sequence[Point], frame: Frame) -> str:
     """Return the corners of a line through all points."""
     return " L".join(f"{frame.x.at(point.x.mean)},{frame.y.at(point.y.mean)}" for point in points)
-
-
-def _dash(style: Style) -> dict[str, str]:
-    """Return the dash pattern of a line as an attribute."""
-    return {"stroke_dasharray": " ".join(map(str, style.dash))} if style.dash else {}
-
-
-_SHAPES = {"square": "M-4,-4H4V4H-4Z", "triangle": "M0,-5L5,4H-5Z", "diamond": "M0,-5.5L5.5,0L0,5.5L-5.5,0Z",
-           "down": "M0,5L5,-4H-5Z", "plus": "M-1.6,-5H1.6V-1.6H5V1.6H1.6V5H-1.6V1.6H-5V-1.6H-1.6Z",
-           "cross": "M-4.6,-2.6L-2.6,-4.6L0,-2L2.6,-4.6L4.6,-2.6L2,0L4.6,2.6L2.6,4.6L0,2L-2.6,4.6L-4.6,2.6L-2,0Z",
-           "star": "M0,-6L1.6,-1.9L6,-1.9L2.5,0.8L3.7,5L0,2.4L-3.7,5L-2.5,0.8L-6,-1.9L-1.6,-1.9Z"}
-
-
-def _marker(shape: str, x: float, y: float) -> str:
-    """Draw a marker around a point."""
-    if shape == "circle":
-        return element("circle", class_="marker", cx=x, cy=y, r=4.2)
-    return element("path", class_="marker", transform=f"translate({x} {y})", d=_SHAPES[shape])

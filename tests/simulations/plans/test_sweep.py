@@ -25,7 +25,7 @@ from simulations.engines.run import run
 from simulations.plans.compare import compare
 from simulations.plans.search import Range, Search, Spent, cost, refuse_unmeasured
 from simulations.plans.sweep import Sweep, prepare_folder, trial_name, trials
-from simulations.plans.trials import refuse_changed
+from simulations.plans.trial_folder import refuse_changed
 from simulations.results.result import summary
 from simulations.settings.experiment import Experiment, SettingsError
 

@@ -1,0 +1,46 @@
+"""The folder of one trial: finished, stopped early, or made with files of the user's that have changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from simulations.results.atomic_files import write_text
+from simulations.results.environment import own_files
+from simulations.settings.experiment import Experiment
+
+
+class Reached(NamedTuple):
+    """Where a trial stood when it was stopped early, and what it had released by then."""
+
+    percent: float
+    value: float
+    epsilon: float
+    delta: float
+
+
+def is_finished(folder: Path) -> bool:
+    """Return whether a trial's folder holds its result, or the note that it was stopped early."""
+    return (folder / "summary.csv").is_file() or stopped(folder) is not None
+
+
+def refuse_changed(folder: Path, experiment: Experiment) -> None:
+    """Raise `ValueError` if a finished trial in `folder` used another state of one of the user's files."""
+    made = folder / "environment.json"
+    then = json.loads(made.read_text()).get("own_files_sha256", {}) if made.is_file() else {}
+    for name, now in own_files(experiment).items():
+        if then.get(name, now) != now:
+            raise ValueError(f"{name} has changed since the trial {folder.name} was run: restore it, or take another "
+                             "folder")
+
+
+def note_stopped(folder: Path, reached: Reached) -> None:
+    """Note in a trial's folder that it was stopped early, and where it stood."""
+    write_text(folder / "stopped.json", json.dumps(reached._asdict()))
+
+
+def stopped(folder: Path) -> Reached | None:
+    """Return where a trial was stopped early, or None."""
+    note = folder / "stopped.json"
+    return Reached(**json.loads(note.read_text())) if note.is_file() else None
