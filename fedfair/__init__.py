@@ -6,10 +6,9 @@ it is first asked for: `per_example`, `ClipRule`, `GroupedDataset`, `Ledger`, `t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fedfair.plugins.lazy import lazy
 
+TYPE_CHECKING = False  # as typing's, which takes as long to import as all the rest
 if TYPE_CHECKING:
     from fedfair.accounting.ledger import Ledger
     from fedfair.datasets.grouped import GroupedDataset
