@@ -10,7 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fedfair.plugins.registry import unknown
-from simulations.audits.audit import DEFAULTS, Audit, audit, membership, split_off_at_random
+from simulations.audits.audit import DEFAULTS, audit
+from simulations.audits.findings import Audit
+from simulations.audits.membership import membership, split_off_at_random
 from simulations.engines.run import run
 from simulations.plans.compare import OnRound, following
 from simulations.settings.experiment import Experiment

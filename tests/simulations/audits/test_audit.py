@@ -22,8 +22,10 @@ from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.noise import Trust
 from fedfair.node import node as host
 from simulations import Experiment, run
-from simulations.audits.audit import DEFAULTS, Audit, audit, membership
+from simulations.audits.audit import DEFAULTS, audit
 from simulations.audits.audit_table import audits
+from simulations.audits.findings import Audit
+from simulations.audits.membership import membership
 from simulations.cli import app
 from strategies import STRATEGIES
 from strategies.server import strategy as base

@@ -16,7 +16,8 @@ from fedfair.mechanisms.noise import Trust
 from fedfair.node.private_training import train_privately
 from fedfair.protocol.round import LocalTraining, Round
 from simulations import Experiment, run
-from simulations.audits.audit import audit, membership
+from simulations.audits.audit import audit
+from simulations.audits.membership import membership
 from simulations.plans.curves import theta_curve
 from simulations.results.result import Result
 from strategies import STRATEGIES
