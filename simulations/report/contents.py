@@ -22,7 +22,8 @@ from simulations.report.tables import (
     tests_table,
 )
 from simulations.report.tradeoffs import pareto_figure
-from simulations.results.statistics import findings, measures
+from simulations.results.measures import measures
+from simulations.results.statistics import findings
 from simulations.results.table import searched, unequal_epsilons, verdict
 
 MOST = 12

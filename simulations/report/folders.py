@@ -17,7 +17,8 @@ from fedfair.fairness.metrics import ALL
 from fedfair.protocol.marks import marked
 from fedfair.protocol.task import Task
 from simulations.results.ledger_table import read_ledgers
-from simulations.results.statistics import comparisons, measures
+from simulations.results.measures import measures
+from simulations.results.paired_tests import comparisons
 from simulations.results.summary import final_test, summarise
 from simulations.settings.presets import for_strategy, merged, preset
 
@@ -100,7 +101,7 @@ class Comparison:
 
     @cached_property
     def tests(self) -> pd.DataFrame:
-        """See `simulations.results.statistics.comparisons`."""
+        """See `simulations.results.paired_tests.comparisons`."""
         return comparisons(measures(self.final))
 
 

@@ -10,8 +10,9 @@ import pandas as pd
 
 from fedfair.fairness.metrics import ALL
 from simulations.reproductions.published import Published, why_missing
+from simulations.results.measures import Pairs, between
 from simulations.results.reference import REFERENCE, excessive_risks, privacy_costs
-from simulations.results.statistics import Pairs, Spread, between, spread
+from simulations.results.statistics import Spread, spread
 from simulations.results.summary import final_part, gap
 
 CHANCE = "May be chance: within two standard errors of the difference."

@@ -11,8 +11,9 @@ import scipy
 
 from simulations.reproductions.request import Request
 from simulations.reproductions.tuning import NAME, PUBLISHED, Tuning
+from simulations.results.paired_tests import wilcoxon_less
 from simulations.results.reference import REFERENCE
-from simulations.results.statistics import spread, wilcoxon_less
+from simulations.results.statistics import spread
 
 _SUBJECT = "dpsgd"
 

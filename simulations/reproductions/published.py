@@ -17,7 +17,7 @@ from fedfair.datasets.files import data_folder
 from fedfair.plugins.registry import unknown
 from simulations.plans.compare import experiments
 from simulations.reproductions.request import Request
-from simulations.results.statistics import Pairs
+from simulations.results.measures import Pairs
 from simulations.settings.experiment import Experiment
 
 PUBLISHED = Path(str(files("simulations") / "configs" / "published"))
@@ -34,7 +34,7 @@ class _Part(BaseModel):
 
 
 class Quick(_Part):
-    """The smaller version: what `text` says of it, how many seeds, which of the data sets and methods (all if none is
+    """The smaller version: its description `text`, how many seeds, which of the data sets and methods (all if none is
     named), changed settings.
     """
 
@@ -51,7 +51,7 @@ class Drawing(_Part):
 
     "by-group" shows every group at the end of training; "course" the rounds; "against" the end of training along
     `across`, a setting, "epsilon" or "records" (of the group, trained on), less that of the method `minus` if one is
-    named. `log` is about the axis upwards.
+    named. `log` concerns the vertical axis.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Drawing(_Part):
 
     @model_validator(mode="after")
     def _several_metrics_are_lines_over_the_rounds(self) -> Drawing:
-        """Other kinds have no lines to tell metrics apart by."""
+        """Refuse several metrics of a kind that has no lines to distinguish them."""
         if len(self.metric) > 1 and self.kind != "course":
             raise ValueError(f"figure {self.name!r} of kind {self.kind!r} shows the metrics "
                              f"{', '.join(map(repr, self.metric))}: take one, or the kind 'course'")
@@ -76,7 +76,7 @@ class Drawing(_Part):
 
     @property
     def label(self) -> str:
-        """What stands along the axis upwards: the first metric's name."""
+        """Return the label of the vertical axis: the first metric's name."""
         name = self.metric[0].replace("_", " ")
         return f"{name}, less that of {self.minus}" if self.minus else name
 
@@ -96,15 +96,15 @@ class Note(_Part):
     seeds: int | None = None
 
     def concerns(self, cell: Mapping[str, Any], seeds: int) -> bool:
-        """Whether the note is about a cell, of which there are so many seeds."""
+        """Return whether the note is about a cell with a number of seeds."""
         named = {"dataset": self.dataset, "method": self.method, "group": self.group, "metric": self.metric}
         return seeds <= (self.seeds or seeds) and all(not wanted or cell[name] in wanted
                                                       for name, wanted in named.items())
 
 
 class Claim(_Part):
-    """What a paper calls significant: each of the methods `better` is better than each of `worse` by each metric, which
-    are those of `simulations.results.statistics.LARGER_IS_BETTER`, on every data set.
+    """A claim of significance: each of the methods `better` is better than each of `worse` by each metric, one of
+    `simulations.results.measures.LARGER_IS_BETTER`, on every data set.
     """
 
     better: Names
@@ -115,13 +115,13 @@ class Claim(_Part):
 class Published(_Part):
     """One published table.
 
-    `settings` are over those of `preset`, for all runs; `datasets` and `methods` map the paper's names to settings over
-    both, `missing` those that cannot be run here to the reason; a data set that `needs` a folder of FEDFAIR_DATA_DIR is
-    missing where that is not there. `groups` translates the paper's group names by data set, `pairs` are the two groups
-    of a gap by data set, by default all. `spread` says what the CSV's spreads are over `published_seeds` runs,
-    `truncated` that digits were cut off and not rounded. `percent` are the metrics printed in percent, `losses` the
-    part of which losses are, `orders` the metrics by which methods are ranked, `claims` what the paper calls
-    significant. `departures` are the settings that are not those that the paper states, with reasons. `figures` are
+    `settings` win over those of `preset` in all runs; `datasets` and `methods` map the paper's names to settings that
+    win over both, `missing` those that cannot be run here to the reason. A data set that `needs` a folder of
+    FEDFAIR_DATA_DIR is missing where that folder is. `groups` translates the paper's group names by data set; `pairs`
+    are the two groups of a gap by data set, by default all. `spread` is what the CSV's spreads over `published_seeds`
+    runs are; `truncated` means that digits were cut off, not rounded. `percent` are the metrics printed in percent,
+    `losses` is the part whose losses are printed, `orders` are the metrics by which methods are ranked, `claims` what
+    the paper calls significant. `departures` are the settings that differ from the paper's, with reasons. `figures` are
     drawn from the same runs.
     """
 
@@ -156,14 +156,15 @@ class Planned(NamedTuple):
 
 
 def names(folder: Path = PUBLISHED) -> list[str]:
-    """The published tables that there are."""
+    """List the names of the published tables."""
     return sorted(file.stem for file in folder.glob("*.toml"))
 
 
 def load(name: str, folder: Path = PUBLISHED) -> tuple[Published, pd.DataFrame]:
-    """A description, and the published cells with numbers as printed, as text: none where only figures are published.
+    """Read a description, and the published cells with numbers as printed, as text: none where only figures are
+    published.
 
-    Raises `ValueError` for a wrong name.
+    Raises `ValueError` for an unknown name.
     """
     if name not in names(folder):
         raise unknown("published table", name, names(folder))
@@ -175,12 +176,12 @@ def load(name: str, folder: Path = PUBLISHED) -> tuple[Published, pd.DataFrame]:
 
 
 def seeds_of(published: Published, request: Request) -> int:
-    """How many seeds run."""
+    """Return how many seeds run."""
     return request.seeds or (published.quick.seeds if request.quick else published.seeds)
 
 
 def plan(published: Published, request: Request) -> list[Planned]:
-    """The runs of a table, seed by seed, so that a run that is broken off has whole seeds.
+    """Return the runs of a table, seed by seed, so that an interrupted reproduction has whole seeds.
 
     Raises `ValueError` for a data set that is not in it.
     """
@@ -192,10 +193,10 @@ def plan(published: Published, request: Request) -> list[Planned]:
         for dataset in datasets:
             if missing(published.datasets[dataset]):
                 continue
-            for method, own in published.methods.items():
+            for method, of_method in published.methods.items():
                 if quick and quick.methods and method not in quick.methods:
                     continue
-                settings = {**published.settings, **published.datasets[dataset], **own, **changed}
+                settings = {**published.settings, **published.datasets[dataset], **of_method, **changed}
                 settings.pop("needs", None)
                 strategy = settings.pop("strategy")
                 planned += [Planned(dataset, method, e)
@@ -204,7 +205,7 @@ def plan(published: Published, request: Request) -> list[Planned]:
 
 
 def missing(dataset: Mapping[str, Any]) -> str | None:
-    """Why a data set cannot be had: what its description says, or that the folder which it needs is not there."""
+    """Return why a data set cannot be had: its description says so, or the folder that it needs is missing."""
     folder = dataset.get("needs")
     if folder and data_folder(folder) is None:
         return f"there is no folder {folder} in FEDFAIR_DATA_DIR"
@@ -213,6 +214,6 @@ def missing(dataset: Mapping[str, Any]) -> str | None:
 
 
 def why_missing(published: Published, cell: Mapping[str, Any]) -> str:
-    """Why a cell was not run: its data set or method cannot be had, or was not asked for."""
+    """Return why a cell was not run: its data set or method cannot be had, or was not requested."""
     dataset = published.datasets[cell["dataset"]]
     return str(missing(dataset) or published.missing.get(cell["method"]) or "not asked for")

@@ -19,31 +19,33 @@ from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import Kept, OnRound, kept_runs
 from simulations.results.atomic_files import write_json, write_text
 from simulations.results.environment import environment
-from simulations.results.statistics import comparisons, findings, measures
+from simulations.results.measures import measures
+from simulations.results.paired_tests import comparisons
+from simulations.results.statistics import findings
 
 
 def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnRound = lambda *_: None, jobs: int = 1,
               folder: Path = PUBLISHED) -> pd.DataFrame:
-    """Run a published table, `jobs` runs at a time, and write it to `out`; returns the cells (see `cells.compared`).
+    """Run a published table, `jobs` runs at a time, write it to `out`, and return the cells (see `cells.compared`).
 
     `out` gets README.md, environment.json and the figures, and cells.csv and statistics.csv where the paper has
-    numbers. The runs are kept, so that a reproduction that was broken off, or gets more seeds or data sets, goes on
-    where it was. Raises `ValueError` for a wrong name, of a data set too, or where figures cannot be drawn,
-    `FileExistsError` if the folder holds something else, another `OSError` if it or that of the runs could not be
-    written, and what `simulations.engines.run.run` raises.
+    numbers. The runs are kept, so that an interrupted reproduction, or one with more seeds or data sets, goes on where
+    it was. Raises `ValueError` for an unknown name, of a table or a data set, or where figures cannot be drawn,
+    `FileExistsError` if the folder holds something else, another `OSError` if it or that of the runs cannot be written,
+    and what `kept_runs` raises.
     """
     published, cells = load(name, folder)
     if published.figures:
         needs_matplotlib()
     planned = plan(published, request)
-    kept = request.begin(name, out)
-    runs = kept_runs([run.experiment for run in planned], kept, on_round, jobs)
+    folder_of_runs = request.begin(name, out)
+    runs = kept_runs([run.experiment for run in planned], folder_of_runs, on_round, jobs)
     metrics = _metrics(published, planned, runs)
     figures = list(drawn(published, planned, runs)) if planned else []
     for figure in figures:
         _save(figure, out)
     for table in ("cells.csv", "statistics.csv"):
-        (out / table).unlink(missing_ok=True)  # of an earlier reproduction, when there was more to compare
+        (out / table).unlink(missing_ok=True)  # of an earlier reproduction that had more to compare
     statistics = _statistics(published, metrics, out) if len(cells) and planned else Statistics()
     cells = compared(published, cells, values(metrics, published.pairs, published.losses) if planned else {})
     if len(cells):
@@ -54,17 +56,17 @@ def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnR
 
 
 def _statistics(published: Published, metrics: pd.DataFrame, out: Path) -> Statistics:
-    """Write every test to statistics.csv; returns what they say."""
+    """Write every test to statistics.csv, and return the results."""
     measured = measures(reported(metrics, published.losses), published.pairs)
     every = comparisons(measured)
     write_text(out / "statistics.csv", every.to_csv(index=False))
     return Statistics(claim_tests(published, every), {
-        str(dataset): findings(own, every[every["dataset"] == dataset], published.pairs.get(str(dataset)))
-        for dataset, own in measured.groupby(level="dataset", sort=False)})
+        str(dataset): findings(rows, every[every["dataset"] == dataset], published.pairs.get(str(dataset)))
+        for dataset, rows in measured.groupby(level="dataset", sort=False)})
 
 
 def _save(figure: Figure, out: Path) -> None:
-    """A figure, and its numbers as CSV."""
+    """Save a figure, and its numbers as CSV."""
     save_figure(figure, out)
     table = figure.table()
     rows = pd.DataFrame(table.rows, columns=list(table.columns))
@@ -72,7 +74,7 @@ def _save(figure: Figure, out: Path) -> None:
 
 
 def _metrics(published: Published, planned: Sequence[Planned], runs: Sequence[Kept]) -> pd.DataFrame:
-    """The metrics of all runs under the paper's names, and their epsilons as one more metric of the test part."""
+    """Return the metrics of all runs under the paper's names, with epsilon as one more metric of the test part."""
     frames = []
     for (dataset, method, experiment), (metrics, ledger) in zip(planned, runs, strict=True):
         last = {"round": metrics["round"].max(), "split": "test", "group": ALL, "metric": "epsilon",

@@ -17,9 +17,11 @@ from fedfair.accounting import Ledger
 from fedfair.datasets import Parts
 from simulations.results.atomic_files import in_json
 from simulations.results.environment import environment
+from simulations.results.measures import measures
 from simulations.results.model_metadata import Description, numbers
+from simulations.results.paired_tests import comparisons
 from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
-from simulations.results.statistics import comparisons, findings, measures
+from simulations.results.statistics import findings
 from simulations.results.summary import final_test, summarise
 from simulations.settings.experiment import Experiment
 from strategies.server.threshold_search import Threshold, ThresholdSearch
@@ -106,7 +108,7 @@ def summary(results: Sequence[Result]) -> pd.DataFrame:
 
 
 def tests(results: Sequence[Result]) -> pd.DataFrame:
-    """Make paired tests between the strategies; see `simulations.results.statistics`."""
+    """Make paired tests between the strategies; see `simulations.results.paired_tests`."""
     return comparisons(measures(final_test(identified(results))))
 
 

@@ -13,10 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fedfair.datasets.columns import LEFT_OUT, Column
+from simulations.results.measures import measures
+from simulations.results.paired_tests import comparisons
 from simulations.results.reference import REFERENCE, is_reference
 from simulations.results.result import Result, identified
 from simulations.results.result import summary as summary_of
-from simulations.results.statistics import comparisons, findings, measures
+from simulations.results.statistics import findings
 from simulations.results.summary import final_test
 
 

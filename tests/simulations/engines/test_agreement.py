@@ -14,9 +14,10 @@ from simulations.reproductions.claims import claim_tests
 from simulations.reproductions.markdown import sentence
 from simulations.reproductions.orders import orders
 from simulations.reproductions.published import Published, load
+from simulations.results.measures import measures
+from simulations.results.paired_tests import comparisons
 from simulations.results.reference import privacy_costs
 from simulations.results.result import identified
-from simulations.results.statistics import comparisons, measures
 from simulations.results.summary import final_test, gap
 
 SETTINGS = {"hidden": [6], "epochs": 1, "imbalance": "", "split": [0.5, 0.0, 0.5], "eval_every": 5}

@@ -13,16 +13,10 @@ from hypothesis import strategies as st
 
 from simulations.plans.compare import compare, experiments
 from simulations.report import tables
+from simulations.results.measures import measures
+from simulations.results.paired_tests import comparisons, holm, wilcoxon_less
 from simulations.results.result import identified
-from simulations.results.statistics import (
-    comparisons,
-    equal_cost,
-    findings,
-    holm,
-    measures,
-    spread,
-    wilcoxon_less,
-)
+from simulations.results.statistics import equal_cost, findings, spread
 from simulations.results.summary import final_test
 
 
