@@ -1,4 +1,4 @@
-"""The non-private model that knows a small text best: the most frequent word after the same one or two words."""
+"""The best non-private model of a small text: the most frequent word after the same one or two words."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pandas as pd
 
 from fedfair.datasets import GroupedDataset, Parts
 
-_LEAST = 2  # how often a continuation must have been seen, or fewer words before it are looked at
+_LEAST = 2  # how often a continuation must have been seen; below that, fewer words before it are used
 
 Known = dict[tuple[int, ...], tuple[int, int]]
-"""The most frequent word after some words, and how often it came."""
+"""By the words before: the most frequent next word, and how often it came."""
 
 
 def learned(train: GroupedDataset, words: int = 2) -> Known:
-    """From all records of all participants together, after up to so many words."""
+    """Count the continuations of up to `words` words in all records of all participants together."""
     seen: defaultdict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
     for before, word in zip(train.x.tolist(), train.y.tolist(), strict=True):
         for length in range(words + 1):
@@ -24,7 +24,7 @@ def learned(train: GroupedDataset, words: int = 2) -> Known:
 
 
 def predicted(known: Known, before: list[int], words: int = 2) -> int:
-    """The continuation of as many words before as were seen often enough."""
+    """Predict the continuation of as many of the words `before` as were seen often enough."""
     for length in range(words, 0, -1):
         word, times = known.get(tuple(before[len(before) - length:]), (0, 0))
         if times >= _LEAST:
@@ -33,7 +33,9 @@ def predicted(known: Known, before: list[int], words: int = 2) -> int:
 
 
 def accuracies(parts: Parts) -> tuple[pd.Series, int]:
-    """By participant (the groups of `parts`), the accuracy on the test part; and how many words were ever predicted."""
+    """Return each participant's accuracy on the test part (participants are the groups of `parts`), and the number of
+    distinct words predicted.
+    """
     known, test = learned(parts.train), parts.test
     words = [predicted(known, before) for before in test.x.tolist()]
     right = pd.Series(words).eq(pd.Series(test.y.tolist()))

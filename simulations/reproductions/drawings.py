@@ -16,11 +16,11 @@ from simulations.reproductions.store import Kept
 
 _POINTS = 60  # of a line, at most
 _NOT_NEGATIVE = ("accuracy", "loss", "loss_exact", "gradient_norm", "gradient_norm_exact", "clip_norms")
-_SAID = "Means over seeds, with 95 % confidence intervals (Student) where there are several."
+_MEANS = "Means over seeds, with 95 % confidence intervals (Student) where there are several."
 
 
 def drawn(published: Published, planned: Sequence[Planned], runs: Sequence[Kept]) -> Iterator[Figure]:
-    """Every figure that the description asks for; raises `ValueError` for a metric that no run has."""
+    """Yield every figure of the description; raise `ValueError` for a metric that no run has."""
     frames = [run.metrics.assign(dataset=plan.dataset, method=plan.method, strategy=plan.experiment.strategy,
                                  seed=plan.experiment.seed, epsilon=run.ledger.epsilon(),
                                  records=_training_records(run.metrics), **_settings(published, plan))
@@ -29,12 +29,12 @@ def drawn(published: Published, planned: Sequence[Planned], runs: Sequence[Kept]
     for drawing in published.figures:
         rows = _shown(drawing, every)
         panels = {"by-group": _by_group, "course": _course, "against": _against}[drawing.kind](drawing, rows)
-        yield Figure(drawing.name, drawing.title, f"{drawing.text} {_SAID}".strip(), tuple(panels),
+        yield Figure(drawing.name, drawing.title, f"{drawing.text} {_MEANS}".strip(), tuple(panels),
                      same="y" if drawing.kind == "course" and not drawing.log else "neither")
 
 
 def _shown(drawing: Drawing, every: pd.DataFrame) -> pd.DataFrame:
-    """The rows that a figure shows; raises `ValueError` for a metric that none of them has."""
+    """Return the rows that a figure shows; raise `ValueError` for a metric that none of them has."""
     rows = every[every["metric"].isin(drawing.metric) & (every["split"] == drawing.split)]
     rows = rows[rows["method"].isin(drawing.methods)] if drawing.methods else rows
     rows = rows[rows["group"].isin(drawing.groups)] if drawing.groups else rows
@@ -47,43 +47,43 @@ def _shown(drawing: Drawing, every: pd.DataFrame) -> pd.DataFrame:
 
 
 def _settings(published: Published, plan: Planned) -> dict[str, float]:
-    """The settings that some figure has along its axis."""
+    """Return a run's values of the settings along which some figure is drawn."""
     wanted = {drawing.across for drawing in published.figures} - {"", "epsilon", "records"}
     return {name: float(getattr(plan.experiment, name)) for name in wanted}
 
 
 def _training_records(metrics: pd.DataFrame) -> pd.Series:
-    """For each row of a run's metrics, how many records of its group were trained on; none where nobody counted."""
+    """Return for each row of a run's metrics how many records of its group were trained on; NaN if not counted."""
     counted = metrics[(metrics["split"] == "train") & (metrics["metric"] == "records")]
     return metrics["group"].map(counted.groupby("group")["value"].last())
 
 
 def _by_group(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
-    """A panel for each data set: at the end of training, a mark for each group and method."""
-    for dataset, own in _last(rows[rows["group"] != ALL]).groupby("dataset", sort=False):
-        ticks = dict(enumerate(own["group"].unique()))
+    """Yield a panel for each data set: at the end of training, a mark for each group and method."""
+    for dataset, ends in _last(rows[rows["group"] != ALL]).groupby("dataset", sort=False):
+        ticks = dict(enumerate(ends["group"].unique()))
         yield Panel(str(dataset), Scale("group", ticks={float(place): name for place, name in ticks.items()}),
                     Scale(drawing.label, drawing.log),
                     tuple(Series(str(method), number, tuple(
                         Point(Estimate(float(place)), _mean(drawing, of[of["group"] == group]["value"]))
                         for place, group in ticks.items()))
-                        for number, (method, of) in enumerate(own.groupby("method", sort=False))))
+                        for number, (method, of) in enumerate(ends.groupby("method", sort=False))))
 
 
 def _course(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
-    """A panel for each data set and group, a line over the rounds for each method, and for each of several metrics."""
+    """Yield a panel for each data set and group, with a line over the rounds for each method, and each metric."""
     names = rows["method"]
     if len(drawing.metric) > 1:
         names = names + ", " + rows["metric"].str.replace("_", " ")
     numbers = {name: number for number, name in enumerate(names.unique())}
-    for (dataset, group), own in rows.groupby(["dataset", "group"], sort=False):
+    for (dataset, group), shown in rows.groupby(["dataset", "group"], sort=False):
         lines = tuple(Series(str(name), numbers[name], tuple(_line(drawing, of)))
-                      for name, of in own.groupby(names, sort=False))
+                      for name, of in shown.groupby(names, sort=False))
         yield Panel(f"{dataset}, {group}", Scale("round"), Scale(drawing.label, drawing.log), lines)
 
 
 def _line(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Point]:
-    """Values over the rounds; one that is not told anew is still the last that was."""
+    """Yield a line's points over the rounds; where a round reports no value, the last one still holds."""
     wide = rows.pivot_table(index="round", columns="seed", values="value").ffill()
     places = np.unique(np.linspace(0, len(wide) - 1, _POINTS).round().astype(int))
     for place in places:
@@ -91,14 +91,14 @@ def _line(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Point]:
 
 
 def _mean(drawing: Drawing, values: pd.Series) -> Estimate:
-    """The mean over seeds, with an interval of values that there can be."""
+    """Return the mean over seeds, with an interval cut to the values that the metric can take."""
     most = 1.0 if drawing.metric[0] == "accuracy" else math.inf
     least = -most if drawing.minus else 0.0 if drawing.metric[0] in _NOT_NEGATIVE else -math.inf
     return over_seeds(list(values), least, most)
 
 
 def _against(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
-    """A panel for each data set and group: at the end of training, along `across`, a line for each strategy."""
+    """Yield a panel for each data set and group: at the end of training, along `across`, a line for each strategy."""
     ends = _last(rows)
     if drawing.minus:
         keys = ["dataset", "group", "seed"]
@@ -106,9 +106,9 @@ def _against(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
         ends = ends[ends["method"] != drawing.minus]
         ends = ends.assign(value=ends["value"].to_numpy() - reference.reindex(
             pd.MultiIndex.from_frame(ends[keys])).to_numpy())
-    for (dataset, group), own in ends.groupby(["dataset", "group"], sort=False):
+    for (dataset, group), shown in ends.groupby(["dataset", "group"], sort=False):
         lines = []
-        for number, (strategy, of) in enumerate(own.groupby("strategy", sort=False)):
+        for number, (strategy, of) in enumerate(shown.groupby("strategy", sort=False)):
             points = [Point(Estimate(float(at[drawing.across].mean())), _mean(drawing, at["value"]), str(method))
                       for method, at in of.groupby("method", sort=False)]
             lines.append(Series(str(strategy), number, tuple(sorted(points, key=lambda point: point.x.mean))))
@@ -117,5 +117,5 @@ def _against(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
 
 
 def _last(rows: pd.DataFrame) -> pd.DataFrame:
-    """The last row of every run and group."""
+    """Return the last row of every run and group."""
     return rows.sort_values("round", kind="stable").groupby(["dataset", "method", "seed", "group"], sort=False).tail(1)

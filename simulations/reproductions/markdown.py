@@ -19,7 +19,7 @@ from simulations.results.statistics import LEVEL
 
 def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequence[Figure], statistics: Statistics,
            request: Request) -> str:
-    """The page; `cells` as `cells.compared` gives them."""
+    """Return the page; `cells` are those of `cells.compared`."""
     seeds = seeds_of(published, request)
     lines = [f"# {request.title(published.title)}", "", f"`{request.command(name, seeds)}`", ""]
     if len(cells):
@@ -39,7 +39,7 @@ def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequen
 
 
 def sentence(cells: pd.DataFrame) -> str:
-    """How many cells agree."""
+    """Say how many cells agree."""
     if cells.empty:
         return "Figures alone, without published numbers to compare with."
     ran = cells[cells["agrees"] != "not run"]
@@ -48,26 +48,26 @@ def sentence(cells: pd.DataFrame) -> str:
 
 
 def _rule(published: Published, seeds: int) -> str:
-    """What agreement means here."""
+    """Say when two cells agree."""
     if published.spread == "none" and seeds == 1:
-        return ("With one seed, and without a published spread, nothing says what is chance: to agree is to print the "
+        return ("With one seed and no published spread, nothing shows what is chance: cells agree if they print the "
                 "same digits.")
     spread = (f"two published spreads ({published.spread} over {published.published_seeds} runs)"
               if published.spread != "none" else "two of our standard deviations, since the paper has no spread")
     many = f"{seeds} seeds" if seeds > 1 else "one seed, so without a deviation of ours"
-    printing = "cutting digits off" if published.truncated else "rounding"
+    printing = "the digits cut off" if published.truncated else "rounding"
     trained = " Losses and excessive risks are those of the training part." if published.losses == "train" else ""
-    return f"To agree is to differ by at most {spread}, {printing} granted; ours are means over {many}.{trained}"
+    return f"Cells agree if they differ by at most {spread}, beyond {printing}; ours are means over {many}.{trained}"
 
 
 def _error_parts(seeds: int) -> str:
-    """Of what the standard error of a difference is made."""
+    """Say of what the standard error of a difference is made."""
     ours = "of ours" if seeds > 1 else "of a single run, which has the published deviation"
     return f" Its error is that of the published mean and {ours}."
 
 
 def _disagreements(cells: pd.DataFrame) -> Iterator[str]:
-    """The cells that disagree, with their explanation or the lack of one."""
+    """Yield the cells that disagree, with their explanation or the lack of one."""
     wrong = cells[cells["agrees"] == "no"]
     if wrong.empty:
         return
@@ -80,13 +80,13 @@ def _disagreements(cells: pd.DataFrame) -> Iterator[str]:
     yield ""
 
 
-def _orders(found: list[Order]) -> Iterator[str]:
-    """Which methods come in another order than in the paper."""
-    if not found:
+def _orders(by_metric: list[Order]) -> Iterator[str]:
+    """Yield which methods come in another order than in the paper."""
+    if not by_metric:
         return
     yield from ("## Order of the methods", "", "From the lowest value; pairs that the paper prints as equal do not "
                 "count.", "")
-    for order in found:
+    for order in by_metric:
         turned = "".join(f"; not: {low} below {high}" for low, high in order.turned)
         clear = f"{order.same_apart} of the {order.apart} that lie" if order.apart else "none of which lies"
         apart = f", {clear} more than two of both published spreads apart" if order.apart < order.pairs else ""
@@ -96,7 +96,7 @@ def _orders(found: list[Order]) -> Iterator[str]:
 
 
 def _claims(claims: Sequence[ClaimTest]) -> Iterator[str]:
-    """What the paper calls significant, tested again."""
+    """Yield what the paper calls significant, tested again."""
     if not claims:
         return
     seeds = min(claim.seeds for claim in claims)
@@ -114,7 +114,7 @@ def _claims(claims: Sequence[ClaimTest]) -> Iterator[str]:
 
 
 def _findings(findings: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """What the tests of all methods against each other say of each data set."""
+    """Yield the results of testing all methods against each other on each data set."""
     if any(findings.values()):
         yield from ("## All methods against each other", "", "Every test is in statistics.csv.", "")
         yield from (f"- {dataset}: {' '.join(lines)}" for dataset, lines in findings.items() if lines)
@@ -122,7 +122,7 @@ def _findings(findings: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 
 def _table(rows: pd.DataFrame) -> Iterator[str]:
-    """The cells of one data set."""
+    """Yield the table of one data set's cells."""
     yield "| method | group | metric | published | ours | difference | tolerance | agrees |"
     yield "|---|---|---|---|---|---|---|---|"
     for row in rows.to_dict("records"):
@@ -135,10 +135,10 @@ def _table(rows: pd.DataFrame) -> Iterator[str]:
 
 
 def _number(value: float, row: Mapping[Any, Any]) -> str:
-    """A number with one digit more than the paper prints; nothing if it is not one."""
+    """Return a number with one digit more than the paper prints; nothing for NaN."""
     return "" if math.isnan(value) else f"{value:.{digits(row['published']) + 1}f}"
 
 
 def _of(group: str) -> str:
-    """A group's name behind a metric's."""
+    """Return a group's name to follow a metric's."""
     return "" if group in ("all", "gap") else f" of {group}"

@@ -1,4 +1,4 @@
-"""What is asked of a reproduction: how much of it, on which device, and where its runs are kept."""
+"""A request for a reproduction: how much of it, on which device, and where its runs are kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simulations.results.result_folder import refuse_other
 
 class Request(NamedTuple):
     """How many `seeds` (the reproduction's own number if None), whether the `quick` version, which of its `datasets`
-    (all if none is named), on which `device`, and the folder of kept `runs` (one of its own if None).
+    (all if none is named), on which `device`, and the folder of kept `runs` (that of the page if None).
     """
 
     seeds: int | None = None
@@ -39,7 +39,7 @@ class Request(NamedTuple):
         return runs
 
     def among(self, datasets: Sequence[str]) -> tuple[str, ...]:
-        """Those of a reproduction's data sets that are asked for, in its order; raises `ValueError` for another."""
+        """Return the requested data sets of a reproduction, in its order; raise `ValueError` for an unknown one."""
         for name in self.datasets:
             if name not in datasets:
                 raise unknown("data set of the quick version" if self.quick else "data set", name, datasets)
@@ -52,13 +52,13 @@ class Request(NamedTuple):
         return f"{subject}{datasets}{' (quick version)' if self.quick else ''}{colon}{rest}"
 
     def command(self, name: str, seeds: int) -> str:
-        """The command that does it again, with so many seeds."""
+        """Return the command that makes it again, with a number of seeds."""
         chosen = f" --datasets {shlex.quote(','.join(self.datasets))}" if self.datasets else ""
         return (f"fedfair reproduce {name} --seeds {seeds}{' --quick' if self.quick else ''}{chosen} "
                 f"--device {self.device} --out DIR")
 
     def left_out(self, quick: str) -> list[str]:
-        """Paragraphs that say what is not there, `quick` being what the reproduction says of its quick version."""
+        """Return paragraphs that say what is left out; `quick` describes the reproduction's quick version."""
         return [*([f"This is the quick version. {quick}", ""] if self.quick else []),
                 *([f"Of the data sets only {', '.join(self.datasets)}.", ""] if self.datasets else [])]
 

@@ -4,13 +4,13 @@
 
 They trained a next-word model on 80,000 participants of Reddit, and saw that the private model has a smaller active
 vocabulary than the non-private one, and that it suits participants with simpler vocabularies better. Here 171 speaking
-roles are the participants: fedavg against dp-fedavg on the same splits and seeds, setting by setting the same.
+roles are the participants: fedavg against dp-fedavg with the same splits, seeds and settings.
 
-With three seeds the first observation is made here, the second is not: how simple a role's vocabulary is has next to
-nothing to do with what privacy costs it (rank correlation -0.05). It is not for want of training: against the most
+With three seeds we make the first observation, and not the second: how simple a role's vocabulary is has next to
+nothing to do with what privacy costs it (rank correlation -0.05). More training would not change that: against the most
 frequent continuation of two words, which predicts 370 of the 1,000 words where fedavg predicts 58, and is right more
-often, the correlation is no larger. So small a text teaches nobody the rare words that privacy is said to take from
-those who use them, and the vocabularies differ little (71 to 80 distinct words in 100 in the outer quarters).
+often, the correlation is no larger. No model learns from so small a text the rare words that privacy is thought to take
+from those who use them, and the vocabularies differ little (71 to 80 distinct words in 100 in the outer quarters).
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _SEEDS = 3
 
 
 def reproduce(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambda *_: None, jobs: int = 1) -> str:
-    """Run both strategies, `jobs` runs at a time, and write the tables, a picture, environment.json and README.md;
-    returns how many observations are made.
+    """Run both strategies, `jobs` runs at a time, write the tables, a picture, environment.json and README.md, and say
+    how many observations are made.
 
-    Kept runs are not run again. Raises `ValueError` for another data set and for a quick version, which there is not,
-    `FileExistsError` if the folder holds something else, another `OSError` if it or that of the runs could not be
-    written, and what `simulations.engines.run.run` raises.
+    Kept runs are not run again. Raises `ValueError` for another data set and for a quick version, which does not exist,
+    `FileExistsError` if the folder holds something else, another `OSError` if it or that of the runs cannot be written,
+    and what `kept_runs` raises.
     """
     if request.quick:
         raise ValueError(f"{NAME} has no quick version: leave --quick out, or take --seeds 1")

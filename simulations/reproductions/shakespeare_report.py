@@ -1,4 +1,4 @@
-"""The federated experiment as a page to read: what privacy cost whom, by vocabulary."""
+"""The federated experiment as a page to read: what privacy costs participants, by vocabulary."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from simulations.reproductions.vocabularies import COLUMNS, MEASURES, PRIVATE, R
 
 def page(command: str, quarters: Mapping[str, pd.DataFrame], active: pd.DataFrame, observed: pd.DataFrame,
          ledger: Ledger) -> str:
-    """The page; quarters by measure, active and observed as `simulations.reproductions.vocabularies` makes them."""
+    """Return the page; quarters by measure, active and observed are as in `simulations.reproductions.vocabularies`."""
     words = ", ".join(f"{name} {_spread(active[name].mean(), active[name].std(), '.0f')}" for name in active)
-    spread = f", and ± their deviation over {len(active)} seeds" if len(active) > 1 else ", one seed"
+    spread = f" ± their deviation over {len(active)} seeds" if len(active) > 1 else ", one seed"
     lines = ["# Bagdasaryan and Shmatikov 2019 (poster), federated: who pays for participant-level privacy", "",
              f"`{command}`", "",
-             f"{seen(observed)} Means over participants{spread}. {PRIVATE}: epsilon {ledger.epsilon():.2f} at delta "
-             f"{ledger.delta:g}, a {ledger.protects} with all records, {ledger.guarantee}.", "",
+             f"{seen(observed)} Means over participants{spread}. The epsilon of {PRIVATE} is {ledger.epsilon():.2f} at "
+             f"delta {ledger.delta:g}, for a {ledger.protects} with all records ({ledger.guarantee}).", "",
              "![What privacy costs, by vocabulary](picture.svg)", "",
              "| observation | figure | seen in every seed |", "|---|---|---|"]
     lines += [f"| {row['observation']} | {_spread(row['mean'], row['std'], '.3g')} | {'yes' if row['seen'] else 'no'} |"
@@ -33,12 +33,12 @@ def page(command: str, quarters: Mapping[str, pd.DataFrame], active: pd.DataFram
 
 
 def seen(observed: pd.DataFrame) -> str:
-    """How many of the observations are made."""
+    """Say how many of the observations are made."""
     return f"{int(observed['seen'].sum())} of {len(observed)} observations are made in every seed."
 
 
 def _table(measure: str, quarters: pd.DataFrame) -> Iterator[str]:
-    """A row for each quarter of the participants."""
+    """Yield a table with a row for each quarter of the participants."""
     yield f"| vocabulary | words | {REFERENCE}, % | {PRIVATE}, % | cost, % | excess loss | cost/accuracy, % |"
     yield "|---|---|---|---|---|---|---|"
     for row in quarters.to_dict("records"):
@@ -48,15 +48,15 @@ def _table(measure: str, quarters: pd.DataFrame) -> Iterator[str]:
 
 
 def _spread(mean: float, deviation: float, form: str) -> str:
-    """A mean with its deviation, or alone for one seed."""
+    """Return a mean with its deviation, or alone for one seed."""
     return f"{mean:{form}}" if math.isnan(deviation) else f"{mean:{form}} ± {deviation:{form}}"
 
 
 def drawing(quarters: Mapping[str, pd.DataFrame], active: pd.DataFrame) -> str:
-    """What privacy costs by vocabulary, and the active vocabularies: an SVG."""
-    panels = {f"{told}, by {MEASURES[measure]}": [
+    """Draw what privacy costs by vocabulary, and the active vocabularies, as SVG."""
+    panels = {f"{name}, by {MEASURES[measure]}": [
         Bar(str(row["quarter"]), row[f"{of}_mean"], row[f"{of}_std"]) for row in table.to_dict("records")]
-        for of, told in (("cost", "accuracy lost"), ("excessive_risk", "excess loss"))
+        for of, name in (("cost", "accuracy lost"), ("excessive_risk", "excess loss"))
         for measure, table in quarters.items()}
     panels["active vocabulary, words"] = [
         Bar(str(name), float(active[name].mean()), float(np.nan_to_num(active[name].std()))) for name in active]

@@ -1,4 +1,4 @@
-"""Vocabularies of participants, of models, and what privacy cost whom: the measurements of `shakespeare`.
+"""Vocabularies of participants and of models, and what privacy costs each participant: measured for `shakespeare`.
 
 Bagdasaryan and Shmatikov 2019 (poster), "Federated Learning".
 """
@@ -16,15 +16,15 @@ from fedfair.fairness.metrics import ALL
 REFERENCE, PRIVATE = "fedavg", "dp-fedavg"
 QUARTERS = ("smallest", "smaller", "larger", "largest")
 MEASURES = {"words": "distinct words spoken", "rarefied": "distinct words in 100"}
-"""Two measures of a vocabulary: the plain one grows with what a role speaks, the other does not."""
+"""Two measures of a vocabulary: the plain one grows with the number of words a role speaks, the other does not."""
 
 COLUMNS = (REFERENCE, PRIVATE, "cost", "excessive_risk", "relative_cost")
-"""What is told of each quarter: two accuracies, their difference, that of the losses, and the share that was lost."""
+"""Columns by quarter: two accuracies, their difference, that of the losses, and the share of accuracy that is lost."""
 
 
 def by_participant(final: pd.DataFrame, best: Mapping[int, pd.Series]) -> pd.DataFrame:
-    """One row for each seed and participant: both test accuracies and what privacy cost, the excessive risk (the
-    private model's loss less the other's), and the vocabulary. `best_cost` is what it cost beside the best non-private
+    """Return one row for each seed and participant: both test accuracies and the cost of privacy, the excessive risk
+    (the private model's loss less the other's), and the vocabulary. `best_cost` is the cost beside the best non-private
     model of such a text, whose accuracies `best` has by seed (see `continuations`).
     """
     spoken = shakespeare.participants()
@@ -42,8 +42,8 @@ def by_participant(final: pd.DataFrame, best: Mapping[int, pd.Series]) -> pd.Dat
 
 
 def by_quarter(participants: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """One row for each quarter of the participants by vocabulary: means over participants, then mean, deviation and
-    standard error over seeds.
+    """Return one row for each quarter of the participants by vocabulary: means over participants, then mean, deviation
+    and standard error over seeds.
     """
     ranks = participants.groupby("seed")[measure].rank(method="first")
     quarter = ((ranks - 1) * 4 // participants.groupby("seed")[measure].transform("size")).astype(int)
@@ -55,13 +55,13 @@ def by_quarter(participants: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def correlations(participants: pd.DataFrame, measure: str, of: str) -> pd.Series:
-    """For each seed, Spearman's rank correlation of the vocabulary with the column `of`."""
+    """Return Spearman's rank correlation of the vocabulary with the column `of`, for each seed."""
     return participants.groupby("seed").apply(
         lambda rows: float(scipy.stats.spearmanr(rows[measure], rows[of]).statistic))
 
 
 def active_vocabulary(final: pd.DataFrame) -> pd.DataFrame:
-    """How many distinct words each model predicts on the test part: one row for each seed, a column a strategy.
+    """Return how many distinct words each model predicts on the test part: a row for each seed, a column a strategy.
 
     `final` as `simulations.results.summary.final_test` makes it.
     """
@@ -69,14 +69,14 @@ def active_vocabulary(final: pd.DataFrame) -> pd.DataFrame:
 
 
 def observations(participants: pd.DataFrame, active: pd.DataFrame) -> pd.DataFrame:
-    """The poster's two observations, each with a figure by seed that is positive where it is made, and whether it is
-    made in every seed.
+    """Return the poster's two observations, each with the mean and deviation of a figure that is positive where it is
+    made, and whether it is made in every seed.
     """
     figures = {"the private model's active vocabulary is smaller (words fewer)": active[REFERENCE] - active[PRIVATE]}
-    for measure, told in MEASURES.items():
-        figures[f"who has a simpler vocabulary loses less accuracy (Spearman's rho of {told} and cost)"] = correlations(
-            participants, measure, "cost")
-        figures[f"the same, beside the most frequent continuation ({told})"] = correlations(
+    for measure, name in MEASURES.items():
+        figures[f"participants with a simpler vocabulary lose less accuracy (Spearman's rho of {name} and cost)"] = (
+            correlations(participants, measure, "cost"))
+        figures[f"the same, beside the most frequent continuation ({name})"] = correlations(
             participants, measure, "best_cost")
     return pd.DataFrame([{"observation": name, "mean": values.mean(), "std": values.std(),
                           "seen": bool((values > 0).all())} for name, values in figures.items()])

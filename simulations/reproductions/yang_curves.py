@@ -1,7 +1,8 @@
-"""Yang et al. 2024, Figures 2 and 3: what demographic parity costs three methods. `fedfair reproduce NAME`.
+"""Yang et al. 2024, Figures 2 and 3: what demographic parity costs three methods.
 
-The paper prints pictures and no numbers, so what is compared are its statements about them: at a demographic parity of
-0.1, and, as the paper makes them, for the same demographic parity wherever two curves can be compared.
+`fedfair reproduce yang2024-figures2-3 --out DIR`. The paper prints pictures and no numbers, so its statements about
+them are compared: at a demographic parity of 0.1, and, as the paper makes them, for the same demographic parity
+wherever two curves can be compared.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ OURS, OTHERS, PLAIN = "gs-dp-sgd-to", ("dpsgd-p", "fair-dp"), "dpsgd"
 FAIR = 0.1  # a demographic parity below which the paper calls outcomes fair
 _NORMS = tuple(place / 10 for place in range(1, 11))  # of fair-dp's last layer, as in the paper
 _PAPERS_SEEDS, _SEEDS, _QUICK_SEEDS = 15, 5, 1
-_PLACES = 10_001  # at which a share of a range is measured, besides the curves' points
+_PLACES = 10_001  # at which the share of a range is measured, besides the curves' points
 _OUT_OF_REACH = ("compas", "dutch")  # where the paper's fair-dp does not get below FAIR
 
 
 class Statement(NamedTuple):
-    """Something the paper says of its figures, about one data set; `seen` is None if nothing here can tell."""
+    """A statement of the paper about its figures, on one data set; `seen` is None if our curves cannot decide it."""
 
     dataset: str
     text: str
@@ -41,27 +42,27 @@ class Statement(NamedTuple):
 
 
 def yang_curves(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambda *_: None, jobs: int = 1) -> str:
-    """Run all curves, a folder for each data set, and write statements.csv, environment.json and README.md; returns
-    what is seen.
+    """Run all curves, a folder for each data set, write statements.csv, environment.json and README.md, and say how
+    many statements are seen.
 
-    With several `jobs`, so many runs go on at a time, each in a process. The quick version is Adult alone with three
-    norms of fair-dp. Kept runs are not run again, so that curves that were broken off, or get more seeds, go on where
+    Up to `jobs` runs go on at a time, each in a process if there are several. The quick version is Adult alone with
+    three norms of fair-dp. Kept runs are not run again, so interrupted curves, or curves with more seeds, go on where
     they were. Raises `ValueError` for a data set that is not in them, `FileExistsError` if the folder holds something
-    else, another `OSError` if it or that of the runs could not be written, and what `simulations.engines.run.run`
-    raises.
+    else, another `OSError` if it or that of the runs cannot be written, and what `curves` raises.
     """
-    names, norms, number = (DATASETS[:1], _NORMS[::4], _QUICK_SEEDS) if request.quick else (DATASETS, _NORMS, _SEEDS)
-    datasets, seeds = request.among(names), request.seeds or number
-    kept = request.begin(NAME, out)
+    quick = (DATASETS[:1], _NORMS[::4], _QUICK_SEEDS)
+    names, norms, by_default = quick if request.quick else (DATASETS, _NORMS, _SEEDS)
+    datasets, seeds = request.among(names), request.seeds or by_default
+    folder = request.begin(NAME, out)
     statements: list[Statement] = []
-    for place, dataset in enumerate(datasets):
-        def within(done: int, runs: int, name: str, rounds: int, of: int, place: int = place, data: str = dataset
+    for number, dataset in enumerate(datasets):
+        def within(done: int, runs: int, name: str, rounds: int, of: int, number: int = number, data: str = dataset
                    ) -> None:
-            """Tell how far all data sets are."""
-            on_round(place, len(datasets), f"{data}, {name}", done * of + rounds, runs * of)
+            """Report the progress of all data sets."""
+            on_round(number, len(datasets), f"{data}, {name}", done * of + rounds, runs * of)
 
         frame = curves([OURS, *OTHERS, PLAIN], range(seeds), _PRESET, {"dataset": dataset, "device": request.device},
-                       {"fair-dp.options.max_norm": norms}, on_round=within, jobs=jobs, kept=kept)
+                       {"fair-dp.options.max_norm": norms}, on_round=within, jobs=jobs, kept=folder)
         settings = {"dataset": dataset, "seeds": seeds, "max_norm": list(norms), "device": request.device}
         write_curves(frame, settings, out / dataset)
         statements += _statements(dataset, frame)
@@ -72,21 +73,21 @@ def yang_curves(out: Path, request: Request = EVERYTHING, on_round: OnRound = la
 
 
 def _write(statements: Iterable[Statement], out: Path, seeds: int, request: Request) -> str:
-    """Write statements.csv and README.md; returns how many statements are seen."""
+    """Write statements.csv and README.md, and say how many statements are seen."""
     frame = pd.DataFrame(statements)
     write_text(out / "statements.csv", frame.to_csv(index=False))
-    told = frame[frame["seen"].notna()]
-    said = f"{int(told['seen'].astype(bool).sum())} of {len(told)} statements are seen."
-    write_text(out / "README.md", _page(frame, said, seeds, request))
-    return said
+    decided = frame[frame["seen"].notna()]
+    summary = f"{int(decided['seen'].astype(bool).sum())} of {len(decided)} statements are seen."
+    write_text(out / "README.md", _page(frame, summary, seeds, request))
+    return summary
 
 
 def _statements(dataset: str, frame: pd.DataFrame) -> Iterator[Statement]:
-    """What the paper says, of the curves of one data set: means over seeds."""
+    """Yield the paper's statements, compared with the curves of one data set: means over seeds."""
     means = frame.groupby(["strategy", "value"], dropna=False)[["demographic_parity", "accuracy_parity", "accuracy"]]
     points = means.mean().reset_index().assign(error=lambda mean: 1 - mean["accuracy"])
-    by_method = {str(name): own.sort_values("demographic_parity") for name, own in points.groupby("strategy")}
-    least = {name: float(own["demographic_parity"].min()) for name, own in by_method.items()}
+    by_method = {str(name): curve.sort_values("demographic_parity") for name, curve in points.groupby("strategy")}
+    least = {name: float(curve["demographic_parity"].min()) for name, curve in by_method.items()}
     for name in (OURS, OTHERS[0]):
         yield Statement(dataset, f"{name} gets below a demographic parity of {FAIR}", f"{least[name]:.3f}",
                         least[name] < FAIR)
@@ -94,46 +95,46 @@ def _statements(dataset: str, frame: pd.DataFrame) -> Iterator[Statement]:
     yield Statement(dataset, f"fair-dp gets {'no lower than' if out_of_reach else 'below'} {FAIR}",
                     f"{least['fair-dp']:.3f}", (least["fair-dp"] >= FAIR) == out_of_reach)
     plain = float(by_method[PLAIN]["accuracy_parity"].iloc[0])
-    at = {name: _at(own, FAIR) for name, own in by_method.items() if name != PLAIN}
+    at = {name: _at(curve, FAIR) for name, curve in by_method.items() if name != PLAIN}
     parity = {name: value["accuracy_parity"] for name, value in at.items() if value}
     accuracy = {name: value["accuracy"] for name, value in at.items() if value}
-    yield Statement(dataset, f"at {FAIR}, {OURS} has the lowest accuracy parity", _told(parity), _least(parity))
+    yield Statement(dataset, f"at {FAIR}, {OURS} has the lowest accuracy parity", _listed(parity), _least(parity))
     yield Statement(dataset, f"at {FAIR}, {OURS} has a lower accuracy parity than dpsgd",
-                    f"{_told(parity)}; {PLAIN} {plain:.3f}", parity[OURS] < plain if OURS in parity else None)
-    yield Statement(dataset, f"at {FAIR}, {OURS} has the highest accuracy", _told(accuracy),
+                    f"{_listed(parity)}; {PLAIN} {plain:.3f}", parity[OURS] < plain if OURS in parity else None)
+    yield Statement(dataset, f"at {FAIR}, {OURS} has the highest accuracy", _listed(accuracy),
                     _least({name: -value for name, value in accuracy.items()}))
-    own, others = by_method[OURS], [by_method[name] for name in OTHERS]
-    dashed = own.assign(accuracy_parity=plain)
+    ours, others = by_method[OURS], [by_method[name] for name in OTHERS]
+    dashed = ours.assign(accuracy_parity=plain)
     for text, beside, measure in ((f"{OURS} has the lowest accuracy parity", others, "accuracy_parity"),
                                   (f"{OURS} has a lower accuracy parity than dpsgd", [dashed], "accuracy_parity"),
                                   (f"{OURS} has the highest accuracy", others, "error")):
-        yield Statement(dataset, f"throughout, {text}", *_throughout(own, beside, measure))
+        yield Statement(dataset, f"throughout, {text}", *_throughout(ours, beside, measure))
 
 
-def _throughout(own: pd.DataFrame, others: Sequence[pd.DataFrame], measure: str) -> tuple[str, bool | None]:
-    """In which share of the demographic parities that a curve has in common with another, or several, its measure is
-    below all of those, in words; and whether it is everywhere, None if there is nothing in common.
+def _throughout(ours: pd.DataFrame, others: Sequence[pd.DataFrame], measure: str) -> tuple[str, bool | None]:
+    """Say in which share of the demographic parities that our curve has in common with some others its measure is below
+    all of theirs; and return whether that is everywhere, None if nothing is in common.
 
-    All curves' points are among the places looked at. Between them the curves are straight, so that one which is below
-    the others at all of these is below them everywhere.
+    All curves' points are among the places where they are compared. Between these the curves are straight, so one that
+    is below the others at all of them is below everywhere.
     """
-    knots = np.unique(pd.concat([own, *others])["demographic_parity"])
+    knots = np.unique(pd.concat([ours, *others])["demographic_parity"])
     places = np.union1d(knots, np.linspace(knots[0], knots[-1], _PLACES))
     along = [np.interp(places, curve["demographic_parity"], curve[measure], left=np.nan, right=np.nan)
-             for curve in (own, *others)]
+             for curve in (ours, *others)]
     lead = np.fmin.reduce(along[1:]) - along[0]
     common = ~np.isnan(lead)
     if not common.any():
         return "no other curve gets there", None
     lead, places = lead[common], places[common]
-    found = f"in {np.floor(1000 * np.mean(lead > 0)) / 10:.1f} % of {places[0]:.3f} to {places[-1]:.3f}"
+    share = f"in {np.floor(1000 * np.mean(lead > 0)) / 10:.1f} % of {places[0]:.3f} to {places[-1]:.3f}"
     if (lead > 0).all():
-        return found, True
-    return f"{found}, and misses it by {abs(lead.min()):.2g} at most", False
+        return share, True
+    return f"{share}, and misses it by {abs(lead.min()):.2g} at most", False
 
 
 def _at(curve: pd.DataFrame, demographic_parity: float) -> Mapping[str, float]:
-    """A curve's values where it crosses a demographic parity; nothing if it does not."""
+    """Return a curve's values where it crosses a demographic parity; nothing if it does not."""
     across = curve["demographic_parity"].to_numpy()
     if not across.min() <= demographic_parity <= across.max():
         return {}
@@ -141,33 +142,33 @@ def _at(curve: pd.DataFrame, demographic_parity: float) -> Mapping[str, float]:
 
 
 def _least(values: Mapping[str, float]) -> bool | None:
-    """Whether ours is the least of at least two that got there."""
+    """Return whether our value is the least of at least two; None without ours or others."""
     return values[OURS] == min(values.values()) if OURS in values and len(values) > 1 else None
 
 
-def _told(values: Mapping[str, float]) -> str:
-    """The values in words."""
+def _listed(values: Mapping[str, float]) -> str:
+    """Return the values in words."""
     return ", ".join(f"{name} {value:.3f}" for name, value in values.items()) or "no curve gets there"
 
 
-def _page(statements: pd.DataFrame, said: str, seeds: int, request: Request) -> str:
-    """The page."""
+def _page(statements: pd.DataFrame, summary: str, seeds: int, request: Request) -> str:
+    """Return the page."""
     lines = [f"# {request.title('Yang, Huang and Yao 2024, Figures 2 and 3')}", "",
              f"`{request.command(NAME, seeds)}`", "",
-             f"{said} Means over {seeds} seed{'s' if seeds > 1 else ''}, where the paper has {_PAPERS_SEEDS}; by "
+             f"{summary} Means over {seeds} seed{'s' if seeds > 1 else ''}, where the paper has {_PAPERS_SEEDS}; by "
              f"default there are {_SEEDS} here, {_QUICK_SEEDS} in the quick version. Values between two points of a "
              "curve lie on the line between them.", "",
              f"The paper says that {OURS} has the lowest accuracy parity and the highest accuracy \"for the same "
              "DemParity value\", and stays below dpsgd's accuracy parity. \"Throughout\" is wherever its curve has a "
-             "demographic parity in common with fair-dp or dpsgd-p, or, beside dpsgd, its whole curve. It is seen only "
-             "if it holds everywhere there; what is found is the share of that range, and by how much it fails. Of "
-             "accuracy the paper excepts compas and dutch.", "",
+             "demographic parity in common with fair-dp or dpsgd-p, or, beside dpsgd, its whole curve. A statement is "
+             "seen only if it holds everywhere there; we find the share of that range where it holds, and by how much "
+             "it fails elsewhere. For accuracy the paper excepts compas and dutch.", "",
              *request.left_out(f"Adult alone, three norms of fair-dp, {_QUICK_SEEDS} seed by default instead of "
                                f"{_SEEDS}.")]
-    for dataset, own in statements.groupby("dataset", sort=False):
+    for dataset, rows in statements.groupby("dataset", sort=False):
         lines += [f"## {dataset}", "", f"![Curves of {dataset}]({dataset}/curves.svg)", "",
                   "| statement | found | seen |", "|---|---|---|"]
         lines += [f"| {row.text} | {row.found} | {'-' if row.seen is None else 'yes' if row.seen else 'no'} |"
-                  for row in own.itertuples()]
+                  for row in rows.itertuples()]
         lines.append("")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Figures of reproductions: every description names what runs measure, and every point is what it says."""
+"""Figures of reproductions: every description names what runs measure, and every point has the right values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def described(**figure: Any) -> Published:
 
 
 def kept(offset: float, steps: int) -> Kept:
-    """Two evaluations of two groups, and a clip norm that is told twice."""
+    """Return two evaluations of two groups, and a clip norm that is reported twice."""
     rows = [(round_, "test", group, "accuracy", offset + 0.1 * round_ + (group == "8") * 0.5)
             for round_ in (1, 3) for group in ("2", "8", "all")]
     rows += [(1, "rule", "2", "clip_norms", 1.0), (3, "rule", "2", "clip_norms", 2.0), (3, "rule", "2", "theta", 5.0)]
@@ -74,7 +74,7 @@ def test_the_course_of_training_and_of_a_rule() -> None:
     assert [point.y.mean for point in figure.panels[0].series[0].points] == [1.0, 2.0]
 
 
-def test_several_metrics_are_lines_of_one_panel_told_apart_in_legend_and_table() -> None:
+def test_several_metrics_are_lines_of_one_panel_distinguished_in_legend_and_table() -> None:
     figure, _ = made(described(kind="course", split="rule", metric=["clip_norms", "theta"], methods=("A", "B")))
     (panel,) = figure.panels
     assert panel.y.label == "clip norms"

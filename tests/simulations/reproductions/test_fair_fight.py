@@ -1,4 +1,4 @@
-"""The fair fight: every method gets the same grid, validation chooses, and the cost of looking is told."""
+"""The fair fight: every method gets the same grid, validation chooses, and the cost of the search is reported."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ def test_impact_is_against_sgd_on_the_same_data_set() -> None:
     assert impact["e", "dpsgd", "published", 1] == pytest.approx(0.151)
 
 
-def told(published: Sequence[float], tuned: Sequence[float]) -> str:
-    """What is found of a dpsgd with these impacts, one a seed."""
+def finding(published: Sequence[float], tuned: Sequence[float]) -> str:
+    """Return the finding about a dpsgd with these impacts, one for each seed."""
     rows = [("dpsgd", version, seed, impact) for version, impacts in (("published", published), ("tuned", tuned))
             for seed, impact in enumerate(impacts)]
     sentence, = findings(pd.DataFrame(rows, columns=["strategy", "version", "seed", "impact"]).assign(dataset="d"))
@@ -152,13 +152,13 @@ def test_the_finding_gives_both_impacts_and_their_difference_by_seed() -> None:
     ((0.04, 0.05, 0.06), (0.020, 0.025, 0.030), "50% of it is left, the rest comes from the settings"),
     ((0.04, 0.05, 0.06), (0.035, 0.052, 0.06), "what is left is not distinguishable from all of it"),
     ((0.04, 0.05, 0.06), (-0.020, -0.025, -0.030),
-     "it comes from the settings, and tuned the difference is turned round"),
+     "it comes from the settings, and after tuning the difference has the opposite sign"),
     ((0.009, 0.01, 0.011), (-0.02, 0.0, 0.025), "neither that nor what is left is distinguishable from zero"),
     ((-1.0, 0.0, 1.0), (0.0, 0.0, 0.0), "even as published it is not distinguishable from zero"),
 ])
 def test_the_impact_comes_from_the_settings_only_if_what_tuning_takes_away_differs_from_zero(
         published: Sequence[float], tuned: Sequence[float], verdict: str) -> None:
-    assert verdict in told(published, tuned)
+    assert verdict in finding(published, tuned)
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=2, max_size=8))
@@ -169,7 +169,7 @@ def test_which_is_what_the_paired_t_test_says(pairs: list[tuple[int, int]]) -> N
     assume(before.std() > 0)
     upper = [scipy.stats.ttest_1samp(values, 0, alternative="greater").pvalue for values in (taken, before)]
     assume(all(abs(p - 0.025) > 1e-6 for p in upper))
-    assert ("comes from the settings" in told(published, tuned)) == all(p < 0.025 for p in upper)
+    assert ("comes from the settings" in finding(published, tuned)) == all(p < 0.025 for p in upper)
 
 
 def test_the_cost_of_looking_is_that_of_all_settings_together() -> None:

@@ -39,14 +39,14 @@ PAPER = {"Non Private": "SGD", "DPSGD": "DPSGD", "FairLens": "FairLens", "DPSGD-
 
 @pytest.fixture
 def shared(data_dir: Path) -> Path:
-    """The folder of papers and of tables that others typed from them."""
+    """Return the folder of the papers, and of tables that others typed from them."""
     if not (data_dir.parent / "reference").is_dir():
         pytest.skip("no reference tables beside the data files")
     return data_dir.parent
 
 
 def test_the_published_numbers_are_those_of_the_reference_files(shared: Path) -> None:
-    """The reference files were typed from the papers by others: both must say the same."""
+    """The reference files were typed from the papers by others: both must agree."""
     found = {float(value.replace("NA", "nan") or "nan") for name in (
         "yang2024_table1", "xu2021_table1", "xu2021_table2_loss_gradnorm", "xu2021_table3_mnist_clipping",
         "xu2020_table3_mnist", "xu2020_table5_census", "esipova2023_table1_direction_magnitude",

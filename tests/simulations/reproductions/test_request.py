@@ -1,4 +1,4 @@
-"""Some of a reproduction's data sets: which runs are made, and what the page says."""
+"""Requests for parts of a reproduction: which runs are made, and what the page says."""
 
 from __future__ import annotations
 

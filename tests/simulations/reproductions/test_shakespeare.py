@@ -19,7 +19,7 @@ from simulations.results.run_file import RUNS
 
 
 def made(costs: list[float]) -> pd.DataFrame:
-    """Eight participants with vocabularies of 1 to 8 words, in two seeds that differ by 0.02."""
+    """Return eight participants with vocabularies of 1 to 8 words, in two seeds that differ by 0.02."""
     rows = [{"seed": seed, "participant": str(n), "fedavg": 0.5, "dp-fedavg": 0.5 - cost - 0.02 * seed,
              "cost": cost + 0.02 * seed, "best_cost": -cost, "excessive_risk": 2 * cost, "words": n + 1}
             for seed in (0, 1) for n, cost in enumerate(costs)]
@@ -39,8 +39,8 @@ def test_quarters_are_means_over_participants_then_over_seeds() -> None:
 @pytest.mark.parametrize(("costs", "expected"), [(range(8), 1.0), (range(8, 0, -1), -1.0)])
 def test_the_correlation_is_of_ranks_and_by_seed(costs: range, expected: float) -> None:
     for of in ("cost", "excessive_risk"):
-        found = correlations(made([cost**3 / 1000 for cost in costs]), "words", of)
-        assert found.tolist() == pytest.approx([expected] * 2)
+        rho = correlations(made([cost**3 / 1000 for cost in costs]), "words", of)
+        assert rho.tolist() == pytest.approx([expected] * 2)
 
 
 def test_an_observation_is_made_only_if_every_seed_makes_it() -> None:
@@ -57,8 +57,8 @@ def test_the_most_frequent_continuation_of_two_words_or_of_fewer_where_it_was_se
     data = GroupedDataset(x, y, torch.tensor([0, 0, 1, 1, 1, 1]), ("a", "b"), 10)
     known = learned(data)
     assert [predicted(known, before) for before in x.tolist()] == [5, 5, 6, 6, 6, 6]
-    found, active = accuracies(Parts(data, data, data))
-    assert (found.to_dict(), active) == ({"a": 1.0, "b": 0.75}, 2)
+    accuracy, active = accuracies(Parts(data, data, data))
+    assert (accuracy.to_dict(), active) == ({"a": 1.0, "b": 0.75}, 2)
 
 
 def test_the_command_runs_it_and_writes_a_page(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

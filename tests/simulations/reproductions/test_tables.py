@@ -1,4 +1,4 @@
-"""A published table of our own from beginning to end, and the runs that are kept for it."""
+"""A small published table from beginning to end, and the runs that are kept for it."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_the_quick_version_says_so(folder: Path, tmp_path: Path) -> None:
 def test_a_single_seed_without_a_published_spread_can_only_print_the_same(folder: Path, tmp_path: Path) -> None:
     (folder / "nobody2026-table1.toml").write_text(TOML.replace('spread = "standard deviation"', ""))
     reproduce("nobody2026-table1", tmp_path / "out", Request(quick=True), folder=folder)
-    assert "to agree is to print the same digits" in (tmp_path / "out" / "README.md").read_text()
+    assert "cells agree if they print the same digits" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_run_is_kept_by_all_of_its_settings(tmp_path: Path) -> None:
@@ -193,13 +193,13 @@ def test_a_kept_ledger_is_short_and_says_what_was_spent(tmp_path: Path) -> None:
 def test_numbers_of_the_clip_rule_are_kept_of_600_rounds(tmp_path: Path) -> None:
     made = Experiment(strategy="dpsgd-f", **SETTINGS | {"epochs": 20, "steps": 700, "hidden": [2], "eval_every": 400})
     whole, short = run(made).metrics, kept(made, tmp_path).metrics
-    rule, told = whole[whole["split"] == "rule"], short[short["split"] == "rule"]
-    assert (rule["round"].nunique(), told["round"].nunique()) == (700, 600)
-    assert told["round"].agg(["min", "max"]).tolist() == [1, 700]
-    assert (told.groupby("round")["group"].nunique() == 10).all()
-    assert told["round"].drop_duplicates().diff().max() == 2
-    pd.testing.assert_frame_equal(told.reset_index(drop=True), rule[rule["round"].isin(told["round"])].reset_index(
-        drop=True))
+    rule, thinned = whole[whole["split"] == "rule"], short[short["split"] == "rule"]
+    assert (rule["round"].nunique(), thinned["round"].nunique()) == (700, 600)
+    assert thinned["round"].agg(["min", "max"]).tolist() == [1, 700]
+    assert (thinned.groupby("round")["group"].nunique() == 10).all()
+    assert thinned["round"].drop_duplicates().diff().max() == 2
+    whole_of_them = rule[rule["round"].isin(thinned["round"])]
+    pd.testing.assert_frame_equal(thinned.reset_index(drop=True), whole_of_them.reset_index(drop=True))
     pd.testing.assert_frame_equal(short[short["split"] != "rule"].reset_index(drop=True), whole[
         whole["split"] != "rule"].reset_index(drop=True))
 

@@ -1,4 +1,4 @@
-"""The paper's statements about its figures, told from curves that are known; and the command's folder."""
+"""The paper's statements about its figures, judged from known curves; and the command's folder."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from simulations.results.atomic_files import write_text
 
 
 def points(strategy: str, *measured: tuple[float, float, float]) -> list[dict[str, Any]]:
-    """Two seeds around some values of demographic parity, accuracy parity and accuracy."""
+    """Return two seeds around some values of demographic parity, accuracy parity and accuracy."""
     return [{"dataset": "d", "strategy": strategy, "seed": seed, "setting": "theta", "value": float(place),
              "demographic_parity": d, "accuracy_parity": p + sign * 0.01, "accuracy": a}
             for place, (d, p, a) in enumerate(measured) for seed, sign in ((0, 1), (1, -1))]
 
 
 def frame(ours: float, fair_dp: float) -> pd.DataFrame:
-    """Our accuracy parity where demographic parity is 0.1, and the least demographic parity of fair-dp."""
+    """Return curves with our accuracy parity at a demographic parity of 0.1, and fair-dp's least demographic parity."""
     return pd.DataFrame(points(OURS, (0.0, ours, 0.8), (0.2, ours, 0.84)) + points("dpsgd-p", (0.05, 0.2, 0.79), (
         0.3, 0.2, 0.79)) + points("fair-dp", (fair_dp, 0.1, 0.7), (0.4, 0.3, 0.7)) + points("dpsgd", (0.4, 0.15, 0.8)))
 
@@ -35,19 +35,19 @@ def frame(ours: float, fair_dp: float) -> pd.DataFrame:
     ("adult", 0.12, 0.2, [True, True, False, True, True, True]),
     ("dutch", 0.12, 0.2, [True, True, True, True, True, True]),
     ("dutch", 0.12, 0.02, [True, True, False, True, True, True])])
-def test_statements_are_told_from_the_means_at_a_demographic_parity_of_a_tenth(
+def test_statements_are_judged_from_the_means_at_a_demographic_parity_of_a_tenth(
         dataset: str, ours: float, fair_dp: float, seen: list[bool]) -> None:
-    told = list(module._statements(dataset, frame(ours, fair_dp)))[:6]
-    assert [statement.seen for statement in told] == seen
-    assert f"{OURS} 0.820" in told[-1].found
-    assert f"{OURS} {ours:.3f}" in told[3].found
+    statements = list(module._statements(dataset, frame(ours, fair_dp)))[:6]
+    assert [statement.seen for statement in statements] == seen
+    assert f"{OURS} 0.820" in statements[-1].found
+    assert f"{OURS} {ours:.3f}" in statements[3].found
 
 
 def test_a_comparison_with_nobody_is_none() -> None:
     alone = pd.DataFrame(points(OURS, (0.0, 0.1, 0.8), (0.2, 0.1, 0.8)) + points("dpsgd-p", (0.2, 0.1, 0.8)) + points(
         "fair-dp", (0.2, 0.1, 0.8)) + points("dpsgd", (0.4, 0.15, 0.8)))
-    told = list(module._statements("adult", alone))
-    assert [statement.seen for statement in told[:6]] == [True, False, False, None, True, None]
+    statements = list(module._statements("adult", alone))
+    assert [statement.seen for statement in statements[:6]] == [True, False, False, None, True, None]
 
 
 @pytest.mark.parametrize(("parity", "found", "seen"), [
@@ -80,7 +80,7 @@ def test_throughout_is_one_point_or_none_where_curves_meet_in_no_more() -> None:
 
 
 def replaced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """Curves that are known in place of runs; returns the data sets and numbers of seeds that were asked for."""
+    """Put known curves in place of runs; return the data sets and numbers of seeds that are requested."""
     asked: list[tuple[str, int]] = []
 
     def curves(strategies: list[str], seeds: Any, preset: str, settings: dict[str, Any], over: Any,
@@ -96,11 +96,11 @@ def replaced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 def test_the_folder_has_all_curves_and_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = replaced(monkeypatch)
-    told: list[tuple[int, int, str, int, int]] = []
-    said = yang_curves(tmp_path / "out", on_round=lambda *now: told.append(now), jobs=3)
+    reports: list[tuple[int, int, str, int, int]] = []
+    said = yang_curves(tmp_path / "out", on_round=lambda *now: reports.append(now), jobs=3)
     assert said == "46 of 54 statements are seen."
-    assert told[0] == (0, 6, f"{module.DATASETS[0]}, dpsgd, seed 0", 15, 20)
-    assert [place for place, *_ in told] == list(range(6))
+    assert reports[0] == (0, 6, f"{module.DATASETS[0]}, dpsgd, seed 0", 15, 20)
+    assert [place for place, *_ in reports] == list(range(6))
     assert asked == [(dataset, 5) for dataset in module.DATASETS]
     assert "torch" in json.loads((tmp_path / "out" / "environment.json").read_text())["packages"]
     page = (tmp_path / "out" / "README.md").read_text()
