@@ -1,4 +1,4 @@
-"""The published models, models in files of the user's, their loss, and initial parameters from a seed.
+"""The published models and their loss.
 
 Sources: logistic regression, Xu et al. 2021; MLP 256-256 tanh, Esipova et al. 2023 and Yang et al. 2024; CNN of 32 and
 16 channels, 3 x 3, tanh, Esipova et al. 2023; two 5 x 5 convolutions and two linear layers (431K parameters on MNIST),
@@ -9,24 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedfair.gradients.kernels.tanh import Tanh
-from fedfair.mechanisms.randomness import key
-from fedfair.plugins.registry import Registry, unknown
-from fedfair.plugins.user_files import defined_in, file_name, user_file
+from fedfair.plugins.registry import Registry
 
 Builder = Callable[[Sequence[int], Sequence[int], int], nn.Module]
 """`builder(shape of one example, layer widths, classes)`; without widths, it takes the published ones."""
 
 MODELS: Registry[Builder] = Registry("model")
-
-FOLDERS = ("models",)
-"""Folders of the user's models. A server sends the name to the clients, so no file elsewhere may be run."""
 
 
 @MODELS.register("logistic")
@@ -114,41 +108,6 @@ def lenet(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Modul
         nn.ReLU(), nn.Flatten(), nn.Linear(second * size[0] * size[1], third), nn.ReLU(), nn.Linear(third, classes)
     )
     return layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return] # no stub of it
-
-
-def file_of(name: str) -> Path | None:
-    """Return the user's file with the model called `name`; None if it is a registered model, or if there is no file."""
-    return None if name in MODELS else user_file(name, FOLDERS)
-
-
-def find_model(name: str) -> Builder:
-    """Return the builder of the model called `name`, which is registered or a function of the user's.
-
-    A file of that name in one of `FOLDERS` must define the function under that name (with _ where the name has -).
-    Raises `ValueError` with the nearest names if there is no such model.
-    """
-    if name in MODELS:
-        return MODELS[name]
-    path = file_of(name)
-    if path is None:
-        raise ValueError(f"{unknown('model', name, MODELS)}, or a file {file_name(name)} in the folder models")
-    builder: Builder | None = defined_in(path).get(path.stem)
-    if builder is None:
-        raise ValueError(f"{path} does not define {path.stem}: it must define a function of that name, of the shape of "
-                         "one example, the layer widths and the number of classes, that returns a torch.nn.Module")
-    return builder
-
-
-def build(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, seed: int, dtype: torch.dtype
-          ) -> nn.Module:
-    """Build the model called `name` for examples of `shape`, with PyTorch's initialisation drawn from `seed`.
-
-    The global generator is left as it was. Raises what `find_model` raises, and `ValueError` for widths or a shape
-    that do not fit.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(key(seed, "model"))
-        return find_model(name)(shape, hidden, classes).to(dtype)
 
 
 def loss(output: Tensor, target: Tensor) -> Tensor:

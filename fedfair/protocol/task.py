@@ -19,7 +19,7 @@ from fedfair.datasets.grouped import Pixels
 from fedfair.datasets.intersections import crossed
 from fedfair.datasets.partition import by_group, by_mixture, by_site
 from fedfair.datasets.prepare import Missing, keep, reduce_group, split
-from fedfair.models import published
+from fedfair.models import find, published
 from fedfair.plugins.registry import unknown
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -156,7 +156,7 @@ class Task(BaseModel):
         if self.alpha is not None and self.partition != "site":
             raise ValueError(f"alpha is {self.alpha}, but partition is {self.partition!r}: alpha says how sites mix "
                              'the groups, so take partition = "site", or leave alpha out')
-        published.find_model(self.model)
+        find.find_model(self.model)
         if self.partition == "natural" and self.clients is not None:
             raise ValueError(f"clients is {self.clients}, but with partition natural every participant is a client: "
                              "leave clients out")
@@ -226,7 +226,7 @@ class Task(BaseModel):
     def build_model(self) -> nn.Module:
         """Build the model with its initial parameters."""
         train = self.data().train
-        return published.build(self.model, self.hidden, train.x.shape[1:], train.classes, self.seed, self.torch_dtype)
+        return find.build(self.model, self.hidden, train.x.shape[1:], train.classes, self.seed, self.torch_dtype)
 
     @property
     def attributes(self) -> tuple[str | None, ...]:

@@ -11,7 +11,7 @@ import torch
 import typer
 from torch import Tensor
 
-from fedfair.models.published import build
+from fedfair.models.find import build
 from simulations.benchmarks.steps import StepMaker, opacus_ghost, opacus_hooks, plain, private, probe
 from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Threads, Timings, calls_of, report, take_turns
 from simulations.commands.terminal import plain_errors

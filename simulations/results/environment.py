@@ -10,7 +10,7 @@ from typing import Any
 
 import strategies
 from fedfair.datasets import DATASETS
-from fedfair.models import published
+from fedfair.models import find
 from simulations.results.atomic_files import digest
 from simulations.settings.experiment import Experiment
 
@@ -27,7 +27,7 @@ def own_files(experiment: Experiment) -> dict[str, str]:
     """
     table = {Path(experiment.csv).name: Path(experiment.csv)} if experiment.csv else {}
     programs = {str(path): path for path in (strategies.file_of(experiment.strategy),
-                                             published.file_of(experiment.model)) if path is not None}
+                                             find.file_of(experiment.model)) if path is not None}
     return {name: digest(path) for name, path in (table | programs).items() if path.is_file()}
 
 

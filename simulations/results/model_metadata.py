@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedfair.datasets.encoding import Encoding
 from fedfair.fairness.reject_option import RejectOption
-from fedfair.models import published
+from fedfair.models import find
 
 
 class Description(BaseModel):
@@ -38,7 +38,7 @@ class Description(BaseModel):
     def build(self, saved: Mapping[str, Tensor]) -> nn.Module:
         """Build the model from its saved numbers; raise `ValueError` if its kind is unknown or they do not fit."""
         dtype = torch.float64 if self.dtype == "float64" else torch.float32
-        model = published.build(self.model, self.hidden, torch.Size(self.shape), len(self.labels), 0, dtype)
+        model = find.build(self.model, self.hidden, torch.Size(self.shape), len(self.labels), 0, dtype)
         built = numbers(model)
         if _shapes(built) != _shapes(saved):
             raise ValueError(f"the model {self.model!r} has other parameters here than those that were saved: restore "

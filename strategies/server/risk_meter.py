@@ -24,6 +24,7 @@ from fedfair.node import exchanges
 from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
+from fedfair.risk.eigenvalues import largest_eigenvalues, unit_vectors
 from fedfair.risk.risk_sums import send_clipping_effect, send_hessian_products, send_traces
 from fedfair.risk.terms import (
     Along,
@@ -32,12 +33,10 @@ from fedfair.risk.terms import (
     direction_risk,
     expected_error,
     gaussian_scale,
-    largest_eigenvalues,
     magnitude_risk,
     noise_risk,
     rademacher,
     trace_estimate,
-    unit_vectors,
 )
 from strategies.server.population import Population
 from strategies.server.requests import added, answers, requests

@@ -19,7 +19,7 @@ from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.counting import AtMost
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import generator
-from fedfair.models.published import build
+from fedfair.models.find import build
 from fedfair.node import participant_updates as participants
 from fedfair.node.node import ClientError, Contribution, Node
 from fedfair.protocol.round import LocalSgd, Round

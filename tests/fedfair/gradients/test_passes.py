@@ -15,7 +15,8 @@ from fedfair.gradients import probe as gradients
 from fedfair.gradients.kernels.tanh import Tanh
 from fedfair.gradients.passes import UnreadableError, by_autograd, by_hand
 from fedfair.gradients.probe import per_example, trained_parameters
-from fedfair.models.published import build, loss
+from fedfair.models.find import build
+from fedfair.models.published import loss
 from tests.fedfair.gradients.probing import assert_close, check, few, made, randint, randn, seeds, small, squared_error
 
 WIDTH = 3

@@ -18,7 +18,7 @@ from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import add_gaussian
 from fedfair.mechanisms.randomness import Source, SystemEntropy, generator, key, random_bits
 from fedfair.mechanisms.sampling import poisson
-from fedfair.models import published
+from fedfair.models import find, published
 
 
 def test_every_part_and_their_order_matter() -> None:
@@ -65,10 +65,10 @@ def test_the_global_generators_are_left_alone() -> None:
     by_site(100, 3, 0), by_group(data.group, 10, 3)
     x, y = data.x[poisson(0, 1, data.records, 0.02)], data.y[poisson(0, 1, data.records, 0.02)]
     for name in ("mlp", "logistic"):
-        model: nn.Module = published.build(name, (), x.shape[1:], 10, 0, torch.float64)
+        model: nn.Module = find.build(name, (), x.shape[1:], 10, 0, torch.float64)
         probe = per_example(model, published.loss, x, y)
         add_gaussian(probe.weighted_sum(Flat(1.0).coefficients(probe.norms, y)), 1.0, generator(0, "noise"))
-    published.build("lenet", (), (1, 28, 28), 10, 0, torch.float32)
+    find.build("lenet", (), (1, 28, 28), 10, 0, torch.float32)
     assert len(parts.train) > 0
     assert torch.equal(torch.get_rng_state(), before[0])
     assert np.array_equal(np.random.get_state()[1], before[1])
@@ -80,7 +80,7 @@ def test_results_do_not_depend_on_the_global_generator() -> None:
     for seed in (1, 2):
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            made.append(published.build("mlp", (), (4,), 2, 0, torch.float32))
+            made.append(find.build("mlp", (), (4,), 2, 0, torch.float32))
             made.append(split(load(), (0.5, 0.0, 0.5), 0).train.x)
     assert torch.equal(made[0][1].weight, made[2][1].weight)
     assert torch.equal(made[1], made[3])

@@ -10,7 +10,8 @@ import torch
 from sklearn.metrics import log_loss
 
 from fedfair.gradients.probe import per_example
-from fedfair.models.published import build, find_model, loss
+from fedfair.models.find import build, find_model
+from fedfair.models.published import loss
 
 
 @pytest.mark.parametrize(("name", "shape", "classes", "parameters"), [

@@ -15,7 +15,7 @@ from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.counting import GroupSizes
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.sampling import poisson
-from fedfair.models.published import build
+from fedfair.models.find import build
 from fedfair.node.node import Node
 from fedfair.protocol.round import LocalTraining, Round
 

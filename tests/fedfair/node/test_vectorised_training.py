@@ -11,7 +11,7 @@ from torch import nn
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.datasets.client_shards import Shares
 from fedfair.mechanisms.randomness import generator
-from fedfair.models.published import build
+from fedfair.models.find import build
 from fedfair.node import vectorised_training as cohort
 from fedfair.node.vectorised_training import local_updates
 from fedfair.protocol.round import LocalSgd

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
 from fedfair.gradients.layers import flat
-from fedfair.models.published import build, loss
+from fedfair.models.find import build
+from fedfair.models.published import loss
 from fedfair.risk.derivatives import hessian_products, losses_and_gradients, samples
+from fedfair.risk.eigenvalues import largest_eigenvalues, unit_vectors
 from fedfair.risk.hessian_trace import trace_samples
 from fedfair.risk.terms import (
     Along,
@@ -23,12 +25,10 @@ from fedfair.risk.terms import (
     direction_risk,
     expected_error,
     gaussian_scale,
-    largest_eigenvalues,
     magnitude_risk,
     noise_risk,
     rademacher,
     trace_estimate,
-    unit_vectors,
 )
 
 CLIP, SIGMA, BATCH, LR = 0.3, 1.0, 12, 0.2

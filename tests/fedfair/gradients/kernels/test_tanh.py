@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedfair.gradients.kernels.tanh import Tanh
-from fedfair.models.published import build
+from fedfair.models.find import build
 
 DTYPES = [torch.float32, torch.float64]
 
