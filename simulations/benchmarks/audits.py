@@ -12,7 +12,7 @@ from fedfair.node.exchanges import send_gradient_sum
 from fedfair.node.participant_updates import send_update_sum
 from simulations.audits.audit import DEFAULTS, audit
 from simulations.audits.findings import Audit
-from simulations.benchmarks.timing import Figures, Out, Target, report
+from simulations.benchmarks.report import Figures, Out, Target, report
 from simulations.settings.experiment import Experiment
 from strategies import STRATEGIES
 

@@ -15,7 +15,7 @@ import typer
 from simulations.benchmarks.peers import ONE_THREAD, our_command
 from simulations.benchmarks.people import FEATURES, POPULATIONS, RECORDS
 from simulations.benchmarks.processes import Measured, measure
-from simulations.benchmarks.timing import Figures, Out, Target, report, save_picture
+from simulations.benchmarks.report import Figures, Out, Target, report, save_picture
 from simulations.commands.terminal import plain_errors
 from simulations.report.lines import line_chart
 

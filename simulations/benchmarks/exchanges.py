@@ -18,8 +18,9 @@ from typing import Annotated
 import torch
 import typer
 
+from simulations.benchmarks.report import Figures, Out, Target, report
 from simulations.benchmarks.round import WARM_UP, federated
-from simulations.benchmarks.timing import Figures, FlowerRounds, Out, Repeats, Target, Timings, report, take_turns
+from simulations.benchmarks.timing import FlowerRounds, Repeats, Timings, take_turns
 from simulations.commands.terminal import plain_errors
 from simulations.engines.engines import Engine, Flower, Local, Ray
 from simulations.settings.experiment import Experiment

@@ -8,7 +8,8 @@ import typer
 from fedfair.mechanisms.discrete_gaussian import discrete_gaussian
 from fedfair.mechanisms.noise import NoiseName, add_noise
 from fedfair.mechanisms.randomness import Source, SystemEntropy, generator
-from simulations.benchmarks.timing import Out, Repeats, Target, Threads, Turn, calls_of, report, take_turns
+from simulations.benchmarks.report import Out, Target, report
+from simulations.benchmarks.timing import Repeats, Threads, Turn, calls_of, take_turns
 
 _REFERENCE = "torch.randn"
 

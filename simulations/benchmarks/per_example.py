@@ -12,8 +12,9 @@ import typer
 from torch import Tensor
 
 from fedfair.models.find import build
+from simulations.benchmarks.report import Figures, Out, Target, report
 from simulations.benchmarks.steps import StepMaker, opacus_ghost, opacus_hooks, plain, private, probe
-from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Threads, Timings, calls_of, report, take_turns
+from simulations.benchmarks.timing import Repeats, Threads, Timings, calls_of, take_turns
 from simulations.commands.terminal import plain_errors
 
 MODELS: dict[str, tuple[str, tuple[int, ...], int]] = {

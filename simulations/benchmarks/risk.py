@@ -13,7 +13,8 @@ from typing import Annotated
 import typer
 
 from simulations.benchmarks.processes import undisturbed
-from simulations.benchmarks.timing import Figures, Out, Repeats, Target, Timings, report, timed
+from simulations.benchmarks.report import Figures, Out, Target, report
+from simulations.benchmarks.timing import Repeats, Timings, timed
 from simulations.commands.terminal import plain_errors
 from simulations.engines.run import run
 from simulations.plans.compare import experiments

@@ -17,18 +17,8 @@ from fedfair.mechanisms.noise import add_gaussian
 from fedfair.mechanisms.randomness import generator
 from fedfair.mechanisms.sampling import poisson
 from fedfair.models.published import loss
-from simulations.benchmarks.timing import (
-    Figures,
-    FlowerRounds,
-    Out,
-    Repeats,
-    Stopwatch,
-    Target,
-    Threads,
-    Timings,
-    report,
-    take_turns,
-)
+from simulations.benchmarks.report import Figures, Out, Target, report
+from simulations.benchmarks.timing import FlowerRounds, Repeats, Stopwatch, Threads, Timings, take_turns
 from simulations.commands.terminal import plain_errors
 from simulations.engines.engines import Engine
 from simulations.engines.run import run

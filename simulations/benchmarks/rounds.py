@@ -27,7 +27,8 @@ import typer
 from simulations.benchmarks import peers
 from simulations.benchmarks.people import RECORDS, people
 from simulations.benchmarks.processes import Measured, measure
-from simulations.benchmarks.timing import Figures, FlowerRounds, Out, Repeats, Target, report, save_picture
+from simulations.benchmarks.report import Figures, Out, Target, report, save_picture
+from simulations.benchmarks.timing import FlowerRounds, Repeats
 from simulations.commands.terminal import plain_errors
 from simulations.report.bars import Bar, bar_chart
 from simulations.report.scale import decades

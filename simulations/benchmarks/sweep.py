@@ -21,7 +21,7 @@ import ray
 import torch
 import typer
 
-from simulations.benchmarks.timing import Figures, Out, Target, report, save_picture
+from simulations.benchmarks.report import Figures, Out, Target, report, save_picture
 from simulations.commands.terminal import plain_errors
 from simulations.engines.run import run
 from simulations.plans.sweep import Sweep, trials

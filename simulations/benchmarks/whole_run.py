@@ -13,8 +13,9 @@ from typing import Annotated
 
 import typer
 
+from simulations.benchmarks.report import Figures, Out, Target, report
 from simulations.benchmarks.steps import plain
-from simulations.benchmarks.timing import Figures, Out, Repeats, Target, report, take_turns, timed
+from simulations.benchmarks.timing import Repeats, take_turns, timed
 from simulations.commands.terminal import plain_errors
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
