@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from simulations.engines.run import Progress
+from simulations.report.comparison import Comparison
 from simulations.report.figure import Figure
 from simulations.report.figures import accuracy_figure, bounds_figure, constants, training_figure
-from simulations.report.folders import Comparison, Source
+from simulations.report.folders import Source
 from simulations.report.ledgers import foundations, ledger_figure, promises
 from simulations.report.tables import (
     Table,

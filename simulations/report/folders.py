@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 
-from fedfair.accounting import Ledger
-from fedfair.fairness.metrics import ALL
-from fedfair.protocol.marks import marked
 from fedfair.protocol.task import Task
+from simulations.report.comparison import RECORDS, Comparison, together
 from simulations.results.ledger_table import read_ledgers
-from simulations.results.measures import measures
-from simulations.results.paired_tests import comparisons
-from simulations.results.summary import final_test, summarise
 from simulations.settings.presets import for_strategy, merged, preset
 
 Kind = Literal["run", "comparison", "sweep"]
-Run = tuple[str, str, int]
-"""Data set, method and seed."""
-_DATA = tuple(marked(Task, "records"))
-"""The settings that say which records are trained and tested on."""
 
 
 @dataclass(frozen=True)
@@ -45,66 +35,6 @@ class Source:
         return tomllib.loads(self.config)
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Methods that were run on the same records with one choice of the varied settings (`chosen`).
-
-    `data` has only the settings that choose the records. `metrics` is long (dataset, strategy, seed, round, split,
-    group, metric, value); `ledgers` are by run.
-    """
-
-    dataset: str
-    data: Task
-    chosen: Mapping[str, Any]
-    metrics: pd.DataFrame
-    ledgers: Mapping[Run, Ledger]
-
-    @property
-    def title(self) -> str:
-        """Title that distinguishes it from the others."""
-        settings = ", ".join(f"{name} = {value}" for name, value in self.chosen.items())
-        return f"{self.dataset}, {settings}" if settings else self.dataset
-
-    @property
-    def methods(self) -> list[str]:
-        """Methods, in the order in which they were named."""
-        return list(dict.fromkeys(method for _, method, _ in self.ledgers))
-
-    @property
-    def seeds(self) -> int:
-        """Largest number of seeds of a method."""
-        return int(self.summary["seeds"].max())
-
-    @cached_property
-    def first_ledgers(self) -> dict[str, Ledger]:
-        """Each method's ledger of its first seed."""
-        return {method: next(ledger for (_, m, _), ledger in self.ledgers.items() if m == method)
-                for method in self.methods}
-
-    @cached_property
-    def sizes(self) -> dict[str, int]:
-        """Training records by group, the smallest group first."""
-        rows = self.metrics.query("split == 'train' and metric == 'records' and group != @ALL",
-                                  local_dict={"ALL": ALL})
-        sizes = rows.groupby("group")["value"].first().astype(int).sort_values()
-        return {str(group): int(size) for group, size in sizes.items()}
-
-    @cached_property
-    def final(self) -> pd.DataFrame:
-        """See `simulations.results.summary.final_test`."""
-        return final_test(self.metrics)
-
-    @cached_property
-    def summary(self) -> pd.DataFrame:
-        """See `simulations.results.summary.summarise`."""
-        return summarise(self.metrics, self.ledgers)
-
-    @cached_property
-    def tests(self) -> pd.DataFrame:
-        """See `simulations.results.paired_tests.comparisons`."""
-        return comparisons(measures(self.final))
-
-
 def read(folders: Sequence[Path]) -> tuple[list[Source], list[Comparison]]:
     """Read the folders, and join runs and comparisons on the same records.
 
@@ -117,7 +47,7 @@ def read(folders: Sequence[Path]) -> tuple[list[Source], list[Comparison]]:
         source, parts = read_folder(folder)
         sources.append(source)
         named += [(name, part) for part in parts]
-    return sources, _together(named)
+    return sources, together(named)
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
@@ -180,7 +110,7 @@ def _data(folder: Path, dataset: str) -> Task:
         own = for_strategy(settings["settings"], strategies[0], strategies)
         layer = preset(name, None if own.get("csv") else dataset, strategies[0])
         settings = merged({"dataset": dataset}, layer, own)
-    return Task(**{name: settings[name] for name in _DATA if name in settings})
+    return Task(**{name: settings[name] for name in RECORDS if name in settings})
 
 
 def _sweep(folder: Path) -> tuple[tuple[str, ...], list[Comparison]]:
@@ -197,33 +127,3 @@ def _sweep(folder: Path) -> tuple[tuple[str, ...], list[Comparison]]:
         parts.append(_comparison(chosen, [folder / "trials" / name for name in rows["trial"]]))
     others = trials[trials["ended"] != "finished"]
     return tuple(f"not shown: {row['trial']} ({row['ended']})" for row in others.to_dict("records")), parts
-
-
-def _together(named: Sequence[tuple[str, Comparison]]) -> list[Comparison]:
-    """Join comparisons on the same records and choice of settings; each comes with its folder's name."""
-    joined: dict[tuple[Task, str], Comparison] = {}
-    for name, part in named:
-        key = (part.data, repr(part.chosen))
-        joined[key] = _joined(joined[key], part, name) if key in joined else part
-    return [_told_apart(part, list(joined.values())) for part in joined.values()]
-
-
-def _told_apart(part: Comparison, others: Sequence[Comparison]) -> Comparison:
-    """Add to a comparison's choice the settings by which its records differ from those of others on its data set."""
-    same = [other.data for other in others if other.dataset == part.dataset]
-    differing = {name: getattr(part.data, name) for name in _DATA if len({getattr(data, name) for data in same}) > 1}
-    return replace(part, chosen={**differing, **part.chosen})
-
-
-def _joined(first: Comparison, second: Comparison, name: str) -> Comparison:
-    """Join two comparisons' runs.
-
-    If the first has some runs of the second, the second's methods become "method (name)", so that each stays with its
-    reference (see `simulations.results.reference.reference`).
-    """
-    clash = first.ledgers.keys() & second.ledgers.keys()
-    called = {method: f"{method} ({name})" if clash else method for method in second.methods}
-    metrics = pd.concat([first.metrics, second.metrics.replace({"strategy": called})], ignore_index=True)
-    renamed: Iterator[tuple[Run, Ledger]] = (((dataset, called[method], seed), ledger)
-                                             for (dataset, method, seed), ledger in second.ledgers.items())
-    return replace(first, metrics=metrics, ledgers={**first.ledgers, **dict(renamed)})

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from fedfair.accounting import Ledger
+from simulations.report.comparison import Comparison
 from simulations.report.estimates import Estimate
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
-from simulations.report.folders import Comparison
 from simulations.report.tables import OBSERVER_WORDS
 from simulations.results.ledger_table import notes
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from fedfair.accounting.observers import Observer
 from fedfair.fairness.metrics import ALL
+from simulations.report.comparison import Comparison
 from simulations.report.estimates import Estimate, over_seeds, share_over_seeds
-from simulations.report.folders import Comparison
 from simulations.results.measures import LARGER_IS_BETTER
 from simulations.results.reference import privacy_costs
 

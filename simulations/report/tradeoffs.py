@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fedfair.fairness.metrics import ALL
+from simulations.report.comparison import Comparison
 from simulations.report.estimates import Estimate, share_over_seeds
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
-from simulations.report.folders import Comparison
 from simulations.report.scale import round_ticks
 
 _FAIRNESS = {"accuracy_parity": "accuracy parity", "demographic_parity": "demographic parity"}

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from simulations.report.comparison import Comparison
 from simulations.report.figures import accuracy_figure, bounds_figure, constants, training_figure
-from simulations.report.folders import Comparison, read
+from simulations.report.folders import read
 from simulations.report.ledgers import ledger_figure, promise
 from simulations.report.panels import drawn
 

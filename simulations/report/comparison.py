@@ -1,0 +1,113 @@
+"""Comparisons: methods that were run on the same records, and how several of them are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from fedfair.accounting import Ledger
+from fedfair.fairness.metrics import ALL
+from fedfair.protocol.marks import marked
+from fedfair.protocol.task import Task
+from simulations.results.measures import measures
+from simulations.results.paired_tests import comparisons
+from simulations.results.summary import final_test, summarise
+
+Run = tuple[str, str, int]
+"""Data set, method and seed."""
+RECORDS = tuple(marked(Task, "records"))
+"""The settings that say which records are trained and tested on."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods that were run on the same records with one choice of the varied settings (`chosen`).
+
+    `data` has only the settings that choose the records. `metrics` is long (dataset, strategy, seed, round, split,
+    group, metric, value); `ledgers` are by run.
+    """
+
+    dataset: str
+    data: Task
+    chosen: Mapping[str, Any]
+    metrics: pd.DataFrame
+    ledgers: Mapping[Run, Ledger]
+
+    @property
+    def title(self) -> str:
+        """Title that distinguishes it from the others."""
+        settings = ", ".join(f"{name} = {value}" for name, value in self.chosen.items())
+        return f"{self.dataset}, {settings}" if settings else self.dataset
+
+    @property
+    def methods(self) -> list[str]:
+        """Methods, in the order in which they were named."""
+        return list(dict.fromkeys(method for _, method, _ in self.ledgers))
+
+    @property
+    def seeds(self) -> int:
+        """Largest number of seeds of a method."""
+        return int(self.summary["seeds"].max())
+
+    @cached_property
+    def first_ledgers(self) -> dict[str, Ledger]:
+        """Each method's ledger of its first seed."""
+        return {method: next(ledger for (_, m, _), ledger in self.ledgers.items() if m == method)
+                for method in self.methods}
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Training records by group, the smallest group first."""
+        rows = self.metrics.query("split == 'train' and metric == 'records' and group != @ALL",
+                                  local_dict={"ALL": ALL})
+        sizes = rows.groupby("group")["value"].first().astype(int).sort_values()
+        return {str(group): int(size) for group, size in sizes.items()}
+
+    @cached_property
+    def final(self) -> pd.DataFrame:
+        """See `simulations.results.summary.final_test`."""
+        return final_test(self.metrics)
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """See `simulations.results.summary.summarise`."""
+        return summarise(self.metrics, self.ledgers)
+
+    @cached_property
+    def tests(self) -> pd.DataFrame:
+        """See `simulations.results.paired_tests.comparisons`."""
+        return comparisons(measures(self.final))
+
+
+def together(named: Sequence[tuple[str, Comparison]]) -> list[Comparison]:
+    """Join comparisons on the same records and choice of settings; each comes with its folder's name."""
+    joined: dict[tuple[Task, str], Comparison] = {}
+    for name, part in named:
+        key = (part.data, repr(part.chosen))
+        joined[key] = _joined(joined[key], part, name) if key in joined else part
+    return [_told_apart(part, list(joined.values())) for part in joined.values()]
+
+
+def _told_apart(part: Comparison, others: Sequence[Comparison]) -> Comparison:
+    """Add to a comparison's choice the settings by which its records differ from those of others on its data set."""
+    same = [other.data for other in others if other.dataset == part.dataset]
+    differing = {name: getattr(part.data, name) for name in RECORDS if len({getattr(data, name) for data in same}) > 1}
+    return replace(part, chosen={**differing, **part.chosen})
+
+
+def _joined(first: Comparison, second: Comparison, name: str) -> Comparison:
+    """Join two comparisons' runs.
+
+    If the first has some runs of the second, the second's methods become "method (name)", so that each stays with its
+    reference (see `simulations.results.reference.reference`).
+    """
+    clash = first.ledgers.keys() & second.ledgers.keys()
+    called = {method: f"{method} ({name})" if clash else method for method in second.methods}
+    metrics = pd.concat([first.metrics, second.metrics.replace({"strategy": called})], ignore_index=True)
+    renamed: Iterator[tuple[Run, Ledger]] = (((dataset, called[method], seed), ledger)
+                                             for (dataset, method, seed), ledger in second.ledgers.items())
+    return replace(first, metrics=metrics, ledgers={**first.ledgers, **dict(renamed)})
