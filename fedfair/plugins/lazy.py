@@ -19,7 +19,7 @@ def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """
 
     def find(name: str) -> Any:
-        """Import the module of `name`, and keep its value in the package."""
+        """Import the module of `name`, and keep its value in the package; raise `AttributeError` for another name."""
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(modules[name]), name)
