@@ -22,7 +22,8 @@ from simulations.commands.options import (
     settings_of,
 )
 from simulations.commands.terminal import progress_bar
-from simulations.plans.curves import curves, save_curves
+from simulations.plans.curve_files import save_curves
+from simulations.plans.curves import curves
 from simulations.reproductions.fair_fight import fair_fight
 from simulations.reproductions.markdown import sentence
 from simulations.reproductions.published import names as published_names

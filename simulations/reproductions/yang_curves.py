@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from simulations.plans.compare import experiments
-from simulations.plans.curves import curves, write_curves
+from simulations.plans.curve_files import write_curves
+from simulations.plans.curves import curves
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import OnRound
 from simulations.results.atomic_files import write_json, write_text

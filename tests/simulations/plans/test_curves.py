@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from simulations.cli import app
 from simulations.engines.run import run
 from simulations.plans.compare import experiments
-from simulations.plans.curves import curves, save_curves, theta_curve
+from simulations.plans.curve_files import save_curves
+from simulations.plans.curves import curves, theta_curve
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment, SettingsError
 
@@ -91,7 +92,7 @@ def test_a_folder_that_was_broken_off_is_known_again(tmp_path: Path, monkeypatch
     frame = pd.DataFrame({"dataset": ["d"], "strategy": ["dpsgd"], "seed": [0], "setting": [""], "value": [None],
                           "demographic_parity": [0.1], "accuracy_parity": [0.1], "accuracy": [0.9]})
     with monkeypatch.context() as until:
-        until.setattr("simulations.plans.curves.curve_figure", lambda frame: frame["missing"])
+        until.setattr("simulations.plans.curve_files.curve_figure", lambda frame: frame["missing"])
         with pytest.raises(KeyError):
             save_curves(frame, {"seeds": 1}, tmp_path / "out")
     save_curves(frame, {"seeds": 1}, tmp_path / "out")

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from simulations.plans.curves import curve_figure
+from simulations.plans.curve_files import curve_figure
 from simulations.report.bars import Bar, bar_chart
 from simulations.report.lines import line_chart
 from simulations.report.panels import drawing

@@ -132,7 +132,7 @@ def test_after_a_stop_between_two_files_the_same_command_goes_on(
 
     with monkeypatch.context() as until:
         until.setattr(module, "write_text", stopped)
-        until.setattr("simulations.plans.curves.write_text", stopped)
+        until.setattr("simulations.plans.curve_files.write_text", stopped)
         with pytest.raises(KeyboardInterrupt):
             yang_curves(tmp_path / "out", jobs=3)
     assert yang_curves(tmp_path / "out", jobs=3).endswith("are seen.")
