@@ -76,8 +76,7 @@ def splitmix64(start: int, places: Bits) -> Bits:
 
 
 def signs(seed: int, purpose: str, step: int, records: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
-    """Draw independent signs, -1 or 1, for each record `[n]`: `[n, count]`, a function of (seed, step, record) alone.
-    """
+    """Draw independent signs, -1 or 1, for each record `[n]`: `[n, count]`, a function of (seed, step, record)."""
     words = np.arange((count + 63) // 64, dtype=np.uint64)
     places: Bits = records.numpy().astype(np.uint64)[:, None] * np.uint64(len(words)) + words
     octets = splitmix64(key(seed, purpose, step), places).view(np.uint8)

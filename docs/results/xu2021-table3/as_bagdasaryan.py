@@ -43,7 +43,7 @@ def reduced(parts: Parts, imbalance: str, seed: int) -> Parts:
 
 def built(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, seed: int, dtype: torch.dtype
           ) -> nn.Module:
-    """The model for examples of `shape` with the initial weights of their seed, whatever `seed`."""
+    """Build the model for examples of `shape` with the initial weights of their seed, whatever `seed`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         return MODELS[name](shape, hidden, classes).to(dtype)

@@ -21,13 +21,13 @@ mpmath.mp.dps = 50  # at rates near 1 the terms of these differences agree in mo
 
 
 def gaussian(multiplier: float, loss: mpmath.mpf) -> mpmath.mpf:
-    """The hockey-stick divergence of N(1, s^2) from N(0, s^2) (Balle and Wang 2018)."""
+    """Return the hockey-stick divergence of N(1, s^2) from N(0, s^2) (Balle and Wang 2018)."""
     mu = 1 / mpmath.mpf(multiplier)
     return mpmath.ncdf(mu / 2 - loss / mu) - mpmath.exp(loss) * mpmath.ncdf(-mu / 2 - loss / mu)
 
 
 def hockey_stick(rate: float, multiplier: float, loss: float, removal: bool) -> float:
-    """The same on a Poisson sample, when a record is removed or added (Zhu et al. 2022)."""
+    """Return the same on a Poisson sample, when a record is removed or added (Zhu et al. 2022)."""
     rate, loss = mpmath.mpf(rate), mpmath.mpf(loss)
     if removal:
         return float(_removal(rate, multiplier, loss))
@@ -42,7 +42,7 @@ def _removal(rate: mpmath.mpf, multiplier: float, loss: mpmath.mpf) -> mpmath.mp
 
 
 def of_losses(loss: Loss, interval: float, at: float) -> float:
-    """The hockey-stick divergence of a discretised loss."""
+    """Return the hockey-stick divergence of a discretised loss."""
     values = interval * (loss.first + np.arange(len(loss.mass)))
     return float(loss.mass @ np.maximum(-np.expm1(at - values), 0)) + loss.infinite
 

@@ -17,7 +17,7 @@ DELTA = 1e-2
 
 
 def adversary(loss: float, left: int) -> float:
-    """Takes little noise when it is nearly through, and much when it is lucky already: chosen by earlier outputs."""
+    """Take little noise when it is nearly through, and much when it is lucky already: chosen by earlier outputs."""
     return 0.8 if loss > 3 and left > 2 else 3.0
 
 

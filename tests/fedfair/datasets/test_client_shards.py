@@ -18,7 +18,7 @@ def data(records: int, first: int) -> GroupedDataset:
 
 
 def own(part: GroupedDataset, holder: torch.Tensor, client: int) -> GroupedDataset:
-    """The oracle: a client's records, found by looking at every one."""
+    """Return a client's records, found by looking at every one: the oracle."""
     return part.take((holder == client).nonzero().flatten())
 
 

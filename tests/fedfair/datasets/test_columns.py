@@ -20,13 +20,13 @@ ROWS = 60
 
 
 def table(**columns: Any) -> pd.DataFrame:
-    """A table with a label and a group; every column is repeated to its end."""
+    """Make a table with a label and a group; every column is repeated to its end."""
     named = {"good": [0, 1, 1], "sex": ["f", "m"], **columns}
     return pd.DataFrame({name: [values[i % len(values)] for i in range(ROWS)] for name, values in named.items()})
 
 
 def column(values: list[Any], name: str = "x") -> Column:
-    """What one column is taken as."""
+    """Return what one column is taken as."""
     return next(c for c in understand(tidied(table(**{name: values})), "good", "sex") if c.name == name)
 
 

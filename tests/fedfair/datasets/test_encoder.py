@@ -24,7 +24,7 @@ ROWS = 200
 
 @pytest.fixture(scope="module")
 def frame() -> pd.DataFrame:
-    """A table with all kinds of columns, as text in a file."""
+    """Make a table with all kinds of columns, as text in a file."""
     draws = np.random.default_rng(0)
     return pd.DataFrame({
         "age": draws.integers(18, 90, ROWS),
@@ -71,7 +71,7 @@ GROUPS = ("whole", "words", "bool")
 
 
 def one_hot(frame: pd.DataFrame, label: str, numeric: tuple[str, ...]) -> torch.Tensor:
-    """What pandas makes of a complete table: the oracle."""
+    """Return what pandas makes of a complete table: the oracle."""
     kinds = frame.drop(columns=[label, *numeric]).astype(str)
     made = pd.concat([frame[[*numeric]].astype("float64"), pd.get_dummies(kinds, dtype="float64")], axis=1)
     return torch.tensor(made.to_numpy(), dtype=torch.float64)

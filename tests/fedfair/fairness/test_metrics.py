@@ -36,7 +36,7 @@ def mean(values: list[float]) -> float:
 
 
 def slow(data: tuple[Tensor, ...], classes: int) -> dict[tuple[str, str], float]:
-    """The same without equalised odds, one record at a time."""
+    """Compute the same without equalised odds, one record at a time."""
     records = list(zip(*(values.tolist() for values in data), strict=True))
     result: dict[tuple[str, str], float] = {}
     for k, name in [(None, ALL), *enumerate(NAMES)]:

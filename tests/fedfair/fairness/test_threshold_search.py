@@ -79,7 +79,7 @@ POPULATION = {groups: score_counts(*drawn(400_000, groups, 10_000), groups) for 
 
 
 def true_parity(shifts: tuple[int, ...]) -> float:
-    """The demographic parity of a rule in the population."""
+    """Return the demographic parity of a rule in the population."""
     population = POPULATION[len(shifts)]
     rates = favoured(population) / population.sum(1, keepdim=True)
     own = [float(rates[k, UNSHIFTED + shift]) for k, shift in enumerate(shifts)]

@@ -85,7 +85,7 @@ def parts_of(probe: Probe, name: str) -> type:
 
 
 def made(make: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
-    """A float64 model with parameters from a seed."""
+    """Make a float64 model with parameters from a seed."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return make().double()

@@ -38,7 +38,7 @@ def test_linear_on_two_dimensions_of_positions() -> None:
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> tuple[nn.Module, Tensor]:
-    """A Conv2d and an input for it."""
+    """Draw a Conv2d and an input for it."""
     pair = lambda low, high: draw(st.tuples(st.integers(low, high), st.integers(low, high)))  # noqa: E731
     kernel, dilation, stride, groups = pair(1, 3), pair(1, 2), pair(1, 3), draw(st.sampled_from([1, 1, 2, 3]))
     padding = draw(st.one_of(st.sampled_from(["same", "valid"]), st.integers(0, 2), st.just(pair(0, 2))))

@@ -42,7 +42,7 @@ def test_chains_of_known_layers_are_gone_through_by_hand(names: list[str], batch
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> nn.Sequential:
-    """A convolution of any kind that pads by a number of zeros, between two others."""
+    """Draw a convolution of any kind that pads by a number of zeros, between two others."""
     pair = lambda low, high: draw(st.tuples(st.integers(low, high), st.integers(low, high)))  # noqa: E731
     groups = draw(st.sampled_from([1, 2]))
     middle = nn.Conv2d(2, 2 * groups, pair(1, 3), pair(1, 3), pair(0, 2), pair(1, 2), groups, draw(st.booleans()))

@@ -22,7 +22,7 @@ BATCH = 4
 
 
 def made(name: str) -> tuple[nn.Module, Tensor, Tensor, dict[str, Tensor]]:
-    """A model, a batch, and a direction."""
+    """Draw a model, a batch, and a direction."""
     torch.manual_seed(0)
     model = MODELS[name]().double()
     x = torch.randn(BATCH, 1, 6, 6, dtype=torch.float64)

@@ -25,7 +25,7 @@ def counted(query: CountQuery, batch: list[tuple[float, int]]) -> Tensor:
 
 
 def slow(query: CountQuery, batch: list[tuple[float, int]]) -> list[float]:
-    """The counts of one batch, one record at a time, row by row."""
+    """Count one batch, one record at a time, row by row."""
     if isinstance(query, GroupSizes):
         return [float(sum(k == group for _, group in batch)) for k in range(K)]
     if isinstance(query, Above):

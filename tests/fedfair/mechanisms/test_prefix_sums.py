@@ -16,7 +16,7 @@ from fedfair.mechanisms.randomness import generator
 
 
 def square_root(n: int) -> torch.Tensor:
-    """The lower triangular C with C C = the lower triangle of ones, solved for entry by entry."""
+    """Return the lower triangular C with C C = the lower triangle of ones, solved for entry by entry."""
     c = torch.zeros(n, n, dtype=torch.float64)
     for distance in range(n):
         for row in range(distance, n):

@@ -51,7 +51,7 @@ def network(convex: bool = False) -> nn.Module:
 
 
 def group_loss(model: nn.Module, data: GroupedDataset, group: int) -> Callable[[Tensor], Tensor]:
-    """The group's mean loss as a function of flat weights."""
+    """Return the group's mean loss as a function of flat weights."""
     rows = data.group == group
     shapes = [(name, p.shape, p.numel()) for name, p in model.named_parameters()]
 
@@ -93,7 +93,7 @@ def batches(model: nn.Module, data: GroupedDataset, number: int) -> list[tuple[T
 
 
 def rotation(source: Tensor, target: Tensor) -> Tensor:
-    """The rotation in the plane of two vectors that turns the first to the direction of the second: `[P, P]`."""
+    """Return the rotation in the plane of two vectors that turns the first to the second: `[P, P]`."""
     u, t = source / source.norm(), target / target.norm()
     v = t - (t @ u) * u
     v = v / v.norm()
@@ -103,7 +103,7 @@ def rotation(source: Tensor, target: Tensor) -> Tensor:
 
 
 def along(vector: Tensor, model: nn.Module, data: GroupedDataset) -> Along:
-    """What the module under test sees of a vector: by gradients and Hessian-vector products."""
+    """Return what the module under test sees of a vector: by gradients and Hessian-vector products."""
     sizes = torch.tensor(data.group_sizes(), dtype=torch.float64)
     curvatures = torch.stack([hessian_products(model, data, (data.group == k).nonzero().flatten(), vector[None])[0]
                               @ vector / sizes[k] for k in range(2)])

@@ -127,8 +127,8 @@ def test_flwr_run_without_arguments_and_with_a_run_config(flower: dict[str, str]
     (tmp_path / "models" / "own_layers.py").write_text(
         "from fedfair.models.published import mlp\n\ndef own_layers(shape, hidden, classes):\n"
         "    return mlp(shape, (4,), classes)\n")
-    for config, strategy in ((f'out="{tmp_path}/one"', "dpsgd-f"), (
-            f'out="{tmp_path}/two" strategy="dpsgd" sync="step" steps=5 clients=3 settings="model=own-layers"', "dpsgd")):
+    second = 'strategy="dpsgd" sync="step" steps=5 clients=3 settings="model=own-layers"'
+    for config, strategy in ((f'out="{tmp_path}/one"', "dpsgd-f"), (f'out="{tmp_path}/two" {second}', "dpsgd")):
         done = subprocess.run(["flwr", "run", str(ROOT), "--stream", "--run-config", config], env=flower, cwd=tmp_path,
                               capture_output=True, text=True, timeout=400, check=True)
         output = done.stdout + done.stderr

@@ -17,7 +17,7 @@ WIDTHS = st.sampled_from([1, 2, 8, 10, 100, 256])
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """The rows that oneDNN is given: none where a processor has no AVX-512."""
+    """Return the rows that oneDNN is given: none where a processor has no AVX-512."""
     found: list[Tensor] = []
     multiply = products._multiply
 
@@ -101,7 +101,7 @@ def test_hessians_are_those_of_torch() -> None:
     directions = [torch.randn_like(parameter) for parameter in parameters]
 
     def hessian_product() -> list[Tensor]:
-        """The Hessian of a loss times the directions."""
+        """Multiply the Hessian of a loss by the directions."""
         slopes = torch.autograd.grad(model(x).square().sum(), parameters, create_graph=True)
         along = torch.stack([(slope * v).sum() for slope, v in zip(slopes, directions, strict=True)]).sum()
         return list(torch.autograd.grad(along, parameters))
