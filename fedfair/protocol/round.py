@@ -143,12 +143,16 @@ class Round:
     def event(self) -> Event:
         """Return what the round's gradient sum and counts charge, in step mode.
 
-        Raises `ValueError` for noise around a sum that the rule does not bound.
+        Raises:
+            ValueError: Noise around a sum that the rule does not bound, or a charge for more noise than it carries.
         """
-        assert self.rule is not None
-        spent = self.spent_multipliers or spent_multipliers(self.noise_multiplier, self._bounds)
-        return Event(self.rates, self.planned_multipliers, spent, self.count_noise_multiplier,
-                     certain_multipliers=self.certain_multipliers)
+        carried = spent_multipliers(self.noise_multiplier, self._bounds)
+        for charged in (self.planned_multipliers, self.spent_multipliers or carried):
+            if any(claim > 1.000001 * there for claim, there in zip(charged, carried, strict=True)):
+                raise ValueError(f"the round charges for the noise multipliers {charged}, but its sum carries only "
+                                 f"{carried}, by group: plan the noise that is charged")
+        return Event(self.rates, self.planned_multipliers, self.spent_multipliers or carried,
+                     self.count_noise_multiplier, certain_multipliers=self.certain_multipliers)
 
     def local_event(self, client: int, held: Sequence[bool]) -> Event:
         """Return what one step of a client's local epoch charges.

@@ -280,12 +280,13 @@ class Strategy(FlowerStrategy):
         Args:
             step: Number of the round, from 0.
         """
-        training, noise = self.training, self.noise[0]
+        training, rule, local = self.training, self.rule(), self.local_training()
+        noise = self.release_noise(rule) if local is None else self.noise[0]
         seeded = training.randomness == "seeded"
         return Round(
             seed=self.task.seed if seeded else None, step=step, rates=self.rates(), noise_multiplier=noise,
-            count_noise_multiplier=self.count_noise, trust=training.trust, clients=self.sharers, rule=self.rule(),
-            planned_multipliers=self.planned_multipliers(noise), query=self.query(), local=self.local_training(),
+            count_noise_multiplier=self.count_noise, trust=training.trust, clients=self.sharers, rule=rule,
+            planned_multipliers=self.planned_multipliers(noise), query=self.query(), local=local,
             local_sgd=self.local_sgd(), noise=training.noise, label="" if seeded else token_hex(16))
 
     def decided(self, plan: Round) -> Round:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,12 @@ def test_a_round_that_counts_says_with_which_noise() -> None:
 def test_a_step_charges_each_group_for_the_noise_in_units_of_its_own_bound() -> None:
     (charge,) = PLAN.charges([(10, 10)])
     assert charge == Charge(Event((0.1, 0.2), (1.5, 1.5), (4.5, 1.5), 15.0), 1, 3)
+
+
+@pytest.mark.parametrize("claim", [{"planned_multipliers": (1.5, 1.6)}, {"spent_multipliers": (4.6, 1.5)}])
+def test_a_round_that_charges_for_more_noise_than_it_adds_is_refused(claim: dict[str, tuple[float, ...]]) -> None:
+    with pytest.raises(ValueError, match="the round charges for the noise multipliers"):
+        replace(PLAN, **claim).event()
 
 
 def test_every_client_with_records_is_charged_for_its_own_local_epoch() -> None:
