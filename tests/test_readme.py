@@ -25,7 +25,7 @@ def test_the_readmes_strategy_works(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "quantile_clip.py").write_text(next(block for block in blocks if "class QuantileClip" in block))
     monkeypatch.chdir(tmp_path)
     result = run(Experiment(strategy="quantile-clip", hidden=(8,), epochs=2, options={"quantile": 0.7}))
-    assert result.ledger.guarantee == "proved"
+    assert result.ledger.guarantee == "simulated"
     assert result.metrics["value"].notna().any()
 
 

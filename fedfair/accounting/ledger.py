@@ -16,7 +16,7 @@ from fedfair.accounting.observers import OBSERVERS, Observer, noise_seen
 from fedfair.accounting.odometer import RenyiFilter, reading
 from fedfair.mechanisms.noise import Trust
 
-Guarantee = Literal["proved", "nominal", "none"]
+Guarantee = Literal["proved", "simulated", "nominal", "none"]
 Charge = Callable[[Event, int], tuple[Release, ...]]
 
 
@@ -30,6 +30,7 @@ class Ledger:
         clients: Number of clients that share distributed noise.
         accountant: "pld" or "rdp", for figures that name none.
         nominal: Why no proof supports the epsilon, or None.
+        simulated: Why the noise can be taken away although the figures are proved for secret noise, or None.
         protects: What neighbouring data sets differ by: one "record", or one "participant" with all its records. Read
             "record" below as that.
         broadcasts: Whether clients are sent sums without noise.
@@ -46,10 +47,11 @@ class Ledger:
     def __init__(self, groups: Iterable[str], delta: float, trust: Trust = Trust.CENTRAL, clients: int = 1,
                  accountant: Accountant = "pld", nominal: str | None = None, protects: Unit = "record",
                  broadcasts: bool = False, *, secure_aggregation: bool = False, public: str | None = None,
-                 budget: RenyiFilter | None = None) -> None:
+                 budget: RenyiFilter | None = None, simulated: str | None = None) -> None:
         self.groups, self.delta, self.trust, self.clients = tuple(groups), delta, trust, clients
         self.accountant, self.nominal, self.protects, self.broadcasts = accountant, nominal, protects, broadcasts
         self.secure_aggregation, self.public, self.budget = secure_aggregation, public or PUBLIC[protects], budget
+        self.simulated = simulated
         self.log = EventLog()
         self.validation: Release | None = None
         self.unprotected: dict[str, str] = {}
@@ -241,19 +243,28 @@ class Ledger:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The kind of guarantee: "proved", "nominal" (no proof supports the figure) or "none" (epsilon is infinite)."""
+        """The kind of guarantee.
+
+        "none" if epsilon is infinite, "nominal" if no proof supports the figure, "simulated" if only a seed hides the
+        noise, else "proved".
+        """
         if not math.isfinite(self.epsilon()):
             return "none"
-        return "nominal" if self.nominal else "proved"
+        if self.nominal:
+            return "nominal"
+        return "simulated" if self.simulated else "proved"
 
     @property
     def reason(self) -> str:
         """Why the guarantee is of this kind, in words."""
         if self.guarantee == "none":
             return "a release carried no noise in proportion to what one record can add"
-        return self.nominal or ("every release is a Poisson-sampled Gaussian with noise in proportion to what one "
-                                f"{self.protects} can add; composed by {self.accountant}; neighbours differ by one "
-                                f"{self.protects}")
+        doubts = "; ".join(filter(None, (self.nominal, self.simulated)))
+        if self.guarantee == "simulated":
+            return f"{doubts}; with secret randomness it would be proved"
+        return doubts or (f"every release is a Poisson-sampled Gaussian with noise in proportion to what one "
+                          f"{self.protects} can add; composed by {self.accountant}; neighbours differ by one "
+                          f"{self.protects}")
 
     def validation_data(self) -> str:
         """Say what the threshold of a run reveals about validation records."""
@@ -279,6 +290,7 @@ class Ledger:
             "secure_aggregation": self.secure_aggregation, "accountant": self.accountant,
             "protects": self.protects, "broadcasts": self.broadcasts,
             "guarantee": self.guarantee, "guarantee_because": self.reason, "nominal_because": self.nominal,
+            "simulated_because": self.simulated,
             "public_by_assumption": self.public, "budget": asdict(self.budget) if self.budget else None,
             "epsilon": self.epsilon(), "epsilon_rdp": self.epsilon(accountant="rdp"),
             "epsilon_counts_sampled_separately_rdp": self.epsilon_separate(accountant="rdp"),
@@ -301,7 +313,8 @@ class Ledger:
         ledger = Ledger(values["groups"], values["delta"], Trust(values["trust"]), values["clients"],
                         values["accountant"], values["nominal_because"], values["protects"], values["broadcasts"],
                         secure_aggregation=values["secure_aggregation"], public=values["public_by_assumption"],
-                        budget=RenyiFilter(**values["budget"]) if values["budget"] else None)
+                        budget=RenyiFilter(**values["budget"]) if values["budget"] else None,
+                        simulated=values.get("simulated_because"))  # ledgers of version 0.1.0.dev had no such entry
         ledger.log = EventLog.from_dict(values)
         ledger.unprotected = dict(values["not_protected"])
         if values["validation_release"]:

@@ -139,7 +139,7 @@ class Task(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> Task:
         """Refuse unknown names, shares that do not sum to 1, and settings that do not fit together."""
-        own = bool(self.csv) or self.dataset.startswith(HUGGING_FACE)
+        own = self._own
         if own and not (self.label and self.group):
             raise ValueError(f"{'a CSV file' if self.csv else self.dataset} needs the columns that hold label and "
                              "group: give label and group")
@@ -223,10 +223,32 @@ class Task(BaseModel):
         rounded = "" if self.round_sizes == 1 else f" (numbers rounded up to multiples of {self.round_sizes})"
         return PUBLIC[protects] + rounded
 
+    def learned_from_records(self) -> str | None:
+        """Say what preprocessing learned from the records without noise, so that no epsilon covers it; None if nothing.
+
+        Raises what `data` does.
+        """
+        features = self.data().train.encoding.features
+        learned = []
+        if any(feature.scaling is not None and not feature.scaling.within for feature in features):
+            learned.append("numbers are scaled by means and deviations of the training records, and one extreme record "
+                           "moves all of them: give their public ranges (ranges)")
+        categories = {feature.column for feature in features if feature.category is not None} - {*self.attributes}
+        if self._own and categories:  # the names of groups are public by assumption
+            learned.append(f"the categories of {', '.join(sorted(categories))} are those that occur in the records")
+        if not self._own:
+            learned += DATASETS[self.dataset].not_private
+        return "; ".join(learned) or None
+
     def build_model(self) -> nn.Module:
         """Build the model with its initial parameters."""
         train = self.data().train
         return find.build(self.model, self.hidden, train.x.shape[1:], train.classes, self.seed, self.torch_dtype)
+
+    @property
+    def _own(self) -> bool:
+        """Whether the records are the user's, not a built-in data set's."""
+        return bool(self.csv) or self.dataset.startswith(HUGGING_FACE)
 
     @property
     def attributes(self) -> tuple[str | None, ...]:
@@ -264,7 +286,7 @@ def _source(dataset: str, csv: str | None, label: str | None, group: str | None,
 @lru_cache(maxsize=4)
 def _data(task: Task, modified: int) -> Parts:
     """Prepare the data of a task; `modified` tells one state of a CSV file from another."""
-    own = bool(task.csv) or task.dataset.startswith(HUGGING_FACE)
+    own = task._own
     later = [name for name in task.without or () if not own or name in task.attributes]
     unread = tuple(name for name in task.without or () if name not in later)
     data = reduce(crossed, [_source(task.dataset, task.csv, task.label, attribute, task.missing, task.participant,

@@ -85,7 +85,8 @@ def _at_most(made: Experiment, reason: str) -> dict[str, float]:
         planned = planned_ledger(made)
     except Exception as error:
         return {} if str(error) in reason else {"epsilon": math.inf, "delta": made.delta}
-    return {"epsilon": planned.epsilon() if planned.guarantee == "proved" else math.inf, "delta": planned.delta}
+    known = planned.guarantee in ("proved", "simulated")
+    return {"epsilon": planned.epsilon() if known else math.inf, "delta": planned.delta}
 
 
 def _best(search: Search, cells: list[Cell], trials: pd.DataFrame, folder: Path) -> dict[str, Any]:

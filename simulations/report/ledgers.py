@@ -66,6 +66,8 @@ def promise(ledger: Ledger) -> str:
             f"{factor} as likely, plus a probability of {delta} (epsilon {epsilon:.3g}, delta {delta}).")
     if ledger.guarantee == "nominal":
         return f"Not proved, only nominal: {ledger.nominal}. If it held: {text}"
+    if ledger.guarantee == "simulated":
+        return f"Simulated, not proved: {ledger.simulated}. Then: {text}"
     return f"Proved. {text}"
 
 

@@ -41,6 +41,10 @@ from strategies.server.server_optimizer import Descent
 from strategies.server.threshold_search import ThresholdSearch
 from strategies.server.training import Training
 
+SEEDED = ("batches and noise come from a seed: anyone who has it, or sees another run with it, can take the noise away "
+          '(randomness = "system" draws them from the operating system)')
+"""Why the guarantee of a seeded run is "simulated", in a ledger."""
+
 
 class Strategy(FlowerStrategy):
     """A Flower strategy for one run of one task over one population.
@@ -405,9 +409,10 @@ class Strategy(FlowerStrategy):
         """Return the ledger of a run that has released nothing but what the server knows from the start."""
         training = self.training
         ledger = Ledger(self.population.names, training.delta, training.trust, self.sharers, training.accountant,
-                        self.unproved(), self.protects,
+                        self.unproved() or self.task.learned_from_records(), self.protects,
                         broadcasts=self.broadcasts or self._risk is not None,  # which sends the batch's gradient
-                        public=self.task.public(self.protects), budget=self.budget.filter if self.budget else None)
+                        public=self.task.public(self.protects), budget=self.budget.filter if self.budget else None,
+                        simulated=SEEDED if training.randomness == "seeded" else None)
         if self.protects == "participant":
             ledger.expose("numbers of records of each participant by group", "the server receives them without noise")
         return ledger

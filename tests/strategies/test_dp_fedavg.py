@@ -225,7 +225,7 @@ def test_the_ledger_protects_participants_and_charges_sum_and_count_as_one_event
     assert joint == pytest.approx((2.0**-2 + 5.0**-2) ** -0.5)
     assert ledger.epsilon() == epsilon({Release(0.5, joint): 4}, 1e-3)
     assert set(ledger.guaranteed_by_group().values()) == {ledger.epsilon()}
-    assert (ledger.protects, ledger.guarantee) == ("participant", "proved")
+    assert (ledger.protects, ledger.guarantee) == ("participant", "simulated")
     told = ledger.to_dict()
     assert told["protects"] == "participant"
     assert told["public_by_assumption"] == "number of participants, expected number of them in a round"

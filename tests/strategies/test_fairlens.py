@@ -82,7 +82,7 @@ def test_one_record_can_change_the_sum_by_more_than_the_clip_norm() -> None:
 def test_the_ledger_says_nominal_and_that_clients_see_means_of_the_batch() -> None:
     made = experiment("fairlens")
     ledger, plain = run(made).ledger, run(made.model_copy(update={"strategy": "dpsgd"})).ledger
-    assert (ledger.guarantee, plain.guarantee) == ("nominal", "proved")
+    assert (ledger.guarantee, plain.guarantee) == ("nominal", "nominal")  # dpsgd for the scaling of its numbers
     assert "depends on the whole batch" in str(ledger.to_dict()["nominal_because"])
     assert ledger.epsilon() == plain.epsilon()
     assert math.isinf(ledger.by_observer()["client"])

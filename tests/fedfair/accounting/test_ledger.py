@@ -328,3 +328,16 @@ def test_secure_aggregation_adds_nothing_where_the_server_adds_the_noise_or_ever
     for trust, seen in ((Trust.CENTRAL, math.inf), (Trust.LOCAL, ledger_of(*ADAPTIVE).epsilon())):
         observed = ledger_of(*ADAPTIVE, trust=trust, clients=5, secure_aggregation=True).by_observer()
         assert observed["server"] == pytest.approx(seen)
+
+
+def test_a_simulated_guarantee_says_what_it_would_be_and_survives_json() -> None:
+    """Hazard 30: whoever has the seed has the noise."""
+    ledger = Ledger(("a", "b"), 1e-5, simulated="batches and noise come from a seed")
+    ledger.record(ADAPTIVE[0][0], 3)
+    again = Ledger.from_dict(json.loads(json.dumps(ledger.to_dict())))
+    for each in (ledger, again):
+        assert each.guarantee == "simulated"
+        assert each.reason == "batches and noise come from a seed; with secret randomness it would be proved"
+    ledger.nominal = "nothing bounds it"
+    assert ledger.guarantee == "nominal"
+    assert ledger.reason == "nothing bounds it; batches and noise come from a seed"

@@ -157,3 +157,18 @@ def test_a_changed_csv_is_read_again(own: Path) -> None:
 def test_a_csv_that_is_not_there_is_one_clear_error() -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no file nowhere\.csv"):
         Task(csv="nowhere.csv", label="y", group="g").data()
+
+
+def test_what_preprocessing_learns_from_the_records_is_said(tmp_path: Path) -> None:
+    """Hazard 27: clipping does not bound what one record changes if it moves the features of all others."""
+    file = tmp_path / "own.csv"
+    file.write_text("x,town,label,group\n" + "".join(f"{i % 40}.5,{'nsw'[i % 3]},{i % 2},{'ab'[i // 2 % 2]}\n"
+                                                     for i in range(90)))
+    own = {"csv": str(file), "label": "label", "group": "group"}
+    both = Task(**own).learned_from_records() or ""
+    assert "means and deviations of the training records" in both
+    assert "the categories of town are those that occur" in both
+    ranges = {"ranges": {"x": [0, 50]}}
+    assert (Task(**own, **ranges).learned_from_records() or "").startswith("the categories of town")
+    assert Task(**own, **ranges, without=("town",)).learned_from_records() is None
+    assert Task().learned_from_records() is None

@@ -83,7 +83,7 @@ def test_the_summary_has_a_row_for_each_strategy_and_costs_against_sgd_of_the_sa
     expected = sum(accuracy["sgd", s] - accuracy["dpsgd", s] for s in (0, 1)) / 2
     assert table.loc["dpsgd", "privacy_cost_3_mean"] == pytest.approx(expected)
     assert table.loc["sgd", "privacy_cost_3_mean"] == 0
-    assert (table.loc["sgd", "guarantee"], table.loc["dpsgd", "guarantee"]) == ("none", "proved")
+    assert (table.loc["sgd", "guarantee"], table.loc["dpsgd", "guarantee"]) == ("none", "simulated")
     required = ["dataset", "seeds", "epsilon", "delta", "guarantee", "accuracy_mean", "accuracy_sd",
                 "accuracy_parity_mean", "accuracy_parity_sd", "demographic_parity_mean", "demographic_parity_sd"]
     assert set(required) <= set(table.columns)
@@ -108,7 +108,7 @@ def test_compare_prints_a_table_of_80_columns_and_saves(tmp_path: Path, data_dir
         env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
     assert max(map(len, result.stdout.splitlines()[:14])) <= 80
-    for word in ("Female (10,269)", "Male (21,386)", "accuracy parity", "demographic parity", "epsilon", "proved"):
+    for word in ("Female (10,269)", "Male (21,386)", "accuracy parity", "demographic parity", "epsilon", "nominal"):
         assert word in result.stdout
     assert {file.name for file in (tmp_path / "out").iterdir()} == FILES | {"statistics.csv"}
     assert len(pd.read_csv(tmp_path / "out" / "summary.csv")) == 6
