@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.gradients.layers import Gradients, LayerGradients, flat, shaped
+from fedfair.gradients.layers import Gradients, LayerGradients, Squares, flat, shaped
 from fedfair.gradients.probe import Probe
 from fedfair.mechanisms.randomness import generator
 from fedfair.mechanisms.sampling import poisson
@@ -92,8 +92,12 @@ class _Noted:
     """Updates of participants; their clipped sum is noted in the node's `real`."""
 
     def __init__(self, updates: LayerGradients, node: AuditedNode, step: int) -> None:
-        self.square_norms, self.dot = updates.square_norms, updates.dot
+        self.squares, self.dot = updates.squares, updates.dot
         self._updates, self._node, self._step = updates, node, step
+
+    def take(self, rows: Tensor, dtype: torch.dtype) -> LayerGradients:
+        """See `LayerGradients`."""
+        return _Noted(self._updates.take(rows, dtype), self._node, self._step)
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `LayerGradients`."""
@@ -107,11 +111,18 @@ class _CanaryUpdates:
 
     def __init__(self, like: Mapping[str, Tensor], canaries: Canaries, joined: Tensor) -> None:
         self._like, self._zero = like, torch.zeros_like(flat(like))
+        self._canaries, self._joined = canaries, joined
         self._norm, self._coordinates = canaries.norm, canaries.coordinates[joined]
 
-    def square_norms(self) -> Tensor:
+    def squares(self) -> Squares:
         """See `LayerGradients`."""
-        return self._zero.new_full((len(self._coordinates),), self._norm**2)
+        values = self._zero.new_full((len(self._coordinates),), self._norm**2)
+        return Squares(values, torch.zeros_like(values))
+
+    def take(self, rows: Tensor, dtype: torch.dtype) -> LayerGradients:
+        """See `LayerGradients`."""
+        zero = self._zero.to(dtype)
+        return _CanaryUpdates(shaped(zero, self._like), self._canaries, self._joined[rows])
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `LayerGradients`."""

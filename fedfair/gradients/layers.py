@@ -9,8 +9,10 @@ Its norm, its inner product with a direction and a weighted sum over examples ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -49,11 +51,24 @@ def memory_format(parameter: Tensor) -> torch.memory_format:
     return torch.contiguous_format
 
 
+class Squares(NamedTuple):
+    """Squared Euclidean norms, `values` `[B]`, to be believed where they are finite and above `floor`.
+
+    At most as much as the `floor`, times the unit of rounding, can have been lost to numbers too small for the dtype.
+    """
+
+    values: Tensor
+    floor: Tensor
+
+
 class LayerGradients(Protocol):
     """The gradients of B examples with respect to one layer's parameters."""
 
-    def square_norms(self) -> Tensor:
-        """Return the squared Euclidean norm of each example's gradient: `[B]`."""
+    def squares(self) -> Squares:
+        """Return the squared Euclidean norm of each example's gradient."""
+
+    def take(self, rows: Tensor, dtype: torch.dtype) -> LayerGradients:
+        """Return the gradients of the examples at `rows`, in another precision."""
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """Return each example's inner product with `direction`, a tensor of each parameter's shape: `[B]`."""
@@ -62,16 +77,39 @@ class LayerGradients(Protocol):
         """Return `sum_i coefficients[i] g_i` for coefficients `[B]`."""
 
 
+def norms(layers: Sequence[LayerGradients], like: Tensor) -> Tensor:
+    """Return the Euclidean norm of each example's gradient over all layers, `[B]`, in the precision of `like` `[B]`.
+
+    The square of 1e-25 or 1e25 does not fit into float32, though the norm does. Such norms are computed in float64.
+    """
+    if not layers or len(like) == 0:
+        return torch.zeros_like(like)
+    squares = [layer.squares() for layer in layers]
+    values, floor = (reduce(torch.add, parts) for parts in zip(*squares, strict=True))
+    lengths: Tensor = values.sqrt()
+    least, most = (values - floor).aminmax()
+    if like.dtype != torch.float64 and not (least.item() > 0 and most.item() < math.inf):
+        rows = (~((values > floor) & (values < math.inf))).nonzero().flatten()
+        wide = norms([layer.take(rows, torch.float64) for layer in layers], like[rows].double())
+        lengths[rows] = wide.to(lengths.dtype)
+    return lengths
+
+
 class Materialised:
     """Materialised gradients, `[B, *shape]` for each name."""
 
     def __init__(self, gradients: Gradients) -> None:
         self.gradients = gradients
 
-    def square_norms(self) -> Tensor:
+    def squares(self) -> Squares:
         """See `LayerGradients`."""
-        norms = [torch.linalg.vector_norm(rows, dim=1) for rows in self._rows().values()]
-        return torch.stack(norms).square().sum(0)
+        rows = self._rows().values()
+        values = torch.stack([torch.linalg.vector_norm(row, dim=1) for row in rows]).square().sum(0)
+        return Squares(values, torch.full_like(values, _tiny(values) * sum(row.shape[1] + 1 for row in rows)))
+
+    def take(self, rows: Tensor, dtype: torch.dtype) -> Materialised:
+        """See `LayerGradients`."""
+        return Materialised({name: gradients[rows].to(dtype) for name, gradients in self.gradients.items()})
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `LayerGradients`."""
@@ -96,16 +134,26 @@ class OuterProducts:
     def __init__(self, names: Names, shape: torch.Size, inputs: Tensor, output_gradients: Tensor) -> None:
         self.weight, self.bias = names["weight"], names.get("bias")
         self.shape, self.inputs, self.deltas = shape, inputs, output_gradients
+        self.rounding = torch.finfo(output_gradients.dtype).eps  # of the sums, also where norms are in float64
 
-    def square_norms(self) -> Tensor:
+    def squares(self) -> Squares:
         """See `LayerGradients`."""
+        widths = self.inputs.shape[2], self.deltas.shape[2]
         if self.inputs.shape[1] == 1:
             inputs, deltas = (torch.linalg.vector_norm(rows, dim=(1, 2)) for rows in (self.inputs, self.deltas))
             inputs = inputs if self.bias is None else torch.hypot(inputs, torch.ones_like(inputs))
-            return torch.mul(inputs, deltas).square()
+            values = torch.mul(inputs, deltas).square()
+            return Squares(values, _floor(inputs.square(), deltas.square(), 1, widths))
         inputs, deltas = (torch.bmm(rows, rows.transpose(1, 2)) for rows in (self.inputs, self.deltas))
         inputs = inputs if self.bias is None else inputs + 1
-        return _of_pairs(inputs, deltas, self._square_norm)
+        return _of_pairs(inputs, deltas, widths, self.rounding, self._square_norm)
+
+    def take(self, rows: Tensor, dtype: torch.dtype) -> OuterProducts:
+        """See `LayerGradients`."""
+        names = {"weight": self.weight} | ({} if self.bias is None else {"bias": self.bias})
+        taken = OuterProducts(names, self.shape, self.inputs[rows].to(dtype), self.deltas[rows].to(dtype))
+        taken.rounding = self.rounding
+        return taken
 
     def _square_norm(self, example: int) -> Tensor:
         """Return that of one example, from its materialised gradient."""
@@ -131,9 +179,13 @@ class Turned:
     def __init__(self, turned: LayerGradients, weight: str, order: tuple[int, ...]) -> None:
         self.turned, self.weight, self.order = turned, weight, order
 
-    def square_norms(self) -> Tensor:
+    def squares(self) -> Squares:
         """See `LayerGradients`."""
-        return self.turned.square_norms()
+        return self.turned.squares()
+
+    def take(self, rows: Tensor, dtype: torch.dtype) -> Turned:
+        """See `LayerGradients`."""
+        return Turned(self.turned.take(rows, dtype), self.weight, self.order)
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """See `LayerGradients`."""
@@ -151,11 +203,19 @@ class Lookups:
 
     def __init__(self, name: str, shape: torch.Size, tokens: Tensor, output_gradients: Tensor) -> None:
         self.name, self.shape, self.tokens, self.deltas = name, shape, tokens, output_gradients
+        self.rounding = torch.finfo(output_gradients.dtype).eps  # of the sums, also where norms are in float64
 
-    def square_norms(self) -> Tensor:
+    def squares(self) -> Squares:
         """See `LayerGradients`."""
         same = (self.tokens[:, :, None] == self.tokens[:, None, :]).to(self.deltas.dtype)
-        return _of_pairs(same, torch.bmm(self.deltas, self.deltas.transpose(1, 2)), self._square_norm)
+        deltas = torch.bmm(self.deltas, self.deltas.transpose(1, 2))
+        return _of_pairs(same, deltas, (1, self.deltas.shape[2]), self.rounding, self._square_norm)
+
+    def take(self, rows: Tensor, dtype: torch.dtype) -> Lookups:
+        """See `LayerGradients`."""
+        taken = Lookups(self.name, self.shape, self.tokens[rows], self.deltas[rows].to(dtype))
+        taken.rounding = self.rounding
+        return taken
 
     def _square_norm(self, example: int) -> Tensor:
         """Return that of one example, from its materialised gradient for the words that it holds."""
@@ -259,21 +319,37 @@ LAYERS: dict[type[nn.Module], Callable[..., list[LayerGradients]]] = {
 """The known layers, by exact type: a subclass may compute something else."""
 
 
-def _of_pairs(inputs: Tensor, deltas: Tensor, materialised: Callable[[int], Tensor]) -> Tensor:
+def _of_pairs(inputs: Tensor, deltas: Tensor, widths: tuple[int, int], rounding: float,
+              materialised: Callable[[int], Tensor]) -> Squares:
     """Return `sum_ts inputs_ts deltas_ts` `[B]` of inner products `[B, T, T]` between positions: squared norms.
 
     Where positions cancel, only rounding is left of this sum: its error grows with `S^2`, `S = sum_t |a_t| |d_t|`. An
     example whose norm is below 2 % of S (in float32) gets its norm from `materialised`, plus `T S` times the unit of
-    rounding: as much as rounding can add to its gradient, wherever that is summed.
+    rounding: as much as rounding can add to its gradient, wherever that is summed. `widths` are the lengths of the
+    vectors that were multiplied.
     """
     squares = torch.mul(inputs, deltas).sum((1, 2))
-    sizes = (inputs.diagonal(dim1=1, dim2=2) * deltas.diagonal(dim1=1, dim2=2)).clamp(min=0).sqrt().sum(1)
-    rounding = torch.finfo(squares.dtype).eps
+    of_inputs, of_deltas = (products.diagonal(dim1=1, dim2=2) for products in (inputs, deltas))
+    sizes = (of_inputs * of_deltas).clamp(min=0).sqrt().sum(1)
     lost = (squares <= _CANCELLED * rounding * sizes.square()) & (sizes > 0)
     for example in lost.nonzero().flatten().tolist():
         norm = materialised(example).sqrt() + inputs.shape[1] * rounding * sizes[example]
         squares[example] = norm.square()
-    return squares
+    return Squares(squares, _floor(of_inputs.sum(1), of_deltas.sum(1), inputs.shape[1], widths))
+
+
+def _floor(inputs: Tensor, deltas: Tensor, positions: int, widths: tuple[int, int]) -> Tensor:
+    """Return the floor of `Squares`, from the squared norms `[B]` of inputs and output gradients of given widths.
+
+    Each product of two vectors may have lost a number below the dtype's smallest, for each of its coordinates.
+    """
+    tiny = positions * _tiny(deltas)
+    return torch.add(deltas * (widths[0] * tiny), inputs, alpha=widths[1] * tiny).add_(positions * tiny)
+
+
+def _tiny(values: Tensor) -> float:
+    """Return the smallest number that the values' dtype holds to full precision."""
+    return torch.finfo(values.dtype).tiny
 
 
 def _positions(values: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedfair.gradients.layers import LAYERS, Gradients, LayerGradients, Materialised
+from fedfair.gradients.layers import LAYERS, Gradients, LayerGradients, Materialised, norms
 from fedfair.gradients.passes import Pass, UnreadableError, by_autograd, by_hand
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -61,7 +61,7 @@ class LayerProbe:
 
     def __init__(self, layers: list[LayerGradients], losses: Tensor, trained: Mapping[str, Tensor]) -> None:
         self.losses = losses
-        self.norms = sum((layer.square_norms() for layer in layers), torch.zeros_like(losses)).sqrt()
+        self.norms = norms(layers, losses)
         self._layers, self._trained = layers, trained
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:

@@ -26,7 +26,7 @@ class DifferentiableProbe(NamedTuple):
 
     def square_norms(self) -> Tensor:
         """Return `|g_i|^2`: `[B]`."""
-        return torch.stack([layer.square_norms() for layer in self.layers]).sum(0)
+        return torch.stack([layer.squares().values for layer in self.layers]).sum(0)
 
     def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
         """Return `<g_i, direction>` for a constant tensor of each trained parameter's shape: `[B]`."""

@@ -2,7 +2,7 @@
 
 A rule is a frozen description that travels from the server to the clients. `K` is the number of groups, `n_i` the norm
 of example i's gradient, `a_i` its group, `c_i` the factor by which it is scaled. A zero gradient stays zero under every
-rule. A NaN stays NaN, so that the round can refuse it.
+rule. A NaN stays NaN; a node leaves such gradients out before it sums.
 """
 
 from __future__ import annotations

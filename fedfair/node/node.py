@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -190,21 +191,26 @@ class Node:
         return self._last[2]
 
     def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor) -> Batch:
-        """Return the batch of the records of `data` at `rows`.
+        """Return the batch of the records of `data` at `rows`, without those whose gradient is not finite.
 
-        Raises `ClientError` naming the client if a gradient is not finite.
+        They are left out as if they had not been drawn: an error would reveal the record. Raises `ClientError` naming
+        the client only if the round bounds nothing, so that there is nothing to protect.
         """
         self._set(weights)
-        x, y, groups = self._batch(data, rows)
-        probe = per_example(self.model, loss, x, y)
-        finite = probe.norms.isfinite()
-        if not bool(finite.all()):
-            record = data.records[rows[~finite.cpu()][0]]
-            row = int((self.clients.together.train.records == record).nonzero())
-            raise ClientError(
-                f"client {self.clients.holder(row)} has a gradient that is not finite at step {round_.step}: nothing "
-                "was added to the model; look for extreme values among its records, or take a smaller learning rate")
-        return Batch(probe, groups, x, y)
+        while True:
+            x, y, groups = self._batch(data, rows)
+            probe = per_example(self.model, loss, x, y)
+            finite = probe.norms.isfinite().cpu()
+            if bool(finite.all()):
+                return Batch(probe, groups, x, y)
+            if not is_bounded(round_):
+                record = data.records[rows[~finite][0]]
+                row = int((self.clients.together.train.records == record).nonzero())
+                raise ClientError(
+                    f"client {self.clients.holder(row)} has a gradient that is not finite at step {round_.step}: "
+                    "nothing was added to the model; look for extreme values among its records, or take a smaller "
+                    "learning rate")
+            rows = rows[finite]
 
     def _batch(self, data: GroupedDataset, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the features, `y` and `group` of some rows, on the device."""
@@ -222,6 +228,11 @@ def draw(data: GroupedDataset, round_: Round) -> Tensor:
     same = len(set(round_.rates)) == 1
     rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
     return poisson(round_.seed, round_.step, data.records, rates)
+
+
+def is_bounded(round_: Round) -> bool:
+    """Say whether the round limits what a record can add: then no record may stop it."""
+    return round_.rule is None or math.isfinite(sensitivity(round_.rule, len(round_.rates)))
 
 
 def _release(probe: Probe, groups: Tensor, round_: Round, clients: Iterable[int]) -> Contribution:

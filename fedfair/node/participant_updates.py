@@ -12,9 +12,10 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
+from fedfair.gradients.layers import LayerGradients, norms
 from fedfair.mechanisms.sampling import poisson
 from fedfair.node.exchanges import content
-from fedfair.node.node import ClientError, Contribution, Node, with_noise
+from fedfair.node.node import ClientError, Contribution, Node, is_bounded, with_noise
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.round import Round
 
@@ -24,7 +25,7 @@ def update_sum(node: Node, weights: Mapping[str, Tensor], round_: Round) -> Cont
 
     Every client adds its share of the noise, drawn or not. Whether a client is drawn is a pure function of (seed,
     round, client). If none is, the sum is zero before the noise. Raises `ValueError` if the round does not say how to
-    train and to clip, and `ClientError` naming a client whose update is not finite.
+    train and to clip. An update that is not finite adds nothing, and is not counted.
     """
     if round_.rule is None:
         raise ValueError("a sum of updates needs to know how to clip them: the round has no `rule`")
@@ -33,12 +34,13 @@ def update_sum(node: Node, weights: Mapping[str, Tensor], round_: Round) -> Cont
     numbers = node.clients.numbers
     drawn = numbers[poisson(round_.seed, round_.step, numbers, round_.rates[0])].tolist()
     sums = {name: torch.zeros_like(value) for name, value in weights.items()}
-    norms = [next(iter(weights.values())).new_zeros(0)]
+    kept = [next(iter(weights.values())).new_zeros(0)]
     for clients, updates in node.updates(weights, round_, drawn):
-        norms.append(_finite(updates.square_norms().sqrt(), clients, round_))
-        part = updates.weighted_sum(round_.rule.coefficients(norms[-1], _alike(norms[-1])))
+        finite, lengths = _finite(updates, clients, round_)
+        kept.append(lengths)
+        part = finite.weighted_sum(round_.rule.coefficients(lengths, _alike(lengths)))
         sums = {name: value + part[name] for name, value in sums.items()}
-    all_norms, query = torch.cat(norms), round_.query
+    all_norms, query = torch.cat(kept), round_.query
     counts = None if query is None else query.counts(all_norms, _alike(all_norms), len(round_.rates))
     return with_noise(sums, counts, round_, node.clients)
 
@@ -54,11 +56,18 @@ def _alike(norms: Tensor) -> Tensor:
     return torch.zeros_like(norms, dtype=torch.long)
 
 
-def _finite(norms: Tensor, clients: list[int], round_: Round) -> Tensor:
-    """Return the norms; raise `ClientError` naming the first client whose update has a norm that is not finite."""
-    for client, finite in zip(clients, norms.isfinite().tolist(), strict=True):
-        if not finite:
-            raise ClientError(
-                f"client {client} has an update that is not finite at step {round_.step}: nothing was added to the "
-                "model; look for extreme values among its records, or take a smaller learning rate")
-    return norms
+def _finite(updates: LayerGradients, clients: list[int], round_: Round) -> tuple[LayerGradients, Tensor]:
+    """Return the updates that are finite, and their norms; the others add nothing, as if they had not been drawn.
+
+    Raises `ClientError` naming the first of the others only if the round bounds nothing.
+    """
+    every = norms([updates], updates.squares().values)
+    finite = every.isfinite()
+    if bool(finite.all()):
+        return updates, every
+    if not is_bounded(round_):
+        client = clients[int((~finite).nonzero()[0])]
+        raise ClientError(
+            f"client {client} has an update that is not finite at step {round_.step}: nothing was added to the "
+            "model; look for extreme values among its records, or take a smaller learning rate")
+    return updates.take(finite.nonzero().flatten(), every.dtype), every[finite]

@@ -35,7 +35,8 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
     Raises:
         ValueError: For a plan without local training, a model that mixes examples, one in less than float32, or one
             that is not in float64 where noise is discrete.
-        fedfair.node.node.ClientError: For a gradient that is not finite.
+        fedfair.node.node.ClientError: For a gradient that is not finite, if the plan clips nothing. A plan that clips
+            leaves such records out.
     """
     round_ = Round.from_json(plan)
     if round_.local is None or round_.seed is not None:

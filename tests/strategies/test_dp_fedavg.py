@@ -15,7 +15,7 @@ from fedfair import client_app
 from fedfair.accounting import Release, epsilon
 from fedfair.accounting.events import joint_multiplier
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.mechanisms.clipping import Flat
+from fedfair.mechanisms.clipping import Flat, Unclipped
 from fedfair.mechanisms.counting import AtMost
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import generator
@@ -151,12 +151,19 @@ def test_nobody_drawn_and_participants_without_records_give_zeros_that_are_no_na
         assert int(answer.counts) == (len(clients) if rate else 0)  # an update of zero is not clipped
 
 
-def test_a_value_that_is_not_finite_is_refused_and_its_owner_named() -> None:
-    """Hazard 9: Flower lets a NaN pass its clip."""
+def test_an_update_that_is_not_finite_adds_nothing_and_is_not_counted() -> None:
+    """Hazards 9 and 31: Flower lets a NaN pass its clip; an error would reveal it."""
+    broken = part(9, 1.0, 0)
+    broken.x[3, 1] = math.nan
+    with_it, without = (released(clients, 0.1) for clients in ({4: part(9, 1.0, 0), 11: broken}, {4: part(9, 1.0, 0)}))
+    assert distance(with_it, without) == (0, 0)
+
+
+def test_an_update_that_is_not_finite_is_refused_and_its_owner_named_where_nothing_is_clipped() -> None:
     broken = part(9, 1.0, 0)
     broken.x[3, 1] = math.nan
     with pytest.raises(ClientError, match="client 11 has an update that is not finite at step 5"):
-        released({4: part(9, 1.0, 0), 11: broken}, 0.1)
+        released({4: part(9, 1.0, 0), 11: broken}, 0.1, rule=Unclipped())
 
 
 @pytest.mark.parametrize(("trust", "variance"), [(Trust.CENTRAL, 0.0), (Trust.DISTRIBUTED, 3 / 20), (Trust.LOCAL, 3.0)])

@@ -144,7 +144,7 @@ def test_an_example_whose_positions_cancel_adds_no_more_than_its_clip_norm(size:
     tokens = randint(2, 3, t, seed=seed)
     for layer in (OuterProducts(names, torch.Size((10, 40)), inputs, deltas.float()),
                   Lookups("weight", torch.Size((2, 10)), tokens, (size * deltas).float())):
-        coefficients = (1 / layer.square_norms().sqrt()).clamp(max=1)
+        coefficients = (1 / layer.squares().values.sqrt()).clamp(max=1)
         for place in range(3):
             alone = torch.zeros(3).index_fill(0, torch.tensor([place]), float(coefficients[place]))
             added = torch.stack([value.double().square().sum() for value in layer.weighted_sum(alone).values()])

@@ -136,7 +136,7 @@ def test_a_zero_gradient_stays_zero(rule: ClipRule) -> None:
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("rule", EXAMPLES)
 def test_a_gradient_that_is_not_finite_never_passes_unclipped(rule: ClipRule, bad: float) -> None:
-    """Hazard 9: what is scaled stays not a number, so that the round can refuse it."""
+    """Hazard 9: what is scaled stays not a number, so that the node can leave it out."""
     norms, groups = one_per_group(bad)
     scaled = rule.coefficients(norms, groups) * norms
     assert not bool(scaled.isfinite().any())

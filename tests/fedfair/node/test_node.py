@@ -11,12 +11,12 @@ from scipy import stats
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.mechanisms.clipping import Flat
-from fedfair.mechanisms.counting import GroupSizes
+from fedfair.mechanisms.clipping import ClipRule, Flat, Global, GlobalAdapt, PerGroup, Reweighted, Unclipped
+from fedfair.mechanisms.counting import Above, AboveAndBelow, AtMost, CountQuery, GroupSizes
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.sampling import poisson
 from fedfair.models.find import build
-from fedfair.node.node import Node
+from fedfair.node.node import ClientError, Contribution, Node
 from fedfair.protocol.round import LocalTraining, Round
 
 
@@ -149,3 +149,41 @@ def test_counts_carry_the_share_of_noise_of_every_client_here(exchange: str, tru
     accepts = [stats.kstest(drawn / (7.0 * math.sqrt(variance)) * factor, "norm").pvalue > 1e-3
                for factor in (1, 2 / 3, 3 / 2)]
     assert accepts == [True, False, False]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("rule", [Flat(0.5), PerGroup((0.5, 1.0)), Global(0.5, 1.0), GlobalAdapt(0.5, 1.0),
+                                  Reweighted((0.5, 0.5), (1.0, 3.0))])
+@pytest.mark.parametrize("query", [GroupSizes(), AtMost(0.5), Above(0.5), AboveAndBelow((0.5, 0.5))])
+def test_a_record_whose_gradient_is_not_finite_is_as_if_it_had_not_been_drawn(bad: float, rule: ClipRule,
+                                                                              query: CountQuery) -> None:
+    """Hazard 31: an error, or a NaN, would reveal the record."""
+    x = torch.randn(20, 5, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(20) % 2
+    model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2))
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    round_ = Round(seed=0, step=0, rates=(1.0, 1.0), noise_multiplier=0.0, count_noise_multiplier=0.0,
+                   trust=Trust.CENTRAL, clients=1, rule=rule, query=query)
+
+    def answer(x: Tensor) -> Contribution:
+        """Return the release of a node with these records."""
+        data = GroupedDataset(x, labels[: len(x)], labels[: len(x)], ("a", "b"), 2)
+        return Node({0: Parts(data, data, data)}, model, "cpu").gradient_sum(weights, round_)
+
+    without, broken = answer(x[:-1]), x.clone()
+    broken[-1, 2] = bad
+    found = answer(broken)
+    assert all(torch.equal(found.sums[name], value) for name, value in without.sums.items())
+    assert without.counts is not None
+    assert found.counts is not None
+    assert torch.equal(found.counts, without.counts)
+
+
+def test_a_gradient_that_is_not_finite_names_its_client_where_nothing_is_clipped() -> None:
+    x, zeros = torch.full((4, 5), math.inf), torch.zeros(4, dtype=torch.long)
+    data, model = GroupedDataset(x, zeros, zeros, ("a",), 2), nn.Linear(5, 2)
+    round_ = Round(seed=0, step=0, rates=(1.0,), noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1,
+                   rule=Unclipped())
+    with pytest.raises(ClientError, match="client 7 has a gradient that is not finite at step 0"):
+        Node({7: Parts(data, data, data)}, model, "cpu").gradient_sum(
+            {name: parameter.detach() for name, parameter in model.named_parameters()}, round_)

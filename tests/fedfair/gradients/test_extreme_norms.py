@@ -1,0 +1,96 @@
+"""Hazard 33: norms whose squares under- or overflow are right, so that no record passes the clip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedfair.gradients.layers import Lookups, Materialised, OuterProducts, Turned, norms
+from fedfair.gradients.probe import per_example
+from fedfair.mechanisms.clipping import Flat
+from fedfair.models.published import loss
+from tests.fedfair.gradients.probing import made, randint, randn
+
+NAMES = {"weight": "weight"}
+SIZES = [(1e-30, 1e25), (1e25, 1e-30), (1e-23, 1e19), (1e-25, 1e20), (1e-22, 1e-3), (1e18, 1e18), (1e19, 1e-3),
+         (1e-38, 1e36), (1.0, 1.0), (1e-15, 1e-15)]
+
+
+def layers(positions: int, inputs: float, deltas: float) -> list[OuterProducts | Materialised | Turned | Lookups]:
+    """Return the same kind of gradients in every form."""
+    a = (inputs * randn(3, positions, 40)).float()
+    d = (deltas * randn(3, positions, 6, seed=1)).float()
+    products = OuterProducts(NAMES, torch.Size((6, 40)), a, d)
+    turned = Turned(OuterProducts(NAMES, torch.Size((6, 4, 10)), a, d), "weight", (0, 2, 1))
+    return [products, turned, OuterProducts({**NAMES, "bias": "bias"}, torch.Size((6, 40)), a, d),
+            Materialised({"weight": torch.bmm(d.transpose(1, 2), a)}),
+            Lookups("weight", torch.Size((5, 6)), randint(5, 3, positions), d)]
+
+
+@pytest.mark.parametrize(("inputs", "deltas"), SIZES)
+@pytest.mark.parametrize("positions", [1, 4])
+def test_norms_are_those_of_what_is_summed(positions: int, inputs: float, deltas: float) -> None:
+    for layer in layers(positions, inputs, deltas):
+        found = norms([layer], torch.zeros(3))
+        alone = [torch.cat([value.double().flatten() for value in layer.weighted_sum(row).values()]).norm()
+                 for row in torch.eye(3)]
+        torch.testing.assert_close(found.double(), torch.stack(alone), rtol=1e-5, atol=1e-40)
+
+
+@pytest.mark.parametrize(("inputs", "deltas"), SIZES)
+@pytest.mark.parametrize("clip_norm", [1e-3, 1.0])
+@pytest.mark.parametrize("positions", [1, 4])
+def test_no_record_passes_the_clip(positions: int, inputs: float, deltas: float, clip_norm: float) -> None:
+    for layer in layers(positions, inputs, deltas):
+        found = norms([layer], torch.zeros(3))
+        coefficients = Flat(clip_norm).coefficients(found, torch.zeros(3, dtype=torch.long))
+        for row in torch.eye(3)[found.isfinite()]:
+            added = [value.double().flatten() for value in layer.weighted_sum(row * coefficients).values()]
+            assert float(torch.cat(added).norm()) <= 1.001 * clip_norm
+
+
+def test_positions_that_cancel_and_overflow_leave_room_for_the_rounding_of_the_sum() -> None:
+    for size in (1e15, 1e18, 1e19):
+        inputs = torch.full((2, 40, 30), size)
+        deltas = randn(2, 40, 6).float()
+        deltas[:, -1] = -deltas[:, :-1].sum(1)
+        layer = OuterProducts(NAMES, torch.Size((6, 30)), inputs, deltas)
+        coefficients = (1e-3 / norms([layer], torch.zeros(2))).clamp(max=1)
+        for row in torch.eye(2):
+            added = layer.weighted_sum(row * coefficients)["weight"].double().norm()
+            assert float(added) <= 1.001e-3
+
+
+@pytest.mark.parametrize("widths", [(1,), (7, 3)])
+def test_one_layer_that_underflows_beside_one_that_does_not(widths: tuple[int, ...]) -> None:
+    ordinary = Materialised({"bias": torch.full((2, *widths), 1e-3)})
+    hidden = OuterProducts(NAMES, torch.Size((6, 40)), torch.full((2, 1, 40), 1e-25), torch.full((2, 1, 6), 1e19 * 1e5))
+    found = norms([ordinary, hidden], torch.zeros(2))
+    assert float(found[0]) == pytest.approx((240**0.5) * 1e-1, rel=1e-3)
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Linear(3, 1000),
+                                  lambda: nn.Sequential(nn.Linear(3, 8, bias=False), nn.ReLU(), nn.Linear(8, 10))])
+@pytest.mark.parametrize("size", [1e-40, 1e-30, 1e10, 1e18, 3e19, 1e30])
+def test_records_of_every_size_are_clipped_in_whole_models(make: Callable[[], nn.Module], size: float) -> None:
+    model, x, y = made(make).float(), torch.full((2, 3), size), torch.tensor([0, 1])
+    probe = per_example(model, loss, x, y)
+    assert bool(probe.norms.isfinite().all())
+    for row in torch.eye(2):
+        sums = probe.weighted_sum(row * Flat(1e-3).coefficients(probe.norms, y))
+        assert float(torch.cat([v.double().flatten() for v in sums.values()]).norm()) <= 1.001e-3
+
+
+def test_ordinary_norms_are_computed_in_the_dtype_of_the_gradients() -> None:
+    """Published numbers hang on their last bits."""
+    def plain(layer: OuterProducts) -> Tensor:
+        """Return the norms as products of two."""
+        return (torch.linalg.vector_norm(layer.inputs, dim=(1, 2)).hypot(torch.ones(9))
+                * torch.linalg.vector_norm(layer.deltas, dim=(1, 2)))
+
+    a, d = randn(9, 1, 40).float(), randn(9, 1, 6).float()
+    layer = OuterProducts({**NAMES, "bias": "bias"}, torch.Size((6, 40)), a, d)
+    assert torch.equal(norms([layer], torch.zeros(9)), plain(layer).square().sqrt())
