@@ -38,6 +38,7 @@ def answer(message: Message, context: Context) -> Message:
         content = exchange(node, Request(message, task, node.device))
         _keep_batch(context, node)
         content["node"] = _node_record(number, nodes, len(node.clients))
+        content["exchange"] = message.content["exchange"]  # so that an answer to another request is noticed
     except (ClientError, ValueError, OSError) as error:
         content = RecordDict({"failure": ConfigRecord({"node": number, "reason": str(error)})})
     return Message(content, reply_to=message)

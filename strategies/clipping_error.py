@@ -60,9 +60,8 @@ class ClippingError(Strategy):
         """Ask for the gradient without clipping, then for the clipped one."""
         asked = super().configure_train(server_round, arrays, config, grid)
         assert self._round is not None
-        without = self._requests(self.exchange, grid, weights=arrays,
-                                 round_=replace(self._round, rule=Unclipped()))
-        self._plain = added(self._answers(grid.send_and_receive(without)), "sums")
+        without = self._ask(self.exchange, grid, weights=arrays, round_=replace(self._round, rule=Unclipped()))
+        self._plain = added(without, "sums", self.descent.weights)
         return asked
 
     def _update(self, sums: Gradients, plan: Round, rule: ClipRule) -> None:

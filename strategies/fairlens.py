@@ -17,7 +17,6 @@ from fedfair.node.fairlens_sums import (
     send_penalty_gradient,
     send_shifted_gradient_sum,
 )
-from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.messages import pack
 from strategies.server.requests import added
 from strategies.server.strategy import Strategy
@@ -75,12 +74,15 @@ class FairLens(Strategy):
                         ) -> Iterable[Message]:
         """Ask for the batch's sums, for the penalty's gradient, and then for the sum of shifted gradients."""
         asked = list(super().configure_train(server_round, arrays, config, grid))
-        sums = self._ask(send_batch_sums, grid, arrays)
-        penalty = self.penalty(BatchSums(*(added(sums, name) for name in BatchSums._fields)))
+        sums = self._ask(send_batch_sums, grid, weights=arrays, round_=self._round)
+        by_group = torch.empty(2, dtype=self.task.torch_dtype)
+        groups = added(sums, "groups", {"sizes": by_group, "probabilities": by_group})
+        of_weights = [added(sums, name, self.descent.weights) for name in ("first", "second", "clipped")]
+        penalty = self.penalty(BatchSums(groups, *of_weights))
         directions = {"distortion": penalty.distortion, "difference": penalty.difference}
-        parts = self._ask(send_penalty_gradient, grid, arrays, tensors=directions, **{
+        parts = self._ask(send_penalty_gradient, grid, weights=arrays, round_=self._round, tensors=directions, **{
             "loss-weights": list(penalty.loss_weights), "probability-weights": list(penalty.probability_weights)})
-        shift = pack(added(parts, "sums"))
+        shift = pack(added(parts, "sums", self.descent.weights))
         for message in asked:
             message.content["shift"] = shift
         return asked
@@ -104,8 +106,3 @@ class FairLens(Strategy):
         return Penalty(scaled_distortion, scaled_difference,
                        tuple((1 / sizes * sizes.new_tensor([1.0, -1.0])).tolist()),
                        tuple((self.options.gamma2 * (0.5 - means) / sizes).tolist()))
-
-    def _ask(self, exchange: Exchange, grid: Grid, arrays: ArrayRecord, **parts: object) -> list[Message]:
-        """Ask all nodes about the round's batch, and return their answers."""
-        asked = self._requests(exchange, grid, weights=arrays, round_=self._round, **parts)
-        return self._answers(grid.send_and_receive(asked))

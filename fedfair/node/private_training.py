@@ -30,7 +30,8 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
             message.
 
     Returns:
-        A dictionary for the reply: the number of the client's records, which is taken as public, and noisy counts.
+        A dictionary for the reply: the number of the client's records, which is taken as public, the number of the
+        plan's round, and noisy counts.
 
     Raises:
         ValueError: For a plan without local training, a model that mixes examples, one in less than float32, or one
@@ -60,4 +61,4 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
         parameter.data = trained.sums[name].detach().to(memory_format=memory_format(parameter))
     counts = {} if trained.counts is None else {"counts": trained.counts.flatten().tolist(),
                                                 "shape": list(trained.counts.shape)}
-    return {"size": len(x), **counts}
+    return {"size": len(x), "step": round_.step, **counts}

@@ -7,6 +7,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from secrets import token_hex
 from typing import Any, cast
 
 import torch
@@ -85,10 +86,11 @@ def requests(name: str, category: str, nodes: Iterable[int], task: Task, *, weig
              ) -> list[Message]:
     """Return messages that ask nodes for the exchange `name`, by Flower's `category` of messages.
 
-    `tensors` are further records, `options` numbers, texts or lists of them.
+    `tensors` are further records, `options` numbers, texts or lists of them. The record "exchange" also names this
+    request among all others; a node sends it back.
     """
     records: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {
-        "exchange": _record("name", name), "task": _record("json", task.text)}
+        "exchange": ConfigRecord({"name": name, "request": token_hex(8)}), "task": _record("json", task.text)}
     if weights is not None:
         records["weights"] = weights
     if round_ is not None:

@@ -12,6 +12,7 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from fedfair.protocol.messages import unpacked
 from simulations.engines.checkpoint import Checkpoint
 from strategies import Strategy
+from strategies.server.requests import ANSWERS_WITHIN
 from strategies.server.state import charge_lost_round, restore, state
 
 _STEPS, _EPOCHS = 100, 1  # default number of rounds between checkpoints, at least
@@ -48,7 +49,8 @@ def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Check
             due = monotonic() + pause * (monotonic() - began)
         watch(strategy, now)
 
-    return Resumed(strategy, done, ended).start(grid, arrays, num_rounds=strategy.rounds - done).arrays
+    return Resumed(strategy, done, ended).start(grid, arrays, num_rounds=strategy.rounds - done,
+                                                timeout=ANSWERS_WITHIN).arrays
 
 
 class Resumed(FlowerStrategy):

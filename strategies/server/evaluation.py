@@ -7,6 +7,7 @@ from flwr.serverapp import Grid
 
 from fedfair.accounting import Ledger
 from fedfair.node import exchanges
+from fedfair.protocol.messages import BEFORE_THRESHOLD
 from fedfair.protocol.task import Task
 from strategies.server.metrics_log import Rows
 from strategies.server.requests import group_counts, requests
@@ -25,6 +26,7 @@ class Evaluation:
         self.threshold: Threshold | None = None
         self._task, self._training, self._search = task, training, search
         self._ledger, self._rows = ledger, rows
+        self._splits: list[str] = []  # what was asked for, in the order of the rows
 
     def due(self, server_round: int, rounds_per_epoch: float) -> bool:
         """Return whether a period of `eval_every` epochs ends with this round."""
@@ -39,14 +41,18 @@ class Evaluation:
         if last and self._training.threshold != "none":
             self._search.ask(arrays, grid, self._ledger)
             self.threshold = self._search.choose(self._training.theta)
+        self._splits = [name for split in splits for name in (
+            [split, f"{split} {BEFORE_THRESHOLD}"] if self.threshold else [split])]
         return requests(exchanges.send_evaluation, grid, self._task, weights=arrays, splits=splits, **{
             "gradient-norms": last, "threshold": self.threshold.rule.to_json() if self.threshold else ""})
 
     def keep(self, server_round: int, answered: list[Message]) -> MetricRecord:
         """Enter the metrics of every part and group into `rows`; return the test accuracies for Flower's log."""
         record = MetricRecord()
-        for split in answered[0].content.array_records:
-            accuracies = self._rows.add_counts(server_round, split, group_counts(answered, split))
+        groups, classes = len(self._search.population.names), self._search.population.classes
+        for split in self._splits:
+            counts = group_counts(answered, split, groups, classes)
+            accuracies = self._rows.add_counts(server_round, split, counts)
             if split == "test":
                 record.update({f"accuracy of {group}": value for group, value in accuracies.items()})
         return record

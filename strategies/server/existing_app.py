@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
-from torch import Tensor
 
 from fedfair.accounting import Ledger
 from fedfair.node.node import ClientError
@@ -18,11 +17,10 @@ from fedfair.protocol.marks import marked
 from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
 from fedfair.protocol.task import Task
 from strategies import find_strategy
+from strategies.server.app_reply_checks import RECORD, Told, checked, refuse_infinite_average
+from strategies.server.foreign_text import safe
 from strategies.server.population import Population
 from strategies.server.training import Training
-
-RECORD = "fedfair"
-"""Name of the record that is added to the app's own messages."""
 
 _SILENT = "local epochs whose cost is not known"
 
@@ -67,6 +65,8 @@ class PrivateTraining(FlowerStrategy):
         self._unpaid: dict[int, list[Round]] = {}  # by node, the plans that were sent and not yet charged
         self._clients: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
+        self._asked: dict[int, Message] = {}  # by node, the messages of the latest round that are not answered
+        self._plan: Round | None = None
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                         ) -> Iterable[Message]:
@@ -85,6 +85,8 @@ class PrivateTraining(FlowerStrategy):
             sizes=(0,))
         plan = replace(self.method.plan(server_round - 1), rates=(1.0,) * groups, clients=1, local=local)
         asked = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        self._asked = {message.metadata.dst_node_id: message for message in asked}
+        self._plan = plan
         for message in asked:
             message.content[RECORD] = ConfigRecord({"plan": plan.to_json()})
             self._unpaid.setdefault(message.metadata.dst_node_id, []).append(plan)
@@ -104,27 +106,39 @@ class PrivateTraining(FlowerStrategy):
             What the app's strategy returns.
 
         Raises:
-            fedfair.node.node.ClientError: If a node did not train privately, or sent a value that is not finite.
+            fedfair.node.node.ClientError: If a node did not train privately, or sent what cannot be an answer.
         """
-        received, records, failed = list(replies), {}, []
+        received, told, failed = list(replies), dict[int, Told](), []
+        weight = getattr(self.strategy, "weighted_by_key", None)
         for reply in received:
+            node = reply.metadata.src_node_id
             try:
                 if not reply.has_error():
-                    records[reply.metadata.src_node_id] = _training_record(reply)
+                    told[node] = checked(reply, self._asked.pop(node, None), self._plan, self._sizes.get(node), weight)
             except ClientError as error:
                 failed.append(error)
-        self._sizes.update({node: cast(int, record["size"]) for node, record in records.items()})
+        self._sizes.update({node: record.size for node, record in told.items()})
         for node in [node for node in self._unpaid if node in self._sizes]:
             for plan in self._unpaid.pop(node):
                 self._enter(node, plan)
         self._name_unpaid()
         if failed:
             raise failed[0]
-        counts = [_counts(record) for record in records.values() if "counts" in record]
+        self._learn(told)
+        arrays, metrics = self.strategy.aggregate_train(server_round, [_safe(reply) for reply in received])
+        refuse_infinite_average(arrays)
+        return arrays, metrics
+
+    def _learn(self, told: Mapping[int, Told]) -> None:
+        """Let the method learn from the counts that came, if any."""
+        counts = [record.counts for record in told.values() if record.counts is not None]
         if counts:
-            expected = sum(LocalEpoch.of(self._sizes[node], self.training.batch_size).batch_size for node in records)
-            self.method.learn(torch.stack(counts).sum(0), float(expected))
-        return self.strategy.aggregate_train(server_round, received)
+            expected = sum(LocalEpoch.of(record.size, self.training.batch_size).batch_size for record in told.values())
+            total = torch.stack(counts).sum(0)
+            if not bool(total.isfinite().all()):
+                raise ClientError("the counts of all nodes are each finite, but so large that their sum is not: look "
+                                  "at the programs that they run")
+            self.method.learn(total, float(expected))
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                            ) -> Iterable[Message]:
@@ -195,24 +209,8 @@ def _refuse_unsuited(training: Training) -> None:
                          "out")
 
 
-def _training_record(reply: Message) -> ConfigRecord:
-    """Take what a client says of its private training out of its reply.
-
-    Raises `ClientError` naming the node if there is none, or the reply has a value that is not finite.
-    """
-    node = reply.metadata.src_node_id
-    if RECORD not in reply.content.config_records:
-        raise ClientError(f"node {node} did not train privately: let its client call train_privately, and put what "
-                          f"that returns into the reply, as ConfigRecord under {RECORD!r}")
-    record = cast(ConfigRecord, reply.content.pop(RECORD))
-    for arrays in reply.content.array_records.values():
-        for name, value in arrays.to_torch_state_dict().items():
-            if not bool(value.isfinite().all()):
-                raise ClientError(f"node {node} sent weights {name} that are not finite: nothing was added to the "
-                                  "model")
-    return record
-
-
-def _counts(record: ConfigRecord) -> Tensor:
-    """Return a client's noisy counts in their shape."""
-    return torch.tensor(record["counts"], dtype=torch.float64).view(cast(list[int], record["shape"]))
+def _safe(reply: Message) -> Message:
+    """Return a reply whose error, which the app's strategy may log, is safe to show."""
+    if reply.has_error() and reply.error.reason:
+        reply.error = Error(reply.error.code, safe(reply.error.reason))
+    return reply

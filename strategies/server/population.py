@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from fedfair.mechanisms.randomness import key
@@ -18,6 +19,7 @@ class Population:
         valid: Numbers of validation records by group, `[K]`.
         labels: Names of the classes.
         most_valid: Number of validation records of the client that has most of them.
+        holders: Numbers of the clients that each Flower node said at first that it holds.
     """
 
     names: tuple[str, ...]
@@ -25,6 +27,7 @@ class Population:
     valid: tuple[int, ...]
     labels: tuple[str, ...]
     most_valid: int = 0
+    holders: Mapping[int, range] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def classes(self) -> int:

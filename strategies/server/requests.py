@@ -1,4 +1,4 @@
-"""Requests to all nodes, and what comes back: complete, finite, and in a fixed order."""
+"""Requests to all nodes, and what comes back: checked, complete, finite, and in a fixed order."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any, cast
+from typing import Any
 
-import torch
-from flwr.app import Message
+from flwr.app import ArrayRecord, Message
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from torch import Tensor
@@ -20,16 +19,30 @@ from fedfair.node import exchanges
 from fedfair.node.node import ClientError
 from fedfair.protocol import messages
 from fedfair.protocol.exchange import Exchange
-from fedfair.protocol.messages import unpack
 from fedfair.protocol.task import Task
 from strategies.server.population import Population
+from strategies.server.reply_checks import (
+    UNCHANGED,
+    Sender,
+    check_request,
+    check_same_clients,
+    check_size,
+    check_success,
+    named,
+    refuse_doubles,
+    sender,
+)
+from strategies.server.size_checks import population_of
+from strategies.server.tensor_checks import check_group_counts, check_tensors, refuse_infinite
 
 log = logging.getLogger(__name__)
+
+ANSWERS_WITHIN = 3600.0
+"""Seconds after which a node that has not answered is given up: Flower's own default for a round."""
 
 _LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE,
          ErrorCode.CLIENT_APP_CRASHED)  # not what a program raises, which it would raise again
 _NODES_WITHIN = 300  # seconds
-_NAMED = 10  # clients in a message
 
 
 def requests(exchange: Exchange, grid: Grid, task: Task, **parts: Any) -> list[Message]:
@@ -37,64 +50,85 @@ def requests(exchange: Exchange, grid: Grid, task: Task, **parts: Any) -> list[M
     return messages.requests(exchange.name, exchange.category, sorted(grid.get_node_ids()), task, **parts)
 
 
-def answers(replies: Iterable[Message], clients: int = 0, dropouts: int = 0) -> list[Message]:
+def ask(exchange: Exchange, grid: Grid, task: Task, population: Population, dropouts: int = 0, **parts: Any
+        ) -> list[Message]:
+    """Send one request to every node of the grid, and return the replies as `answers` does."""
+    asked = requests(exchange, grid, task, **parts)
+    return answers(grid.send_and_receive(asked, timeout=ANSWERS_WITHIN), len(population.sizes), dropouts, asked,
+                   population.holders)
+
+
+def answers(replies: Iterable[Message], clients: int = 0, dropouts: int = 0, asked: Sequence[Message] = (),
+            holders: Mapping[int, range] | None = None) -> list[Message]:
     """Return the replies in the order of their nodes' numbers.
 
     Raises `ClientError` if more than `dropouts` of the `clients` are missing among them, a node failed, or two nodes
-    answer for the same clients. With `dropouts` above 0, a node that Flower could not reach counts as missing.
+    answer for the same clients; with the requests `asked`, if a reply is none to them; with `holders`, the clients of
+    each node at first, if a node answers for others. With `dropouts` above 0, a node that Flower could not reach counts
+    as missing.
     """
-    received = [reply for reply in replies if not (dropouts and reply.has_error() and reply.error.code in _LOST)]
+    replied = list(replies)
+    received = [reply for reply in replied if not (dropouts and reply.has_error() and reply.error.code in _LOST)]
+    by_node = {message.metadata.dst_node_id: message for message in asked}
     for reply in received:
-        if reply.has_error():
-            raise ClientError(f"node {reply.metadata.src_node_id} failed: {reply.error.reason}")
-        if "failure" in reply.content:
-            raise ClientError(str(reply.content["failure"]["reason"]))
-    _refuse_doubles(received)
-    missing = clients - sum(len(_clients_of(reply)) for reply in received)
+        check_success(reply)
+        if asked:
+            request = by_node.pop(reply.metadata.src_node_id, None)
+            if request is None:
+                raise ClientError(f"node {reply.metadata.src_node_id} answers twice, or was not asked: {UNCHANGED}")
+            check_size(reply, request)
+            check_request(reply, request)
+    senders = [sender(reply) for reply in received]
+    refuse_doubles(senders)
+    if clients:
+        for who in senders:
+            check_same_clients(who, clients, holders or {})
+    silent = set(by_node) - {reply.metadata.src_node_id for reply in replied}
+    _refuse_missing(senders, clients, dropouts, sorted(silent))
+    return [received[at] for at in sorted(range(len(received)), key=lambda at: senders[at].number)]
+
+
+def _refuse_missing(senders: Sequence[Sender], clients: int, dropouts: int, silent: Sequence[int]) -> None:
+    """Raise `ClientError` if more than `dropouts` clients are missing, or, before clients are known, a node."""
+    given_up = f" (node {named(silent, 'and')} gave no answer within {ANSWERS_WITHIN:,.0f} s)" if silent else ""
+    if silent and not clients:
+        raise ClientError(f"node {named(silent, 'and')} did not answer within {ANSWERS_WITHIN:,.0f} s: look for what "
+                          "hangs there, and run again")
+    missing = clients - sum(len(who.clients) for who in senders)
     if missing > 0:
-        names = _named(sorted(set(range(clients)) - set(present(received))), "and")
+        names = named(sorted(set(range(clients)).difference(*(who.clients for who in senders))), "and")
         if missing > dropouts:
-            raise ClientError(f"client {names} did not answer, and dropouts is {dropouts}: nothing was added to the "
-                              "model; check the missing nodes, or allow for more dropouts")
-        log.warning("client %s did not answer: the round goes on without", names)
-    return sorted(received, key=_node)
-
-
-def _refuse_doubles(replies: Sequence[Message]) -> None:
-    """Raise `ClientError` if a client may be in two of the replies.
-
-    Its records would then count twice, with noise for once.
-    """
-    nodes = {(_node(reply), _clients_of(reply).step) for reply in replies}
-    if len(nodes) < len(replies) or len({of for _, of in nodes}) > 1:
-        numbers = ", ".join(f"{_node(reply)} of {_clients_of(reply).step}" for reply in replies)
-        raise ClientError(f"nodes say that they are number {numbers}, so that two may answer for one client: give each "
-                          "its own partition-id, from 0, and all of them the same num-partitions")
+            raise ClientError(f"client {names} did not answer, and dropouts is {dropouts}: {UNCHANGED}; check the "
+                              f"missing nodes{given_up}, or allow for more dropouts")
+        log.warning("client %s did not answer%s: the round goes on without", names, given_up)
 
 
 def present(replies: list[Message]) -> list[int]:
     """Return the numbers of the clients that the replies answer for."""
-    return [client for reply in replies for client in _clients_of(reply)]
+    return [client for reply in replies for client in sender(reply).clients]
 
 
-def added(replies: list[Message], name: str, like: Mapping[str, Tensor] | None = None) -> Gradients:
-    """Add up the tensors of the record `name` over the replies that hold any.
+def added(replies: Iterable[Message], name: str, like: Mapping[str, Tensor] | None = None) -> Gradients:
+    """Add up the tensors of the record `name` over the replies of nodes that hold clients.
 
-    Raises `ClientError` naming the clients if a value is not finite, or if names and shapes differ from those of `like`
-    (by default, of the first reply).
+    Raises `ClientError` naming the clients if one sent none, if a value is not finite, or if names, shapes and types
+    differ from those of `like` (by default, of the first reply).
     """
-    parts = [(unpack(reply.content, name), reply) for reply in replies if reply.content.get(name)]
-    expected = _shapes(parts[0][0] if like is None else like)
-    for tensors, reply in parts:
-        if _shapes(tensors) != expected:
-            raise ClientError(f"client {_clients(reply)} sent {name} of shapes {_shapes(tensors)}, but {expected} are "
-                              "expected: nothing was added to the model; do all nodes run the same program?")
+    parts: list[tuple[Gradients, Sender]] = []
+    for reply in replies:
+        who, record = sender(reply), reply.content.get(name)
+        if not record and not who.clients:
+            continue
+        if not isinstance(record, ArrayRecord) or not record:
+            raise ClientError(f"{who} sent no {name}, which it was asked for: {UNCHANGED}; do all nodes run the same "
+                              "program?")
+        tensors = check_tensors(who, record, name, parts[0][0] if parts and like is None else like)
+        parts.append((tensors, who))
+    if not parts:
+        raise ClientError(f"no node that answered sent any {name}: {UNCHANGED}; look at the missing nodes")
     total = reduce(_plus, [tensors for tensors, _ in parts])
     if not bool(sum(value.sum() for value in total.values()).isfinite()):  # type: ignore[union-attr]
-        for tensors, reply in parts:
-            if not all(bool(value.isfinite().all()) for value in tensors.values()):
-                raise ClientError(f"client {_clients(reply)} sent values that are not finite: nothing was added to the "
-                                  "model; look at its records, or take a smaller learning rate")
+        refuse_infinite(parts, total)
     return total
 
 
@@ -102,61 +136,32 @@ def population(grid: Grid, task: Task) -> Population:
     """Ask every node for the numbers of its clients' records, once all nodes of the run have registered.
 
     Every node knows the number of nodes; some may register after the server starts. Raises `ClientError` if a node
-    cannot make its data, or a node is missing after five minutes.
+    cannot make its data or sends impossible numbers, or a node is missing after five minutes.
     """
     deadline = time.monotonic() + _NODES_WITHIN
     replies: list[Message] = []
-    while not replies or len(replies) < int(replies[0].content["node"]["of"]):  # type: ignore[arg-type]
+    while not replies or len(replies) < sender(replies[0]).of:
         if time.monotonic() > deadline:
             raise ClientError(f"only {len(replies)} nodes are there after {_NODES_WITHIN} s: start the others, and run "
                               "again")
         asked = requests(exchanges.send_sizes, grid, task)
-        replies = answers(grid.send_and_receive(asked)) if asked else []
+        sent = grid.send_and_receive(asked, timeout=ANSWERS_WITHIN) if asked else []
+        replies = answers(sent, asked=asked) if asked else []
         if not replies:
             time.sleep(0.1)
-    parts = [unpack(reply.content, "sizes") for reply in replies]
-    order = torch.tensor(present(replies)).argsort()
-    train = torch.cat([sizes["train"] for sizes in parts])[order]
-    valid = torch.cat([sizes["valid"] for sizes in parts])
-    groups: Any = replies[0].content["groups"]
-    return Population(tuple(groups["names"]), tuple(map(tuple, train.tolist())), tuple(valid.sum(0).tolist()),
-                      tuple(groups["labels"]), int(valid.sum(1).max()))
+    return population_of(replies)
 
 
-def group_counts(replies: list[Message], split: str) -> GroupCounts:
-    """Add up the evaluation counts of one part."""
-    counts = [GroupCounts(**unpack(reply.content, split)) for reply in replies if split in reply.content]
+def group_counts(replies: list[Message], split: str, groups: int, classes: int) -> GroupCounts:
+    """Add up the evaluation counts of one part; raise `ClientError` naming a client whose counts cannot be."""
+    zeros, counts = GroupCounts.zeros(groups, classes).tensors(), []
+    for reply in replies:
+        who, record = sender(reply), reply.content.array_records.get(split, ArrayRecord())
+        if record or who.clients:
+            counts.append(check_group_counts(who, split, check_tensors(who, record, f"counts of {split}", zeros)))
     return reduce(lambda a, b: a + b, counts)
 
 
 def _plus(a: Gradients, b: Gradients) -> Gradients:
     """Add two sums by name."""
     return {name: value + b[name] for name, value in a.items()}
-
-
-def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of tensors by name."""
-    return {name: tuple(value.shape) for name, value in tensors.items()}
-
-
-def _node(reply: Message) -> int:
-    """Return the number of the node that sent a reply."""
-    return int(reply.content["node"]["number"])  # type: ignore[arg-type]
-
-
-def _clients_of(reply: Message) -> range:
-    """Return the clients that a reply's node holds: node p of n has p, p + n, ...."""
-    number, of, clients = (int(cast(int, reply.content["node"][key])) for key in ("number", "of", "clients"))
-    return range(number, number + of * clients, of)
-
-
-def _clients(reply: Message) -> str:
-    """Return the clients that a node answered for, in words."""
-    return _named(_clients_of(reply), "or")
-
-
-def _named(clients: Sequence[int], joined_by: str) -> str:
-    """Return clients in words, the first few by number."""
-    named = [str(client) for client in clients[:_NAMED]]
-    named += [f"{len(clients) - _NAMED:,} others"] if len(clients) > _NAMED else []
-    return f" {joined_by} ".join(named)

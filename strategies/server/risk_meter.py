@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from flwr.app import ArrayRecord
@@ -39,7 +40,7 @@ from fedfair.risk.terms import (
     trace_estimate,
 )
 from strategies.server.population import Population
-from strategies.server.requests import added, answers, requests
+from strategies.server.requests import added, ask
 from strategies.server.training import Training
 
 _FIRST_ITERATIONS, _ITERATIONS = 20, 2
@@ -128,10 +129,9 @@ class RiskMeter:
                          rates=rates)
         return [sums[str(group)] / sums[f"{group}/records"] for group in range(len(vectors))]
 
-    def _ask(self, grid: Grid, exchange: Exchange, name: str, **parts: object) -> Gradients:
+    def _ask(self, grid: Grid, exchange: Exchange, name: str, **parts: Any) -> Gradients:
         """Add up the nodes' answers to one exchange."""
-        asked = requests(exchange, grid, self._task, **parts)
-        return added(answers(grid.send_and_receive(asked), len(self._population.sizes)), name)
+        return added(ask(exchange, grid, self._task, self._population, **parts), name)
 
     def _by_group(self, metrics: dict[str, Tensor]) -> Iterator[Measured]:
         """Yield values `[K]` as rows."""

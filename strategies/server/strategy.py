@@ -11,8 +11,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from secrets import token_hex
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
@@ -35,7 +36,7 @@ from strategies.server.evaluation import Evaluation
 from strategies.server.group_budget import GroupBudget, group_budget
 from strategies.server.metrics_log import Rows
 from strategies.server.population import Population
-from strategies.server.requests import added, answers, present, requests
+from strategies.server.requests import added, answers, ask, present, requests
 from strategies.server.risk_meter import RiskMeter
 from strategies.server.server_optimizer import Descent
 from strategies.server.threshold_search import ThresholdSearch
@@ -108,6 +109,7 @@ class Strategy(FlowerStrategy):
         self.evaluation = Evaluation(task, training, self.search, self.ledger, self.rows)
         self.descent = Descent(self.optimizer)
         self._round: Round | None = None
+        self._asked: list[Message] = []  # the requests whose replies come next
 
     # What a method is.
 
@@ -323,17 +325,19 @@ class Strategy(FlowerStrategy):
         plan = self.plan(server_round - 1)
         if plan.local is not None:
             self._round = plan
-            return self._requests(exchanges.send_local_epoch, grid, weights=arrays, round_=plan)
+            self._asked = self._requests(exchanges.send_local_epoch, grid, weights=arrays, round_=plan)
+            return self._asked
         if plan.query is not None and self.counts_first:
-            asked = self._requests(exchanges.send_counts, grid, weights=arrays, round_=plan)
-            self._learn(self._counts(self._answers(grid.send_and_receive(asked)), plan), self.expected_batch())
+            counted = self._ask(exchanges.send_counts, grid, weights=arrays, round_=plan)
+            self._learn(self._counts(counted, plan), self.expected_batch())
             plan = replace(plan, query=None)
         self._round = self.decided(plan)
         if self._risk is not None and self._round.step % self._risk.every == 0:
             self.ledger.expose("risk terms on the train part", "losses, gradients, Hessians by group, without noise")
             self.rows.add(server_round, "train", self._risk.measure(
                 grid, arrays, self._round, self.divisor(), self.training.learning_rate))
-        return self._requests(self.exchange, grid, weights=arrays, round_=self._round)
+        self._asked = self._requests(self.exchange, grid, weights=arrays, round_=self._round)
+        return self._asked
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]
                         ) -> tuple[ArrayRecord | None, MetricRecord | None]:
@@ -379,7 +383,8 @@ class Strategy(FlowerStrategy):
         """
         last = server_round >= self.rounds
         due = last or self.evaluation.due(server_round, self.rounds_per_epoch)
-        return self.evaluation.ask(arrays, grid, last) if due else []
+        self._asked = self.evaluation.ask(arrays, grid, last) if due else []
+        return self._asked
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Keep the metrics of every part and group, over the clients that answered, as `rows`.
@@ -421,9 +426,17 @@ class Strategy(FlowerStrategy):
         """Return a request to every node."""
         return requests(exchange, grid, self.task, **parts)
 
+    def _ask(self, exchange: Exchange, grid: Grid, **parts: Any) -> list[Message]:
+        """Send a request to every node, and return the replies, checked as `_answers` does."""
+        return ask(exchange, grid, self.task, self.population, self.training.dropouts, **parts)
+
     def _answers(self, replies: Iterable[Message]) -> list[Message]:
-        """Return the replies; raise `ClientError` if more clients are missing than `dropouts` allows."""
-        return answers(replies, len(self.population.sizes), self.training.dropouts)
+        """Return the replies to the latest requests of the round.
+
+        Raises `ClientError` if one cannot be an answer to them, or more clients are missing than `dropouts` allows.
+        """
+        return answers(replies, len(self.population.sizes), self.training.dropouts, self._asked,
+                       self.population.holders)
 
     def _averaged(self, sums: dict[str, Tensor], clients: list[int]) -> dict[str, Tensor]:
         """Return the average of the weights over the clients that answered."""
@@ -437,7 +450,20 @@ class Strategy(FlowerStrategy):
         assert plan.count_noise_multiplier is not None
         share = server_share(plan.trust) if plan.local is None else 0.0
         draws = source(plan.seed, "counts", 0, plan.step)
-        return add_noise(plan.noise, added(replies, "counts"), share * plan.count_noise_multiplier, draws)["counts"]
+        counts = added(self._counting(replies, plan), "counts", self._like_counts(plan))
+        return add_noise(plan.noise, counts, share * plan.count_noise_multiplier, draws)["counts"]
+
+    def _counting(self, replies: list[Message], plan: Round) -> list[Message]:
+        """Return the replies that must hold counts: in local epochs, those of nodes that hold records."""
+        if plan.local is None:
+            return replies
+        return [reply for reply in replies if any(plan.local.sizes[client] for client in present([reply]))]
+
+    def _like_counts(self, plan: Round) -> dict[str, Tensor]:
+        """Return counts of the shape and type that nodes send: those of a batch without records."""
+        assert plan.query is not None
+        norms = torch.empty(0, dtype=self.task.torch_dtype)
+        return {"counts": plan.query.counts(norms, torch.empty(0, dtype=torch.long), len(plan.rates))}
 
     def _learn(self, counts: Tensor, expected_batch: float) -> None:
         """Let the method learn; raise `ValueError` if it changes an attribute that its `state` does not declare."""

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 from torch import Tensor
@@ -22,7 +23,7 @@ from fedfair.node import exchanges
 from fedfair.plugins.registry import unknown
 from fedfair.protocol.task import Task
 from strategies.server.population import Population
-from strategies.server.requests import added, answers, present, requests
+from strategies.server.requests import added, ask, present
 from strategies.server.training import Training
 
 log = logging.getLogger(__name__)
@@ -84,11 +85,13 @@ class ThresholdSearch:
         full = relative * prefix_sums.sensitivity(CELLS)
         clients, dropouts = len(self.population.sizes), training.dropouts
         share = client_share(training.trust, clients - dropouts)
-        asked = requests(exchanges.send_scores, grid, self.task, weights=arrays, favourable=self.favourable,
-                         deviation=share * full, noise=training.noise, seeded=training.randomness == "seeded")
-        answered = answers(grid.send_and_receive(asked), clients, dropouts)
+        answered = ask(exchanges.send_scores, grid, self.task, self.population, dropouts, weights=arrays,
+                       favourable=self.favourable, deviation=share * full, noise=training.noise,
+                       seeded=training.randomness == "seeded")
+        like = {"scores": torch.empty(len(self.population.names), CELLS, dtype=torch.float64)}
         draws = source(self.task.seed if training.randomness == "seeded" else None, "scores")
-        self.scores = prefix_sums.add_noise(training.noise, added(answered, "sums")["scores"], server * full, draws)
+        self.scores = prefix_sums.add_noise(training.noise, added(answered, "sums", like)["scores"], server * full,
+                                            draws)
         self._added_multiplier = relative * math.hypot(server, share * math.sqrt(len(present(answered))))
         ledger.record_search(self.multiplier)
         if self.charged and self.multiplier:

@@ -114,7 +114,7 @@ def a_small_client_divides_by_the_batch_size_of_all(patch: Patch) -> None:
 
 
 def a_client_in_two_replies(patch: Patch) -> None:
-    patch.setattr(exchange, "_refuse_doubles", lambda replies: None)
+    patch.setattr(exchange, "refuse_doubles", lambda senders: None)
 
 
 def an_inverted_bit(patch: Patch) -> None:
