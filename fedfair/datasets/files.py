@@ -16,13 +16,16 @@ import pooch
 class PublicFile:
     """A file on the web: its local name, its address, and the SHA-256 of its content.
 
-    `content` makes the content of the file's bytes, for example `gzip.decompress`; by default they are the content.
+    `content` makes the content of the file's bytes, for example `gzip.decompress`; by default they are the content. For
+    an archive `archives` holds the SHA-256 of the files that are known to hold this content, since mirrors compress
+    differently: any other file is refused before it is unpacked.
     """
 
     name: str
     url: str
     sha256: str
     content: Callable[[bytes], bytes] = bytes
+    archives: tuple[str, ...] = ()
 
 
 def fetch(file: PublicFile) -> Path:
@@ -68,8 +71,11 @@ def _download(file: PublicFile) -> Path:
 
 
 def _hash(file: PublicFile, path: Path) -> str:
-    """Return the SHA-256 of a copy's content, or "unreadable" if the content cannot be read."""
+    """Return the SHA-256 of a copy's content, "unknown" for an archive that is not unpacked, or "unreadable"."""
     try:
-        return sha256(file.content(path.read_bytes())).hexdigest()
+        copy = path.read_bytes()
+        if file.archives and sha256(copy).hexdigest() not in file.archives:
+            return "unknown"
+        return sha256(file.content(copy)).hexdigest()
     except (OSError, EOFError, ValueError, KeyError):
         return "unreadable"

@@ -20,6 +20,17 @@ _SHA256 = {
     "t10k-images-idx3": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
     "t10k-labels-idx1": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
 }
+_ARCHIVES = {
+    "train-images-idx3": ("440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+                          "db8f937d487057fb14a9f0fbe97f0bc8d311ab41b750d41e1ff37c43b9e55e19"),
+    "train-labels-idx1": ("3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+                          "51fc562b6747b666fbf6e84ce29d43c3cb5f9c388c664d43b33f02095313405a"),
+    "t10k-images-idx3": ("8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+                         "cfeddb84311ecf044fc6a5b0f6ee8a24d265d4e83e388400186eb114082f4209"),
+    "t10k-labels-idx1": ("f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+                         "e41c74e484045d39b462a7790a4af51301bd9b0b24f0154798d713ec68c45920"),
+}
+"""Of each file: as LeCun compressed it, which `_URL` and most mirrors have, and compressed anew by another mirror."""
 VARIANTS: dict[str, dict[str, int]] = {}
 
 
@@ -41,7 +52,8 @@ def load(group: str | None = None) -> GroupedDataset:
 
 def _idx(name: str) -> Tensor:
     """Fetch the bytes of one idx file: `[n, 28, 28]` for images, `[n]` for labels."""
-    file = PublicFile(f"mnist/{name}-ubyte.gz", f"{_URL}{name}-ubyte.gz", _SHA256[name], content=gzip.decompress)
+    file = PublicFile(f"mnist/{name}-ubyte.gz", f"{_URL}{name}-ubyte.gz", _SHA256[name],
+                      gzip.decompress, _ARCHIVES[name])
     return _read_idx(fetch(file))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedfair.datasets import DATASETS, adult, dutch
+from fedfair.datasets import DATASETS, adult, dutch, mnist
 from fedfair.datasets.files import PublicFile, fetch
 
 
@@ -49,17 +49,58 @@ def test_a_download_that_fails_is_one_clear_error(tmp_path: Path, monkeypatch: p
         fetch(PublicFile("nothing.csv", "http://127.0.0.1:9/nothing.csv", "0" * 64))
 
 
-def test_what_is_hashed_may_be_the_content_of_a_gzip_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def archive_of(content: bytes, *archives: bytes) -> PublicFile:
+    """Describe a gzip file that holds some content, and that is known in some forms."""
+    return PublicFile("a.gz", "http://127.0.0.1:9/a.gz", sha256(content).hexdigest(), unpacked,
+                      tuple(sha256(archive).hexdigest() for archive in archives))
+
+
+def unpacked(archive: bytes) -> bytes:
+    """Unpack, and note that this was done."""
+    UNPACKED.append(archive)
+    return gzip.decompress(archive)
+
+
+UNPACKED: list[bytes] = []
+
+
+def test_the_content_of_a_known_archive_is_hashed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mirrors compress differently."""
     monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
-    file = PublicFile("a.gz", "http://127.0.0.1:9/a.gz", sha256(b"content").hexdigest(), content=gzip.decompress)
-    for level in (1, 9):
-        (tmp_path / "a.gz").write_bytes(gzip.compress(b"content", level))
-        assert fetch(file) == tmp_path / "a.gz"
+    known = [gzip.compress(b"content", level) for level in (1, 9)]
+    for archive in known:
+        (tmp_path / "a.gz").write_bytes(archive)
+        assert fetch(archive_of(b"content", *known)) == tmp_path / "a.gz"
     for wrong in (gzip.compress(b"contents"), gzip.compress(b"content")[:-9], b"content", b""):
         (tmp_path / "a.gz").write_bytes(wrong)
         with pytest.raises(ValueError, match=r"a\.gz is not the published file"):
-            fetch(file)
+            fetch(archive_of(b"content", wrong))
+
+
+@pytest.mark.parametrize("archive", [
+    gzip.compress(bytes(10**6)), gzip.compress(b"content", 5) + b"\0", gzip.compress(b"content")[:-9], b"content", b""])
+def test_an_unknown_archive_is_refused_before_it_is_unpacked(archive: bytes, tmp_path: Path,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    UNPACKED.clear()
+    monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
+    (tmp_path / "a.gz").write_bytes(archive)
+    with pytest.raises(ValueError, match=r"a\.gz is not the published file"):
+        fetch(archive_of(b"content", gzip.compress(b"content", 9)))
+    monkeypatch.delenv("FEDFAIR_DATA_DIR")
+    monkeypatch.setattr("pooch.retrieve", lambda *_, **__: str(tmp_path / "a.gz"))
+    with pytest.raises(ValueError, match=r"the download of a\.gz from .* is truncated or changed"):
+        fetch(archive_of(b"content", gzip.compress(b"content", 9)))
+    assert UNPACKED == []
+    assert not (tmp_path / "a.gz").exists()
+
+
+def test_every_archive_among_the_data_sets_is_known_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    files: list[PublicFile] = []
+    monkeypatch.setattr(mnist, "fetch", lambda file: files.append(file) or pytest.fail("enough"))
+    for name in mnist._SHA256:
+        with pytest.raises(pytest.fail.Exception):
+            mnist._idx(name)
+    assert all(len(file.archives) == 2 and file.content is gzip.decompress for file in files)
 
 
 def test_a_wrong_download_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
