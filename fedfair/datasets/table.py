@@ -17,6 +17,7 @@ from fedfair.datasets.csv_file import read_csv
 from fedfair.datasets.encoder import encode, learn
 from fedfair.datasets.features import leave_out
 from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.names import visible
 from fedfair.datasets.prepare import Missing
 from fedfair.datasets.tidy import decimal_commas, tidied
 from fedfair.plugins.registry import unknown
@@ -86,7 +87,7 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
         raise ValueError(problems(columns))
     left_out = [column.name for column in columns if column.kind in LEFT_OUT]
     if left_out:
-        _log.warning("left out, with nothing to learn from: column %s", ", ".join(left_out))
+        _log.warning("left out, with nothing to learn from: column %s", visible(", ".join(left_out)))
     numeric = [column.name for column in columns if column.kind == "number"]
     features = whole.drop(columns=[*left_out, *([participant] if participant not in (None, label, group) else [])])
     data = from_frame(features.assign(**{c: whole_numbers(whole[c]) for c in {label, group}}), label, group, numeric,
@@ -141,7 +142,7 @@ def complete(frame: pd.DataFrame, missing: Missing) -> pd.DataFrame:
                          "cells with NA, None or null count as missing: write another word where that is an answer")
     if lost.all():
         raise ValueError(f"the table has {gaps}: no row is complete; fill them, or leave those columns out by without")
-    _log.warning("left out: rows with %s", gaps)
+    _log.warning("left out: rows with %s", visible(gaps))
     return frame[~lost]
 
 

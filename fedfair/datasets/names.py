@@ -1,0 +1,70 @@
+"""Names that come from data, made harmless where people read them: in terminals and in spreadsheets."""
+
+from __future__ import annotations
+
+import re
+from unicodedata import bidirectional, category
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+_OBEYED = ("Cc", "Cs", "Zl", "Zp")  # controls, lone surrogates, separators of lines and paragraphs
+_TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # what follows, to the left or right
+
+
+def visible(text: str, keep: str = "") -> str:
+    r"""Show characters that a terminal would obey: the escape character as \x1b, a newline as \x0a.
+
+    These are all control characters, and those that turn the direction of the text around them. A backslash stays.
+
+    Args:
+        text: Text with names from data.
+        keep: Characters to leave as they are, for example a newline in a text of several lines.
+
+    Returns:
+        The text, without such characters.
+    """
+    if text.isprintable():
+        return text
+    return "".join(character if character in keep else _shown(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    """Write a character as it is, or as an escape if a terminal would obey it."""
+    if category(character) not in _OBEYED and bidirectional(character) not in _TURNING:
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"
+
+
+def spreadsheet_cell(value: object) -> object:
+    """Keep a spreadsheet from taking a name for a formula: put an apostrophe before one that starts like one.
+
+    Numbers stay numbers, also those that are text. `from_spreadsheet_cell` undoes it.
+
+    Args:
+        value: Cell of a table.
+
+    Returns:
+        The cell to write.
+    """
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _is_number(value) else value
+
+
+def from_spreadsheet_cell(value: object) -> object:
+    """Return the name that `spreadsheet_cell` wrote.
+
+    Args:
+        value: Cell that was read.
+
+    Returns:
+        The cell that was given to `spreadsheet_cell`.
+    """
+    return value[1:] if isinstance(value, str) and value.startswith("'") and _FORMULA.match(value) else value
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number, which no spreadsheet takes for a formula."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
