@@ -9,6 +9,7 @@ import scipy
 
 from fedfair.accounting.composition import Accountant, epsilon
 from fedfair.accounting.events import Release
+from fedfair.accounting.figures import up
 
 _LEAST, _MOST = 0.05, 1e5  # the noise multipliers among which it is looked for
 
@@ -40,8 +41,8 @@ def calibrate(releases: Callable[[float], Mapping[Release, int]], target: float,
     while excess(high) > 0:
         if high == most:
             raise ValueError(f"target_epsilon {target} cannot be reached: even with a noise multiplier of {_MOST:g}, "
-                             f"{excess(high) + target:.3g} is spent; allow more, take fewer steps, or more noise on "
-                             "the counts")
+                             f"{up(excess(high) + target, '.3g')} is spent; allow more, take fewer steps, "
+                             "or more noise on the counts")
         low, high = high, min(high + 1, most)
     while low == high or excess(low) <= 0:
         if low == least:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from fedfair.accounting.composition import Accountant, epsilon
 from fedfair.accounting.events import PUBLIC, Event, Release, Unit, joint_multiplier
+from fedfair.accounting.figures import up
 from fedfair.accounting.log import EventLog
 from fedfair.accounting.observers import OBSERVERS, Observer, noise_seen
 from fedfair.accounting.odometer import RenyiFilter, reading
@@ -37,6 +38,7 @@ class Ledger:
         secure_aggregation: Whether the server sees only sums over clients.
         public: What everybody is assumed to know; None for `PUBLIC` of what is protected.
         budget: A filter that keeps every group within a budget, or None.
+        size: Public number of training records, or of participants where these are protected; None if unknown.
 
     Attributes:
         log: What was released, in order.
@@ -47,11 +49,12 @@ class Ledger:
     def __init__(self, groups: Iterable[str], delta: float, trust: Trust = Trust.CENTRAL, clients: int = 1,
                  accountant: Accountant = "pld", nominal: str | None = None, protects: Unit = "record",
                  broadcasts: bool = False, *, secure_aggregation: bool = False, public: str | None = None,
-                 budget: RenyiFilter | None = None, simulated: str | None = None) -> None:
+                 budget: RenyiFilter | None = None, simulated: str | None = None,
+                 size: int | None = None) -> None:
         self.groups, self.delta, self.trust, self.clients = tuple(groups), delta, trust, clients
         self.accountant, self.nominal, self.protects, self.broadcasts = accountant, nominal, protects, broadcasts
         self.secure_aggregation, self.public, self.budget = secure_aggregation, public or PUBLIC[protects], budget
-        self.simulated = simulated
+        self.simulated, self.size = simulated, size
         self.log = EventLog()
         self.validation: Release | None = None
         self.unprotected: dict[str, str] = {}
@@ -273,8 +276,20 @@ class Ledger:
         if math.isinf(self.validation_epsilon()):
             return "validation data: not protected"
         apart = "part of the figures above" if self.protects == "participant" else "apart from that of training data"
-        return (f"validation data: epsilon {self.validation_epsilon():.3g} at delta {self.delta:g} for each "
-                f"{self.protects}, against anyone who gets the threshold, {apart}")
+        return (f"validation data: epsilon {up(self.validation_epsilon(), '.3g')} at delta {up(self.delta, '.6g')} for "
+                f"each {self.protects}, against anyone who gets the threshold, {apart}")
+
+    def delta_warning(self, delta: float | None = None) -> str:
+        """Say that delta is so large that a guarantee means little: above one over the number of records; or "".
+
+        Args:
+            delta: Delta of the figures, strictly between 0 and 1; None for the ledger's.
+        """
+        at = self._delta(delta)
+        if self.guarantee == "none" or not self.size or at * self.size <= 1:
+            return ""
+        return (f"delta {up(at, '.3g')} is above 1/{self.size:,}, one over the number of training {self.protects}s: it "
+                f"would permit publishing a whole {self.protects}, so choose a smaller one")
 
     def reading(self) -> str:
         """Say what the figures of `epsilon_by_group` are."""
@@ -291,7 +306,8 @@ class Ledger:
             "protects": self.protects, "broadcasts": self.broadcasts,
             "guarantee": self.guarantee, "guarantee_because": self.reason, "nominal_because": self.nominal,
             "simulated_because": self.simulated,
-            "public_by_assumption": self.public, "budget": asdict(self.budget) if self.budget else None,
+            "public_by_assumption": self.public, "size": self.size,
+            "budget": asdict(self.budget) if self.budget else None,
             "epsilon": self.epsilon(), "epsilon_rdp": self.epsilon(accountant="rdp"),
             "epsilon_counts_sampled_separately_rdp": self.epsilon_separate(accountant="rdp"),
             "spent_by_group": self.epsilon_by_group(), "spent_by_group_is": self.reading(),
@@ -314,7 +330,8 @@ class Ledger:
                         values["accountant"], values["nominal_because"], values["protects"], values["broadcasts"],
                         secure_aggregation=values["secure_aggregation"], public=values["public_by_assumption"],
                         budget=RenyiFilter(**values["budget"]) if values["budget"] else None,
-                        simulated=values.get("simulated_because"))  # ledgers of version 0.1.0.dev had no such entry
+                        simulated=values.get("simulated_because"),  # ledgers of version 0.1.0.dev had no such entry
+                        size=values.get("size"))
         ledger.log = EventLog.from_dict(values)
         ledger.unprotected = dict(values["not_protected"])
         if values["validation_release"]:

@@ -9,6 +9,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from fedfair.accounting.figures import down, up
+from fedfair.datasets.names import visible
 from fedfair.plugins.registry import unknown
 from simulations.audits.audit import DEFAULTS, audit
 from simulations.audits.findings import Audit
@@ -49,9 +51,9 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
 def audit_table(audits: Sequence[Audit]) -> Table:
     """Lay out bound and claim of every seed, for all records and by group."""
     first = audits[0]
-    table = Table(title=f"{first.experiment.strategy}, {first.attack}: epsilon at delta {first.delta:g}, guarantee "
-                  f"{first.guarantee}", title_justify="left", title_style="bold", caption=_caption(first),
-                  caption_justify="left")
+    table = Table(title=Text(f"{first.experiment.strategy}, {first.attack}: epsilon at delta "
+                             f"{up(first.delta, '.6g')}, guarantee {first.guarantee}"), title_justify="left",
+                  title_style="bold", caption=_caption(first), caption_justify="left")
     for name in ("seed", "group", "found", "claimed", "share", "spent", "if Gaussian", "right"):
         table.add_column(name, justify="left" if name == "group" else "right", no_wrap=True)
     for each in audits:
@@ -59,9 +61,10 @@ def audit_table(audits: Sequence[Audit]) -> Table:
             bound = finding.bound
             share = "-" if not math.isfinite(finding.claimed) else f"{bound.epsilon / finding.claimed:.0%}"
             sharper = "-" if finding.if_gaussian is None else f"{finding.if_gaussian:.2f}"
-            epsilon = f"[red]REFUTED {bound.epsilon:.2f}[/red]" if finding.refuted else f"{bound.epsilon:.2f}"
-            table.add_row(str(each.experiment.seed), Text(finding.group), epsilon, f"{finding.claimed:.2f}", share,
-                          f"{finding.spent:.2f}", sharper, f"{bound.correct}/{bound.guesses}")
+            least = down(bound.epsilon, ".2f")
+            epsilon = f"[red]REFUTED {least}[/red]" if finding.refuted else least
+            table.add_row(str(each.experiment.seed), Text(visible(finding.group)), epsilon, up(finding.claimed, ".2f"),
+                          share, up(finding.spent, ".2f"), sharper, f"{bound.correct}/{bound.guesses}")
     return table
 
 

@@ -14,6 +14,7 @@ import typer
 
 from fedfair.accounting import ACCOUNTANTS, Ledger
 from fedfair.accounting.composition import _epsilon
+from fedfair.accounting.figures import up
 from fedfair.accounting.renyi import divergences
 from fedfair.mechanisms.clipping import PerGroup
 from fedfair.mechanisms.noise import Trust
@@ -43,7 +44,7 @@ def main(steps: Annotated[int, typer.Option(min=1, help="Number of steps in the 
             busy, start = time.process_time(), time.perf_counter()
             spent = sorted(ledger.epsilon_by_group(accountant=accountant).values())
             print(f"{groups} groups, {steps} steps, {accountant}: {time.process_time() - busy:.2f} s of processor, "
-                  f"{time.perf_counter() - start:.2f} s; epsilon {spent[0]:.4f} to {spent[-1]:.4f}")
+                  f"{time.perf_counter() - start:.2f} s; epsilon {up(spent[0], '.4f')} to {up(spent[-1], '.4f')}")
 
 
 if __name__ == "__main__":

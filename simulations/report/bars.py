@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import NamedTuple
 
 from simulations.report.figure import COLOURS
 from simulations.report.scale import Axis, Range
-from simulations.report.svg import document, element, text
+from simulations.report.svg import document, element, escaped, text
 
 _ROW, _LEFT, _LENGTH, _RIGHT, _LETTER = 22, 150, 360, 130, 7
 _STYLE = "text{font:13px sans-serif;fill:#888}.title{font-weight:bold}"
@@ -29,7 +28,7 @@ def bar_chart(title: str, panels: Mapping[str, Sequence[Bar]], extent: Range | N
     left = max(_LEFT, 8 + _LETTER * max(len(bar.label) for bars in panels.values() for bar in bars))
     parts, y = [], 8
     for name, bars in panels.items():
-        parts.append(element("text", escape(name), class_="title", x=8, y=y + 14))
+        parts.append(element("text", escaped(name), class_="title", x=8, y=y + 14))
         axis = Axis(extent or _extent(bars), left, left + _LENGTH)
         parts += [_bar(bar, y + _ROW * row, axis) for row, bar in enumerate(bars, 1)]
         y += _ROW * (len(bars) + 1) + 12

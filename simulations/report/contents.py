@@ -25,7 +25,7 @@ from simulations.report.tables import (
 from simulations.report.tradeoffs import pareto_figure
 from simulations.results.measures import measures
 from simulations.results.statistics import findings
-from simulations.results.table import searched, unequal_epsilons, verdict
+from simulations.results.table import large_deltas, searched, unequal_epsilons, verdict
 
 MOST = 12
 """Comparisons of a sweep that are shown in full."""
@@ -116,5 +116,6 @@ def chapter(comparison: Comparison, name: str) -> Chapter:
 def found(comparison: Comparison) -> list[str]:
     """Return what the terminal says below its table."""
     summary = comparison.summary
+    warnings = large_deltas(comparison.first_ledgers.values())
     texts: Sequence[Text] = [*verdict(summary, comparison.sizes), *unequal_epsilons(summary), *searched(summary)]
-    return [text.plain for text in texts] + findings(measures(comparison.final), comparison.tests)
+    return [text.plain for text in texts] + warnings + findings(measures(comparison.final), comparison.tests)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from fedfair.accounting.figures import up
 from simulations.report.estimates import Estimate
-from simulations.report.tables import Table
+from simulations.report.tables import Epsilon, Table
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#767676")
 """Okabe and Ito 2008, told apart by colour-blind people; grey for their black, yellow left out as too pale."""
@@ -54,12 +55,24 @@ class Series:
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis: its label, whether it is logarithmic, ticks with words, and a `guide`: a value with a dotted line."""
+    """An axis: its label, whether it is logarithmic, ticks with words, and a `guide`: a value with a dotted line.
+
+    Along an axis of epsilons values are written rounded up.
+    """
 
     label: str
     log: bool = False
     ticks: Mapping[float, str] | None = None
     guide: float | None = None
+    epsilon: bool = False
+
+    def write(self, value: float, form: str) -> str:
+        """Write a value along the axis."""
+        return up(value, form) if self.epsilon else f"{value:{form}}"
+
+    def cell(self, value: float) -> float:
+        """Return a value as a cell of a table."""
+        return Epsilon(value) if self.epsilon else value
 
 
 @dataclass(frozen=True)
@@ -96,11 +109,12 @@ class Figure:
 
     def table(self) -> Table:
         """Return every point that is drawn."""
-        up = self.panels[0].y.label  # none where every method has a row of its own
-        rows = [(panel.title, series.name, _value(point.x.mean, panel.x), *([point.y.mean] if up else []), *ends(point))
+        over = self.panels[0].y.label  # none where every method has a row of its own
+        rows = [(panel.title, series.name, _value(point.x.mean, panel.x),
+                 *([panel.y.cell(point.y.mean)] if over else []), *ends(point))
                 for panel in self.panels for series in panel.series for point in series.points]
         return Table(f"{self.name}-data", f"Data of the figure: {self.title}",
-                     ("panel", "method", self.panels[0].x.label, *([up] if up else []), "low", "high"), rows)
+                     ("panel", "method", self.panels[0].x.label, *([over] if over else []), "low", "high"), rows)
 
 
 def ends(point: Point) -> tuple[float, float]:
@@ -111,12 +125,12 @@ def ends(point: Point) -> tuple[float, float]:
 
 def _value(value: float, scale: Scale) -> float | str:
     """Return a value, or the words at its tick."""
-    return scale.ticks[value] if scale.ticks is not None and value in scale.ticks else value
+    return scale.ticks[value] if scale.ticks is not None and value in scale.ticks else scale.cell(value)
 
 
 def _last(series: Series, panel: Panel) -> str:
     """Return the last point in words."""
     point = series.points[-1]
-    measured = point.x if panel.y.ticks is not None else point.y
-    text = f"{measured.mean:.3g}"
+    measured, scale = (point.x, panel.x) if panel.y.ticks is not None else (point.y, panel.y)
+    text = scale.write(measured.mean, ".3g")
     return text if math.isnan(measured.low) else f"{text} ({measured.low:.3g} to {measured.high:.3g})"

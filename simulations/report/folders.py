@@ -13,6 +13,7 @@ import pandas as pd
 
 from fedfair.protocol.task import Task
 from simulations.report.comparison import RECORDS, Comparison, together
+from simulations.results.csv_text import from_csv
 from simulations.results.ledger_table import read_ledgers
 from simulations.settings.presets import for_strategy, merged, preset
 
@@ -115,7 +116,7 @@ def _data(folder: Path, dataset: str) -> Task:
 
 def _sweep(folder: Path) -> tuple[tuple[str, ...], list[Comparison]]:
     """Return which trials of a sweep are missing, and its comparisons."""
-    trials = pd.read_csv(folder / "trials.csv")
+    trials = from_csv(folder / "trials.csv")
     columns = list(trials.columns)
     varied = columns[columns.index("seed") + 1 : columns.index("ended")]
     finished = trials[trials["ended"] == "finished"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from fedfair.datasets.names import visible
 from simulations.report.estimates import Estimate
 from simulations.report.tables import Cell, Table, said
 
@@ -39,4 +40,4 @@ def _line(cells: list[str]) -> str:
 
 def _escaped(text: str) -> str:
     """Escape text for LaTeX."""
-    return text.translate(_ESCAPES)
+    return visible(text).translate(_ESCAPES)

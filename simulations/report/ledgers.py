@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from fedfair.accounting import Ledger
+from fedfair.accounting.figures import up
 from simulations.report.comparison import Comparison
 from simulations.report.estimates import Estimate
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
@@ -24,7 +25,7 @@ def ledger_figure(comparison: Comparison) -> Figure | None:
     histories = {method: [_readings(ledger.after(share)) for share in shares]
                  for method, ledger in comparison.first_ledgers.items() if math.isfinite(ledger.epsilon())}
     titles = list(next(iter(histories.values()))[0]) if histories else []
-    panels = [Panel(title, Scale("training done, %"), Scale("epsilon"), lines)
+    panels = [Panel(title, Scale("training done, %"), Scale("epsilon", epsilon=True), lines)
               for title in titles if (lines := _lines(comparison, shares, histories, title))]
     if not panels:
         return None
@@ -59,16 +60,23 @@ def promise(ledger: Ledger) -> str:
     epsilon = ledger.epsilon()
     if ledger.guarantee == "none":
         return f"No guarantee: {ledger.reason}. The model may reveal whether a {ledger.protects} was used."
-    times = math.exp(epsilon)
-    factor = f"{times:.3g} times" if times < 100 else f"{times:,.0f} times" if times < 1e7 else f"e^{epsilon:.3g} times"
-    delta = f"{ledger.delta:g}".replace("e-0", "e-")
+    delta = up(ledger.delta, ".6g").replace("e-0", "e-")
     text = (f"Adding or removing any one {ledger.protects} makes whatever can be found out from the model at most "
-            f"{factor} as likely, plus a probability of {delta} (epsilon {epsilon:.3g}, delta {delta}).")
+            f"{_factor(epsilon)} as likely, plus a probability of {delta} (epsilon {up(epsilon, '.3g')}, "
+            f"delta {delta}).")
     if ledger.guarantee == "nominal":
         return f"Not proved, only nominal: {ledger.nominal}. If it held: {text}"
     if ledger.guarantee == "simulated":
         return f"Simulated, not proved: {ledger.simulated}. Then: {text}"
     return f"Proved. {text}"
+
+
+def _factor(epsilon: float) -> str:
+    """Write e^epsilon, rounded up as every figure that is promised."""
+    if epsilon > math.log(1e7):
+        return f"e^{up(epsilon, '.3g')} times"
+    times = math.exp(epsilon)
+    return f"{up(times, '.3g')} times" if times < 100 else f"{math.ceil(times):,} times"
 
 
 def promises(comparison: Comparison) -> dict[str, list[str]]:

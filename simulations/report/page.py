@@ -9,6 +9,7 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from fedfair.datasets.names import visible
 from simulations.report.again import command
 from simulations.report.contents import Report
 from simulations.report.estimates import Estimate
@@ -46,12 +47,17 @@ class Swatch(NamedTuple):
 def page(report: Report) -> str:
     """Return the whole file."""
     environment = Environment(loader=PackageLoader("simulations.report", "page"), autoescape=True,
-                              undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+                              undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_visible)
     environment.filters.update(said=said, plain=plain, panels=_panels, legend=_legend, numeric=_numeric,
                                estimated=_estimated)
     return environment.get_template("page.html.j2").render(
         report=report, folders=[Shown(source) for source in report.sources], colours=COLOURS,
         version=version("fedfair"), style=_text(environment, "page.css"), script=_text(environment, "page.js"))
+
+
+def _visible(value: object) -> object:
+    """Show control characters in names from the data; lines of a configuration stay lines."""
+    return visible(value, keep="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _text(environment: Environment, name: str) -> Markup:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 from typing import NamedTuple
 
 from simulations.report.figure import COLOURS, Figure, Panel, Point, Series, Style, ends
 from simulations.report.markers import SWATCH, dash, marker, sample
 from simulations.report.scale import Axis, Range, ranges
-from simulations.report.svg import document, element, path, text
+from simulations.report.svg import document, element, escaped, path, text
 
 WIDTH, HEIGHT, ROW = 340, 230, 26
 _MARKS = 6  # on a line
@@ -34,8 +33,8 @@ def drawn(figure: Figure, chapter: str) -> list[str]:
     parts = []
     for number, (panel, frame) in enumerate(zip(figure.panels, _frames(figure), strict=True)):
         name = f"{chapter}-{figure.name}-{number}"  # unique on the page
-        parts.append(element("svg", element("title", escape(panel.title), id=f"{name}-t"),
-                             element("desc", escape(panel.words()), id=f"{name}-d"), _panel(panel, frame),
+        parts.append(element("svg", element("title", escaped(panel.title), id=f"{name}-t"),
+                             element("desc", escaped(panel.words()), id=f"{name}-d"), _panel(panel, frame),
                              viewBox=f"0 0 {WIDTH} {frame.height}", role="img", aria_labelledby=f"{name}-t {name}-d"))
     return parts
 
@@ -97,8 +96,8 @@ def _grid(panel: Panel, frame: Frame) -> list[str]:
     if panel.y.guide is not None:
         parts.append(path(f"M{left},{frame.y.at(panel.y.guide)}H{right}", "guide"))
     if panel.y.label:
-        parts.append(element("text", escape(panel.y.label), transform=f"translate(12 {(top + bottom) / 2}) rotate(-90)",
-                             text_anchor="middle"))
+        parts.append(element("text", escaped(panel.y.label), text_anchor="middle",
+                             transform=f"translate(12 {(top + bottom) / 2}) rotate(-90)"))
     return parts
 
 
@@ -123,7 +122,7 @@ def _mark(point: Point, series: Series, panel: Panel, frame: Frame, style: Style
     """Draw a marker, its intervals and its label, with the words that are shown when it is pointed at."""
     x, y = frame.x.at(point.x.mean), frame.y.at(point.y.mean)
     intervals = "" if series.joined else _intervals(point, frame)
-    label = element("text", escape(point.label), class_="label", x=x + 8, y=y - 7) if point.label else ""
+    label = element("text", escaped(point.label), class_="label", x=x + 8, y=y - 7) if point.label else ""
     hit = element("circle", class_="hit", cx=x, cy=y, r=11)
     return element("g", intervals, marker(style.marker, x, y), hit, label, data_tip=_tip(point, series, panel))
 
@@ -131,8 +130,8 @@ def _mark(point: Point, series: Series, panel: Panel, frame: Frame, style: Style
 def _tip(point: Point, series: Series, panel: Panel) -> str:
     """Describe a point in words."""
     low, high = ends(point)
-    values = [f"{scale.label} {estimate.mean:.4g}" for scale, estimate in ((panel.x, point.x), (panel.y, point.y))
-              if scale.ticks is None]
+    values = [f"{scale.label} {scale.write(estimate.mean, '.4g')}"
+              for scale, estimate in ((panel.x, point.x), (panel.y, point.y)) if scale.ticks is None]
     interval = "" if math.isnan(low) else f" ({low:.3f} to {high:.3f})"
     label = f", epsilon {point.label}" if point.label else ""
     return f"{series.name}: {', '.join(values)}{interval}{label}"

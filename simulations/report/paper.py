@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from fedfair.datasets.names import visible
 from simulations.report.estimates import Estimate
 from simulations.report.figure import COLOURS, Figure, Panel, Scale, Series, Style
 from simulations.report.scale import Range, ranges
@@ -68,7 +69,7 @@ def _legend(canvas: Any, places: Any) -> None:
 
 def _draw(panel: Panel, axes: Any, x: Range, y: Range) -> None:
     """Draw one panel."""
-    axes.set_title(panel.title, fontsize=8)
+    axes.set_title(visible(panel.title), fontsize=8)
     for scale, extent, side in ((panel.x, x, "x"), (panel.y, y, "y")):
         _scale(axes, scale, extent, side)
     for series in panel.series:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from html import escape
 
+from fedfair.datasets.names import visible
+
 
 def element(tag: str, *inside: str, **attributes: object) -> str:
     """Write an element; `inside` is SVG already. `text_anchor` stands for text-anchor, `class_` for class."""
     opening = tag
     for name, value in attributes.items():
-        opening += f' {name.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
+        opening += f' {name.rstrip("_").replace("_", "-")}="{escaped(str(value))}"'
     return f"<{opening}>{''.join(inside)}</{tag}>" if inside else f"<{opening}/>"
+
+
+def escaped(words: str) -> str:
+    """Escape words for a page or a drawing, which may hold no control characters."""
+    return escape(visible(words))
 
 
 def text(words: str, x: float, y: float, **attributes: object) -> str:
     """Write words that start, or are anchored, at a point."""
-    return element("text", escape(words), x=x, y=y, **attributes)
+    return element("text", escaped(words), x=x, y=y, **attributes)
 
 
 def path(d: str, class_: str, **attributes: object) -> str:
@@ -25,5 +32,5 @@ def path(d: str, class_: str, **attributes: object) -> str:
 
 def document(title: str, width: float, height: float, style: str, *inside: str) -> str:
     """Write a file that needs nothing else, readable on light and on dark ground if `style` draws in grey."""
-    return element("svg", element("title", escape(title)), element("style", style), *inside,
+    return element("svg", element("title", escaped(title)), element("style", style), *inside,
                    xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:g} {height:g}", role="img") + "\n"

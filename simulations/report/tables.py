@@ -6,14 +6,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedfair.accounting.figures import up
 from fedfair.accounting.observers import Observer
 from fedfair.fairness.metrics import ALL
 from simulations.report.comparison import Comparison
 from simulations.report.estimates import Estimate, over_seeds, share_over_seeds
+from simulations.results.ledger_table import TWO_GROUPS
 from simulations.results.measures import LARGER_IS_BETTER
 from simulations.results.reference import privacy_costs
 
 Cell = str | int | float | Estimate
+
+
+class Epsilon(float):
+    """An epsilon in a cell: written rounded up."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,8 @@ def said(cell: Cell) -> str:
     if isinstance(cell, float):
         if math.isnan(cell):
             return "-"
+        if isinstance(cell, Epsilon) and math.isfinite(cell):
+            return up(cell, ".3f")
         return "∞" if math.isinf(cell) else f"{cell + 0.0:.3f}".replace("-0.000", "0.000")
     return f"{cell:,}" if isinstance(cell, int) else cell
 
@@ -53,14 +61,14 @@ def methods_table(comparison: Comparison) -> Table:
         runs = comparison.final.xs(row["strategy"], level="strategy")
         fair = [share_over_seeds(list(runs[ALL, metric]))
                 for metric in ("accuracy", "accuracy_parity", "demographic_parity")]
-        rows.append((row["strategy"], int(row["seeds"]), row["epsilon"], row["guarantee"], *fair,
+        rows.append((row["strategy"], int(row["seeds"]), Epsilon(row["epsilon"]), row["guarantee"], *fair,
                      row["privacy_cost_gap_mean"], row["excessive_risk_gap_mean"]))
     columns = ("method", "seeds", "epsilon", "guarantee", "accuracy", "accuracy parity", "demographic parity",
                "privacy cost gap", "excessive risk gap")
     delta = comparison.summary["delta"].iloc[0]
     return Table("methods", "Methods", columns, rows,
-                 f"On test records after the last round; epsilon at delta {delta:g}. Parities and gaps are the largest "
-                 "difference between groups: 0 is fair.")
+                 f"On test records after the last round; epsilon at delta {up(delta, '.6g')}. Parities and gaps are "
+                 "the largest difference between groups: 0 is fair.")
 
 
 def choices_table(comparisons: Sequence[Comparison]) -> Table:
@@ -111,11 +119,11 @@ def ledger_by_group(comparison: Comparison) -> Table:
     for method, ledger in comparison.first_ledgers.items():
         columns = (ledger.guaranteed_by_group(), ledger.guaranteed_by_group(accountant="rdp"),
                    ledger.epsilon_by_group(), ledger.odometer_by_group())
-        rows += [(method, group, *(values[group] for values in columns)) for group in ledger.groups]
+        rows += [(method, group, *(Epsilon(values[group]) for values in columns)) for group in ledger.groups]
     return Table("ledger-groups", "Epsilon by group",
                  ("method", "group", "guaranteed", "guaranteed, by RDP", "spent", "odometer"), rows,
-                 "Guaranteed: fixed in advance. Spent: composed from the bounds that were in force. Odometer: a proved "
-                 "bound on what was spent, although the bounds were chosen on the way. ∞: nothing is promised.")
+                 f"{MEANINGS} Odometer: a proved bound on what was spent, although the bounds were chosen on the way. "
+                 f"{TWO_GROUPS}.")
 
 
 def ledger_by_observer(comparison: Comparison) -> Table:
@@ -123,10 +131,15 @@ def ledger_by_observer(comparison: Comparison) -> Table:
     rows: list[Sequence[Cell]] = []
     for method, ledger in comparison.first_ledgers.items():
         spent = ledger.by_observer_and_group()
-        rows += [(method, OBSERVER_WORDS[observer], value, max(spent[observer].values(), default=0.0))
+        rows += [(method, OBSERVER_WORDS[observer], Epsilon(value),
+                  Epsilon(max(spent[observer].values(), default=0.0)))
                  for observer, value in ledger.by_observer().items()]
     return Table("ledger-observers", "Epsilon by observer", ("method", "against", "guaranteed", "spent, largest group"),
-                 rows)
+                 rows, MEANINGS)
+
+
+MEANINGS = ("Guaranteed: certain before the run began, whatever it released on the way. Spent: composed from the "
+            "bounds that were in force in this run. ∞: nothing is promised.")
 
 
 OBSERVER_WORDS: dict[Observer, str] = {"model": "whoever gets the model",

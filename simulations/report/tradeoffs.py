@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from fedfair.accounting.figures import up
 from fedfair.fairness.metrics import ALL
 from simulations.report.comparison import Comparison
 from simulations.report.estimates import Estimate, share_over_seeds
@@ -18,7 +19,7 @@ _FAIRNESS = {"accuracy_parity": "accuracy parity", "demographic_parity": "demogr
 class Outcome(NamedTuple):
     """Results of one method under one choice of settings.
 
-    Epsilon has three digits, since calibration meets equal targets only approximately.
+    Epsilon has three digits, rounded up, since calibration meets equal targets only approximately.
     """
 
     method: str
@@ -42,7 +43,7 @@ def outcomes(comparisons: Sequence[Comparison]) -> list[Outcome]:
         for row in comparison.summary.to_dict("records"):
             runs = comparison.final.xs(row["strategy"], level="strategy")
             parity = {metric: share_over_seeds(list(runs[ALL, metric])) for metric in _FAIRNESS}
-            epsilon = float(f"{row['epsilon']:.3g}")
+            epsilon = float(up(row["epsilon"], ".3g"))
             results.append(Outcome(row["strategy"], epsilon, share_over_seeds(list(runs[ALL, "accuracy"])), parity))
     return results
 
@@ -57,8 +58,8 @@ def pareto_figure(comparisons: Sequence[Comparison]) -> Figure:
         """Place accuracy over epsilon."""
         return Point(Estimate(at(outcome.epsilon)), outcome.accuracy)
 
-    fair, private = [], [Panel("accuracy against epsilon", Scale("epsilon", ticks=ticks), Scale("accuracy"),
-                               _series(every, every, by_epsilon))]
+    fair, private = [], [Panel("accuracy against epsilon", Scale("epsilon", ticks=ticks, epsilon=True),
+                               Scale("accuracy"), _series(every, every, by_epsilon))]
     for metric, label in _FAIRNESS.items():
         known = [outcome for outcome in every if not math.isnan(outcome.parity[metric].mean)]
         front = [o for o in known if not any(other.beats(o, metric) for other in known)]
@@ -74,7 +75,7 @@ def pareto_figure(comparisons: Sequence[Comparison]) -> Figure:
         if known:
             fair.append(Panel(f"accuracy against {label}", Scale(label), Scale("accuracy"),
                               _series(known, front, by_parity)))
-            private.append(Panel(f"{label} against epsilon", Scale("epsilon", ticks=ticks), Scale(label),
+            private.append(Panel(f"{label} against epsilon", Scale("epsilon", ticks=ticks, epsilon=True), Scale(label),
                                  _series(known, front, parity_by_epsilon)))
     return Figure("pareto", "Accuracy, fairness and epsilon", "Filled marks are the Pareto front: no other is at least "
                   "as accurate, as fair and as private, and better in one of these. Parities are differences between "
@@ -109,4 +110,4 @@ def _epsilon_axis(shown: Sequence[Outcome]) -> tuple[dict[float, str], Callable[
 
 def _epsilon(value: float) -> str:
     """Write an epsilon as a label."""
-    return "∞" if math.isinf(value) else f"{value:.3g}"
+    return "∞" if math.isinf(value) else up(value, ".3g")

@@ -21,6 +21,7 @@ from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import Kept, OnRound, kept_runs
 from simulations.reproductions.tuning import CONFIG, NAME, PUBLISHED, Entry, confirm, load, plan
 from simulations.results.atomic_files import write_json, write_text
+from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
 from simulations.results.reference import REFERENCE
 from simulations.results.summary import final_part
@@ -48,8 +49,8 @@ def fair_fight(out: Path, request: Request = EVERYTHING, on_round: OnRound = lam
     measured = pd.concat([tried, confirmed], ignore_index=True)
     results = chosen_and_published(measured, chosen)
     costs, clip_norms = tuning_costs(entries, runs), best_by_clip_norm(tried)
-    write_text(out / "grid.csv", measured.to_csv(index=False))
-    write_text(out / "results.csv", results.to_csv(index=False))
+    write_text(out / "grid.csv", to_csv(measured))
+    write_text(out / "results.csv", to_csv(results))
     write_json(out / "environment.json", environment([entry.experiment for entry in [*entries, *others]]))
     write_text(out / "README.md", report.page(tuning, results, chosen, clip_norms, costs, request))
     return " ".join(report.findings(results))

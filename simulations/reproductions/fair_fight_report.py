@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pandas as pd
 import scipy
 
+from fedfair.accounting.figures import up
 from simulations.reproductions.request import Request
 from simulations.reproductions.tuning import NAME, PUBLISHED, Tuning
 from simulations.results.paired_tests import wilcoxon_less
@@ -92,7 +93,7 @@ def _table(results: pd.DataFrame, chosen: pd.DataFrame) -> Iterator[str]:
             first = runs.iloc[0]
             clip = "" if strategy == REFERENCE else f", C {first['clip_norm']:g}"
             edge = " (edge of the grid)" if version == "tuned" and strategy in edges else ""
-            epsilon = "none" if math.isinf(runs["epsilon"].max()) else f"{runs['epsilon'].max():.2f}"
+            epsilon = "none" if math.isinf(runs["epsilon"].max()) else up(runs["epsilon"].max(), ".2f")
             cells = (_mean(runs[name].tolist()) for name in ("accuracy", "accuracy_parity", "impact"))
             yield (f"| {strategy} | {version}: lr {first['learning_rate']:g}{clip}{edge} | {epsilon} | "
                    f"{' | '.join(cells)} |")
@@ -122,8 +123,8 @@ def _costs(costs: pd.DataFrame) -> Iterator[str]:
                 "are not protected.", "", "| data set | method | settings tried | epsilon of one run | of all |",
                 "|---|---|---|---|---|")
     for row in costs.to_dict("records"):
-        yield (f"| {row['dataset']} | {row['strategy']} | {row['settings']} | {row['epsilon']:.2f} | "
-               f"{row['epsilon_of_all']:.2f} |")
+        yield (f"| {row['dataset']} | {row['strategy']} | {row['settings']} | {up(row['epsilon'], '.2f')} | "
+               f"{up(row['epsilon_of_all'], '.2f')} |")
     yield ""
 
 

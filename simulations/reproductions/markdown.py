@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedfair.accounting.figures import up
 from simulations.report.figure import Figure
 from simulations.reproductions.cells import CHANCE, digits
 from simulations.reproductions.claims import ClaimTest, Statistics
@@ -75,7 +76,7 @@ def _disagreements(cells: pd.DataFrame) -> Iterator[str]:
     for note in wrong["note"].unique():
         rows = wrong[wrong["note"] == note]
         which = "; ".join(f"{row['dataset']} {row['method']} {row['metric']}{_of(row['group'])} "
-                          f"({row['published']}, ours {_number(row['ours'], row)})" for row in rows.to_dict("records"))
+                          f"({row['published']}, ours {_ours(row)})" for row in rows.to_dict("records"))
         yield f"- {which}. {note or 'Not explained.'}{_error_parts(int(rows['seeds'].min())) if note == CHANCE else ''}"
     yield ""
 
@@ -128,7 +129,7 @@ def _table(rows: pd.DataFrame) -> Iterator[str]:
     for row in rows.to_dict("records"):
         published = row["published"] + (f" ± {row['spread']}" if row["spread"] else "")
         spread = "" if math.isnan(row["ours_deviation"]) else f" ± {_number(row['ours_deviation'], row)}"
-        ours = "" if row["agrees"] == "not run" else f"{_number(row['ours'], row)}{spread}"
+        ours = "" if row["agrees"] == "not run" else f"{_ours(row)}{spread}"
         numbers = (_number(row[name], row) for name in ("difference", "tolerance"))
         yield f"| {row['method']} | {row['group']} | {row['metric']} | {published} | {ours} | " \
               f"{' | '.join(numbers)} | {row['agrees']} |"
@@ -137,6 +138,13 @@ def _table(rows: pd.DataFrame) -> Iterator[str]:
 def _number(value: float, row: Mapping[Any, Any]) -> str:
     """Return a number with one digit more than the paper prints; nothing for NaN."""
     return "" if math.isnan(value) else f"{value:.{digits(row['published']) + 1}f}"
+
+
+def _ours(row: Mapping[Any, Any]) -> str:
+    """Our number; an epsilon is rounded up."""
+    if row["metric"] == "epsilon" and not math.isnan(row["ours"]):
+        return up(row["ours"], f".{digits(row['published']) + 1}f")
+    return _number(row["ours"], row)
 
 
 def _of(group: str) -> str:

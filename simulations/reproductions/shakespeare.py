@@ -34,6 +34,7 @@ from simulations.reproductions.vocabularies import (
     observations,
 )
 from simulations.results.atomic_files import write_json, write_text
+from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
 from simulations.results.summary import final_test
 
@@ -64,7 +65,7 @@ def reproduce(out: Path, request: Request = EVERYTHING, on_round: OnRound = lamb
     tables = {"participants": participants, "active_vocabulary": active.reset_index(), "observations": observed,
               **{f"quarters_by_{measure}": table for measure, table in quarters.items()}}
     for name, table in tables.items():
-        write_text(out / f"{name}.csv", table.to_csv(index=False))
+        write_text(out / f"{name}.csv", to_csv(table))
     write_json(out / "environment.json", environment(planned))
     write_text(out / "picture.svg", report.drawing(quarters, active))
     page = report.page(request.command(NAME, len(active)), quarters, active, observed, runs[-1].ledger)

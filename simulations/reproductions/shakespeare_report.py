@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedfair.accounting import Ledger
+from fedfair.accounting.figures import up
 from simulations.report.bars import Bar, bar_chart
 from simulations.reproductions.vocabularies import COLUMNS, MEASURES, PRIVATE, REFERENCE
 
@@ -20,8 +21,8 @@ def page(command: str, quarters: Mapping[str, pd.DataFrame], active: pd.DataFram
     spread = f" ± their deviation over {len(active)} seeds" if len(active) > 1 else ", one seed"
     lines = ["# Bagdasaryan and Shmatikov 2019 (poster), federated: who pays for participant-level privacy", "",
              f"`{command}`", "",
-             f"{seen(observed)} Means over participants{spread}. The epsilon of {PRIVATE} is {ledger.epsilon():.2f} at "
-             f"delta {ledger.delta:g}, for a {ledger.protects} with all records ({ledger.guarantee}).", "",
+             f"{seen(observed)} Means over participants{spread}. The epsilon of {PRIVATE} is "
+             f"{up(ledger.epsilon(), '.2f')} at delta {up(ledger.delta, '.6g')}, for a {ledger.protects} with all records ({ledger.guarantee}).", "",
              "![What privacy costs, by vocabulary](picture.svg)", "",
              "| observation | figure | seen in every seed |", "|---|---|---|"]
     lines += [f"| {row['observation']} | {_spread(row['mean'], row['std'], '.3g')} | {'yes' if row['seen'] else 'no'} |"

@@ -18,6 +18,7 @@ from simulations.reproductions.published import PUBLISHED, Planned, Published, l
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import Kept, OnRound, kept_runs
 from simulations.results.atomic_files import write_json, write_text
+from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
 from simulations.results.measures import measures
 from simulations.results.paired_tests import comparisons
@@ -49,7 +50,7 @@ def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnR
     statistics = _statistics(published, metrics, out) if len(cells) and planned else Statistics()
     cells = compared(published, cells, values(metrics, published.pairs, published.losses) if planned else {})
     if len(cells):
-        write_text(out / "cells.csv", cells.to_csv(index=False))
+        write_text(out / "cells.csv", to_csv(cells))
     write_json(out / "environment.json", environment([run.experiment for run in planned]))
     write_text(out / "README.md", markdown.report(name, published, cells, figures, statistics, request))
     return cells
@@ -59,7 +60,7 @@ def _statistics(published: Published, metrics: pd.DataFrame, out: Path) -> Stati
     """Write every test to statistics.csv, and return the results."""
     measured = measures(reported(metrics, published.losses), published.pairs)
     every = comparisons(measured)
-    write_text(out / "statistics.csv", every.to_csv(index=False))
+    write_text(out / "statistics.csv", to_csv(every))
     return Statistics(claim_tests(published, every), {
         str(dataset): findings(rows, every[every["dataset"] == dataset], published.pairs.get(str(dataset)))
         for dataset, rows in measured.groupby(level="dataset", sort=False)})
@@ -70,7 +71,7 @@ def _save(figure: Figure, out: Path) -> None:
     save_figure(figure, out)
     table = figure.table()
     rows = pd.DataFrame(table.rows, columns=list(table.columns))
-    write_text(out / f"{figure.name}.csv", rows.to_csv(index=False))
+    write_text(out / f"{figure.name}.csv", to_csv(rows))
 
 
 def _metrics(published: Published, planned: Sequence[Planned], runs: Sequence[Kept]) -> pd.DataFrame:

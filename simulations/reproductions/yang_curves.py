@@ -20,6 +20,7 @@ from simulations.plans.curves import curves
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import OnRound
 from simulations.results.atomic_files import write_json, write_text
+from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
 
 NAME = "yang2024-figures2-3"
@@ -76,7 +77,7 @@ def yang_curves(out: Path, request: Request = EVERYTHING, on_round: OnRound = la
 def _write(statements: Iterable[Statement], out: Path, seeds: int, request: Request) -> str:
     """Write statements.csv and README.md, and say how many statements are seen."""
     frame = pd.DataFrame(statements)
-    write_text(out / "statements.csv", frame.to_csv(index=False))
+    write_text(out / "statements.csv", to_csv(frame))
     decided = frame[frame["seen"].notna()]
     summary = f"{int(decided['seen'].astype(bool).sum())} of {len(decided)} statements are seen."
     write_text(out / "README.md", _page(frame, summary, seeds, request))

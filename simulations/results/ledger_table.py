@@ -11,6 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from fedfair.accounting import Ledger
+from fedfair.accounting.figures import up
+from fedfair.datasets.names import visible
+
+GUARANTEED = "guaranteed: certain before the run began, whatever it released on the way"
+SPENT = ("spent: composed from the bounds that were in force in this run. The odometer bounds it with proof, whatever "
+         "the bounds depended on")
+TWO_GROUPS = ("A group's figure hides whether one more of its members is there. To hide which of two groups somebody "
+              "is in costs the sum of both groups' figures; docs/auditing.md says at which delta")
 
 
 def read_ledgers(folder: Path) -> dict[str, Ledger]:
@@ -29,28 +37,33 @@ def read_ledgers(folder: Path) -> dict[str, Ledger]:
 def ledger_table(ledger: Ledger, delta: float | None = None) -> RenderableType:
     """Lay out epsilon at `delta` (by default the ledger's) by group and observer, and explain each figure."""
     at = ledger.delta if delta is None else delta
-    title = Text(f"epsilon at delta {at:g}, for one {ledger.protects}, by {ledger.accountant}", "italic")
+    title = Text(f"epsilon at delta {up(at, '.6g')}, for one {ledger.protects}, by {ledger.accountant}", "italic")
     seen, spent = ledger.by_observer(at), ledger.by_observer_and_group(at)
     by_observer = _table("", *(f"against {observer}" for observer in seen))
     by_observer.add_row("guaranteed to all", *map(_number, seen.values()))
     for name in ledger.groups:
-        by_observer.add_row(Text(f"spent by {name}"), *(_number(spent[observer][name]) for observer in seen))
+        by_observer.add_row(Text(f"spent by {visible(name)}"), *(_number(spent[observer][name]) for observer in seen))
     columns = {"guaranteed": ledger.guaranteed_by_group(at), "by RDP": ledger.guaranteed_by_group(at, "rdp"),
                "spent": ledger.epsilon_by_group(at), "odometer": ledger.odometer_by_group(at)}
     by_group = _table("group", *columns)
     for name in ledger.groups:
-        by_group.add_row(Text(name), *(_number(values[name]) for values in columns.values()))
-    return Group(title, by_group, Text(), by_observer, Text(), *(Text(line) for line in notes(ledger, at)))
+        by_group.add_row(Text(visible(name)), *(_number(values[name]) for values in columns.values()))
+    return Group(title, by_group, Text(), by_observer, Text(), *(Text(visible(line)) for line in notes(ledger, at)))
 
 
 def notes(ledger: Ledger, delta: float) -> list[str]:
     """Explain what the figures at `delta` rest on."""
-    lines = [f"guarantee: {ledger.guarantee}, because {ledger.reason}",
-             f"spent: {ledger.reading()}; the odometer bounds it with proof, whatever the bounds depended on",
+    lines = [f"guarantee: {ledger.guarantee}, because {ledger.reason}", GUARANTEED,
+             f"{SPENT}. Here it is {ledger.reading()}",
              f"known to everybody: {ledger.public}", ledger.validation_data()]
+    if len(ledger.groups) > 1 and ledger.guarantee != "none":
+        lines.append(TWO_GROUPS)
+    if ledger.delta_warning(delta):
+        lines.append(f"warning: {ledger.delta_warning(delta)}")
     if ledger.budget is not None:
-        lines.append(f"every group is kept within Renyi divergence {ledger.budget.divergence:.4g} at order "
-                     f"{ledger.budget.order}, epsilon {ledger.budget.epsilon(delta):.4g} at delta {delta:g}")
+        lines.append(f"every group is kept within Renyi divergence {up(ledger.budget.divergence, '.4g')} at order "
+                     f"{ledger.budget.order}, epsilon {up(ledger.budget.epsilon(delta), '.4g')} at delta "
+                     f"{up(delta, '.6g')}")
     return lines + [f"not protected: {name} ({why})" for name, why in ledger.unprotected.items()]
 
 
@@ -64,5 +77,5 @@ def _table(first: str, *columns: str) -> Table:
 
 
 def _number(value: float) -> str:
-    """Format a number with three decimals, or "none" where nothing protects."""
-    return f"{value:.3f}" if math.isfinite(value) else "none"
+    """Format an epsilon with three decimals, or "none" where nothing protects."""
+    return up(value, ".3f") if math.isfinite(value) else "none"

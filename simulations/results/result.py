@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fedfair.accounting import Ledger
 from fedfair.datasets import Parts
 from simulations.results.atomic_files import in_json
+from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
 from simulations.results.measures import measures
 from simulations.results.model_metadata import Description, numbers
@@ -161,9 +162,9 @@ def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Re
     with replaced(folder) as new:
         (new / "config.toml").write_text(tomli_w.dumps(dict(settings)))
         identified(results).to_parquet(new / "metrics.parquet", index=False)
-        summary(results).to_csv(new / "summary.csv", index=False)
+        (new / "summary.csv").write_text(to_csv(summary(results)))
         if len(results) > 1:
-            tests(results).to_csv(new / "statistics.csv", index=False)
+            (new / "statistics.csv").write_text(to_csv(tests(results)))
         (new / "ledger.json").write_text(in_json(ledger))
         described = {name: result.description.model_dump_json() for name, result in by_run(results).items()}
         try:

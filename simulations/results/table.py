@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from fedfair.accounting import Ledger
+from fedfair.accounting.figures import up
 from fedfair.datasets.columns import LEFT_OUT, Column
+from fedfair.datasets.names import visible
 from simulations.results.measures import measures
 from simulations.results.paired_tests import comparisons
 from simulations.results.reference import REFERENCE, is_reference
@@ -27,8 +30,15 @@ def results_table(results: Sequence[Result]) -> RenderableType:
     train = results[0].data.train
     table = comparison_table(summary_of(results), dict(zip(train.names, train.group_sizes(), strict=True)))
     measured = measures(final_test(identified(results)))
-    lines = [*corrected(results), *findings(measured, comparisons(measured))]
-    return Group(table, *map(Text, lines))
+    lines = [*large_deltas(result.ledger for result in results), *corrected(results),
+             *findings(measured, comparisons(measured))]
+    return Group(table, *(Text(visible(line)) for line in lines))
+
+
+def large_deltas(ledgers: Iterable[Ledger]) -> list[str]:
+    """Warn, once for each, of deltas that are above one over the number of training records."""
+    warnings = dict.fromkeys(ledger.delta_warning() for ledger in ledgers)
+    return [f"Warning: {warning}." for warning in warnings if warning]
 
 
 def corrected(results: Sequence[Result]) -> list[str]:
@@ -50,7 +60,7 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
     rows = summary.to_dict("records")
     several = rows[0]["seeds"] > 1
     seeds = f"{rows[0]['seeds']} seed{'s, mean and deviation' if several else ''}"
-    title = Text(f"{rows[0]['dataset']}: test accuracy by group ({seeds})", "italic")
+    title = Text(f"{visible(rows[0]['dataset'])}: test accuracy by group ({seeds})", "italic")
     width = 5 if several else 6
     tables = [part for start in range(0, len(rows), width)
               for part in (_strategies_table(rows[start : start + width], sizes), Text())]
@@ -70,7 +80,7 @@ def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
     if math.isnan(paid):
         return []
     unknown = [name for name in sizes if math.isnan(plain[f"privacy_cost_{name}_mean"])]
-    nothing = [Text(f"The cost of group {name} is unknown: it has no test record.") for name in unknown]
+    nothing = [Text(f"The cost of group {visible(name)} is unknown: it has no test record.") for name in unknown]
     if paid <= 0:
         which = " that has test records" if unknown else ""
         return [Text(f"Under dpsgd no group{which} has a lower accuracy than under sgd."), *nothing]
@@ -82,7 +92,7 @@ def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
         best = min(others, key=lambda name: others[name])
         back, most = paid - others[best], ", more than any other method" if len(others) > 1 else ""
         lines.append(f"{best} recovers {back:.3f}{most}." if back > 0 else "No method recovers any of it.")
-    return [*map(Text, lines), *nothing]
+    return [*(Text(visible(line)) for line in lines), *nothing]
 
 
 def unequal_epsilons(summary: pd.DataFrame) -> Sequence[Text]:
@@ -100,19 +110,19 @@ def searched(summary: pd.DataFrame) -> Sequence[Text]:
     lines = [f"The thresholds of {', '.join(plain.index)} were searched on validation data, which is not protected: "
              "set threshold_epsilon to protect it."] if len(plain) else []
     for name, epsilon in noisy.items():
-        lines.append(f"The threshold of {name} was searched on validation data, at an epsilon of {epsilon:.2f} for its "
-                     "records.")
-    return [Text(line) for line in lines]
+        lines.append(f"The threshold of {name} was searched on validation data, at an epsilon of {up(epsilon, '.2f')} "
+                     "for its records.")
+    return [Text(visible(line)) for line in lines]
 
 
 def columns_table(name: str, columns: Sequence[Column]) -> Table:
     """Lay out how the columns of a file are read."""
-    table = Table(title=f"{escape(name)}: columns")
+    table = Table(title=Text(f"{visible(name)}: columns"))
     for heading in ("column", "taken as", "values", "missing"):
         table.add_column(heading, justify="right" if heading == "missing" else "left")
     for column in columns:
         kind = f"{column.kind}, left out" if column.kind in LEFT_OUT else column.kind
-        table.add_row(escape(column.name), kind, escape(column.values), f"{column.missing:,}")
+        table.add_row(Text(visible(column.name)), kind, Text(visible(column.values)), f"{column.missing:,}")
     return table
 
 
@@ -121,8 +131,8 @@ def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int]) 
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("group (records)", no_wrap=True, max_width=20)
     for row in rows:
-        table.add_column(row["strategy"].replace("-", "-\n"), justify="right", no_wrap=True, min_width=5)
-    table.add_row("epsilon", *(_number(row["epsilon"], 2) for row in rows), style="dim")
+        table.add_column(Text(row["strategy"].replace("-", "-\n")), justify="right", no_wrap=True, min_width=5)
+    table.add_row("epsilon", *(_epsilon(row["epsilon"]) for row in rows), style="dim")
     table.add_row("guarantee", *(str(row["guarantee"]) for row in rows), style="dim", end_section=True)
     table.add_row("all", *(_spread(row, "accuracy") for row in rows))
     groups = sorted(sizes, key=lambda name: sizes[name])
@@ -155,6 +165,7 @@ def _spread(row: Mapping[Any, Any], name: str) -> str:
 
 def _short(name: str, width: int) -> str:
     """Shorten a group's name to at most `width` characters."""
+    name = visible(name)
     return name if len(name) <= width else f"{name[:width - 1]}…"
 
 
@@ -164,5 +175,14 @@ def _number(value: float, digits: int) -> str:
         return "-"
     if math.isinf(value):
         return "inf"
-    text = f"{value:.{digits}f}"
-    return text.replace("0.", ".", 1) if abs(value) < 1 else text
+    return _without_zero(f"{value:.{digits}f}")
+
+
+def _epsilon(value: float) -> str:
+    """Format an epsilon as `_number` does, with two decimals, rounded up."""
+    return _without_zero(up(value, ".2f"))
+
+
+def _without_zero(text: str) -> str:
+    """Leave out the zero before the point."""
+    return re.sub(r"^(-?)0\.", r"\1.", text)

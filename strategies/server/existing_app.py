@@ -118,6 +118,7 @@ class PrivateTraining(FlowerStrategy):
             except ClientError as error:
                 failed.append(error)
         self._sizes.update({node: record.size for node, record in told.items()})
+        self.ledger.size = sum(self._sizes.values())
         for node in [node for node in self._unpaid if node in self._sizes]:
             for plan in self._unpaid.pop(node):
                 self._enter(node, plan)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from fedfair.accounting import Release, RenyiFilter
 from fedfair.accounting.events import joint_multiplier
+from fedfair.accounting.figures import up
 from fedfair.accounting.odometer import filter_for
 from fedfair.mechanisms.clipping import ClipRule, capped, sensitivity
 from strategies.server.training import Training
@@ -88,9 +89,9 @@ class GroupBudget:
         least = self._least()
         self.spent = [spent + (self.filter.divergence - spent) / self.left for spent in self.spent]
         if not all(map(math.isfinite, self._least())):
-            raise ValueError(f"a round was interrupted, and may have been seen: group_epsilon {self.epsilon:g} "
-                             f"leaves too little for the {self.left} still to come: start again, in another folder, or "
-                             "with a larger one")
+            raise ValueError("a round was interrupted, and may have been seen: group_epsilon "
+                             f"{up(self.epsilon, '.6g')} leaves too little for the {self.left} still to come: start "
+                             "again, in another folder, or with a larger one")
         return least
 
     def _least(self) -> tuple[float, ...]:

@@ -417,7 +417,8 @@ class Strategy(FlowerStrategy):
                         self.unproved() or self.task.learned_from_records(), self.protects,
                         broadcasts=self.broadcasts or self._risk is not None,  # which sends the batch's gradient
                         public=self.task.public(self.protects), budget=self.budget.filter if self.budget else None,
-                        simulated=SEEDED if training.randomness == "seeded" else None)
+                        simulated=SEEDED if training.randomness == "seeded" else None,
+                        size=self.population.records if self.protects == "record" else len(self.population.sizes))
         if self.protects == "participant":
             ledger.expose("numbers of records of each participant by group", "the server receives them without noise")
         return ledger

@@ -40,13 +40,16 @@
 
   const quoted = (text) => /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 
+  // Names that start like a formula get an apostrophe, so that no spreadsheet takes them for one.
+  const harmless = (text) => /^'*[=+\-@\t\r\n]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
+
   const download = (button) => {
     const table = document.getElementById(button.dataset.table);
     const lines = Array.from(table.rows, (row) => Array.from(row.cells, (cell) => {
       const values = [cell.dataset.value ?? cell.textContent.trim()];
       if (cell.dataset.interval !== undefined)
         values.push(...(cell.tagName === "TH" ? [`${values[0]}, low`, `${values[0]}, high`] : cell.dataset.interval.split(" ")));
-      return values.map(quoted).join(",");
+      return values.map(harmless).map(quoted).join(",");
     }).join(","));
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }));

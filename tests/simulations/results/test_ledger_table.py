@@ -9,6 +9,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fedfair.accounting import Event, Ledger, RenyiFilter
+from fedfair.accounting.figures import up
 from fedfair.mechanisms.noise import Trust
 from simulations import Experiment, run
 from simulations.cli import app
@@ -28,11 +29,11 @@ def test_every_figure_of_every_group_and_observer_is_there_with_its_reason() -> 
     shown = text(ledger)
     figures = [*ledger.guaranteed_by_group().values(), *ledger.epsilon_by_group().values(),
                *ledger.odometer_by_group().values(), *ledger.by_observer().values()]
-    assert all(f"{figure:.3f}" in shown for figure in figures)
+    assert all(up(figure, ".3f") in shown for figure in figures)
     for words in ("epsilon at delta 1e-05, for one record, by rdp", "guarantee: proved, because", "what all know",
                   "an odometer reading", "not protected: metrics on the test part (without noise)", "server", "client"):
         assert words in shown
-    assert f"{ledger.epsilon(1e-3):.3f}" in text(ledger, 1e-3)
+    assert up(ledger.epsilon(1e-3), ".3f") in text(ledger, 1e-3)
 
 
 def test_names_of_groups_are_no_markup() -> None:
@@ -48,7 +49,7 @@ def test_the_command_prints_the_ledger_of_a_folder(tmp_path: Path) -> None:
     assert read_ledgers(tmp_path / "run")[""].epsilon() == result.ledger.epsilon()
     shown = CliRunner().invoke(app, ["ledger", str(tmp_path / "run")])
     assert shown.exit_code == 0, shown.output
-    assert f"{result.ledger.epsilon():.3f}" in shown.stdout
+    assert up(result.ledger.epsilon(), ".3f") in shown.stdout
     missing = CliRunner().invoke(app, ["ledger", str(tmp_path)])
     assert (missing.exit_code, "there is no ledger.json in" in missing.output) == (2, True)
 
@@ -61,8 +62,8 @@ def test_every_figure_is_where_it_belongs_at_the_delta_that_is_asked_for() -> No
     for name in ledger.groups:
         figures = (ledger.guaranteed_by_group(1e-3), ledger.guaranteed_by_group(1e-3, "rdp"),
                    ledger.epsilon_by_group(1e-3), ledger.odometer_by_group(1e-3))
-        assert [name, *(f"{values[name]:.3f}" for values in figures)] in lines
-        assert ["spent", "by", name, *(f"{values[name]:.3f}" for values in by_observer.values())] in lines
-    assert ["guaranteed", "to", "all", *(f"{value:.3f}" for value in ledger.by_observer(1e-3).values())] in lines
-    budget = f"at order 8, epsilon {RenyiFilter(8, 3.0).epsilon(1e-3):.4g} at delta 0.001"
+        assert [name, *(up(values[name], ".3f") for values in figures)] in lines
+        assert ["spent", "by", name, *(up(values[name], ".3f") for values in by_observer.values())] in lines
+    assert ["guaranteed", "to", "all", *(up(value, ".3f") for value in ledger.by_observer(1e-3).values())] in lines
+    budget = f"at order 8, epsilon {up(RenyiFilter(8, 3.0).epsilon(1e-3), '.4g')} at delta 0.001"
     assert budget in " ".join(text(ledger, 1e-3).split())
