@@ -11,6 +11,7 @@ from rich.console import Console
 from fedfair.datasets import DATASETS
 from fedfair.datasets.columns import numbered, understand
 from fedfair.datasets.csv_file import read_csv
+from fedfair.datasets.names import visible
 from fedfair.datasets.table import features_alone
 from fedfair.datasets.tidy import tidied
 from fedfair.protocol.task import Task
@@ -66,7 +67,8 @@ def check(file: Annotated[Path, typer.Argument(help="Your own CSV file.")],
 def _describe(name: str, task: Task) -> None:
     """Print what a task's data holds."""
     parts = task.data()
-    print(f"{name}: {sum(len(part) for _, part in parts):,} records, {tuple(parts.train.x.shape[1:])} features, "
-          f"{parts.train.classes} classes ({numbered(parts.train.labels)})")
+    print(visible(f"{name}: {sum(len(part) for _, part in parts):,} records, {tuple(parts.train.x.shape[1:])} features,"
+                  f" {parts.train.classes} classes ({numbered(parts.train.labels)})"))
     for split, part in parts:
-        print(f"  {split}: " + ", ".join(f"{n} {s:,}" for n, s in zip(part.names, part.group_sizes(), strict=True)))
+        sizes = ", ".join(f"{n} {s:,}" for n, s in zip(part.names, part.group_sizes(), strict=True))
+        print(visible(f"  {split}: {sizes}"))

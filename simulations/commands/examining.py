@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
+from fedfair.datasets.names import visible
 from simulations.audits.audit_table import audit_table, audits
 from simulations.commands.options import EngineName, Set, StrategyName
 from simulations.commands.terminal import progress_bar
@@ -57,7 +59,7 @@ def ledger(
     Example: fedfair ledger out/adult --delta 1e-5
     """
     for name, read in read_ledgers(folder).items():
-        Console().print(f"\n{name}" if name else "", ledger_table(read, delta), sep="\n")
+        Console().print(Text(f"\n{visible(name)}" if name else ""), ledger_table(read, delta), sep="\n")
 
 
 def report(

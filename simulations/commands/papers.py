@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedfair.datasets.names import visible
 from fedfair.plugins.registry import unknown
 from simulations.commands.options import (
     Csv,
@@ -68,7 +69,7 @@ def curve(
         refuse_other(out, described)
     with progress_bar() as on_round:
         frame = curves(names, list(range(seeds)), preset, settings, values, engine, on_round)
-    print(frame.drop(columns="dataset").to_string(index=False, float_format="{:.3f}".format))
+    print(visible(frame.drop(columns="dataset").to_string(index=False, float_format="{:.3f}".format), keep="\n"))
     if out is not None:
         print(f"saved in {save_curves(frame, described, out)}")
 

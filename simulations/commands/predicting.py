@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fedfair.datasets.csv_file import read_csv
+from fedfair.datasets.names import spreadsheet_cell, visible
 from simulations.commands.options import names_of
 from simulations.results.atomic_files import refuse_as_file, write_text
 
@@ -28,9 +30,10 @@ def predict(
 
     if out is not None:
         refuse_as_file(out)
-    text = prediction.predict(folder, read_csv(file), run, names_of(group)).to_csv(index=False)
+    rows = prediction.predict(folder, read_csv(file), run, names_of(group))
+    text = rows.assign(predicted=rows["predicted"].map(spreadsheet_cell)).to_csv(index=False)
     if out is None:
-        print(text, end="")
+        print(visible(text, keep="\n") if sys.stdout.isatty() else text, end="")
     else:
         write_text(out, text)
         print(f"saved in {out}")

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
+from fedfair.datasets.names import visible
 from simulations.plans.search import refuse_unmeasured
 from simulations.plans.sweep import Sweep, prepare_folder, trials
 
@@ -49,6 +50,6 @@ def sweep(
     collect(described, out, failed)
     print(f"saved in {out}: summary.csv and trials.csv")
     for name, reason in failed.items():
-        console.print(f"[red]failed:[/red] {escape(name)}: {escape(reason)}", highlight=False, soft_wrap=True)
+        console.print(Text.assemble(("failed:", "red"), visible(f" {name}: {reason}", keep="\n")), soft_wrap=True)
     if failed:
         raise typer.Exit(1)

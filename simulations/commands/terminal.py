@@ -12,7 +12,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
+from fedfair.datasets.names import visible
 from fedfair.node.node import ClientError
 from simulations.results.result import Result, as_json
 from simulations.results.table import results_table
@@ -29,7 +31,8 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except (ValueError, OSError, ClientError) as error:
-            Console(stderr=True).print(f"[red]Error:[/red] {escape(_in_words(error))}", highlight=False, soft_wrap=True)
+            sentence = visible(_in_words(error), keep="\n")
+            Console(stderr=True).print(Text.assemble(("Error:", "red"), f" {sentence}"), soft_wrap=True)
             raise typer.Exit(2) from None
 
     return guarded
@@ -63,6 +66,7 @@ def progress_bar() -> Iterator[Callable[[int, int, str, int, int], None]]:
 
         def on_round(done: int, runs: int, name: str, rounds: int, of: int) -> None:
             """Move the bar."""
-            progress.update(bar, description=f"{name} ({done + 1} of {runs})", completed=(done + rounds / of) / runs)
+            description = escape(visible(f"{name} ({done + 1} of {runs})"))
+            progress.update(bar, description=description, completed=(done + rounds / of) / runs)
 
         yield on_round

@@ -14,6 +14,7 @@ from simulations.report.estimates import Estimate
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
 from simulations.report.panels import drawing
 from simulations.results.atomic_files import write_text
+from simulations.results.csv_text import to_csv
 from simulations.results.result_folder import refuse_other
 
 
@@ -27,7 +28,7 @@ def save_curves(frame: pd.DataFrame, settings: Mapping[str, Any], folder: Path) 
 def write_curves(frame: pd.DataFrame, settings: Mapping[str, Any], folder: Path) -> None:
     """Write config.toml, first, so that an interrupted folder is recognised; then curves.csv and curves.svg."""
     write_text(folder / "config.toml", tomli_w.dumps(dict(settings)))
-    write_text(folder / "curves.csv", frame.to_csv(index=False))
+    write_text(folder / "curves.csv", to_csv(frame))
     write_text(folder / "curves.svg", drawing(curve_figure(frame)))
 
 

@@ -16,6 +16,7 @@ from simulations.plans.search import Search, Spent, cost
 from simulations.plans.sweep import Cell, Sweep, trial_name
 from simulations.plans.trial_folder import stopped
 from simulations.results.atomic_files import write_json, write_text
+from simulations.results.csv_text import from_csv, to_csv
 from simulations.results.summary import summarise
 from simulations.settings.experiment import Experiment
 
@@ -28,9 +29,9 @@ def collect(sweep: Sweep, folder: Path, failed: Mapping[str, str]) -> pd.DataFra
     cells = list(sweep.cells())
     summaries = [_summary(cell, folder / "trials") for cell in cells]
     summary = pd.concat(summaries, ignore_index=True) if summaries else pd.DataFrame()
-    write_text(folder / "summary.csv", summary.to_csv(index=False))
+    write_text(folder / "summary.csv", to_csv(summary))
     trials = pd.DataFrame([_row(cell, made, folder / "trials", failed) for cell in cells for made in cell.experiments])
-    write_text(folder / "trials.csv", trials.to_csv(index=False))
+    write_text(folder / "trials.csv", to_csv(trials))
     if sweep.search is not None:
         best = _best(sweep.search, cells, trials, folder / "trials")
         write_json(folder / "search.json", best)
@@ -70,7 +71,7 @@ def _row(cell: Cell, made: Experiment, folder: Path, failed: Mapping[str, str]) 
         return {**row, "ended": failed[name], **_at_most(made, failed[name])}
     if not (folder / name / "summary.csv").is_file():
         return {**row, "ended": "not run"}
-    figures = pd.read_csv(folder / name / "summary.csv").iloc[0]
+    figures = from_csv(folder / name / "summary.csv").iloc[0]
     return {**row, "ended": "finished", **{figure: figures[figure] for figure in (
         "epsilon", "delta", "accuracy_mean", "accuracy_parity_mean", "demographic_parity_mean")}}
 

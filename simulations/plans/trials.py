@@ -17,6 +17,7 @@ from ray import tune
 from ray._private.state import state
 from ray.tune.schedulers import ASHAScheduler, MedianStoppingRule, TrialScheduler
 
+from fedfair.datasets.names import visible
 from fedfair.node.node import ClientError
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
@@ -162,5 +163,5 @@ class _Log(tune.Callback):
         self.done += 1
         minutes = (time.time() - self.start) / (self.done - self.before) * (self.total - self.done) / 60
         name = trial.config["trial"]["name"].rpartition("-")[0]
-        print(f"{self.done:>{len(str(self.total))}} of {self.total}  {name}: {ending}"
-              f"  (about {minutes:.0f} min left)", file=sys.stderr, flush=True)
+        print(visible(f"{self.done:>{len(str(self.total))}} of {self.total}  {name}: {ending}"),
+              f" (about {minutes:.0f} min left)", file=sys.stderr, flush=True)
