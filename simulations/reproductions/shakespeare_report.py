@@ -22,7 +22,8 @@ def page(command: str, quarters: Mapping[str, pd.DataFrame], active: pd.DataFram
     lines = ["# Bagdasaryan and Shmatikov 2019 (poster), federated: who pays for participant-level privacy", "",
              f"`{command}`", "",
              f"{seen(observed)} Means over participants{spread}. The epsilon of {PRIVATE} is "
-             f"{up(ledger.epsilon(), '.2f')} at delta {up(ledger.delta, '.6g')}, for a {ledger.protects} with all records ({ledger.guarantee}).", "",
+             f"{up(ledger.epsilon(), '.2f')} at delta {up(ledger.delta, '.6g')}, for a {ledger.protects} with all "
+             f"records ({ledger.guarantee}).", "",
              "![What privacy costs, by vocabulary](picture.svg)", "",
              "| observation | figure | seen in every seed |", "|---|---|---|"]
     lines += [f"| {row['observation']} | {_spread(row['mean'], row['std'], '.3g')} | {'yes' if row['seen'] else 'no'} |"
