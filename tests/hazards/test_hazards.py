@@ -26,6 +26,7 @@ from fedfair.mechanisms.randomness import generator
 from fedfair.node import node as host
 from fedfair.protocol import round as rounds
 from fedfair.protocol.round import LocalEpoch
+from fedfair.protocol.task import Task
 from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
 from strategies.fairlens import FairLens
@@ -100,6 +101,14 @@ def shuffled_batches(patch: Patch) -> None:
 
 def batch_norm_accepted(patch: Patch) -> None:
     patch.setattr(gradients, "_choose_path", lambda *args: gradients._recorded)
+
+
+def scaling_by_the_records_called_proved(patch: Patch) -> None:
+    patch.setattr(Task, "learned_from_records", lambda task: None)
+
+
+def a_seeded_run_called_proved(patch: Patch) -> None:
+    patch.setattr(base, "SEEDED", None)
 
 
 def fairlens_called_proved(patch: Patch) -> None:
@@ -254,6 +263,8 @@ MUTATIONS = [
     Mutation((15,), noise_in_floating_point,
              test_noise.test_discrete_noise_leaves_only_multiples_of_a_step_that_depends_on_public_numbers),
     Mutation((16,), results_without_labels, checks.results_say_what_is_not_private),
+    Mutation((27,), scaling_by_the_records_called_proved, checks.a_run_that_scales_by_its_records_is_nominal),
+    Mutation((30,), a_seeded_run_called_proved, checks.a_seeded_run_is_simulated),
     Mutation((0,), a_client_in_two_replies,
              partial(test_released_noise.test_two_nodes_that_answer_for_one_client_are_refused, {"partition-id": 0})),
     Mutation((0,), clipping_after_the_noise, released_sum("dpsgd", Trust.CENTRAL)),
