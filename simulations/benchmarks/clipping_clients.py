@@ -66,7 +66,8 @@ def our_client() -> ClientApp:
                             asked.query.counts(norms, alike, len(asked.rates)), asked, [client])
         assert answer.counts is not None
         content = RecordDict({"sums": pack(answer.sums), "counts": pack({"counts": answer.counts}),
-                              "node": ConfigRecord({"number": client, "of": CLIENTS, "clients": 1})})
+                              "node": ConfigRecord({"number": client, "of": CLIENTS, "clients": 1}),
+                              "exchange": message.content["exchange"]})
         return Message(content, reply_to=message)
 
     return app

@@ -17,7 +17,7 @@ from simulations.benchmarks import people
 from simulations.benchmarks.people import experiment
 from simulations.engines.local import LocalGrid
 from simulations.results.result import Result
-from strategies.server.requests import _named
+from strategies.server.reply_checks import named
 
 
 def weights(result: Result) -> torch.Tensor:
@@ -111,6 +111,6 @@ def test_a_ledger_of_clients_that_train_alone_does_not_grow_with_rounds() -> Non
 
 
 def test_of_many_missing_clients_the_first_are_named_and_the_others_counted() -> None:
-    assert _named([3, 5], "and") == "3 and 5"
-    assert _named(range(0, 80_000, 2), "or") == (
+    assert named([3, 5], "and") == "3 and 5"
+    assert named(range(0, 80_000, 2), "or") == (
         "0 or 2 or 4 or 6 or 8 or 10 or 12 or 14 or 16 or 18 or 39,990 others")
