@@ -65,7 +65,7 @@ def check_success(reply: Message) -> None:
 
 
 def check_request(reply: Message, asked: Message) -> None:
-    """Refuse an answer to another request: of an older round, or of another exchange."""
+    """Raise `ClientError` for an answer to another request: of an older round, or of another exchange."""
     answered, wanted = config(reply, "exchange"), config(asked, "exchange")
     if answered != wanted:
         values = f"request {shown(dict(answered))}" if answered else "no request"
@@ -74,7 +74,7 @@ def check_request(reply: Message, asked: Message) -> None:
 
 
 def check_size(reply: Message, asked: Message) -> None:
-    """Refuse a reply that is larger than any honest one."""
+    """Raise `ClientError` for a reply that is larger than any honest one."""
     held = _bytes(reply)
     if held > _MOST_BYTES and held > (most := max(_MOST_BYTES, _TIMES_SENT * _bytes(asked))):
         raise ClientError(f"node {reply.metadata.src_node_id} sent {held:,} bytes, but at most {most:,} are allowed: "
@@ -82,7 +82,10 @@ def check_size(reply: Message, asked: Message) -> None:
 
 
 def sender(reply: Message) -> Sender:
-    """Return who sent a reply; refuse a number of the node, of all nodes or of clients that cannot be."""
+    """Return who sent a reply.
+
+    Raises `ClientError` for a number of the node, of all nodes or of clients that cannot be.
+    """
     node, record = reply.metadata.src_node_id, config(reply, "node")
     number, of, clients = (record.get(key) for key in ("number", "of", "clients"))
     if not (whole(of, 1, MOST_RECORDS) and whole(number, 0, cast(int, of) - 1) and whole(clients, 0, MOST_RECORDS)):
@@ -94,7 +97,7 @@ def sender(reply: Message) -> Sender:
 
 
 def check_same_clients(who: Sender, clients: int, holders: Mapping[int, range]) -> None:
-    """Refuse clients other than those that the node named at first, or that its number says, of the run's `clients`."""
+    """Raise `ClientError` for other clients than the node named at first, or than its number says of `clients`."""
     expected = holders.get(who.node, range(who.number, clients, who.of))
     if who.clients != expected:
         raise ClientError(f"node {who.node} answers for client {named(who.clients, 'and') or 'none'}, but it holds "

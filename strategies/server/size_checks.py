@@ -17,7 +17,7 @@ from strategies.server.tensor_checks import check_tensors
 
 
 def population_of(replies: Sequence[Message]) -> Population:
-    """Return the population that the nodes describe; refuse one that does not fit together."""
+    """Return the population that the nodes describe; raise `ClientError` for one that does not fit together."""
     senders = [sender(reply) for reply in replies]
     parts = [check_sizes(who, reply) for who, reply in zip(senders, replies, strict=True)]
     for who, (_, names, labels) in zip(senders, parts, strict=True):
@@ -41,7 +41,10 @@ def population_of(replies: Sequence[Message]) -> Population:
 
 
 def check_sizes(who: Sender, reply: Message) -> tuple[Gradients, tuple[str, ...], tuple[str, ...]]:
-    """Return the numbers of records `[m, K]` by part, and the names of groups and classes; refuse impossible ones."""
+    """Return the numbers of records `[m, K]` by part, and the names of groups and classes.
+
+    Raises `ClientError` for impossible ones.
+    """
     record = config(reply, "groups")
     names, labels = (_names(who, record.get(key)) for key in ("names", "labels"))
     like = torch.empty(len(who.clients), len(names), dtype=torch.int64, device="meta")

@@ -17,9 +17,10 @@ from strategies.server.reply_checks import SAME, UNCHANGED, Sender
 
 
 def check_tensors(who: Sender, record: ArrayRecord, name: str, like: Mapping[str, Tensor] | None) -> Gradients:
-    """Return the tensors of a reply's record `name`; refuse names, shapes and types that differ from those of `like`.
+    """Return the tensors of a reply's record `name`.
 
-    Without `like`, refuse only numbers that are not real. Nothing is read before what it claims to be is checked.
+    Raises `ClientError` for names, shapes and types that differ from those of `like`, or without it for numbers that
+    are not real. Nothing is read before what it claims to be is checked.
     """
     claims = {key: claim(array) for key, array in record.items()}
     shapes = {key: shape for key, (shape, _) in claims.items()}
@@ -38,7 +39,7 @@ def check_tensors(who: Sender, record: ArrayRecord, name: str, like: Mapping[str
 
 
 def check_group_counts(who: Sender, split: str, values: Gradients) -> GroupCounts:
-    """Return evaluation counts; refuse counts that are negative or not finite."""
+    """Return evaluation counts; raise `ClientError` for counts that are negative or not finite."""
     for name in ("labels", "predicted", "correct"):
         if not bool((values[name].isfinite() & (values[name] >= 0)).all()):
             raise ClientError(f"{who} sent {split} counts {name!r} that are negative or not finite, but they are "
