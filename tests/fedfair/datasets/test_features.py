@@ -64,6 +64,7 @@ def test_a_one_hot_column_of_codes_is_one_number_where_it_has_a_range(codes: lis
     assert torch.equal(scaled.x[:, 1:], from_frame(frame.drop(columns="code"), "vote", "sex").x)
 
 
+@pytest.mark.usefixtures("data_dir")
 def test_the_attributes_of_xu_et_al_on_dutch_are_thirty_five() -> None:
     """As the paper counts them."""
     (experiment,) = experiments(["sgd"], [0], "xu2021", {"dataset": "dutch"})
@@ -73,6 +74,7 @@ def test_the_attributes_of_xu_et_al_on_dutch_are_thirty_five() -> None:
     assert train.x.max() == 1
 
 
+@pytest.mark.usefixtures("data_dir")
 @pytest.mark.parametrize(("dataset", "shape", "parameters", "coded"), [
     ("adult", (23_512, 98), 91_650, {"sex": "Female", "race": "Non-White"}),
     ("dutch", (48_336, 59), 120, {"sex": "female", "prev_residence_place": "2"})])
@@ -123,6 +125,7 @@ def test_a_column_that_lacks_a_category_has_neither_a_first_one_nor_codes() -> N
         to_ranges(without, (*RANGES, Range("city", 0, 3)))
 
 
+@pytest.mark.usefixtures("data_dir")
 def test_yangs_one_feature_for_sex_is_1_for_men() -> None:
     (experiment,) = experiments(["sgd"], [0], "yang2024", {"dataset": "dutch"})
     train = experiment.task.data().train
