@@ -330,7 +330,7 @@ class Ledger:
                         values["accountant"], values["nominal_because"], values["protects"], values["broadcasts"],
                         secure_aggregation=values["secure_aggregation"], public=values["public_by_assumption"],
                         budget=RenyiFilter(**values["budget"]) if values["budget"] else None,
-                        simulated=values.get("simulated_because"),  # ledgers of version 0.1.0.dev had no such entry
+                        simulated=values.get("simulated_because"),  # kept runs of before have no such entry
                         size=values.get("size"))
         ledger.log = EventLog.from_dict(values)
         ledger.unprotected = dict(values["not_protected"])
