@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from simulations.commands import data, examining, papers, predicting, running, settings, sweeping
+from simulations.commands import data, examining, papers, predicting, running, schema, settings, sweeping
 from simulations.commands.terminal import plain_errors
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False,
@@ -28,3 +28,4 @@ on_data.command("list")(data.list_data)
 on_data.command()(plain_errors(data.fetch))
 on_data.command()(plain_errors(data.describe))
 on_data.command()(plain_errors(data.check))
+on_data.command()(plain_errors(schema.schema))

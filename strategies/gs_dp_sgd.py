@@ -56,7 +56,7 @@ class GsDpSgd(Strategy):
 
     def noise_multipliers(self) -> tuple[float, ...]:
         """Return each group's own noise multiplier."""
-        return tuple(own_noise(schedule, self.training, counting=False) for schedule in self.schedules())
+        return tuple(own_noise(schedule, self.training, self.beside) for schedule in self.schedules())
 
     def release_noise(self, rule: ClipRule) -> float:
         """Return the noise of all groups together, in units of the largest weight times C."""

@@ -11,8 +11,8 @@ Unit = Literal["record", "participant"]
 """The unit by which neighbouring data sets differ, and which an epsilon protects."""
 
 PUBLIC: dict[Unit, str] = {
-    "record": "numbers of records by group and client, expected batch size",
-    "participant": "number of participants, expected number of them in a round",
+    "record": "names of groups and classes, numbers of records by group and client, expected batch size",
+    "participant": "names of groups and classes, number of participants, expected number of them in a round",
 }
 """What is taken as public, by the unit that is protected."""
 
@@ -27,6 +27,18 @@ class Release(NamedTuple):
 
     rate: float
     multiplier: float
+
+
+class Preprocessed(NamedTuple):
+    """One release about all records, from which preprocessing learned ranges and categories.
+
+    Attributes:
+        multiplier: Noise multiplier of the release.
+        delta: Probability, a part of delta, that the category of a single record is listed.
+    """
+
+    multiplier: float
+    delta: float
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from fedfair.accounting.composition import Accountant, epsilon
-from fedfair.accounting.events import PUBLIC, Event, Release, Unit, joint_multiplier
+from fedfair.accounting.events import PUBLIC, Event, Preprocessed, Release, Unit, joint_multiplier
 from fedfair.accounting.figures import up
 from fedfair.accounting.log import EventLog
 from fedfair.accounting.observers import OBSERVERS, Observer, noise_seen
@@ -39,6 +39,7 @@ class Ledger:
         public: What everybody is assumed to know; None for `PUBLIC` of what is protected.
         budget: A filter that keeps every group within a budget, or None.
         size: Public number of training records, or of participants where these are protected; None if unknown.
+        preprocessing: The release from which ranges and categories were learned, or None.
 
     Attributes:
         log: What was released, in order.
@@ -50,11 +51,11 @@ class Ledger:
                  accountant: Accountant = "pld", nominal: str | None = None, protects: Unit = "record",
                  broadcasts: bool = False, *, secure_aggregation: bool = False, public: str | None = None,
                  budget: RenyiFilter | None = None, simulated: str | None = None,
-                 size: int | None = None) -> None:
+                 size: int | None = None, preprocessing: Preprocessed | None = None) -> None:
         self.groups, self.delta, self.trust, self.clients = tuple(groups), delta, trust, clients
         self.accountant, self.nominal, self.protects, self.broadcasts = accountant, nominal, protects, broadcasts
         self.secure_aggregation, self.public, self.budget = secure_aggregation, public or PUBLIC[protects], budget
-        self.simulated, self.size = simulated, size
+        self.simulated, self.size, self.preprocessing = simulated, size, preprocessing
         self.log = EventLog()
         self.validation: Release | None = None
         self.unprotected: dict[str, str] = {}
@@ -189,7 +190,8 @@ class Ledger:
             delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
         """
         at = self._delta(delta)
-        return self._largest(lambda event, k: (event.certain(k),), lambda releases: reading(releases, at))
+        return self._largest(lambda event, k: (event.certain(k),), lambda releases: self._with_delta(
+            at, lambda left: reading(releases, left)))
 
     def epsilon_separate(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
         """Return epsilon if gradients and counts were two separately sampled events, as the papers compose them.
@@ -279,6 +281,17 @@ class Ledger:
         return (f"validation data: epsilon {up(self.validation_epsilon(), '.3g')} at delta {up(self.delta, '.6g')} for "
                 f"each {self.protects}, against anyone who gets the threshold, {apart}")
 
+    def preprocessing_data(self) -> str:
+        """Say what preprocessing learned from a noisy release, and at what cost; "" if it learned nothing so."""
+        if self.preprocessing is None:
+            return ""
+        release = {Release(1.0, self.preprocessing.multiplier): 1}
+        alone = self._with_delta(self.delta, lambda left: epsilon(release, left, self.accountant))
+        listed = (f"; with a probability of {up(self.preprocessing.delta, '.3g')}, which is part of delta, a category "
+                  "of one record alone is listed" if self.preprocessing.delta else "")
+        return (f"preprocessing: ranges and categories come from a noisy release, which alone has epsilon "
+                f"{up(alone, '.3g')}; it is part of the figures above{listed}")
+
     def delta_warning(self, delta: float | None = None) -> str:
         """Say that delta is so large that a guarantee means little: above one over the number of records; or "".
 
@@ -316,6 +329,8 @@ class Ledger:
             "by_observer": self.by_observer(), "spent_by_observer_and_group": self.by_observer_and_group(),
             "validation_data": self.validation_data(), "not_protected": self.unprotected,
             "validation_release": None if self.validation is None else list(self.validation),
+            "preprocessing_data": self.preprocessing_data(),
+            "preprocessing_release": None if self.preprocessing is None else list(self.preprocessing),
             **self.log.to_dict(),
         }
 
@@ -331,7 +346,9 @@ class Ledger:
                         secure_aggregation=values["secure_aggregation"], public=values["public_by_assumption"],
                         budget=RenyiFilter(**values["budget"]) if values["budget"] else None,
                         simulated=values.get("simulated_because"),  # kept runs of before have no such entry
-                        size=values.get("size"))
+                        size=values.get("size"),
+                        preprocessing=Preprocessed(*values["preprocessing_release"])
+                        if values.get("preprocessing_release") else None)
         ledger.log = EventLog.from_dict(values)
         ledger.unprotected = dict(values["not_protected"])
         if values["validation_release"]:
@@ -343,6 +360,13 @@ class Ledger:
     def _delta(self, delta: float | None) -> float:
         """Return the default delta unless another is given."""
         return self.delta if delta is None else delta
+
+    def _with_delta(self, delta: float, cost: Callable[[float], float]) -> float:
+        """Return the cost at what private preprocessing leaves of a delta; infinite if it leaves nothing."""
+        if self.preprocessing is None:
+            return cost(delta)
+        left = delta - self.preprocessing.delta
+        return cost(left) if left > 0 else math.inf
 
     def _seen(self, observer: Observer, event: Event) -> float:
         """Return the noise between a record and an observer."""
@@ -364,6 +388,17 @@ class Ledger:
         seen = noise_seen(observer, event, self.trust, self.clients, self.secure_aggregation)
         return [event.guaranteed(0, seen)]
 
+    def _preprocessed(self, observer: Observer | None) -> list[Release]:
+        """Return what a record is charged for private preprocessing, by the noise that an observer does not know."""
+        if self.preprocessing is None:
+            return []
+        multiplier = self.preprocessing.multiplier
+        if observer is None:
+            return [Release(1.0, multiplier)]
+        event = Event((1.0,), (multiplier,), (multiplier,))
+        seen = noise_seen(observer, event, self.trust, self.clients, self.secure_aggregation)
+        return [event.guaranteed(0, min(seen, 1.0))]  # a client's list of categories has its own noise alone
+
     def _within_budget(self, group: int) -> bool:
         """Return whether a group's releases, with the noise that was really there, stayed within the budget."""
         assert self.budget is not None
@@ -372,8 +407,9 @@ class Ledger:
     def _by_group(self, charge: Charge, delta: float | None, accountant: Accountant | None,
                   observer: Observer | None = None) -> dict[str, float]:
         """Return epsilon of what each group is charged."""
-        return self._largest(charge, lambda releases: epsilon(releases, self._delta(delta),
-                                                              accountant or self.accountant), observer)
+        at = self._delta(delta)
+        return self._largest(charge, lambda releases: self._with_delta(
+            at, lambda left: epsilon(releases, left, accountant or self.accountant)), observer)
 
     def _largest(self, charge: Charge, cost: Callable[[Mapping[Release, int]], float],
                  observer: Observer | None = None) -> dict[str, float]:
@@ -384,9 +420,9 @@ class Ledger:
     def _charged(self, charge: Charge, group: int, observer: Observer | None = None) -> Iterator[Counter[Release]]:
         """Yield what a record of a group is charged, for each client that trained alone, or once for all.
 
-        A participant is charged also for the threshold search on its validation records.
+        It is charged for private preprocessing, and a participant also for the search on its validation records.
         """
-        shared = Counter(self._searched(observer))
+        shared = Counter([*self._searched(observer), *self._preprocessed(observer)])
         by_client: dict[int, Counter[Release]] = {}
         for event, steps in self.events.items():
             releases = shared if event.client is None else by_client.setdefault(event.client, Counter())

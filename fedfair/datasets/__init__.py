@@ -8,6 +8,7 @@ from functools import partial
 from importlib import import_module
 
 from fedfair.datasets.grouped import GroupedDataset, Parts
+from fedfair.datasets.schema import Schema
 from fedfair.plugins.registry import Registry
 
 __all__ = ["DATASETS", "GroupedDataset", "Parts", "Source"]
@@ -18,12 +19,12 @@ class Source:
     """Where a data set comes from.
 
     `load(sensitive attribute or None)` returns the data, `variants` are the numbers of records that published variants
-    keep of each group, and `not_private` says what else was learned from the records without noise.
+    keep of each group, and `public` is what everybody knows of a table's columns.
     """
 
     load: Callable[[str | None], GroupedDataset]
     variants: Mapping[str, Mapping[str, int]]
-    not_private: tuple[str, ...] = ()
+    public: Schema | None = None
 
 
 def _published(name: str) -> Source:
@@ -32,7 +33,7 @@ def _published(name: str) -> Source:
     Importing pandas takes half a second, and a client that answers one message in its own process may not need it.
     """
     module = import_module(f"fedfair.datasets.{name}")
-    return Source(module.load, module.VARIANTS, getattr(module, "NOT_PRIVATE", ()))
+    return Source(module.load, module.VARIANTS, getattr(module, "PUBLIC", None))
 
 
 DATASETS: Registry[Source] = Registry("data set")

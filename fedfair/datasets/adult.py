@@ -6,6 +6,7 @@ import pandas as pd
 
 from fedfair.datasets.files import PublicFile, fetch
 from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.schema import Schema
 from fedfair.datasets.table import from_frame
 from fedfair.plugins.registry import unknown
 
@@ -19,6 +20,29 @@ _COLUMNS = ("age", "workclass", "fnlwgt", "education", "education-num", "marital
             "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income")
 GROUPS = ("sex", "race")
 VARIANTS = {"balanced": {"Male": 14_000, "Female": 14_000}, "all-women": {"Male": 14_695, "Female": 14_695}}
+PUBLIC = Schema.of(
+    "categories: adult.names, beside the data at UCI; ranges: adult.names (over 16 years, 16 levels of education, over "
+    "0 hours) and round numbers, beyond which amounts count as the largest",
+    ranges={"age": (17, 90), "education-num": (1, 16), "capital-gain": (0, 20_000), "capital-loss": (0, 4_000),
+            "hours-per-week": (1, 99)},
+    categories={
+        "workclass": "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, Without-pay, "
+                     "Never-worked",
+        "education": "Bachelors, Some-college, 11th, HS-grad, Prof-school, Assoc-acdm, Assoc-voc, 9th, 7th-8th, 12th, "
+                     "Masters, 1st-4th, 10th, Doctorate, 5th-6th, Preschool",
+        "marital-status": "Married-civ-spouse, Divorced, Never-married, Separated, Widowed, Married-spouse-absent, "
+                          "Married-AF-spouse",
+        "occupation": "Tech-support, Craft-repair, Other-service, Sales, Exec-managerial, Prof-specialty, "
+                      "Handlers-cleaners, Machine-op-inspct, Adm-clerical, Farming-fishing, Transport-moving, "
+                      "Priv-house-serv, Protective-serv, Armed-Forces",
+        "relationship": "Wife, Own-child, Husband, Not-in-family, Other-relative, Unmarried",
+        "race": "White, Non-White",
+        "sex": "Female, Male",
+        "native-country": "United-States, Cambodia, England, Puerto-Rico, Canada, Germany, Outlying-US(Guam-USVI-etc), "
+                          "India, Japan, Greece, South, China, Cuba, Iran, Honduras, Philippines, Italy, Poland, "
+                          "Jamaica, Vietnam, Mexico, Portugal, Ireland, France, Dominican-Republic, Laos, Ecuador, "
+                          "Taiwan, Haiti, Columbia, Hungary, Guatemala, Nicaragua, Scotland, Thailand, Yugoslavia, "
+                          "El-Salvador, Trinadad&Tobago, Peru, Hong, Holand-Netherlands"})
 
 
 def load(group: str | None = None) -> GroupedDataset:

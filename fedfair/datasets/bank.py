@@ -6,6 +6,7 @@ import pandas as pd
 
 from fedfair.datasets.files import PublicFile, fetch
 from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.schema import Schema
 from fedfair.datasets.table import from_frame
 from fedfair.plugins.registry import unknown
 
@@ -15,6 +16,18 @@ _FILE = PublicFile(
 )
 _NUMERIC = ("age", "balance", "day", "duration", "campaign", "pdays", "previous")
 VARIANTS: dict[str, dict[str, int]] = {}
+PUBLIC = Schema.of(
+    "categories: the description at UCI, data set 222; ranges: round numbers, beyond which amounts count as the "
+    "largest",
+    ranges={"age": (18, 95), "balance": (-2_000, 20_000), "day": (1, 31), "duration": (0, 2_000), "campaign": (1, 20),
+            "pdays": (-1, 400), "previous": (0, 10)},
+    categories={
+        "job": "admin., unknown, unemployed, management, housemaid, entrepreneur, student, blue-collar, self-employed, "
+               "retired, technician, services",
+        "marital": "married, divorced, single", "education": "unknown, secondary, primary, tertiary",
+        "default": "yes, no", "housing": "yes, no", "loan": "yes, no", "contact": "unknown, telephone, cellular",
+        "month": "jan, feb, mar, apr, may, jun, jul, aug, sep, oct, nov, dec",
+        "poutcome": "unknown, other, failure, success"})
 
 
 def load(group: str | None = None) -> GroupedDataset:

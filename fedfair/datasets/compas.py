@@ -8,6 +8,7 @@ import pandas as pd
 
 from fedfair.datasets.files import PublicFile, fetch
 from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.schema import Schema
 from fedfair.datasets.table import from_frame
 from fedfair.plugins.registry import unknown
 
@@ -18,6 +19,12 @@ _COLUMNS = ["age_cat", "race", "sex", "priors_count", "c_charge_degree", "score_
 _RACES = ("African-American", "Caucasian")
 GROUPS = ("race", "sex")
 VARIANTS: dict[str, dict[str, int]] = {}
+PUBLIC = Schema.of(
+    "categories: ProPublica's description of the file, with the two races that are taken; range: a round number, "
+    "beyond which offences count as the most",
+    ranges={"priors_count": (0, 30)},
+    categories={"age_cat": "Less than 25, 25 - 45, Greater than 45", "race": ", ".join(_RACES), "sex": "Female, Male",
+                "c_charge_degree": "F, M", "score_text": "Low, Medium, High", "v_score_text": "Low, Medium, High"})
 
 
 def without_names(content: bytes) -> bytes:

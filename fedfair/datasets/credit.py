@@ -6,6 +6,7 @@ import pandas as pd
 
 from fedfair.datasets.files import PublicFile, fetch
 from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.schema import Schema
 from fedfair.datasets.table import from_frame
 from fedfair.plugins.registry import unknown
 
@@ -17,6 +18,14 @@ _FILE = PublicFile(
 _MONTHS = range(1, 7)
 _NUMERIC = ("LIMIT_BAL", "AGE", *(f"BILL_AMT{m}" for m in _MONTHS), *(f"PAY_AMT{m}" for m in _MONTHS))
 VARIANTS: dict[str, dict[str, int]] = {}
+_STATES = ", ".join(map(str, range(-2, 10)))
+PUBLIC = Schema.of(
+    "categories: the description at UCI, data set 350, and codes that it leaves unexplained; ranges: round numbers of "
+    "Taiwan dollars and years, beyond which amounts count as the largest",
+    ranges={"LIMIT_BAL": (0, 1_000_000), "AGE": (20, 80), **{f"BILL_AMT{m}": (0, 500_000) for m in _MONTHS},
+            **{f"PAY_AMT{m}": (0, 100_000) for m in _MONTHS}},
+    categories={"SEX": "male, female", "EDUCATION": "0, 1, 2, 3, 4, 5, 6", "MARRIAGE": "0, 1, 2, 3",
+                **{f"PAY_{m}": _STATES for m in (0, 2, 3, 4, 5, 6)}})
 
 
 def load(group: str | None = None) -> GroupedDataset:

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedfair.datasets.encoding import Encoding, Feature
+from fedfair.datasets.encoding import OTHER, Encoding, Feature
 from fedfair.datasets.tidy import tidied
 from fedfair.plugins.registry import unknown
 
@@ -41,8 +41,10 @@ def encode(frame: pd.DataFrame, encoding: Encoding) -> Tensor:
     values: dict[Feature, Tensor] = {}
     for name in columns:
         column = frame[name].reset_index(drop=True)
-        values |= (_categories(column, encoding.categories(name)) if name in one_hot else
-                   {Feature(name): _numbers(column, encoding.decimal)})
+        if name in one_hot:
+            values |= _categories(column, encoding.categories(name), name in encoding.listed)
+        else:
+            values[Feature(name)] = _numbers(column, encoding.decimal)
     return torch.stack([_scaled(values[feature._replace(scaling=None)], feature) for feature in encoding.features], 1)
 
 
@@ -51,8 +53,11 @@ def _scaled(values: Tensor, feature: Feature) -> Tensor:
     return feature.scaling.of(values) if feature.scaling else values
 
 
-def _categories(column: pd.Series, known: tuple[str, ...]) -> dict[Feature, Tensor]:
-    """Return a feature `[n]` for each of the categories `known`; raise `ValueError` for a row with none of them."""
+def _categories(column: pd.Series, known: tuple[str, ...], listed: bool) -> dict[Feature, Tensor]:
+    """Return a feature `[n]` for each of the categories `known`.
+
+    Raises `ValueError` for a row with none of them, unless they are `listed` without looking at the records.
+    """
     categories = pd.Index(known)
     positions = np.where(column.isna(), -1, categories.get_indexer(pd.Index(column.astype(str))))
     if (positions < 0).any():  # tidying takes time, and rows of the training have been tidied
@@ -60,7 +65,9 @@ def _categories(column: pd.Series, known: tuple[str, ...]) -> dict[Feature, Tens
         _refuse_missing(tidy.isna() & (positions < 0))
         for reading in _readings(column, tidy, known):
             positions = np.where(positions < 0, categories.get_indexer(pd.Index(reading)), positions)
-        if (positions < 0).any():
+        if listed and OTHER in known:
+            positions = np.where(positions < 0, known.index(OTHER), positions)
+        if (positions < 0).any() and not listed:
             row = int((positions < 0).argmax())
             raise unknown(f"category of column {str(column.name)!r}, in row {row + 1},", str(tidy[row]), known)
     return {Feature(str(column.name), category): torch.from_numpy(positions == number).double()

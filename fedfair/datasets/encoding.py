@@ -40,18 +40,24 @@ class Feature(NamedTuple):
 class Encoding(NamedTuple):
     """The `features` in the order of the columns of `x`, and the features that were `left_out`.
 
-    `decimal` are the columns of numbers that were text with a comma before decimals. All are empty without a table.
+    `decimal` are the columns of numbers that were text with a comma before decimals. The categories of the columns
+    `listed` are a list that does not depend on the records: a value that is not on it is `OTHER`, if that is listed, or
+    else none. All are empty without a table.
     """
 
     features: tuple[Feature, ...] = ()
     left_out: tuple[Feature, ...] = ()
     decimal: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
 
     def categories(self, column: str) -> tuple[str, ...]:
         """Return the categories of a one-hot column, also those left out, sorted."""
         return tuple(sorted(feature.category for feature in (*self.features, *self.left_out)
                             if feature.column == column and feature.category is not None))
 
+
+OTHER = "other"
+"""In a list of categories: stands for every value that is not on the list."""
 
 NO_TABLE = Encoding()
 """The encoding of records that are no rows of a table."""

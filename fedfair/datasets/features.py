@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from fedfair.datasets.encoding import Encoding, Feature, Scaling
+from fedfair.datasets.encoding import Feature, Scaling
 from fedfair.datasets.grouped import GroupedDataset, Parts
 from fedfair.plugins.registry import unknown
 
@@ -104,12 +104,12 @@ def _as_number(data: GroupedDataset, column: str) -> GroupedDataset:
 
 
 def _whole(data: GroupedDataset, column: str, reason: str) -> list[int]:
-    """Return the positions of a one-hot column's features; raise `ValueError` if a record has none of its categories.
+    """Return the positions of a one-hot column's features; raise `ValueError` if one of its categories is left out.
 
-    The error begins with the `reason` why all categories are needed.
+    The error begins with the `reason` why all categories are needed. It does not depend on the records.
     """
     positions = [position for position, name in enumerate(data.columns) if name == column]
-    if not bool((data.x[:, positions].sum(1) == 1).all()):
+    if any(feature.column == column for feature in data.encoding.left_out):
         raise ValueError(f"{reason}, but a category of {column} is left out already: take it out of without")
     return positions
 
@@ -123,10 +123,11 @@ def _finite(text: str) -> float:
 
 def _features(data: GroupedDataset, kept: Sequence[int]) -> GroupedDataset:
     """Keep the features at the positions `kept`, in rising order."""
-    features, left_out, decimal = data.encoding
+    features, left_out = data.encoding.features, data.encoding.left_out
     gone = tuple(feature for position, feature in enumerate(features) if position not in kept)
-    return replace(data, x=data.x[:, list(kept)],
-                   encoding=Encoding(tuple(features[position] for position in kept), (*left_out, *gone), decimal))
+    encoding = data.encoding._replace(features=tuple(features[position] for position in kept),
+                                      left_out=(*left_out, *gone))
+    return replace(data, x=data.x[:, list(kept)], encoding=encoding)
 
 
 def standardise(parts: Parts) -> Parts:

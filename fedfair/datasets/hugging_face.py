@@ -30,7 +30,8 @@ _PART = "fedfair: part"  # a column that is added here: the part of each record
 
 
 def load(name: str, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
-         size: int | None = None, without: Sequence[str] = ()) -> GroupedDataset:
+         size: int | None = None, without: Sequence[str] = (), numbers: Sequence[str] | None = None
+         ) -> GroupedDataset:
     """Load the data set called `name` on the hub (NAME or NAME@SUBSET), or the one in the folder `name`.
 
     An image column becomes `x`, `[n, channels, height, width]` bytes, scaled to `size` x `size` pixels if that is
@@ -49,7 +50,7 @@ def load(name: str, label: str, group: str, missing: Missing = "refuse", partici
     if len(images) > 1:
         raise ValueError(f"{name} has several images a record, {', '.join(images)}: leave all but one out by without")
     if not images:
-        return _from_table(rows, label, group, missing, participant, rest)
+        return _from_table(rows, label, group, missing, participant, rest, numbers)
     columns = [label, group, _PART, *([participant] if participant else [])]
     frame = complete(tidied(_frame(rows.select_columns(sorted(set(columns))))), missing)
     labels, groups = (codes(whole_numbers(frame[column]), column) for column in (label, group))
@@ -64,11 +65,11 @@ def load(name: str, label: str, group: str, missing: Missing = "refuse", partici
 
 
 def _from_table(rows: Dataset, label: str, group: str, missing: Missing, participant: str | None,
-                without: Sequence[str]) -> GroupedDataset:
+                without: Sequence[str], numbers: Sequence[str] | None) -> GroupedDataset:
     """Encode a data set without images."""
     frame = _frame(rows)
     whole = frame.loc[complete(tidied(frame), missing).index]
-    return replace(from_table(whole.drop(columns=_PART), label, group, missing, participant, without),
+    return replace(from_table(whole.drop(columns=_PART), label, group, missing, participant, without, numbers),
                    published=_published(whole[_PART]))
 
 

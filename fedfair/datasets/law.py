@@ -6,6 +6,7 @@ import pandas as pd
 
 from fedfair.datasets.files import PublicFile, fetch
 from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.schema import Schema
 from fedfair.datasets.table import from_frame
 from fedfair.plugins.registry import unknown
 
@@ -16,6 +17,13 @@ _FILE = PublicFile(
 )
 _NUMERIC = ("decile1b", "decile3", "lsat", "ugpa", "zfygpa", "zgpa")
 VARIANTS: dict[str, dict[str, int]] = {}
+PUBLIC = Schema.of(
+    "the scales of the columns: deciles, LSAT scores of the time (10 to 48), grade points up to 4, standardised grades "
+    "within 4 deviations, five classes of family income, six tiers of schools (Wightman 1998)",
+    ranges={"decile1b": (1, 10), "decile3": (1, 10), "lsat": (10, 48), "ugpa": (0, 4), "zfygpa": (-4, 4),
+            "zgpa": (-4, 4)},
+    categories={"fulltime": "1.0, 2.0", "fam_inc": "1.0, 2.0, 3.0, 4.0, 5.0", "male": "0.0, 1.0",
+                "tier": "1.0, 2.0, 3.0, 4.0, 5.0, 6.0", "race": "White, Non-White"})
 
 
 def load(group: str | None = None) -> GroupedDataset:

@@ -67,12 +67,13 @@ def codes(column: pd.Series, name: str) -> pd.Categorical:
 
 
 def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
-               without: Sequence[str] = ()) -> GroupedDataset:
+               without: Sequence[str] = (), numbers: Sequence[str] | None = None) -> GroupedDataset:
     """Tidy and encode a raw table, whose columns are taken as `fedfair.datasets.columns.understand` takes them.
 
     Columns with a single value and row numbers are left out, and so, with `missing` = "drop", are rows with missing
     values; the logger warns of both. The column `participant`, if given, names the person of each record. Columns
-    `without` are not read; see `leave_out`.
+    `without` are not read; see `leave_out`. With `numbers`, the columns that hold numbers, all others hold categories,
+    and none is left out, whatever their values.
     Raises `ValueError` for missing values that may not be dropped, for columns that cannot be used, and as
     `from_frame` and `leave_out` do.
     """
@@ -82,13 +83,8 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
     unread = features_alone(without, frame, (label, group, participant))
     raw = frame.drop(columns=unread)
     whole = complete(tidied(raw), missing)
-    columns = understand(whole, label, group, participant)
-    if problems(columns):
-        raise ValueError(problems(columns))
-    left_out = [column.name for column in columns if column.kind in LEFT_OUT]
-    if left_out:
-        _log.warning("left out, with nothing to learn from: column %s", visible(", ".join(left_out)))
-    numeric = [column.name for column in columns if column.kind == "number"]
+    roles = (label, group, participant)
+    numeric, left_out = _kinds(whole, roles) if numbers is None else (declared(whole, numbers, roles), [])
     features = whole.drop(columns=[*left_out, *([participant] if participant not in (None, label, group) else [])])
     data = from_frame(features.assign(**{c: whole_numbers(whole[c]) for c in {label, group}}), label, group, numeric,
                       decimal_commas(raw))
@@ -96,6 +92,31 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
     if participant is None:
         return data
     return replace(data, participant=torch.tensor(pd.Categorical(whole[participant]).codes.astype("int64")))
+
+
+def _kinds(whole: pd.DataFrame, roles: tuple[str, str, str | None]) -> tuple[list[str], list[str]]:
+    """Return the columns of numbers, and those with nothing to learn from, as their values tell.
+
+    Raises `ValueError` for columns that cannot be used.
+    """
+    columns = understand(whole, *roles)
+    if problems(columns):
+        raise ValueError(problems(columns))
+    left_out = [column.name for column in columns if column.kind in LEFT_OUT]
+    if left_out:
+        _log.warning("left out, with nothing to learn from: column %s", visible(", ".join(left_out)))
+    return [column.name for column in columns if column.kind == "number"], left_out
+
+
+def declared(whole: pd.DataFrame, numbers: Sequence[str], roles: Sequence[str | None]) -> list[str]:
+    """Return the columns of a table that are declared to hold numbers; raise `ValueError` if one of them does not."""
+    columns = [str(name) for name in whole if name in numbers and name not in roles]
+    for name in columns:
+        strays = whole[name][pd.to_numeric(whole[name], errors="coerce").isna()]
+        if len(strays):
+            raise ValueError(f"column {name!r} has {str(strays.iloc[0])!r} in row {strays.index[0] + 1}, where the "
+                             "settings say that it holds numbers: correct it, or list the column's categories")
+    return columns
 
 
 def group_names(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
@@ -117,12 +138,12 @@ def features_alone(without: Sequence[str], columns: Container[str], roles: Seque
 
 
 def from_csv(path: Path, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
-             without: Sequence[str] = ()) -> GroupedDataset:
+             without: Sequence[str] = (), numbers: Sequence[str] | None = None) -> GroupedDataset:
     """Read and encode a file of the user's; see `from_table`.
 
     Raises what `read_csv` and `from_table` raise.
     """
-    return from_table(read_csv(path), label, group, missing, participant, without)
+    return from_table(read_csv(path), label, group, missing, participant, without, numbers)
 
 
 def complete(frame: pd.DataFrame, missing: Missing) -> pd.DataFrame:

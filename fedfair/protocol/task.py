@@ -19,12 +19,16 @@ from fedfair.datasets.grouped import Pixels
 from fedfair.datasets.intersections import crossed
 from fedfair.datasets.partition import by_group, by_mixture, by_site
 from fedfair.datasets.prepare import Missing, keep, reduce_group, split
+from fedfair.datasets.schema import RECORDS, Listed, Schema, prepared, read
 from fedfair.models import find, published
 from fedfair.plugins.registry import unknown
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+Preprocessing = Literal["public", "private", "records"]
+"""Where the scaling of numbers and the lists of categories come from."""
 
 HUGGING_FACE = "hf:"
 """Prefix of the names of data sets in Hugging Face's format."""
@@ -39,6 +43,17 @@ def _listed(ranges: Any) -> Any:
             raise ValueError(f"the range of {column} is {ends!r}: give two numbers, the smaller first, for example "
                              f"ranges = {{ {column} = [0, 100] }}")
     return [(column, *ends) for column, ends in ranges.items()]
+
+
+def _lists(categories: Any) -> Any:
+    """Return lists of categories from a table by column; raise `ValueError` for what is no list."""
+    if not isinstance(categories, dict):
+        return categories
+    for column, names in categories.items():
+        if not isinstance(names, list | tuple) or not names:
+            raise ValueError(f"the categories of {column} are {names!r}: give a list, for example "
+                             f'categories = {{ {column} = ["a", "b", "other"] }}')
+    return [(column, [str(name) for name in names]) for column, names in categories.items()]
 
 
 class Task(BaseModel):
@@ -103,11 +118,34 @@ class Task(BaseModel):
         default=None,
         description='Columns of a table that are no features, or categories of one-hot columns ("sex=Male"). In '
                     "columns of your own file that are left out anything may stand.")
+    preprocessing: Preprocessing | None = Field(
+        default=None, json_schema_extra={"records": True},
+        description="Where the scaling of numbers and the lists of categories come from: public (ranges and categories "
+                    "that are given here, or published with a built-in data set), private (a noisy release, charged "
+                    "like any other), or records (means, deviations and categories of the records, as papers do, which "
+                    "is not private). By default public where they are known, else records.")
     ranges: Annotated[tuple[Range, ...], BeforeValidator(_listed)] | None = Field(
         default=None, json_schema_extra={"allowed": "table of two numbers by column, the smaller first"},
         description="Public range of every numeric column, {age = [17, 90]}, which is scaled to [0, 1]; a one-hot "
-                    "column of codes with a range becomes one number. Without ranges numeric columns are standardised "
-                    "by the training records, which is not private.")
+                    "column of codes with a range becomes one number. Built-in data sets have ranges of their own, "
+                    "which these replace.")
+    categories: Annotated[tuple[Listed, ...], BeforeValidator(_lists)] | None = Field(
+        default=None, json_schema_extra={"allowed": "table of lists of texts by column"},
+        description='Public list of the categories of every column that is no number, {job = ["clerk", "nurse", '
+                    '"other"]}; a value that is not listed counts as "other" where that is listed, else as none. '
+                    "Built-in data sets have lists of their own, which these replace.")
+    known_from: str | None = Field(
+        default=None,
+        description='Where ranges and categories are publicly known from, for the ledger; "records" says that they '
+                    "were read off the records, which makes the guarantee nominal.")
+    schema_file: str | None = Field(
+        default=None, json_schema_extra={"records": True},
+        description="TOML file with ranges, categories and their source, as `fedfair data schema FILE` writes it. It "
+                    "is read at once: its content takes the place of this setting.")
+    numbers: tuple[str, ...] = Field(
+        default=(), json_schema_extra={"records": True},
+        description="Columns of your own file that hold numbers whose ranges preprocessing private is to learn; other "
+                    "columns without a range hold categories.")
     drop_first: bool = Field(
         default=False,
         description="Whether the first category of every one-hot column is left out.")
@@ -135,6 +173,18 @@ class Task(BaseModel):
         if isinstance(values, dict) and values.get("csv") and values.get("dataset", "digits") == "digits":
             return {**values, "dataset": Path(values["csv"]).stem}
         return values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _schema_is_its_content(cls, values: Any) -> Any:
+        """Put the content of a schema file in its place; ranges and lists that are given beside it win."""
+        if not isinstance(values, dict) or not values.get("schema_file"):
+            return values
+        given = {"ranges": _listed(values.get("ranges")) or (), "categories": _lists(values.get("categories")) or ()}
+        schema = read(Path(values["schema_file"])).overridden(
+            [Range(*entry) for entry in given["ranges"]], [Listed(*entry) for entry in given["categories"]])
+        return {**values, "schema_file": None, "ranges": schema.ranges, "categories": schema.categories,
+                "known_from": values.get("known_from") or schema.source}
 
     @model_validator(mode="after")
     def _consistent(self) -> Task:
@@ -170,6 +220,7 @@ class Task(BaseModel):
     def data(self) -> Parts:
         """Return the prepared parts in the run's dtype, pixels as bytes; the same object for the same task and file.
 
+        Where preprocessing is private, numbers are not scaled before their ranges have been learned.
         Raises `ValueError` or `FileNotFoundError` if they cannot be made, or a group has no training record.
         """
         return _data(self, self.modified)
@@ -221,29 +272,57 @@ class Task(BaseModel):
     def public(self, protects: Unit) -> str:
         """Return in words what everybody is assumed to know of the data, where `protects` is what is protected."""
         rounded = "" if self.round_sizes == 1 else f" (numbers rounded up to multiples of {self.round_sizes})"
-        return PUBLIC[protects] + rounded
+        columns = "" if self.prepares != "public" else f"; ranges and categories of columns ({self._known_from})"
+        return PUBLIC[protects] + rounded + columns
+
+    @property
+    def prepares(self) -> Preprocessing:
+        """How columns become features: as set, or public where ranges and lists of categories are known."""
+        known = self.categories is not None if self._own else DATASETS[self.dataset].public is not None
+        return self.preprocessing or ("public" if known else "records")
+
+    @property
+    def schema_of_columns(self) -> Schema:
+        """What is known of the columns: what the data set's source publishes, and what the settings say."""
+        public = None if self._own or self.prepares == "private" else DATASETS[self.dataset].public
+        known = public or Schema(self._known_from)
+        return known.overridden(self.ranges or (), self.categories or ())
+
+    @property
+    def known_columns(self) -> set[str]:
+        """The columns that something is known of, with those of the groups, whose names are public by assumption."""
+        return self.schema_of_columns.columns | {name for name in self.attributes if name is not None}
 
     def learned_from_records(self) -> str | None:
         """Say what preprocessing learned from the records without noise, so that no epsilon covers it; None if nothing.
 
         Raises what `data` does.
         """
+        if self.prepares == "public" and self.known_from == RECORDS:
+            return ("ranges and categories were read off the records: replace them by what is publicly known, and name "
+                    "the source in known_from")
         features = self.data().train.encoding.features
         learned = []
         if any(feature.scaling is not None and not feature.scaling.within for feature in features):
             learned.append("numbers are scaled by means and deviations of the training records, and one extreme record "
                            "moves all of them: give their public ranges (ranges)")
-        categories = {feature.column for feature in features if feature.category is not None} - {*self.attributes}
-        if self._own and categories:  # the names of groups are public by assumption
-            learned.append(f"the categories of {', '.join(sorted(categories))} are those that occur in the records")
-        if not self._own:
-            learned += DATASETS[self.dataset].not_private
+        unlisted = {feature.column for feature in features if feature.category is not None}
+        unlisted -= {*self.attributes, *self.data().train.encoding.listed}  # names of groups are public by assumption
+        if unlisted:
+            learned.append(f"the categories of {', '.join(sorted(unlisted))} are those that occur in the records")
         return "; ".join(learned) or None
 
     def build_model(self) -> nn.Module:
         """Build the model with its initial parameters."""
         train = self.data().train
         return find.build(self.model, self.hidden, train.x.shape[1:], train.classes, self.seed, self.torch_dtype)
+
+    @property
+    def _known_from(self) -> str:
+        """Where ranges and categories are publicly known from."""
+        replaced = self.known_from or ("the settings" if self.ranges or self.categories else "")
+        public = None if self._own else DATASETS[self.dataset].public
+        return " and ".join(filter(None, (public.source if public else "", replaced)))
 
     @property
     def _own(self) -> bool:
@@ -269,17 +348,21 @@ def _text(task: Task) -> str:
 
 @lru_cache(maxsize=4)
 def _source(dataset: str, csv: str | None, label: str | None, group: str | None, missing: Missing,
-            participant: str | None, without: tuple[str, ...], modified: int) -> GroupedDataset:
-    """Load all records of a data set, or of a file in its state `modified`; a user's data without some columns."""
+            participant: str | None, without: tuple[str, ...], numbers: tuple[str, ...] | None, modified: int
+            ) -> GroupedDataset:
+    """Load all records of a data set, or of a file in its state `modified`; a user's data without some columns.
+
+    `numbers` are the columns of a user's data that are declared to hold numbers; None if their values tell.
+    """
     if csv and label and group:  # imported here, with pandas, which other data do without
         from fedfair.datasets.table import from_csv
 
-        return from_csv(Path(csv), label, group, missing, participant, without)
+        return from_csv(Path(csv), label, group, missing, participant, without, numbers)
     if dataset.startswith(HUGGING_FACE) and label and group:
         from fedfair.datasets import hugging_face
 
         return hugging_face.load(dataset.removeprefix(HUGGING_FACE), label, group, missing, participant,
-                                 without=without)
+                                 without=without, numbers=numbers)
     return DATASETS[dataset].load(group)
 
 
@@ -289,11 +372,17 @@ def _data(task: Task, modified: int) -> Parts:
     own = task._own
     later = [name for name in task.without or () if not own or name in task.attributes]
     unread = tuple(name for name in task.without or () if name not in later)
+    mode, schema = task.prepares, task.schema_of_columns
+    numbers = None if mode == "records" else (*(known.column for known in schema.ranges), *task.numbers)
     data = reduce(crossed, [_source(task.dataset, task.csv, task.label, attribute, task.missing, task.participant,
-                                    unread, modified) for attribute in task.attributes])
+                                    unread, numbers, modified) for attribute in task.attributes])
     data = leave_out(data, later)
-    data = to_ranges(data, task.ranges) if task.ranges else data
-    data = drop_first(data) if task.drop_first else data
+    to_be_learned = mode == "private" and not {*data.columns} <= task.known_columns
+    if mode == "records":
+        data = to_ranges(data, task.ranges) if task.ranges else data
+    elif not to_be_learned:
+        data = prepared(data, _with_groups(schema, data, task.attributes))
+    data = drop_first(data) if task.drop_first and not to_be_learned else data
     if task.balance:
         data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)
     parts = split(data, task.split, task.seed)
@@ -306,7 +395,7 @@ def _data(task: Task, modified: int) -> Parts:
     if not len(parts.test):
         raise ValueError(f"the test part has none of the {len(data):,} records: take a larger share for it in split, "
                          f"which is {list(task.split)}")
-    parts = standardise(parts)
+    parts = standardise(parts) if mode == "records" else parts
     dtype = task.torch_dtype
     if task.pixels != (0, 1) and parts.train.x.dtype != torch.uint8:
         raise ValueError(f"pixels is {list(task.pixels)}, but the records of {task.dataset} are not images: leave it "
@@ -319,3 +408,11 @@ def _data(task: Task, modified: int) -> Parts:
         return replace(part, x=part.x.to(dtype)) if part.x.is_floating_point() else part
 
     return replace(parts, train=cast(parts.train), valid=cast(parts.valid), test=cast(parts.test))
+
+
+def _with_groups(schema: Schema, data: GroupedDataset, attributes: tuple[str | None, ...]) -> Schema:
+    """Return a schema that lists also the values of the sensitive attributes, which are public by assumption."""
+    named = schema.columns
+    groups = [Listed(name, data.encoding.categories(name)) for name in attributes
+              if name in data.columns and name not in named and name is not None]
+    return schema.overridden((), groups)

@@ -31,7 +31,7 @@ from simulations.results.result_folder import (
     same_identity,
 )
 
-_FORMAT = 3  # what a file holds; changes with `strategies.server.state`
+_FORMAT = 4  # what a file holds; changes with `strategies.server.state`
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from torch import nn
 
 from fedfair.gradients.probe import trained_parameters
 from fedfair.protocol.messages import pack, unpacked
+from fedfair.protocol.task import Task
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import ENGINES, Engine, make_engine
 from simulations.engines.resume import Watch, train
@@ -22,6 +23,7 @@ from simulations.results.atomic_files import alone_in
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 from strategies import Strategy, find_strategy
+from strategies.server.preprocessing import learn_columns, planned
 from strategies.server.requests import ANSWERS_WITHIN, population
 
 __all__ = ["ENGINES", "Progress", "conduct", "run"]
@@ -87,14 +89,14 @@ def refuse_unfit(planned: Iterable[Experiment]) -> None:
     """
     kinds = {json.dumps({**experiment.settings(), "seed": 0}, sort_keys=True): experiment for experiment in planned}
     for experiment in kinds.values():
-        make_engine("local")(partial(_strategy, experiment))
+        make_engine("local")(partial(_planned, experiment))
 
 
 def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None = None,
             watch: Watch = lambda *_: None) -> Result:
     """Train and evaluate over the nodes of a grid."""
-    task, strategy = experiment.task, _strategy(experiment, grid, progress)
-    model = task.build_model()
+    strategy = _strategy(experiment, grid, progress, checkpoint)
+    task, model = strategy.task, strategy.task.build_model()
     parameters, _ = trained_parameters(model)
     arrays = pack({name: parameter.detach().clone() for name, parameter in parameters.items()})
     if strategy.rounds == 0:
@@ -110,7 +112,19 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
                   strategy.evaluation.threshold)
 
 
-def _strategy(experiment: Experiment, grid: Grid, progress: Progress = lambda *_: None) -> Strategy:
-    """Make the experiment's strategy for the records that the nodes of a grid hold."""
-    return find_strategy(experiment.strategy)(experiment.task, experiment.training, population(grid, experiment.task),
-                                              progress)
+def _planned(experiment: Experiment, grid: Grid) -> Strategy:
+    """Make the experiment's strategy for the records that the nodes of a grid hold, releasing nothing."""
+    task, training = experiment.task, experiment.training
+    return find_strategy(experiment.strategy)(task, training, population(grid, task),
+                                              preprocessing=planned(task, training))
+
+
+def _strategy(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None) -> Strategy:
+    """Make the experiment's strategy, after private preprocessing, which a checkpoint holds if there is one."""
+    task, training, strategy = experiment.task, experiment.training, find_strategy(experiment.strategy)
+    sizes, spent = population(grid, task), planned(task, training)
+    if spent is not None:
+        latest = checkpoint.read() if checkpoint else None
+        task = (Task.model_validate_json(latest[1]["task"]) if latest else
+                learn_columns(task, training, sizes, grid, spent, strategy.protects))
+    return strategy(task, training, sizes, progress, preprocessing=spent)

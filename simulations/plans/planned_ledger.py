@@ -6,6 +6,7 @@ from fedfair.accounting import Ledger
 from simulations.engines.engines import make_engine
 from simulations.settings.experiment import Experiment
 from strategies import find_strategy
+from strategies.server.preprocessing import planned
 from strategies.server.requests import population
 
 
@@ -17,7 +18,8 @@ def planned_ledger(experiment: Experiment) -> Ledger:
     data, but trains nothing. Raises `ValueError` or `OSError` where the experiment could not begin.
     """
     sizes = make_engine("local")(lambda grid: population(grid, experiment.task))
-    strategy = find_strategy(experiment.strategy)(experiment.task, experiment.training, sizes)
+    strategy = find_strategy(experiment.strategy)(experiment.task, experiment.training, sizes,
+                                                  preprocessing=planned(experiment.task, experiment.training))
     if strategy.rounds:
         for event, steps, first in strategy.plan(0).charges(sizes.sizes):
             strategy.ledger.record(event, steps * strategy.rounds, first)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import strategies
-from fedfair.datasets import DATASETS
 from fedfair.models import find
 from simulations.results.atomic_files import digest
 from simulations.settings.experiment import Experiment
@@ -34,13 +33,13 @@ def own_files(experiment: Experiment) -> dict[str, str]:
 def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
     """Describe how results were made: versions and machine type, and how noise was drawn.
 
-    `not_private` lists what is not private, including what the sources of the data sets learned. Nothing identifies a
-    person.
+    `not_private` lists what is not private. Nothing identifies a person.
     """
-    names = sorted({experiment.dataset for experiment in experiments if not experiment.csv})
-    learned = [sentence for name in names if name in DATASETS for sentence in DATASETS[name].not_private]
-    standardised = [] if all(experiment.ranges for experiment in experiments) else [
+    tasks = [experiment.task for experiment in experiments]
+    learned = [] if all(task.prepares != "records" or task.ranges for task in tasks) else [
         "means and deviations for standardisation come from the training part"]
+    if any(task.prepares == "records" for task in tasks):
+        learned.append("the values that a column can take are read off the data")
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
         "packages": {name: version(name) for name in _PACKAGES},
@@ -48,6 +47,6 @@ def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
                              for name, value in own_files(experiment).items()},
         "randomness": sorted({_RANDOMNESS[experiment.randomness] for experiment in experiments}),
         "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
-        "not_private": [*standardised, "the values that a column, a label or a group can take are read off the data",
-                        "all metrics are computed without noise", *learned],
+        "not_private": [*learned, "the values that a label or a group can take are read off the data",
+                        "all metrics are computed without noise"],
     }

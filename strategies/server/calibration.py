@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedfair.accounting import Accountant, Release, calibrate, epsilon
-from fedfair.accounting.events import joint_multiplier
+from fedfair.accounting.events import Preprocessed, joint_multiplier
 from strategies.server.training import Training
 
 
@@ -24,40 +24,53 @@ def count_noise(training: Training, noise_multiplier: float) -> float:
     return 10 * noise_multiplier if given is None else given
 
 
-def own_noise(schedule: Schedule, training: Training, counting: bool, search: Release | None = None) -> float:
-    """Return the noise multiplier for one schedule: as set, or calibrated to the target epsilon.
+class Beside(NamedTuple):
+    """What a record is charged beside its schedule: a count query on every batch if `counting`, the release of a
+    threshold search, and that of private preprocessing.
+    """
 
-    The target covers a count query on every batch if `counting`, and the release of a threshold search, `search`.
+    counting: bool = False
+    search: Release | None = None
+    preprocessing: Preprocessed | None = None
+
+    def delta(self, training: Training) -> float:
+        """Return the delta that is left for what is composed."""
+        return training.delta - (self.preprocessing.delta if self.preprocessing else 0.0)
+
+
+def own_noise(schedule: Schedule, training: Training, beside: Beside) -> float:
+    """Return the noise multiplier for one schedule: as set, or calibrated to the target epsilon with all `beside` it.
+
     Raises `ValueError` if the target epsilon cannot be reached.
     """
     if training.target_epsilon is None:
         return training.noise_multiplier
-    return calibrate(lambda noise: _charged(schedule, training, counting, search, noise), training.target_epsilon,
-                     training.delta, training.accountant)
+    return calibrate(lambda noise: _charged(schedule, training, beside, noise), training.target_epsilon,
+                     beside.delta(training), training.accountant)
 
 
-def common_noise(schedules: Sequence[Schedule], training: Training, counting: bool, search: Release | None = None
-                 ) -> float:
+def common_noise(schedules: Sequence[Schedule], training: Training, beside: Beside) -> float:
     """Return one noise multiplier that is enough for every schedule; raise what `own_noise` does."""
     if training.target_epsilon is None:
         return training.noise_multiplier
 
     def spent(schedule: Schedule, noise: float, accountant: Accountant) -> float:
         """Return the epsilon of a schedule at a noise multiplier."""
-        return epsilon(_charged(schedule, training, counting, search, noise), training.delta, accountant)
+        return epsilon(_charged(schedule, training, beside, noise), beside.delta(training), accountant)
 
     enough = 0.0
     for schedule in sorted(set(schedules), key=lambda s: spent(s, 1.0, "rdp"), reverse=True):
         if enough == 0 or spent(schedule, enough, training.accountant) > training.target_epsilon:
-            enough = own_noise(schedule, training, counting, search)
+            enough = own_noise(schedule, training, beside)
     return enough
 
 
-def _charged(schedule: Schedule, training: Training, counting: bool, search: Release | None, noise: float
-             ) -> Counter[Release]:
+def _charged(schedule: Schedule, training: Training, beside: Beside, noise: float) -> Counter[Release]:
     """Return all releases that a record is charged for."""
-    counts = count_noise(training, noise) if counting else None
+    counts = count_noise(training, noise) if beside.counting else None
     charged = Counter({Release(schedule.rate, joint_multiplier(noise, counts)): schedule.steps})
-    if search is not None:
-        charged[search] += 1
+    if beside.search is not None:
+        charged[beside.search] += 1
+    if beside.preprocessing is not None:
+        charged[Release(1.0, beside.preprocessing.multiplier)] += 1
     return charged

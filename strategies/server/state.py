@@ -23,8 +23,8 @@ def state(strategy: Strategy) -> dict[str, Any]:
     for part, owner, names in _learned(strategy):
         learned[part] = {name: getattr(owner, name) for name in names}
     return {
-        "population": strategy.population.fingerprint, "rows": json.dumps(strategy.rows.all),
-        **strategy.descent.state(),
+        "population": strategy.population.fingerprint, "task": strategy.task.text,
+        "rows": json.dumps(strategy.rows.all), **strategy.descent.state(),
         "log": json.dumps(strategy.ledger.log.to_dict()), "not_protected": strategy.ledger.unprotected,
         "searched": strategy.ledger.validation and strategy.ledger.validation.multiplier,
         "learned": learned,

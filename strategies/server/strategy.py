@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from fedfair.accounting import Ledger, Unit
+from fedfair.accounting.events import Preprocessed
 from fedfair.mechanisms.clipping import ClipRule, sensitivity
 from fedfair.mechanisms.counting import CountQuery
 from fedfair.mechanisms.noise import add_noise, server_share
@@ -31,7 +32,7 @@ from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.messages import pack, unpacked
 from fedfair.protocol.round import LocalEpoch, LocalSgd, LocalTraining, Round
 from fedfair.protocol.task import Task
-from strategies.server.calibration import Schedule, common_noise, count_noise
+from strategies.server.calibration import Beside, Schedule, common_noise, count_noise
 from strategies.server.evaluation import Evaluation
 from strategies.server.group_budget import GroupBudget, group_budget
 from strategies.server.metrics_log import Rows
@@ -58,6 +59,7 @@ class Strategy(FlowerStrategy):
         training: Settings of the training and of what follows it.
         population: Public numbers of records by client and group.
         progress: Called after every round with the number of this round, from 1, and that of all rounds.
+        preprocessing: What was released for private preprocessing of the task's data, or None.
 
     Attributes:
         modes: Modes that the method supports, of "step" and "epoch" (class attribute, as the next seven).
@@ -91,7 +93,8 @@ class Strategy(FlowerStrategy):
     state: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, task: Task, training: Training, population: Population,
-                 progress: Callable[[int, int], None] = lambda done, rounds: None) -> None:
+                 progress: Callable[[int, int], None] = lambda done, rounds: None, *,
+                 preprocessing: Preprocessed | None = None) -> None:
         _refuse_misfit(task, training, population)
         self.task, self.training, self.population, self.progress = task, training, population, progress
         self.sharers = len(population.sizes) - training.dropouts  # the fewest clients whose noise is in a sum
@@ -100,6 +103,7 @@ class Strategy(FlowerStrategy):
         self.search = ThresholdSearch(task, training, population, self.protects)
         self._risk = (RiskMeter(task, training, population, self.sync, self.exchange)
                       if training.risk_every else None)
+        self.preprocessing = preprocessing
         self.prepare()
         self.noise = self.noise_multipliers()
         self.count_noise = count_noise(training, self.noise[0]) if self.query() is not None else None
@@ -226,7 +230,7 @@ class Strategy(FlowerStrategy):
         Override it for a method that adds no noise, or another amount for each group.
         """
         schedules = self.schedules()
-        return (common_noise(schedules, self.training, self.query() is not None, self.search.charged),) * len(schedules)
+        return (common_noise(schedules, self.training, self.beside),) * len(schedules)
 
     def release_noise(self, rule: ClipRule) -> float:
         """Return the noise multiplier of one gradient sum in step mode, in units of the rule's sensitivity.
@@ -264,6 +268,11 @@ class Strategy(FlowerStrategy):
             return [Schedule(rate, self.rounds) for rate in self.rates()]
         epochs = [LocalEpoch.of(size, self.training.batch_size) for size in self.population.by_client]
         return [Schedule(epoch.rate, self.rounds * epoch.steps) for epoch in epochs]
+
+    @property
+    def beside(self) -> Beside:
+        """What a record is charged beside the noise of its schedule."""
+        return Beside(self.query() is not None, self.search.charged, self.preprocessing)
 
     @property
     def rounds(self) -> int:
@@ -407,6 +416,9 @@ class Strategy(FlowerStrategy):
         """Return the filter that keeps every group within `group_epsilon`, or None without that setting."""
         if self.training.group_epsilon is None:
             return None
+        if self.preprocessing is not None:
+            raise ValueError("group_epsilon is set, but preprocessing is private, and its release is not in that "
+                             "budget: give public ranges and categories, or leave group_epsilon out")
         return group_budget(self.training, self.sync, self.rule(), min(self.noise), self.rates(), self.rounds,
                             self.count_noise, self.counts_first)
 
@@ -418,7 +430,8 @@ class Strategy(FlowerStrategy):
                         broadcasts=self.broadcasts or self._risk is not None,  # which sends the batch's gradient
                         public=self.task.public(self.protects), budget=self.budget.filter if self.budget else None,
                         simulated=SEEDED if training.randomness == "seeded" else None,
-                        size=self.population.records if self.protects == "record" else len(self.population.sizes))
+                        size=self.population.records if self.protects == "record" else len(self.population.sizes),
+                        preprocessing=self.preprocessing)
         if self.protects == "participant":
             ledger.expose("numbers of records of each participant by group", "the server receives them without noise")
         return ledger

@@ -72,6 +72,10 @@ class Training(ThresholdSettings, BaseModel):
         default=None, json_schema_extra={"replaces": "noise_multiplier"},
         description="Epsilon at delta, by the accountant, in place of noise_multiplier: the smallest noise multiplier "
                     "within it is taken.")
+    preprocessing_epsilon: Positive | None = Field(
+        default=None,
+        description="Epsilon that the release of private preprocessing would cost alone; by default a quarter of "
+                    "target_epsilon, which covers it.")
     group_epsilon: Positive | None = Field(
         default=None,
         description="Epsilon at delta that the records of each group are kept within, only with sync step and "

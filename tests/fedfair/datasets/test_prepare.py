@@ -103,7 +103,7 @@ def test_the_training_part_alone_decides_the_scale() -> None:
 
 
 def test_standardised_adult(data_dir: Path) -> None:
-    parts = Task(dataset="adult", dtype="float64").data()
+    parts = Task(dataset="adult", dtype="float64", preprocessing="records").data()
     train, test = parts.train.x[:, :5], parts.test.x[:, :5]
     assert float(train.mean(0).abs().max()) < 1e-9
     assert torch.allclose(train.std(0, correction=0), torch.ones(5, dtype=torch.float64))

@@ -134,3 +134,25 @@ def test_public_data_sets_are_described(data_dir: Path) -> None:
     shown = said("data", "describe", "compas")
     assert "compas: 5,278 records, (16,) features, 2 classes" in shown
     assert "law: 20,798 records, verified" in said("data", "fetch", "law")
+
+
+def test_a_schema_is_written_edited_and_makes_a_run_proved(tmp_path: Path) -> None:
+    file, schema = put(people(3), tmp_path), tmp_path / "people.schema.toml"
+    asked = ("data", "schema", file, "--label", "outcome", "--group", "group", "--without", "Unnamed: 0,country")
+    printed = said(*asked, "--out", schema)
+    assert "which was looked at" in printed
+    assert "read off the records" in said(*asked)
+    said(*asked, "--out", schema, code=2)  # what was edited is not overwritten
+
+    def guarantee(out: str) -> str:
+        """Return the guarantee of a run with the schema as it stands."""
+        said("compare", "--csv", file, "--label", "outcome", "--group", "group", "--strategies", "dpsgd", "--seeds", 1,
+             "--set", "steps=3", "--set", "batch_size=32", "--set", "delta=1e-4", "--set", f"schema_file={schema}",
+             "--set", "without=['Unnamed: 0','country']", "--set", "randomness=system", "--out", tmp_path / out)
+        return str(pd.read_csv(tmp_path / out / "summary.csv").set_index("strategy").loc["dpsgd", "guarantee"])
+
+    assert guarantee("as written") == "nominal"
+    schema.write_text(schema.read_text().replace('source = "records"', 'source = "the survey\'s code book"'))
+    assert guarantee("edited") == "proved"
+    ledger = (next((tmp_path / "edited").rglob("ledger.json"))).read_text()
+    assert "the survey's code book" in ledger
