@@ -11,8 +11,8 @@ Unit = Literal["record", "participant"]
 """The unit by which neighbouring data sets differ, and which an epsilon protects."""
 
 PUBLIC: dict[Unit, str] = {
-    "record": "numbers of records by group and client, expected batch size",
-    "participant": "number of participants, expected number of them in a round",
+    "record": "names of groups and classes, numbers of records by group and client, expected batch size",
+    "participant": "names of groups and classes, number of participants, expected number of them in a round",
 }
 """What is taken as public, by the unit that is protected."""
 
