@@ -37,6 +37,9 @@ CURVES: Contents = {
         Part("how models do whose ledgers are not in this folder", "unknown")))}
 """Files of curves."""
 
+QUOTED: Contents = {"trials.csv": (*SWEEP["trials.csv"], Part("error texts, which may quote records", "training"))}
+"""What trials.csv holds where trials failed whose figures are exact."""
+
 _TRIAL: Contents = {
     "config.toml": _SETTINGS, CHECKPOINT: _STATE,
     "stopped.json": (_HELD_OUT, Part("epsilon when the trial was stopped", "releases"))}

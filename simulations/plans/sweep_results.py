@@ -11,10 +11,11 @@ from typing import Any
 import pandas as pd
 
 from fedfair.accounting import Ledger
-from simulations.plans.plan_files import SWEEP, write_listing
+from simulations.plans.plan_files import QUOTED, SWEEP, write_listing
 from simulations.plans.planned_ledger import planned_ledger
 from simulations.plans.search import Search, Spent, cost
 from simulations.plans.sweep import Cell, Sweep, trial_name
+from simulations.plans.sweep import trials as trials_of
 from simulations.plans.trial_folder import stopped
 from simulations.results.atomic_files import write_json, write_text
 from simulations.results.csv_text import from_csv, to_csv
@@ -36,7 +37,8 @@ def collect(sweep: Sweep, folder: Path, failed: Mapping[str, str]) -> pd.DataFra
     if sweep.search is not None:
         best = _best(sweep.search, cells, trials, folder / "trials")
         write_json(folder / "search.json", best)
-    write_listing(folder, SWEEP)
+    quoted = any(name in failed and made.exact_figures for name, made in trials_of(sweep).items())
+    write_listing(folder, {**SWEEP, **(QUOTED if quoted else {})})
     return summary
 
 
