@@ -23,6 +23,12 @@ def real_data() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def key_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the key that seals private files away from that of the user."""
+    os.environ["FEDFAIR_STATE_DIR"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="session", autouse=True)
 def equal_workers() -> None:
     """Keep Ray from lowering its workers' priority: beside other tests they would starve, and miss their timeouts."""
     os.environ.update(RAY_worker_niceness="0")

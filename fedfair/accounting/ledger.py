@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from fedfair.accounting.composition import Accountant, epsilon
+from fedfair.accounting.contents import Contents, from_json, objections, to_json
 from fedfair.accounting.events import PUBLIC, Event, Preprocessed, Release, Unit, joint_multiplier
 from fedfair.accounting.figures import up
 from fedfair.accounting.log import EventLog
@@ -45,6 +46,7 @@ class Ledger:
         log: What was released, in order.
         validation: The release of the threshold searches, or None.
         unprotected: What leaves without protection, and why, by name.
+        files: What the files of the result hold, and what protects it; empty until they are written.
     """
 
     def __init__(self, groups: Iterable[str], delta: float, trust: Trust = Trust.CENTRAL, clients: int = 1,
@@ -59,6 +61,7 @@ class Ledger:
         self.log = EventLog()
         self.validation: Release | None = None
         self.unprotected: dict[str, str] = {}
+        self.files: Contents = {}
 
     # What happened.
 
@@ -309,6 +312,11 @@ class Ledger:
         adaptive = any(event.spent_multipliers != event.multipliers for event in self.events)
         return "an odometer reading: the bounds depended on earlier outputs" if adaptive else "guaranteed in advance"
 
+    def objections(self) -> dict[str, list[str]]:
+        """Return why the files cannot be published, by whose privacy that would harm (see `contents.objections`)."""
+        doubt = f"the guarantee of the releases is {self.guarantee}: {self.reason}"
+        return objections(self.files, self.protects, None if self.guarantee == "proved" else doubt)
+
     # As text.
 
     def to_dict(self) -> dict[str, Any]:
@@ -328,6 +336,7 @@ class Ledger:
             "guaranteed_by_group": self.guaranteed_by_group(), "approximate_by_group": self.approximate_by_group(),
             "by_observer": self.by_observer(), "spent_by_observer_and_group": self.by_observer_and_group(),
             "validation_data": self.validation_data(), "not_protected": self.unprotected,
+            "files": to_json(self.files), "cannot_be_published_because": self.objections(),
             "validation_release": None if self.validation is None else list(self.validation),
             "preprocessing_data": self.preprocessing_data(),
             "preprocessing_release": None if self.preprocessing is None else list(self.preprocessing),
@@ -351,6 +360,7 @@ class Ledger:
                         if values.get("preprocessing_release") else None)
         ledger.log = EventLog.from_dict(values)
         ledger.unprotected = dict(values["not_protected"])
+        ledger.files = from_json(values.get("files", {}))
         if values["validation_release"]:
             ledger.validation = Release(*values["validation_release"])
         return ledger

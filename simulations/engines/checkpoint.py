@@ -22,7 +22,7 @@ from typing import Any
 import tomli_w
 import torch
 
-from simulations.results.atomic_files import digest
+from simulations.results.file_seal import has_changed, seal
 from simulations.results.result_folder import (
     CHECKPOINT,
     CHECKPOINT_TO_BE,
@@ -38,8 +38,8 @@ _FORMAT = 4  # what a file holds; changes with `strategies.server.state`
 class Checkpoint:
     """A run's checkpoints: in the folder that its result will be saved in, with a number of rounds between them.
 
-    `settings` are the experiment's. A checkpoint holds them, and the digest of the CSV file, so that no run resumes
-    from another's. `every` is by default 100 rounds of one step, or a single local epoch, and more where checkpoints
+    `settings` are the experiment's. A checkpoint holds them, and a seal of the CSV file, so that no run resumes from
+    another's. `every` is by default 100 rounds of one step, or a single local epoch, and more where checkpoints
     would else take over 2 % of the time.
     """
 
@@ -71,7 +71,7 @@ class Checkpoint:
         if not same_identity(saved["settings"], self.settings):
             raise ValueError(f"{self.file} was written by a run with other settings, at the same time: remove it to "
                              "start this run again, and give each run a folder of its own")
-        if saved["csv"] != self._csv:
+        if self._csv and has_changed(self._csv, saved["csv"]):
             raise ValueError(f"{self.settings['csv']} has changed since {self.file} was written: restore it, or take "
                              "another folder")
         return saved["round"], saved["state"]
@@ -81,11 +81,16 @@ class Checkpoint:
         """The settings as config.toml has them."""
         return tomli_w.dumps(dict(self.settings))
 
-    @cached_property
-    def _csv(self) -> str:
-        """The digest of the CSV file; empty if there is none, or not on this machine."""
+    @property
+    def _csv(self) -> Path | None:
+        """The CSV file; None if there is none, or not on this machine."""
         csv = Path(str(self.settings.get("csv", "")))
-        return digest(csv) if csv.is_file() else ""
+        return csv if csv.is_file() else None
+
+    @cached_property
+    def _seal(self) -> str:
+        """The seal of the CSV file as it was first saved; empty if there is none."""
+        return seal(self._csv) if self._csv else ""
 
     def write(self, done: int, saved: Mapping[str, Any]) -> None:
         """Replace the latest checkpoint, as a whole.
@@ -101,7 +106,7 @@ class Checkpoint:
         try:
             with new.open("wb") as file:
                 torch.save({"format": _FORMAT, "round": done, "state": saved, "settings": self._settings,
-                            "csv": self._csv}, file)
+                            "csv": self._seal}, file)
                 file.flush()
                 os.fsync(file.fileno())
             torch.load(new, weights_only=True)

@@ -54,6 +54,7 @@ def tracking(name: str, folder: Path, experiment: Experiment) -> Iterator[Watch]
 
     def watch(strategy: Strategy, now: int) -> None:
         """Send the tracker what was measured in this round."""
+        strategy.ledger.expose(f"what {name} is sent", "the metrics that the result has, without noise")
         rows = strategy.rows.latest(now)
         values = {f"{row['split']}/{row['metric']}/{row['group']}": row["value"] for row in rows}
         if any(row["split"] == "test" for row in rows):

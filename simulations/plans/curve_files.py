@@ -10,6 +10,7 @@ import pandas as pd
 import tomli_w
 
 from simulations.plans.curves import MEASURED
+from simulations.plans.plan_files import CURVES, write_listing
 from simulations.report.estimates import Estimate
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
 from simulations.report.panels import drawing
@@ -26,10 +27,11 @@ def save_curves(frame: pd.DataFrame, settings: Mapping[str, Any], folder: Path) 
 
 
 def write_curves(frame: pd.DataFrame, settings: Mapping[str, Any], folder: Path) -> None:
-    """Write config.toml, first, so that an interrupted folder is recognised; then curves.csv and curves.svg."""
+    """Write config.toml, first, so that an interrupted folder is recognised; then the curves, and files.json."""
     write_text(folder / "config.toml", tomli_w.dumps(dict(settings)))
     write_text(folder / "curves.csv", to_csv(frame))
     write_text(folder / "curves.svg", drawing(curve_figure(frame)))
+    write_listing(folder, CURVES)
 
 
 def curve_figure(frame: pd.DataFrame) -> Figure:

@@ -11,9 +11,11 @@ from typing import Any
 import pandas as pd
 
 from fedfair.accounting import Ledger
+from simulations.plans.plan_files import QUOTED, SWEEP, write_listing
 from simulations.plans.planned_ledger import planned_ledger
 from simulations.plans.search import Search, Spent, cost
 from simulations.plans.sweep import Cell, Sweep, trial_name
+from simulations.plans.sweep import trials as trials_of
 from simulations.plans.trial_folder import stopped
 from simulations.results.atomic_files import write_json, write_text
 from simulations.results.csv_text import from_csv, to_csv
@@ -22,9 +24,9 @@ from simulations.settings.experiment import Experiment
 
 
 def collect(sweep: Sweep, folder: Path, failed: Mapping[str, str]) -> pd.DataFrame:
-    """Write summary.csv and trials.csv, and after a search search.json, from the trials' folders; return the summary.
+    """Write summary.csv, trials.csv, files.json, and after a search search.json, from the trials' folders.
 
-    A strategy's row covers the finished seeds; varied settings have a column each.
+    Return the summary. A strategy's row covers the finished seeds; varied settings have a column each.
     """
     cells = list(sweep.cells())
     summaries = [_summary(cell, folder / "trials") for cell in cells]
@@ -35,6 +37,8 @@ def collect(sweep: Sweep, folder: Path, failed: Mapping[str, str]) -> pd.DataFra
     if sweep.search is not None:
         best = _best(sweep.search, cells, trials, folder / "trials")
         write_json(folder / "search.json", best)
+    quoted = any(name in failed and made.exact_figures for name, made in trials_of(sweep).items())
+    write_listing(folder, {**SWEEP, **(QUOTED if quoted else {})})
     return summary
 
 
@@ -68,7 +72,8 @@ def _row(cell: Cell, made: Experiment, folder: Path, failed: Mapping[str, str]) 
         return {**row, "ended": f"stopped at {reached.percent:.0f} %", "epsilon": reached.epsilon,
                 "delta": reached.delta}
     if name in failed:
-        return {**row, "ended": failed[name], **_at_most(made, failed[name])}
+        why = failed[name] if made.exact_figures else "failed: the command printed why, which may quote records"
+        return {**row, "ended": why, **_at_most(made, failed[name])}
     if not (folder / name / "summary.csv").is_file():
         return {**row, "ended": "not run"}
     figures = from_csv(folder / name / "summary.csv").iloc[0]

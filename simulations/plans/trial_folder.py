@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from simulations.results.atomic_files import write_text
-from simulations.results.environment import own_files
+from simulations.results.environment import own_programs, own_tables
+from simulations.results.file_seal import has_changed
 from simulations.settings.experiment import Experiment
 
 
@@ -28,11 +29,13 @@ def is_finished(folder: Path) -> bool:
 def refuse_changed(folder: Path, experiment: Experiment) -> None:
     """Raise `ValueError` if a finished trial in `folder` used another state of one of the user's files."""
     made = folder / "environment.json"
-    then = json.loads(made.read_text()).get("own_files_sha256", {}) if made.is_file() else {}
-    for name, now in own_files(experiment).items():
-        if then.get(name, now) != now:
-            raise ValueError(f"{name} has changed since the trial {folder.name} was run: restore it, or take another "
-                             "folder")
+    then = json.loads(made.read_text()) if made.is_file() else {}
+    programs, tables = then.get("own_files_sha256", {}), then.get("own_tables_sealed", {})
+    changed = [name for name, now in own_programs(experiment).items() if programs.get(name, now) != now]
+    changed += [name for name, table in own_tables(experiment).items() if has_changed(table, tables.get(name, ""))]
+    if changed:
+        raise ValueError(f"{changed[0]} has changed since the trial {folder.name} was run: restore it, or take another "
+                         "folder")
 
 
 def note_stopped(folder: Path, reached: Reached) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import sys
 import time
 import traceback
@@ -58,7 +59,10 @@ def run_trials(left: Mapping[str, Experiment], finished: int, folder: Path, reso
         tune_config=tune.TuneConfig(reuse_actors=True, scheduler=_scheduler(search)),
         run_config=tune.RunConfig(name="tune", storage_path=str(folder.absolute().parent / ".tune"), verbose=0,
                                   failure_config=tune.FailureConfig(max_failures=_FAILURES), callbacks=[log]))
-    results = tuner.fit()
+    try:
+        results = tuner.fit()
+    finally:
+        shutil.rmtree(folder.absolute().parent / ".tune", ignore_errors=True)  # it has error texts, which quote cells
     placed = zip(left, map(results.__getitem__, range(len(results))), strict=False)
     over = {name: result for name, result in placed if _is_over(result)}
     failed = {name: reason for name, result in over.items() if (reason := _failure(result, folder / name))}

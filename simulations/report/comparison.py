@@ -61,11 +61,12 @@ class Comparison:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Training records by group, the smallest group first."""
+        """Training records by group, the smallest group first; 0 where the numbers are not public."""
         rows = self.metrics.query("split == 'train' and metric == 'records' and group != @ALL",
                                   local_dict={"ALL": ALL})
         sizes = rows.groupby("group")["value"].first().astype(int).sort_values()
-        return {str(group): int(size) for group, size in sizes.items()}
+        unknown = dict.fromkeys(next(iter(self.ledgers.values())).groups, 0)
+        return {str(group): int(size) for group, size in sizes.items()} or unknown
 
     @cached_property
     def final(self) -> pd.DataFrame:

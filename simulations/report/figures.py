@@ -88,7 +88,8 @@ def constants(comparison: Comparison) -> list[str]:
 
 def titles(comparison: Comparison) -> dict[str, str]:
     """Return the titles of groups: all, then each with the number of its training records, the smallest first."""
-    return {ALL: "all groups", **{group: f"{group} ({size:,} records)" for group, size in comparison.sizes.items()}}
+    return {ALL: "all groups", **{group: f"{group} ({size:,} records)" if size else group
+                                  for group, size in comparison.sizes.items()}}
 
 
 def _accuracy(comparison: Comparison, method: str, group: str) -> Estimate:

@@ -95,7 +95,7 @@ def groups_table(comparison: Comparison) -> Table:
             runs = comparison.final.xs(method, level="strategy")
             paid = costs.xs(method, level="strategy")[group]
             accuracy, positive, loss = (list(runs[group, metric]) for metric in ("accuracy", "positive_rate", "loss"))
-            rows.append((group, size, method, share_over_seeds(accuracy), over_seeds(list(paid), -1.0, 1.0),
+            rows.append((group, size or "-", method, share_over_seeds(accuracy), over_seeds(list(paid), -1.0, 1.0),
                          share_over_seeds(positive), over_seeds(loss, 0.0)))
     return Table("groups", "Groups", ("group", "training records", "method", "accuracy", "privacy cost",
                                       "positive rate", "loss"), rows,

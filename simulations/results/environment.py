@@ -11,6 +11,7 @@ from typing import Any
 import strategies
 from fedfair.models import find
 from simulations.results.atomic_files import digest
+from simulations.results.file_seal import seal
 from simulations.settings.experiment import Experiment
 
 _PACKAGES = ("flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
@@ -20,21 +21,29 @@ _NOISE = {"gaussian": "Gaussian in floating point, not hardened against attacks 
           "discrete": "exact discrete Gaussian on a public grid"}
 
 
-def own_files(experiment: Experiment) -> dict[str, str]:
-    """Return the SHA-256 of each of the user's files that a run depends on: a table by its name, a method or a model by
-    its path in the current folder.
-    """
-    table = {Path(experiment.csv).name: Path(experiment.csv)} if experiment.csv else {}
-    programs = {str(path): path for path in (strategies.file_of(experiment.strategy),
-                                             find.file_of(experiment.model)) if path is not None}
-    return {name: digest(path) for name, path in (table | programs).items() if path.is_file()}
+def own_programs(experiment: Experiment) -> dict[str, str]:
+    """Return the SHA-256 of each of the user's programs that a run depends on, by its path in the current folder."""
+    programs = (strategies.file_of(experiment.strategy), find.file_of(experiment.model))
+    return {str(path): digest(path) for path in programs if path is not None and path.is_file()}
+
+
+def own_tables(experiment: Experiment) -> dict[str, Path]:
+    """Return the user's table that a run depends on, if it has one and it is on this machine, by its name."""
+    table = Path(experiment.csv or "")
+    return {table.name: table} if table.is_file() else {}
 
 
 def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
     """Describe how results were made: versions and machine type, and how noise was drawn.
 
+    Programs of the user's own are named with their SHA-256, tables with a seal (see `simulations.results.file_seal`).
     `not_private` lists what is not private. Nothing identifies a person.
     """
+    tables: dict[str, Path] = {}
+    programs: dict[str, str] = {}
+    for experiment in experiments:
+        tables |= own_tables(experiment)
+        programs |= own_programs(experiment)
     tasks = [experiment.task for experiment in experiments]
     learned = [] if all(task.prepares != "records" or task.ranges for task in tasks) else [
         "means and deviations for standardisation come from the training part"]
@@ -43,8 +52,7 @@ def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
         "packages": {name: version(name) for name in _PACKAGES},
-        "own_files_sha256": {name: value for experiment in experiments
-                             for name, value in own_files(experiment).items()},
+        "own_files_sha256": programs, "own_tables_sealed": {name: seal(table) for name, table in tables.items()},
         "randomness": sorted({_RANDOMNESS[experiment.randomness] for experiment in experiments}),
         "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
         "not_private": [*learned, "the values that a label or a group can take are read off the data",

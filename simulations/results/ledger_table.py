@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedfair.accounting import Ledger
+from fedfair.accounting.contents import MEANINGS
 from fedfair.accounting.figures import up
 from fedfair.datasets.names import visible
 
@@ -65,7 +66,22 @@ def notes(ledger: Ledger, delta: float) -> list[str]:
         lines.append(f"every group is kept within Renyi divergence {up(ledger.budget.divergence, '.4g')} at order "
                      f"{ledger.budget.order}, epsilon {up(ledger.budget.epsilon(delta), '.4g')} at delta "
                      f"{up(delta, '.6g')}")
-    return lines + [f"not protected: {name} ({why})" for name, why in ledger.unprotected.items()]
+    lines += [f"not protected: {name} ({why})" for name, why in ledger.unprotected.items()]
+    return lines + file_notes(ledger) if ledger.files else lines
+
+
+def file_notes(ledger: Ledger) -> list[str]:
+    """Say what the files hold by what protects it, and whether they can be published."""
+    lines = []
+    for kind, meaning in MEANINGS.items():
+        named = [f"{name} ({', '.join(held)})" for name, parts in ledger.files.items()
+                 if (held := [part.holds for part in parts if part.protection == kind])]
+        if named:
+            lines.append(f"files, {meaning}: {'; '.join(named)}")
+    for whose, reasons in ledger.objections().items():
+        can = "cannot be published: the guarantee and the lines above say why" if reasons else "can be published"
+        lines.append(f"as far as the privacy of {whose} goes, the files {can}")
+    return lines
 
 
 def _table(first: str, *columns: str) -> Table:

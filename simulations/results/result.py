@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ import pandas as pd
 import tomli_w
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
 from fedfair.accounting import Ledger
 from fedfair.datasets import Parts
 from simulations.results.atomic_files import in_json
 from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
+from simulations.results.folder_files import Run, contents_of
 from simulations.results.measures import measures
 from simulations.results.model_metadata import Description, numbers
 from simulations.results.paired_tests import comparisons
@@ -67,8 +69,7 @@ class Result:
             FileExistsError: If the folder holds another experiment.
             OSError: If it cannot be written.
         """
-        return write_folder(Path(folder), self.experiment.settings(), [self], self.ledger.to_dict(),
-                            numbers(self.model))
+        return write_folder(Path(folder), self.experiment.settings(), {"": self})
 
     @property
     def description(self) -> Description:
@@ -140,10 +141,7 @@ def save_comparison(results: Sequence[Result], settings: Mapping[str, Any], fold
         FileExistsError: If the folder holds something else.
         OSError: If it cannot be written.
     """
-    named = by_run(results)
-    ledgers = {name: result.ledger.to_dict() for name, result in named.items()}
-    models = {f"{name}/{key}": value for name, r in named.items() for key, value in numbers(r.model).items()}
-    return write_folder(Path(folder), settings, results, ledgers, models)
+    return write_folder(Path(folder), settings, by_run(results))
 
 
 def by_run(results: Sequence[Result]) -> dict[str, Result]:
@@ -151,31 +149,51 @@ def by_run(results: Sequence[Result]) -> dict[str, Result]:
     return {f"{r.experiment.strategy}/seed-{r.experiment.seed}": r for r in results}
 
 
-def write_folder(folder: Path, settings: Mapping[str, Any], results: Sequence[Result], ledger: Mapping[str, Any],
-                 model: Mapping[str, Tensor]) -> Path:
+def write_folder(folder: Path, settings: Mapping[str, Any], named: Mapping[str, Result]) -> Path:
     """Write everything beside the folder, then put it in place at once. Raise what `refuse_to_replace` does.
 
-    Other files in an earlier folder of the same settings are kept. Thresholds, if any, go into thresholds.json by
-    "strategy/seed-0"; descriptions of the models are stored with their weights.
+    Results are by the name of their run, a single one by "". Other files in an earlier folder of the same settings are
+    kept. Thresholds, if any, go into thresholds.json by "strategy/seed-0"; descriptions of the models are stored with
+    their weights. Every run's ledger says what each file holds of it.
     """
     refuse_to_replace(folder, settings)
+    results = list(named.values())
     with replaced(folder) as new:
         (new / "config.toml").write_text(tomli_w.dumps(dict(settings)))
         identified(results).to_parquet(new / "metrics.parquet", index=False)
         (new / "summary.csv").write_text(to_csv(summary(results)))
         if len(results) > 1:
             (new / "statistics.csv").write_text(to_csv(tests(results)))
-        (new / "ledger.json").write_text(in_json(ledger))
-        described = {name: result.description.model_dump_json() for name, result in by_run(results).items()}
-        try:
-            save_file({name: value.detach().contiguous().cpu() for name, value in model.items()},
-                      new / "model.safetensors", described)
-        except SafetensorError as error:
-            raise OSError(f"the model could not be written to {folder}, is the disk full? ({error})") from None
+        _save_models(named, new / "model.safetensors", folder)
         thresholds = {name: r.threshold_to_dict() for name, r in by_run(results).items() if r.threshold}
         if thresholds:
             (new / "thresholds.json").write_text(in_json(thresholds))
         made = environment([result.experiment for result in results])
         (new / "environment.json").write_text(in_json(made))
+        written = [*sorted(path.name for path in new.iterdir()), "ledger.json"]
         carry_over(folder, new)
+        kept = sorted({path.name for path in new.iterdir()}.difference(written))
+        ledgers = {name: _listing(result, written, kept) for name, result in named.items()}
+        (new / "ledger.json").write_text(in_json(ledgers.get("", ledgers)))
     return folder
+
+
+def _save_models(named: Mapping[str, Result], file: Path, folder: Path) -> None:
+    """Write the models' numbers, behind the names of their runs, with what describes them.
+
+    Raises `OSError` that names the `folder` if they cannot be written.
+    """
+    values = {f"{name}/{key}".removeprefix("/"): value.detach().contiguous().cpu()
+              for name, result in named.items() for key, value in numbers(result.model).items()}
+    described = {name: result.description.model_dump_json() for name, result in by_run(list(named.values())).items()}
+    try:
+        save_file(values, file, described)
+    except SafetensorError as error:
+        raise OSError(f"the model could not be written to {folder}, is the disk full? ({error})") from None
+
+
+def _listing(result: Result, written: Sequence[str], kept: Sequence[str]) -> dict[str, Any]:
+    """Return a run's ledger with what the files hold of the run."""
+    ledger = copy(result.ledger)
+    ledger.files = contents_of(Run(result.experiment, ledger, result.threshold is not None), written, kept)
+    return ledger.to_dict()

@@ -6,6 +6,7 @@ from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
 from fedfair.accounting import Ledger
+from fedfair.fairness.metrics import ALL
 from fedfair.node import exchanges
 from fedfair.protocol.messages import BEFORE_THRESHOLD
 from fedfair.protocol.task import Task
@@ -16,7 +17,9 @@ from strategies.server.training import Training
 
 
 class Evaluation:
-    """Evaluations of the model by group: of held-out parts during a run, of all parts at its end.
+    """Evaluations of the model by group: of held-out parts during a run, and with exact figures of all at its end.
+
+    Without exact figures all that is known of the training part are numbers of records, if they are public.
 
     The search for a threshold comes before the last evaluation. `threshold` is the rule that the search ended with, or
     None. Metrics are entered into `rows`, and what leaves without protection into `ledger`.
@@ -27,6 +30,7 @@ class Evaluation:
         self._task, self._training, self._search = task, training, search
         self._ledger, self._rows = ledger, rows
         self._splits: list[str] = []  # what was asked for, in the order of the rows
+        self._last = False
 
     def due(self, server_round: int, rounds_per_epoch: float) -> bool:
         """Return whether a period of `eval_every` epochs ends with this round."""
@@ -35,7 +39,9 @@ class Evaluation:
 
     def ask(self, arrays: ArrayRecord, grid: Grid, last: bool) -> list[Message]:
         """Return requests for the counts by group of the weights `arrays`; the `last` ones follow the search."""
-        splits = ["train", "valid", "test"] if last else ["valid", "test"]
+        self._last = last
+        training = ["train"] if last and self._training.exact_figures else []
+        splits = [*training, "valid", "test"]
         for split in splits:
             self._ledger.expose(f"metrics on the {split} part", "counts and losses by group, without noise")
         if last and self._training.threshold != "none":
@@ -48,10 +54,13 @@ class Evaluation:
 
     def keep(self, server_round: int, answered: list[Message]) -> MetricRecord:
         """Enter the metrics of every part and group into `rows`; return the test accuracies for Flower's log."""
-        record = MetricRecord()
-        groups, classes = len(self._search.population.names), self._search.population.classes
+        record, population = MetricRecord(), self._search.population
+        if self._last and not self._training.exact_figures and self._ledger.protects == "record":
+            sizes = dict(zip(population.names, map(float, population.by_group), strict=True))
+            self._rows.add(server_round, "train", [
+                (group, "records", size) for group, size in {ALL: float(population.records), **sizes}.items()])
         for split in self._splits:
-            counts = group_counts(answered, split, groups, classes)
+            counts = group_counts(answered, split, len(population.names), population.classes)
             accuracies = self._rows.add_counts(server_round, split, counts)
             if split == "test":
                 record.update({f"accuracy of {group}": value for group, value in accuracies.items()})

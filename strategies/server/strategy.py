@@ -40,6 +40,7 @@ from strategies.server.population import Population
 from strategies.server.requests import added, answers, ask, present, requests
 from strategies.server.risk_meter import RiskMeter
 from strategies.server.server_optimizer import Descent
+from strategies.server.single_records import refuse_single_records
 from strategies.server.threshold_search import ThresholdSearch
 from strategies.server.training import Training
 
@@ -498,7 +499,11 @@ class Strategy(FlowerStrategy):
 
 
 def _refuse_misfit(task: Task, training: Training, population: Population) -> None:
-    """Raise `ValueError` for a batch size, a noise or a number of dropouts that no method can run with."""
+    """Raise `ValueError` for a batch size, a noise or a number of dropouts that no method can run with.
+
+    Also for clients whose public numbers would reveal a record.
+    """
+    refuse_single_records(population, training.trust, task.round_sizes)
     if training.batch_size > population.records:
         raise ValueError(f"batch_size is {training.batch_size}, but there are only {population.records} training "
                          "records: take at most that many")

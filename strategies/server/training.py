@@ -99,6 +99,11 @@ class Training(ThresholdSettings, BaseModel):
         default="seeded", json_schema_extra={"decided_by_app": True},
         description="Where batches and noise come from: the seed, for simulation, since anyone with the seed can "
                     "reconstruct them; or the operating system, and then no run can be repeated.")
+    figures: Literal["exact", "held-out"] | None = Field(
+        default=None, json_schema_extra={"decided_by_app": True},
+        description="What is measured without noise: figures of held-out records alone (held-out), or of training "
+                    "records too (exact), which is for simulation: a folder that holds them cannot be published. By "
+                    "default exact with randomness seeded, and held-out with randomness system.")
     dropouts: Count = Field(
         default=0, json_schema_extra={"decided_by_app": True},
         description="Number of clients that may be missing in a round; distributed noise has as many shares too many.")
@@ -129,6 +134,19 @@ class Training(ThresholdSettings, BaseModel):
             raise ValueError(f"{min(named - defaults)} is set, but risk_every is not, so nothing is measured: set "
                              "risk_every, or leave it out")
         return self
+
+    @model_validator(mode="after")
+    def _risk_terms_are_exact_figures(self) -> Training:
+        """Refuse risk terms, which are measured on training records, where only held-out records are measured."""
+        if self.risk_every is not None and self.figures == "held-out":
+            raise ValueError(f"risk_every is {self.risk_every}, which measures training records without noise, but "
+                             'figures is "held-out": take figures = "exact", or leave risk_every out')
+        return self
+
+    @property
+    def exact_figures(self) -> bool:
+        """Whether training records are measured without noise."""
+        return self.figures == "exact" or (self.figures is None and self.randomness == "seeded")
 
     @model_validator(mode="after")
     def _one_of_two_is_given(self) -> Training:

@@ -1,0 +1,168 @@
+"""The audit of the result folder: is anything in it a function of one training record that no noise hides?
+
+The attacker has the folder and knows two data sets that differ in one training record, but not which of them was
+trained on. It looks for two kinds of entries:
+
+- fixed: the same in every run on one data set, and another in every run on the other. Hashes, means and deviations,
+  names of categories and counts are of this kind.
+- exact: in every run equal to what the attacker measures on the training part of the data set that was used, with the
+  weights of that round, and not equal to what it measures on the other. Losses, accuracies and norms are of this kind.
+
+Noise hides neither, so a single finding of either kind refutes any epsilon. What carries noise is left to other audits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from fedfair.datasets import Parts
+from fedfair.fairness.metrics import metrics
+from fedfair.node.node import Node
+from simulations.audits.folder_entries import Entry, entries
+from simulations.audits.neighbours import neighbours
+from simulations.engines.run import run
+from simulations.settings.experiment import Experiment
+from strategies import Strategy
+
+Figures = dict[tuple[int, str, str], float]
+"""What is measured on training records, by round, group and metric."""
+
+
+class Leak(NamedTuple):
+    """An entry that says which of the two data sets was used.
+
+    Attributes:
+        entry: Where it stands, "file/place".
+        kind: "fixed", or "exact".
+        detail: Its values with and without the target, or what it equals.
+    """
+
+    entry: str
+    kind: Literal["fixed", "exact"]
+    detail: str
+
+
+@dataclass(frozen=True)
+class FolderAudit:
+    """What an audit of folders found.
+
+    Attributes:
+        experiment: What was run.
+        target: Row of the training record that one data set has and the other has not.
+        runs: Number of runs on each of the two.
+        guarantee: Guarantee that the ledgers state.
+        leaks: The findings.
+    """
+
+    experiment: Experiment
+    target: int
+    runs: int
+    guarantee: str
+    leaks: tuple[Leak, ...]
+
+    @property
+    def refuted(self) -> bool:
+        """Whether a folder that is called proved reveals the target."""
+        return bool(self.leaks) and self.guarantee == "proved"
+
+
+def audit_folder(experiment: Experiment, runs: int = 10, target: int | None = None) -> FolderAudit:
+    """Run an experiment on two neighbouring data sets, save all results, and look for what tells them apart.
+
+    Args:
+        experiment: What to run, on the engine "local"; a short run does.
+        runs: Number of runs on each data set, at least 8: with fewer, accuracies of few records look fixed by
+            chance.
+        target: Row of a training record in the source; None for the most unusual one.
+
+    Returns:
+        The findings.
+
+    Raises:
+        ValueError: For fewer than 8 runs, a target that is not in the training part, and what `run` raises.
+    """
+    if runs < 8:
+        raise ValueError(f"runs is {runs}: take at least 8, so that no entry looks fixed by chance")
+    chosen = neighbours(experiment, target)
+    seen: dict[bool, list[_Seen]] = {}
+    guarantee = ""
+    with TemporaryDirectory(prefix="fedfair-audit-") as name:
+        folder = Path(name)
+        data = {}
+        for without in (False, True):
+            with chosen.world(without, folder) as made:
+                data[without] = made.task.data()
+        for without in (False, True):
+            with chosen.world(without, folder) as made:
+                seen[without] = [_Seen(data[without], data[not without]) for _ in range(runs)]
+                for each in seen[without]:
+                    result = run(made, watch=each.watch)
+                    guarantee = result.ledger.guarantee
+                    each.entries = entries(result.save(folder / "result"))
+    found = (*_fixed(seen[False], seen[True]), *_exact([*seen[False], *seen[True]]))
+    return FolderAudit(experiment, chosen.target, runs, guarantee, found)
+
+
+@dataclass
+class _Seen:
+    """One run as the attacker sees it: the folder's entries, and its own figures of both training parts."""
+
+    used: Parts
+    unused: Parts
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    figures: Figures = field(default_factory=dict)
+    others: Figures = field(default_factory=dict)
+
+    def watch(self, strategy: Strategy, now: int) -> None:
+        """Measure both training parts with the weights of a round that was evaluated."""
+        if strategy.rows.latest(now):
+            for parts, figures in ((self.used, self.figures), (self.unused, self.others)):
+                figures.update(_measured(parts, strategy, now))
+
+
+def _measured(parts: Parts, strategy: Strategy, now: int) -> Figures:
+    """Return all figures of a training part that fedfair can measure."""
+    node = Node({0: parts}, strategy.task.build_model(), "cpu")
+    weights: Mapping[str, Tensor] = strategy.descent.weights
+    counts = node.evaluate(weights, "train", gradient_norms=True)
+    return {(now, group, metric): value for group, metric, value in metrics(counts, parts.train.names)}
+
+
+def _fixed(used: Sequence[_Seen], unused: Sequence[_Seen]) -> Iterator[Leak]:
+    """Yield the entries that are the same in all runs on one data set, and others in those on the other."""
+    names = {name for each in (*used, *unused) for name in each.entries}
+    for name in sorted(names):
+        ours, theirs = ({repr(each.entries.get(name)) for each in runs} for runs in (used, unused))
+        if len(ours) == len(theirs) == 1 and ours != theirs:
+            yield Leak(name, "fixed", f"{ours.pop()} with the target, {theirs.pop()} without")
+
+
+def _exact(seen: Sequence[_Seen]) -> Iterator[Leak]:
+    """Yield the entries that equal a figure of the training part that was used, and not always that of the other."""
+    names = [name for name, value in seen[0].entries.items() if isinstance(value, float) and _everywhere(name, seen)]
+    keys = [key for key in seen[0].figures if all(key in each.figures for each in seen)]
+    values = np.array([[each.entries[name] for name in names] for each in seen], dtype=float)
+    for key in keys:
+        ours, theirs = (np.array([figures[key] for figures in of]) for of in (
+            [each.figures for each in seen], [each.others for each in seen]))
+        round_, group, metric = key
+        for place in np.flatnonzero(_equal(values, ours) & ~_equal(values, theirs)):
+            yield Leak(names[place], "exact", f"{metric} of {group} on the training part after round {round_}")
+
+
+def _everywhere(name: str, seen: Sequence[_Seen]) -> bool:
+    """Return whether an entry is a number in every run."""
+    return all(isinstance(each.entries.get(name), float) for each in seen)
+
+
+def _equal(values: npt.NDArray[np.float64], figures: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Return which entries `[runs, n]` equal a figure `[runs]` in all runs, but for rounding: `[n]`."""
+    return np.asarray(np.isclose(values, figures[:, None], rtol=1e-6, atol=1e-12).all(0))

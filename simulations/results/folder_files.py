@@ -1,0 +1,118 @@
+"""What each file of a run's folder holds of the run, and what protects it: the `files` of its ledger."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from fedfair.accounting import Ledger
+from fedfair.accounting.contents import OTHER, Contents, Part, Protection
+from simulations.settings.experiment import Experiment
+
+_NAMES = Part("names of groups and classes", "public")
+_ADDED = ("report.html",)
+"""Files that a command adds later."""
+
+
+class Run(NamedTuple):
+    """What decides what a run's files hold: its settings, its ledger, and whether it ended with a threshold."""
+
+    experiment: Experiment
+    ledger: Ledger
+    has_threshold: bool = False
+
+
+def contents_of(run: Run, written: Iterable[str], kept: Iterable[str] = ()) -> Contents:
+    """Say what the files of a folder hold of one run.
+
+    Args:
+        run: The run.
+        written: Names of the files that fedfair writes.
+        kept: Names of other files and folders that were there before.
+
+    Returns:
+        The parts of every file, those that a command may add later included.
+    """
+    return {**dict.fromkeys(kept, OTHER), **{name: _PARTS[name](run) for name in (*written, *_ADDED)}}
+
+
+def _config(run: Run) -> tuple[Part, ...]:
+    """Say what config.toml holds."""
+    own = (Part("the path of your file as you gave it: give a relative one if it names a person", "public"),)
+    return (Part("settings as you gave them, with the seed", "public"),
+            *(own if run.experiment.csv else ()))
+
+
+def _metrics(run: Run) -> tuple[Part, ...]:
+    """Say what metrics.parquet holds."""
+    parts = [*_held_out(run), Part("numbers of the clip rules", _releases(run)), _NAMES]
+    if run.experiment.exact_figures:
+        parts.append(Part("counts, losses and norms of the training part", "training"))
+    elif run.ledger.protects == "record":
+        parts.append(Part("numbers of training records by group", "public"))
+    return tuple(parts)
+
+
+def _held_out(run: Run) -> tuple[Part, ...]:
+    """Say what the metrics of held-out records are."""
+    parts = [Part("counts, losses and norms of the validation and the test part", "held-out")]
+    if run.ledger.guarantee == "none":
+        parts.append(Part("how a model does that had no noise", "training"))
+    return tuple(parts)
+
+
+def _summary(run: Run) -> tuple[Part, ...]:
+    """Say what summary.csv holds."""
+    return (*_held_out(run), Part("epsilon", _releases(run)), _NAMES)
+
+
+def _ledger(run: Run) -> tuple[Part, ...]:
+    """Say what ledger.json holds."""
+    return (Part("rates and noise of the releases, and what they cost", "public"),
+            Part("bounds that were chosen on the way", _releases(run)),
+            Part("numbers of records or participants", "public"), _NAMES)
+
+
+def _model(run: Run) -> tuple[Part, ...]:
+    """Say what model.safetensors holds."""
+    learned = run.experiment.task.learned_from_records()
+    encoding = (Part(f"how columns become features, learned without noise: {learned}", "training") if learned else
+                Part("how columns become features", "public"))
+    return (Part("weights", _releases(run)), encoding, *_threshold(run), _NAMES)
+
+
+def _threshold(run: Run) -> tuple[Part, ...]:
+    """Say what the rule of decision is made of, if there is one."""
+    if not run.has_threshold:
+        return ()
+    searched: Protection = "held-out" if math.isinf(run.ledger.validation_epsilon()) else "releases"
+    return (Part("the threshold of decisions", searched),)
+
+
+def _environment(run: Run) -> tuple[Part, ...]:
+    """Say what environment.json holds."""
+    sealed = (Part("a seal of your table, by a key that stays on your machine", "no records"),)
+    return (Part("versions, and how noise was drawn", "no records"), *(sealed if run.experiment.csv else ()))
+
+
+def _statistics(run: Run) -> tuple[Part, ...]:
+    """Say what statistics.csv holds."""
+    return _held_out(run)
+
+
+def _report(run: Run) -> tuple[Part, ...]:
+    """Say what report.html holds, once `fedfair report` has written it."""
+    return tuple(dict.fromkeys((*_config(run), *_summary(run), *_metrics(run), *_ledger(run),
+                                *_environment(run))))
+
+
+def _releases(run: Run) -> Protection:
+    """Say what protects a function of the releases: nothing, where they carry no noise."""
+    return "training" if run.ledger.guarantee == "none" else "releases"
+
+
+_PARTS: Mapping[str, Callable[[Run], tuple[Part, ...]]] = {
+    "config.toml": _config, "metrics.parquet": _metrics, "summary.csv": _summary, "statistics.csv": _statistics,
+    "ledger.json": _ledger, "model.safetensors": _model, "thresholds.json": _threshold,
+    "environment.json": _environment, "report.html": _report}
