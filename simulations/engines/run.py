@@ -22,7 +22,7 @@ from simulations.results.atomic_files import alone_in
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 from strategies import Strategy, find_strategy
-from strategies.server.requests import ANSWERS_WITHIN, population
+from strategies.server.requests import population
 
 __all__ = ["ENGINES", "Progress", "conduct", "run"]
 
@@ -99,7 +99,7 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
     arrays = pack({name: parameter.detach().clone() for name, parameter in parameters.items()})
     if strategy.rounds == 0:
         asked = strategy.configure_evaluate(0, arrays, ConfigRecord(), grid)
-        strategy.aggregate_evaluate(0, grid.send_and_receive(asked, timeout=ANSWERS_WITHIN))
+        strategy.aggregate_evaluate(0, grid.send_and_receive(asked, timeout=experiment.answer_timeout))
     else:
         with alone_in(checkpoint.folder) if checkpoint else nullcontext():
             arrays = train(strategy, grid, arrays, checkpoint, watch)
@@ -112,5 +112,5 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
 
 def _strategy(experiment: Experiment, grid: Grid, progress: Progress = lambda *_: None) -> Strategy:
     """Make the experiment's strategy for the records that the nodes of a grid hold."""
-    return find_strategy(experiment.strategy)(experiment.task, experiment.training, population(grid, experiment.task),
-                                              progress)
+    there = population(grid, experiment.task, experiment.answer_timeout)
+    return find_strategy(experiment.strategy)(experiment.task, experiment.training, there, progress)
