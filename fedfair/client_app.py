@@ -58,7 +58,7 @@ def _guarded(message: Message, context: Context, policy: Path) -> RecordDict:
 
     number = context.node_config["partition-id"]
     try:
-        return _content(message, context, Guard(read_policy(policy), str(context.run_id)))
+        return _content(message, context, Guard(read_policy(policy), f"{context.run_id}/{context.node_id}"))
     except Refused as refusal:
         log.warning("A request was refused: %s", refusal)
         return _failure(context, f"node {number} refuses the request: {refusal}")

@@ -10,7 +10,14 @@ from fedfair.accounting.events import Release
 from fedfair.node.node import Node
 from fedfair.node.node_ledger import NodeLedger
 from fedfair.node.policy import Data, Policy, Refused
-from fedfair.node.request_checks import check_exchange, check_model, check_numbers, check_plan, check_sizes, check_weights
+from fedfair.node.request_checks import (
+    check_exchange,
+    check_model,
+    check_numbers,
+    check_plan,
+    check_sizes,
+    check_weights,
+)
 from fedfair.protocol.exchange import Exchange, Promise, Request
 from fedfair.protocol.round import Round
 
@@ -25,7 +32,7 @@ class Guard:
 
     Args:
         policy: What the node's owner allows.
-        run: Name of the run, so that batches of two runs are not confused.
+        run: Name of the run and of the node in it, so that their batches are not confused with others'.
     """
 
     def __init__(self, policy: Policy, run: str = "") -> None:
@@ -101,7 +108,7 @@ class Guard:
 
     def _charge(self, entry: Data, name: str, node: Node, promise: Promise, request: Request) -> None:
         """Enter what was promised, unless the batch's counts were charged with it."""
-        batch = f"{self._run}/{promise.batch}" if promise.batch else ""
+        batch = f"{self._run}/{entry.fingerprint}/{promise.batch}" if promise.batch else ""
         release = promise.release
         if release is None or not node.clients or not promise.steps:
             return

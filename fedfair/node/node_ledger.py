@@ -1,8 +1,8 @@
 """A node's own ledger: what it has released of its records, over all runs, in a file that is only appended to.
 
-Each line is JSON: an entry, written and synced before the release leaves; the settling of a batch; a note on exact
-figures; or, every `_EVERY` lines, the totals so far, so that reading takes no longer as the file grows. A line that was
-cut off, by a crash or a full disk, counts like the entry before it, although its release never left.
+An entry is written and synced before its release leaves. Every `_EVERY` lines the totals so far follow, so that reading
+takes no longer as the file grows. A line that was cut off, by a crash or a full disk, counts like the entry before it,
+although its release never left.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +18,9 @@ from filelock import FileLock
 
 from fedfair.accounting.adaptive_limit import spent, stays_within
 from fedfair.accounting.events import Release
+from fedfair.node.ledger_lines import State
 
 _EVERY = 200
-_BLOCK = 1 << 16
-_TOTALS = b'\n{"totals"'
-
-
-@dataclass
-class State:
-    """What a ledger says: releases by data set, batches of which a promised sum is due, and the latest entry."""
-
-    released: dict[str, Counter[Release]] = field(default_factory=dict)
-    promised: dict[str, Release] = field(default_factory=dict)
-    latest: dict[str, Any] | None = None
-    lines: int = 0  # since the latest totals
-
-    def of(self, data: str) -> Counter[Release]:
-        """Return a copy of the releases of one data set."""
-        return self.released.get(data, Counter()).copy()
 
 
 class NodeLedger:
@@ -69,7 +53,7 @@ class NodeLedger:
             OSError: If the entry cannot be written; then nothing may leave.
         """
         with self._lock:
-            state = self._read()
+            state = State.read(self.path)
             releases = state.of(data)
             releases[release] += steps
             if not stays_within(releases, limit, delta):
@@ -91,7 +75,7 @@ class NodeLedger:
             OSError: If this cannot be written; then nothing may leave.
         """
         with self._lock:
-            state = self._read()
+            state = State.read(self.path)
             if batch not in state.promised or not keeps(state.promised[batch]):
                 return False
             self._append(state, {"settles": batch})
@@ -108,7 +92,7 @@ class NodeLedger:
             OSError: If the note cannot be written; then nothing may leave.
         """
         with self._lock:
-            self._append(self._read(), {"data": data, "exact": exact})
+            self._append(State.read(self.path), {"data": data, "exact": exact})
 
     def released(self, data: str) -> Counter[Release]:
         """Return how often each release of some records was made.
@@ -117,7 +101,7 @@ class NodeLedger:
             data: Name of the records.
         """
         with self._lock:
-            return self._read().of(data)
+            return State.read(self.path).of(data)
 
     def epsilon(self, data: str, delta: float) -> float:
         """Return what was spent of some records (`fedfair.accounting.adaptive_limit.spent`).
@@ -129,23 +113,13 @@ class NodeLedger:
         releases = self.released(data)
         return spent(releases, delta) if releases else 0.0
 
-    def _read(self) -> State:
-        """Read the file from its latest totals on."""
-        state = State()
-        for line in _tail(self.path).split(b"\n"):
-            if line.strip(b"\n"):
-                _take(state, line)
-        return state
-
     def _append(self, state: State, line: dict[str, Any]) -> None:
         """Append a line, and totals when they are due, and wait until the disk has them."""
         new = not self.path.exists()
         added = [line]
         if state.lines >= _EVERY:
-            _take(state, json.dumps(line).encode())
-            added.append({"totals": {data: [[*release, count] for release, count in releases.items()]
-                                     for data, releases in state.released.items()},
-                          "promised": state.promised, "latest": state.latest})
+            state.take(json.dumps(line).encode())
+            added.append(state.totals())
         text = b"".join(json.dumps(each).encode() + b"\n" for each in added)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "r+b", buffering=0) as file:
@@ -157,45 +131,6 @@ class NodeLedger:
             os.fsync(file.fileno())
         if new:
             _sync_folder(self.path.parent)
-
-
-def _tail(path: Path) -> bytes:
-    """Return the end of a ledger from its latest totals on, or all of it."""
-    if not path.exists():
-        return b""
-    with path.open("rb") as file:
-        start = file.seek(0, os.SEEK_END)
-        tail = b""
-        while start:
-            size = min(_BLOCK, start)
-            start -= size
-            file.seek(start)
-            tail = file.read(size) + tail
-            if (found := tail.rfind(_TOTALS)) >= 0 and tail.find(b"\n", found + 1) >= 0:
-                return tail[found + 1:]
-        return tail
-
-
-def _take(state: State, text: bytes) -> None:
-    """Add a line to a state; one that cannot be read counts like the latest entry."""
-    try:
-        line = json.loads(text)
-    except ValueError:
-        line = state.latest or {}
-    state.lines += 1
-    if "totals" in line:
-        state.released = {data: Counter({Release(rate, multiplier): count for rate, multiplier, count in releases})
-                          for data, releases in line["totals"].items()}
-        state.promised = {batch: Release(*release) for batch, release in line["promised"].items()}
-        state.latest, state.lines = line["latest"], 0
-    elif "settles" in line:
-        state.promised.pop(line["settles"], None)
-    elif "rate" in line:
-        releases = state.released.setdefault(line["data"], Counter())
-        releases[Release(line["rate"], line["multiplier"])] += line["steps"]
-        if line["follows"] is not None:
-            state.promised[line["batch"]] = Release(*line["follows"])
-        state.latest = line
 
 
 def _sync_folder(folder: Path) -> None:

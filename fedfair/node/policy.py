@@ -5,10 +5,12 @@ Where there is a policy, what it does not list is refused. Without one a node do
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -66,6 +68,11 @@ class Data(BaseModel):
                                  "which models the node builds")
             self._pinned = pinned(Task(**self.task).model_dump(mode="json"))
         return self
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells the records of this entry, as they are read, from those of another."""
+        return sha256(json.dumps([self.name, self._pinned], sort_keys=True).encode()).hexdigest()[:16]
 
     def allows(self, task: Mapping[str, Any]) -> bool:
         """Say whether a server's task, as it travels, is the one that this entry lists."""

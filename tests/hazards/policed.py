@@ -46,8 +46,8 @@ def write_data(path: Path, seed: int = 0, records: int = 200) -> None:
     """Write a table of made-up patients."""
     draws = np.random.default_rng(seed)
     pd.DataFrame({"age": draws.integers(20, 90, records), "dose": draws.normal(size=records).round(3),
-                  "sex": np.where(np.arange(records) % 4 == 3, "f", "m"), "ill": draws.integers(0, 2, records),
-                  "name": [f"Person {seed} {i}" for i in range(records)]}).drop(columns="name").to_csv(path, index=False)
+                  "sex": np.where(np.arange(records) % 4 == 3, "f", "m"), "ill": draws.integers(0, 2, records)
+                  }).to_csv(path, index=False)
 
 
 def write_policy(folder: Path, **changes: Any) -> Path:
@@ -120,6 +120,6 @@ def local(**changes: Any) -> LocalTraining:
     return replace(LOCAL, **changes)
 
 
-def ledger(folder: Path) -> dict[Release, int]:
-    """Return what the node of a folder has released of the patients."""
-    return dict(NodeLedger(folder / "fedfair-node-ledger.jsonl").released("patients"))
+def ledger(folder: Path, data: str = "patients") -> dict[Release, int]:
+    """Return what the node of a folder has released of some records."""
+    return dict(NodeLedger(folder / "fedfair-node-ledger.jsonl").released(data))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomli_w
 
+from fedfair.mechanisms.clipping import CLIP_RULES
+from fedfair.mechanisms.counting import COUNT_QUERIES
+from fedfair.models.published import MODELS
+from fedfair.node.exchanges import is_of_fedfair
 from fedfair.node.policy import FILE, VARIABLE, Data, Policy, find_policy, read_policy
 
 DATA: dict[str, Any] = {"name": "digits", "largest_epsilon": 1.0, "delta": 1e-5, "smallest_noise_multiplier": 1.0}
@@ -39,9 +44,8 @@ def test_a_policy_is_found_in_this_order(tmp_path: Path, monkeypatch: pytest.Mon
 def test_what_is_not_listed_is_not_allowed(tmp_path: Path) -> None:
     made = policy(tmp_path)
     assert made.ledger == tmp_path / "fedfair-node-ledger.jsonl"
-    assert not (made.exchanges or made.exact_exchanges or made.evaluated_parts or made.rules or made.models)
-    assert not made.own_files
-    assert not made.trusts_server
+    given = {"ledger", "data"}
+    assert not any(value for name, value in made.model_dump().items() if name not in given)
 
 
 @pytest.mark.parametrize(("content", "said"), [
@@ -57,7 +61,8 @@ def test_what_is_not_listed_is_not_allowed(tmp_path: Path) -> None:
     ({"data": [{**DATA, "task": {"dataset": "digit"}}]}, "unknown data set 'digit'"),
     ({"evaluated_parts": ["all"]}, "evaluated_parts.0 is 'all'"),
     ({"data": [DATA, {**DATA, "largest_epsilon": 2.0}]}, "called 'digits' with different limits"),
-    ({"data": [{**DATA, "task": {"dataset": "digits"}}, {**DATA, "name": "b", "task": {"dataset": "digits", "seed": 1}}]},
+    ({"data": [{**DATA, "task": {"dataset": "digits"}}, {
+        **DATA, "name": "b", "task": {"dataset": "digits", "seed": 1}}]},
      "called 'digits' and 'b': give both the same name"),
 ])
 def test_what_is_wrong_is_said(tmp_path: Path, content: dict[str, Any], said: str) -> None:
@@ -83,3 +88,16 @@ def test_what_is_no_toml_is_said(tmp_path: Path) -> None:
     (tmp_path / "node.toml").write_text("no toml [")
     with pytest.raises(ValueError, match=r"node.toml is not TOML"):
         read_policy(tmp_path / "node.toml")
+
+
+def test_the_policy_of_the_documentation_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "node-policy.md").read_text()
+    (sample,) = re.findall(r"```toml title=.*?\n(.*?)```", page, re.DOTALL)
+    (tmp_path / FILE).write_text(sample)
+    made = read_policy(tmp_path / FILE)
+    assert made.data[0].name == "patients"
+    for name in (*made.exchanges, *made.exact_exchanges):
+        assert is_of_fedfair(name), name
+    assert set(made.rules) <= set(CLIP_RULES)
+    assert set(made.queries) <= set(COUNT_QUERIES)
+    assert set(made.models) <= set(MODELS)
