@@ -6,9 +6,12 @@ order of client numbers.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -16,32 +19,76 @@ from flwr.clientapp import ClientApp
 
 from fedfair.node.exchanges import find_exchange
 from fedfair.node.node import ClientError, Node
-from fedfair.protocol.exchange import Request
+from fedfair.node.policy import Refused, find_policy, read_policy
+from fedfair.protocol.exchange import Request, plan_text
 from fedfair.protocol.messages import ACTION
 from fedfair.protocol.task import Task
 
+if TYPE_CHECKING:
+    from fedfair.node.guard import Guard
+
 app = ClientApp()
+log = logging.getLogger(__name__)
 
 
 @app.query(ACTION)
 @app.train(ACTION)
 @app.evaluate(ACTION)
 def answer(message: Message, context: Context) -> Message:
-    """Answer a message with the exchange that it names; turn expected errors into a failure that names the client."""
-    number, nodes = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
+    """Answer a message with the exchange that it names, as far as the node's policy allows, if it has one.
+
+    Without a policy, expected errors become a failure that names the client and says what is wrong.
+    """
+    policy = find_policy(context.node_config)
+    if policy is not None:
+        return Message(_guarded(message, context, policy), reply_to=message)
     try:
-        task = _task(str(message.content["task"]["json"]))
-        _refuse_change(context, task)
-        node = node_of(task, number, nodes)
-        node.kept = _kept_batch(context)
-        exchange = find_exchange(str(message.content["exchange"]["name"]))
-        content = exchange(node, Request(message, task, node.device))
-        _keep_batch(context, node)
-        content["node"] = _node_record(number, nodes, len(node.clients))
-        content["exchange"] = message.content["exchange"]  # so that an answer to another request is noticed
+        content = _content(message, context, None)
     except (ClientError, ValueError, OSError) as error:
-        content = RecordDict({"failure": ConfigRecord({"node": number, "reason": str(error)})})
+        content = _failure(context, str(error))
     return Message(content, reply_to=message)
+
+
+def _guarded(message: Message, context: Context, policy: Path) -> RecordDict:
+    """Answer a message as the policy allows.
+
+    Nothing that an error says leaves the node, for it may quote records; the node's own log has it.
+    """
+    from fedfair.node.guard import Guard  # with scipy, which nodes without a policy do without
+
+    number = context.node_config["partition-id"]
+    try:
+        return _content(message, context, Guard(read_policy(policy), f"{context.run_id}/{context.node_id}"))
+    except Refused as refusal:
+        log.warning("A request was refused: %s", refusal)
+        return _failure(context, f"node {number} refuses the request: {refusal}")
+    except Exception:
+        log.exception("A request could not be answered")
+        return _failure(context, f"node {number} could not answer the request: its own log says why")
+
+
+def _content(message: Message, context: Context, guard: Guard | None) -> RecordDict:
+    """Return what a node answers to a message, after its guard, if it has one, let it pass."""
+    number, nodes = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
+    name, text = str(message.content["exchange"]["name"]), str(message.content["task"]["json"])
+    entry, text = guard.admit_names(name, text, plan_text(message)) if guard else (None, text)
+    task = _task(text)
+    _refuse_change(context, task)
+    node = node_of(task, number, nodes)
+    node.kept = _kept_batch(context)
+    exchange, request = find_exchange(name), Request(message, task, node.device)
+    if guard and entry:
+        guard.admit(entry, exchange, node, request)
+    content = exchange(node, request)
+    _keep_batch(context, node)
+    content["node"] = _node_record(number, nodes, len(node.clients))
+    content["exchange"] = message.content["exchange"]  # so that an answer to another request is noticed
+    return content
+
+
+def _failure(context: Context, reason: str) -> RecordDict:
+    """Return an answer that says only why there is none."""
+    return RecordDict({"failure": ConfigRecord({"node": int(context.node_config["partition-id"]), "reason": reason})})
 
 
 @lru_cache(maxsize=2)

@@ -12,11 +12,17 @@ from flwr.app import ConfigRecord, RecordDict
 from fedfair.fairness.reject_option import RejectOption
 from fedfair.mechanisms.noise import NoiseName
 from fedfair.node.node import Contribution, Node
+from fedfair.node.promises import promise_counts, promise_local_epoch, promise_scores, promise_sum, public_numbers
 from fedfair.plugins.user_files import find_in_file
 from fedfair.protocol.exchange import Exchange, Request, exchange
 from fedfair.protocol.messages import BEFORE_THRESHOLD, pack
 
 _PACKAGES = ("fedfair.node", "fedfair.risk")
+
+
+def is_of_fedfair(name: str) -> bool:
+    """Say whether fedfair itself has the exchange of this name; no file of the user's is looked at."""
+    return isinstance(_of_fedfair(name), Exchange)
 
 
 def find_exchange(name: str) -> Exchange:
@@ -49,7 +55,7 @@ def content(contribution: Contribution) -> RecordDict:
     return records
 
 
-@exchange("query")
+@exchange("query", public_numbers)
 def send_sizes(node: Node, request: Request) -> RecordDict:
     """Send the public numbers of training and validation records of each client by group, `[m, K]`.
 
@@ -61,13 +67,13 @@ def send_sizes(node: Node, request: Request) -> RecordDict:
                        "groups": ConfigRecord({"names": list(data.names), "labels": list(data.labels)})})
 
 
-@exchange("query")
+@exchange("query", promise_counts)
 def send_counts(node: Node, request: Request) -> RecordDict:
     """Send the noisy counts of the round's query."""
     return content(node.counts(request.weights, request.round))
 
 
-@exchange("query")
+@exchange("query", promise_scores)
 def send_scores(node: Node, request: Request) -> RecordDict:
     """Send the numbers of validation records by group and score, with the clients' shares of the noise."""
     options = request.options
@@ -76,13 +82,13 @@ def send_scores(node: Node, request: Request) -> RecordDict:
                                cast(float, options["deviation"]), seed))
 
 
-@exchange("train")
+@exchange("train", promise_sum)
 def send_gradient_sum(node: Node, request: Request) -> RecordDict:
     """Send the clipped gradient sum of the round's batch, with the counts that the round asks for."""
     return content(node.gradient_sum(request.weights, request.round))
 
 
-@exchange("train")
+@exchange("train", promise_local_epoch)
 def send_local_epoch(node: Node, request: Request) -> RecordDict:
     """Send the locally trained weights, each times its client's share in the average."""
     return content(node.local_epochs(request.weights, request.round))

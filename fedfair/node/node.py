@@ -176,6 +176,12 @@ class Node:
             counts += [released.counts] if released.counts is not None else []
         return {name: p.data for name, p in trained.items()}, torch.stack(counts).mean(0) if counts else None
 
+    def forget_batches(self, but: str = "") -> None:
+        """Forget drawn batches, except a kept one whose round has the label `but`: the next exchange draws anew."""
+        self._last = None
+        if self.kept is not None and self.kept[0] != but:
+            self.kept = None
+
     def batch(self, weights: Mapping[str, Tensor], round_: Round) -> Batch:
         """Return the round's batch over all clients of the node at `weights`; keep it for later exchanges."""
         values, when = list(weights.values()), (round_.seed, round_.step, round_.label, round_.rates)

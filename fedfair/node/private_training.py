@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,15 @@ from fedfair.datasets import GroupedDataset, Parts
 from fedfair.gradients.layers import memory_format
 from fedfair.gradients.probe import trained_parameters
 from fedfair.node.node import Node
-from fedfair.protocol.round import Round
+from fedfair.node.policy import find_policy, read_policy
+from fedfair.protocol.round import LocalEpoch, Round
+
+if TYPE_CHECKING:
+    from fedfair.node.guard import Guard
 
 
-def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan: str) -> dict[str, Any]:
+def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan: str, data: str | None = None
+                    ) -> dict[str, Any]:
     """Train a classifier in place for one local epoch on all of a client's records, with cross entropy.
 
     Batches and noise come from the operating system. Only the weights and the returned values may leave the client.
@@ -28,24 +33,27 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
         group: Groups by number, `[n]`.
         plan: Clip rule, noise and batch size, as `strategies.server.existing_app.PrivateTraining` put them into the
             message.
+        data: Name of the records in the node's policy, if it has one; None for its only entry.
 
     Returns:
         A dictionary for the reply: the number of the client's records, which is taken as public, the number of the
         plan's round, and noisy counts.
 
     Raises:
+        fedfair.node.policy.Refused: For a plan that the node's policy does not allow.
         ValueError: For a plan without local training, a model that mixes examples, one in less than float32, or one
             that is not in float64 where noise is discrete.
         fedfair.node.node.ClientError: For a gradient that is not finite, if the plan clips nothing. A plan that clips
             leaves such records out.
     """
+    guard = _guard(plan)
     round_ = Round.from_json(plan)
     if round_.local is None or round_.seed is not None:
         raise ValueError("this plan is not one for local training with randomness of the operating system: take "
                          "strategies.server.existing_app.PrivateTraining at the server")
     names = tuple(map(str, range(len(round_.rates))))
-    data = GroupedDataset(x.cpu(), y.cpu(), group.long().cpu(), names, int(y.max()) + 1 if len(y) else 1)
-    empty = data.take(torch.empty(0, dtype=torch.long))
+    records = GroupedDataset(x.cpu(), y.cpu(), group.long().cpu(), names, int(y.max()) + 1 if len(y) else 1)
+    empty = records.take(torch.empty(0, dtype=torch.long))
     parameters, _ = trained_parameters(model)
     coarse = {str(parameter.dtype) for parameter in parameters.values()} - {"torch.float32", "torch.float64"}
     if coarse:
@@ -55,10 +63,27 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
         raise ValueError('noise is "discrete", but the model is not in float64, in which alone sums are exact enough '
                          "for it: use model.double(), and features in float64")
     weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}
-    node = Node({0: Parts(data, empty, empty)}, model, str(next(model.parameters()).device))
-    trained = node.local_epochs(weights, replace(round_, local=replace(round_.local, sizes=(len(x),))))
+    node = Node({0: Parts(records, empty, empty)}, model, str(next(model.parameters()).device))
+    sized = replace(round_, local=replace(round_.local, sizes=(len(x),)))
+    if guard is not None and len(x):
+        release = sized.local_event(0, (True,) * len(names)).guaranteed(0)
+        guard.admit_local(data, sized, release, LocalEpoch.of(len(x), round_.local.batch_size).steps)
+    trained = node.local_epochs(weights, sized)
     for name, parameter in parameters.items():
         parameter.data = trained.sums[name].detach().to(memory_format=memory_format(parameter))
     counts = {} if trained.counts is None else {"counts": trained.counts.flatten().tolist(),
                                                 "shape": list(trained.counts.shape)}
     return {"size": len(x), "step": round_.step, **counts}
+
+
+def _guard(plan: str) -> Guard | None:
+    """Return the guard of this node after it has checked the names in a plan; None if the node has no policy."""
+    policy = find_policy({})
+    if policy is None:
+        return None
+    from fedfair.node.guard import Guard  # with scipy, which nodes without a policy do without
+    from fedfair.node.request_checks import check_plan
+
+    guard = Guard(read_policy(policy))
+    check_plan(guard.policy, plan)
+    return guard

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, update_wrapper
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
+from fedfair.accounting.events import Release
 from fedfair.gradients.layers import Gradients
 from fedfair.plugins.user_files import name_in_file
 from fedfair.protocol.messages import unpack
@@ -43,6 +44,14 @@ class Request:
         """
         return {key: value.to(self._device) for key, value in unpack(self._message.content, name).items()}
 
+    def has(self, name: str) -> bool:
+        """Say whether the message has a record of this name.
+
+        Args:
+            name: Name of the record.
+        """
+        return name in self._message.content
+
     @property
     def weights(self) -> Gradients:
         """The weights of the model, on the node's device."""
@@ -54,13 +63,49 @@ class Request:
         return Round.from_json(str(self._message.content["round"]["json"]))
 
     @property
+    def plan(self) -> str | None:
+        """The plan of the round as it travels, or None for a message without one."""
+        return plan_text(self._message)
+
+    @property
     def options(self) -> ConfigRecord:
         """What the server added by name: numbers, texts or lists of them."""
         return self._message.content.config_records["options"]
 
 
+def plan_text(message: Message) -> str | None:
+    """Return the plan of the round in a message, as JSON, or None for a message without one.
+
+    Args:
+        message: The message.
+    """
+    return str(message.content["round"]["json"]) if "round" in message.content else None
+
+
 Answer = Callable[[Any, Request], RecordDict]
 """From a node and a request to what leaves the node."""
+
+
+class Promise(NamedTuple):
+    """What a node can promise about an answer by its own noise, whatever server and other nodes do.
+
+    Attributes:
+        release: What a record is charged for one step of the answer; None if it says nothing of records beyond public
+            numbers.
+        steps: Number of equal steps.
+        batch: Name of the batch, where a later exchange can ask for more about the same batch.
+        follows: The part of the charge that is for a gradient sum over the same batch, which a later exchange asks for;
+            None if there is none.
+    """
+
+    release: Release | None
+    steps: int = 1
+    batch: str = ""
+    follows: Release | None = None
+
+
+Promising = Callable[[Any, Request, bool], Promise]
+"""From a node, a request, and whether the server's noise counts, to what the node can promise of its answer."""
 
 
 class Exchange:
@@ -69,10 +114,11 @@ class Exchange:
     Args:
         category: Flower's kind of message.
         answer: The node's function.
+        promise: What the node can promise of the answer; None if it can promise nothing, since exact figures leave.
     """
 
-    def __init__(self, category: Category, answer: Answer) -> None:
-        self.category, self.answer = category, answer
+    def __init__(self, category: Category, answer: Answer, promise: Promising | None = None) -> None:
+        self.category, self.answer, self.promise = category, answer, promise
         self.name = name_in_file(answer) or f"{answer.__module__.rpartition('.')[2]}.{answer.__name__}"
         update_wrapper(self, answer)
 
@@ -81,10 +127,12 @@ class Exchange:
         return self.answer(node, request)
 
 
-def exchange(category: Category) -> Callable[[Answer], Exchange]:
+def exchange(category: Category, promise: Promising | None = None) -> Callable[[Answer], Exchange]:
     """Return a decorator that makes an exchange of a function.
 
     Args:
         category: Flower's kind of message.
+        promise: What a node can promise of the answer, for its own ledger; None if exact figures leave. A node with a
+            policy answers such an exchange only if the policy lists it as exact.
     """
-    return partial(Exchange, category)
+    return partial(Exchange, category, promise=promise)

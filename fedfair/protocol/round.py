@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 from fedfair.accounting.events import Event, spent_multipliers
 from fedfair.mechanisms.clipping import CLIP_RULES, ClipRule
 from fedfair.mechanisms.counting import COUNT_QUERIES, CountQuery
-from fedfair.mechanisms.noise import NoiseName, Trust
+from fedfair.mechanisms.noise import NoiseName, Trust, client_share, server_share
 from fedfair.models.optimizers import OptimizerName
 
 
@@ -185,6 +186,27 @@ class Round:
             steps = self.local.epoch(client).steps
             if steps:
                 yield Charge(self.local_event(client, [size > 0 for size in by_group]), steps, self.step * steps)
+
+    def own_event(self, clients: int, trusts_server: bool = False) -> Event:
+        """Return what the noise of some clients alone guarantees for the round's sum and counts over their records.
+
+        Nothing that server and other clients say that they add is counted, and no claim of the round's about what it
+        charges: the records may be charged more than in the run's ledger, never less.
+
+        Args:
+            clients: How many of the round's clients add noise to one sum.
+            trusts_server: Whether the noise of the server counts too, under central trust.
+
+        Raises:
+            ValueError: For a sum that the rule does not bound.
+        """
+        if math.isinf(max(self._bounds)):
+            raise ValueError("the round's rule bounds nothing")
+        noise, share = (self.noise_multiplier,) * len(self.rates), client_share(self.trust, self.clients)
+        present = server_share(self.trust) if trusts_server and self.trust is Trust.CENTRAL else (
+            share * math.sqrt(clients))
+        counts = None if self.query is None else self.count_noise_multiplier
+        return Event(self.rates, noise, noise, counts, noise_present=present)
 
     @property
     def _bounds(self) -> tuple[float, ...]:

@@ -298,6 +298,8 @@ class Task(BaseModel):
 
         Raises what `data` does.
         """
+        if self.prepares == "private":
+            return None
         if self.prepares == "public" and self.known_from == RECORDS:
             return ("ranges and categories were read off the records: replace them by what is publicly known, and name "
                     "the source in known_from")

@@ -12,7 +12,6 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from fedfair.protocol.messages import unpacked
 from simulations.engines.checkpoint import Checkpoint
 from strategies import Strategy
-from strategies.server.requests import ANSWERS_WITHIN
 from strategies.server.state import charge_lost_round, restore, state
 
 _STEPS, _EPOCHS = 100, 1  # default number of rounds between checkpoints, at least
@@ -50,7 +49,7 @@ def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Check
         watch(strategy, now)
 
     return Resumed(strategy, done, ended).start(grid, arrays, num_rounds=strategy.rounds - done,
-                                                timeout=ANSWERS_WITHIN).arrays
+                                                timeout=strategy.training.answer_timeout).arrays
 
 
 class Resumed(FlowerStrategy):

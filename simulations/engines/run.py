@@ -24,7 +24,7 @@ from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 from strategies import Strategy, find_strategy
 from strategies.server.preprocessing import learn_columns, planned
-from strategies.server.requests import ANSWERS_WITHIN, population
+from strategies.server.requests import population
 
 __all__ = ["ENGINES", "Progress", "conduct", "run"]
 
@@ -101,7 +101,7 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
     arrays = pack({name: parameter.detach().clone() for name, parameter in parameters.items()})
     if strategy.rounds == 0:
         asked = strategy.configure_evaluate(0, arrays, ConfigRecord(), grid)
-        strategy.aggregate_evaluate(0, grid.send_and_receive(asked, timeout=ANSWERS_WITHIN))
+        strategy.aggregate_evaluate(0, grid.send_and_receive(asked, timeout=experiment.answer_timeout))
     else:
         with alone_in(checkpoint.folder) if checkpoint else nullcontext():
             arrays = train(strategy, grid, arrays, checkpoint, watch)
@@ -115,14 +115,14 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
 def _planned(experiment: Experiment, grid: Grid) -> Strategy:
     """Make the experiment's strategy for the records that the nodes of a grid hold, releasing nothing."""
     task, training = experiment.task, experiment.training
-    return find_strategy(experiment.strategy)(task, training, population(grid, task),
+    return find_strategy(experiment.strategy)(task, training, population(grid, task, training.answer_timeout),
                                               preprocessing=planned(task, training))
 
 
 def _strategy(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None) -> Strategy:
     """Make the experiment's strategy, after private preprocessing, which a checkpoint holds if there is one."""
     task, training, strategy = experiment.task, experiment.training, find_strategy(experiment.strategy)
-    sizes, spent = population(grid, task), planned(task, training)
+    sizes, spent = population(grid, task, training.answer_timeout), planned(task, training)
     if spent is not None:
         latest = checkpoint.read() if checkpoint else None
         task = (Task.model_validate_json(latest[1]["task"]) if latest else

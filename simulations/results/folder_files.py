@@ -77,8 +77,9 @@ def _ledger(run: Run) -> tuple[Part, ...]:
 def _model(run: Run) -> tuple[Part, ...]:
     """Say what model.safetensors holds."""
     learned = run.experiment.task.learned_from_records()
+    prepared: Protection = "releases" if run.ledger.preprocessing else "public"
     encoding = (Part(f"how columns become features, learned without noise: {learned}", "training") if learned else
-                Part("how columns become features", "public"))
+                Part("how columns become features", prepared))
     return (Part("weights", _releases(run)), encoding, *_threshold(run), _NAMES)
 
 

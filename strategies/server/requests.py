@@ -34,11 +34,11 @@ from strategies.server.reply_checks import (
 )
 from strategies.server.size_checks import population_of
 from strategies.server.tensor_checks import check_group_counts, check_tensors, refuse_infinite
+from strategies.server.training import Training
 
 log = logging.getLogger(__name__)
 
-ANSWERS_WITHIN = 3600.0
-"""Seconds after which a node that has not answered is given up: Flower's own default for a round."""
+ANSWERS_WITHIN: float = Training.model_fields["answer_timeout"].default
 
 _LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE,
          ErrorCode.CLIENT_APP_CRASHED)  # not what a program raises, which it would raise again
@@ -50,22 +50,22 @@ def requests(exchange: Exchange, grid: Grid, task: Task, **parts: Any) -> list[M
     return messages.requests(exchange.name, exchange.category, sorted(grid.get_node_ids()), task, **parts)
 
 
-def ask(exchange: Exchange, grid: Grid, task: Task, population: Population, dropouts: int = 0, **parts: Any
-        ) -> list[Message]:
+def ask(exchange: Exchange, grid: Grid, task: Task, training: Training, population: Population, dropouts: int = 0,
+        **parts: Any) -> list[Message]:
     """Send one request to every node of the grid, and return the replies as `answers` does."""
-    asked = requests(exchange, grid, task, **parts)
-    return answers(grid.send_and_receive(asked, timeout=ANSWERS_WITHIN), len(population.sizes), dropouts, asked,
-                   population.holders)
+    asked, within = requests(exchange, grid, task, **parts), training.answer_timeout
+    return answers(grid.send_and_receive(asked, timeout=within), len(population.sizes), dropouts, asked,
+                   population.holders, within)
 
 
 def answers(replies: Iterable[Message], clients: int = 0, dropouts: int = 0, asked: Sequence[Message] = (),
-            holders: Mapping[int, range] | None = None) -> list[Message]:
+            holders: Mapping[int, range] | None = None, within: float = ANSWERS_WITHIN) -> list[Message]:
     """Return the replies in the order of their nodes' numbers.
 
     Raises `ClientError` if more than `dropouts` of the `clients` are missing among them, a node failed, or two nodes
     answer for the same clients; with the requests `asked`, if a reply is none to them; with `holders`, the clients of
     each node at first, if a node answers for others. With `dropouts` above 0, a node that Flower could not reach counts
-    as missing.
+    as missing. `within` is how many seconds were waited for.
     """
     replied = list(replies)
     received = [reply for reply in replied if not (dropouts and reply.has_error() and reply.error.code in _LOST)]
@@ -84,16 +84,17 @@ def answers(replies: Iterable[Message], clients: int = 0, dropouts: int = 0, ask
         for who in senders:
             check_same_clients(who, clients, holders or {})
     silent = set(by_node) - {reply.metadata.src_node_id for reply in replied}
-    _refuse_missing(senders, clients, dropouts, sorted(silent))
+    _refuse_missing(senders, clients, dropouts, sorted(silent), within)
     return [received[at] for at in sorted(range(len(received)), key=lambda at: senders[at].number)]
 
 
-def _refuse_missing(senders: Sequence[Sender], clients: int, dropouts: int, silent: Sequence[int]) -> None:
+def _refuse_missing(senders: Sequence[Sender], clients: int, dropouts: int, silent: Sequence[int],
+                    within: float) -> None:
     """Raise `ClientError` if more than `dropouts` clients are missing, or, before clients are known, a node."""
-    given_up = f" (node {named(silent, 'and')} gave no answer within {ANSWERS_WITHIN:,.0f} s)" if silent else ""
+    given_up = f" (node {named(silent, 'and')} gave no answer within {within:,.0f} s)" if silent else ""
     if silent and not clients:
-        raise ClientError(f"node {named(silent, 'and')} did not answer within {ANSWERS_WITHIN:,.0f} s: look for what "
-                          "hangs there, and run again")
+        raise ClientError(f"node {named(silent, 'and')} did not answer within {within:,.0f} s: look for what "
+                          "hangs there, or take a larger answer_timeout, and run again")
     missing = clients - sum(len(who.clients) for who in senders)
     if missing > 0:
         names = named(sorted(set(range(clients)).difference(*(who.clients for who in senders))), "and")
@@ -132,11 +133,12 @@ def added(replies: Iterable[Message], name: str, like: Mapping[str, Tensor] | No
     return total
 
 
-def population(grid: Grid, task: Task) -> Population:
+def population(grid: Grid, task: Task, within: float = ANSWERS_WITHIN) -> Population:
     """Ask every node for the numbers of its clients' records, once all nodes of the run have registered.
 
     Every node knows the number of nodes; some may register after the server starts. Raises `ClientError` if a node
-    cannot make its data or sends impossible numbers, or a node is missing after five minutes.
+    cannot make its data or sends impossible numbers, if a node is missing after five minutes, or has not answered
+    `within` so many seconds.
     """
     deadline = time.monotonic() + _NODES_WITHIN
     replies: list[Message] = []
@@ -145,8 +147,8 @@ def population(grid: Grid, task: Task) -> Population:
             raise ClientError(f"only {len(replies)} nodes are there after {_NODES_WITHIN} s: start the others, and run "
                               "again")
         asked = requests(exchanges.send_sizes, grid, task)
-        sent = grid.send_and_receive(asked, timeout=ANSWERS_WITHIN) if asked else []
-        replies = answers(sent, asked=asked) if asked else []
+        sent = grid.send_and_receive(asked, timeout=within) if asked else []
+        replies = answers(sent, asked=asked, within=within) if asked else []
         if not replies:
             time.sleep(0.1)
     return population_of(replies)

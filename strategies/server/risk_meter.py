@@ -131,7 +131,7 @@ class RiskMeter:
 
     def _ask(self, grid: Grid, exchange: Exchange, name: str, **parts: Any) -> Gradients:
         """Add up the nodes' answers to one exchange."""
-        return added(ask(exchange, grid, self._task, self._population, **parts), name)
+        return added(ask(exchange, grid, self._task, self._training, self._population, **parts), name)
 
     def _by_group(self, metrics: dict[str, Tensor]) -> Iterator[Measured]:
         """Yield values `[K]` as rows."""

@@ -443,7 +443,7 @@ class Strategy(FlowerStrategy):
 
     def _ask(self, exchange: Exchange, grid: Grid, **parts: Any) -> list[Message]:
         """Send a request to every node, and return the replies, checked as `_answers` does."""
-        return ask(exchange, grid, self.task, self.population, self.training.dropouts, **parts)
+        return ask(exchange, grid, self.task, self.training, self.population, self.training.dropouts, **parts)
 
     def _answers(self, replies: Iterable[Message]) -> list[Message]:
         """Return the replies to the latest requests of the round.
@@ -451,7 +451,7 @@ class Strategy(FlowerStrategy):
         Raises `ClientError` if one cannot be an answer to them, or more clients are missing than `dropouts` allows.
         """
         return answers(replies, len(self.population.sizes), self.training.dropouts, self._asked,
-                       self.population.holders)
+                       self.population.holders, self.training.answer_timeout)
 
     def _averaged(self, sums: dict[str, Tensor], clients: list[int]) -> dict[str, Tensor]:
         """Return the average of the weights over the clients that answered."""

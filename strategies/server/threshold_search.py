@@ -85,8 +85,8 @@ class ThresholdSearch:
         full = relative * prefix_sums.sensitivity(CELLS)
         clients, dropouts = len(self.population.sizes), training.dropouts
         share = client_share(training.trust, clients - dropouts)
-        answered = ask(exchanges.send_scores, grid, self.task, self.population, dropouts, weights=arrays,
-                       favourable=self.favourable, deviation=share * full, noise=training.noise,
+        answered = ask(exchanges.send_scores, grid, self.task, training, self.population, dropouts,
+                       weights=arrays, favourable=self.favourable, deviation=share * full, noise=training.noise,
                        seeded=training.randomness == "seeded")
         like = {"scores": torch.empty(len(self.population.names), CELLS, dtype=torch.float64)}
         draws = source(self.task.seed if training.randomness == "seeded" else None, "scores")

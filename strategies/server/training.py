@@ -107,6 +107,10 @@ class Training(ThresholdSettings, BaseModel):
     dropouts: Count = Field(
         default=0, json_schema_extra={"decided_by_app": True},
         description="Number of clients that may be missing in a round; distributed noise has as many shares too many.")
+    answer_timeout: Positive = Field(
+        default=3600, json_schema_extra={"decided_by_app": True},
+        description="Seconds after which a node that has not answered is given up, under Flower's runtime; 3600 is "
+                    "Flower's own default for a round.")
     eval_every: Positive = Field(
         default=1, json_schema_extra={"decided_by_app": True},
         description="Epochs between evaluations of the model.")

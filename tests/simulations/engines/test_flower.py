@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -70,13 +71,14 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-def supernode(number: int, superlink: int, port: int, environment: dict[str, str], log: Path) -> subprocess.Popen[str]:
-    """Start one SuperNode of three, in a process group of its own."""
+def supernode(number: int, superlink: int, port: int, environment: dict[str, str], log: Path, nodes: int = 3,
+              cwd: Path | None = None) -> subprocess.Popen[str]:
+    """Start one SuperNode of several, in a process group of its own."""
     with log.open("a") as output:
         return subprocess.Popen(
             ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{superlink}", "--port", str(port),
-             "--node-config", f"partition-id={number} num-partitions=3"],
-            env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, text=True)
+             "--node-config", f"partition-id={number} num-partitions={nodes}"],
+            env=environment, cwd=cwd, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, text=True)
 
 
 @pytest.mark.slow
@@ -137,3 +139,44 @@ def test_flwr_run_without_arguments_and_with_a_run_config(flower: dict[str, str]
         assert "8 (40)" in output
         assert pd.read_csv(folder / "summary.csv")["strategy"].tolist() == [strategy]
     assert load_file(tmp_path / "two" / "model.safetensors")["1.weight"].shape == (4, 64)
+
+
+MODEL = """
+import time
+
+from fedfair.models.published import mlp
+
+
+def own_layers(shape, hidden, classes):
+    time.sleep({})
+    return mlp(shape, (4,), classes)
+"""
+
+
+@pytest.mark.slow
+def test_a_node_that_hangs_is_given_up_after_the_timeout_with_a_sentence(flower: dict[str, str], tmp_path: Path
+                                                                           ) -> None:
+    """Its SuperNode is there, but its app sleeps for hours, in a file that only this node has."""
+    link, *ports = free_ports(3)
+    home = Path(flower["FLWR_HOME"])
+    home.mkdir()
+    (home / "config.toml").write_text(f'[superlink.own]\naddress = "127.0.0.1:{link}"\ninsecure = true\n')
+    for folder, seconds in (("server", 0), ("node0", 0), ("node1", 36_000)):
+        (tmp_path / folder / "models").mkdir(parents=True)
+        (tmp_path / folder / "models" / "own_layers.py").write_text(MODEL.format(seconds))
+    with (tmp_path / "link.log").open("w") as output:
+        superlink = subprocess.Popen(["flower-superlink", "--insecure", "--port", str(link)], env=flower, stdout=output,
+                                     stderr=subprocess.STDOUT, cwd=tmp_path / "server")
+    nodes = [supernode(p, link, ports[p], flower, tmp_path / f"node{p}.log", 2, tmp_path / f"node{p}")
+             for p in range(2)]
+    config = 'sync="epoch" steps=1 clients=2 partition="site" settings="model=own-layers answer_timeout=25"'
+    start = time.monotonic()
+    done = subprocess.run(["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config], env=flower,
+                          cwd=tmp_path, capture_output=True, text=True, timeout=250, check=False)
+    said = re.search(r"node (\d+) did not answer within 25 s: look for what hangs there", done.stdout + done.stderr)
+    assert said, (done.stdout + done.stderr)[-3000:]
+    assert said[1] in (tmp_path / "node1.log").read_text()
+    assert time.monotonic() - start > 25
+    for process in (*nodes, superlink):
+        process.terminate()
+        process.wait(60)

@@ -1,0 +1,142 @@
+"""A node's own ledger: what it has released of its records, over all runs, in a file that is only appended to.
+
+An entry is written and synced before its release leaves. Every `_EVERY` lines the totals so far follow, so that reading
+takes no longer as the file grows. A line that was cut off, by a crash or a full disk, counts like the entry before it,
+although its release never left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from fedfair.accounting.adaptive_limit import spent, stays_within
+from fedfair.accounting.events import Release
+from fedfair.node.ledger_lines import State
+
+_EVERY = 200
+
+
+class NodeLedger:
+    """The ledger in one file, which the processes of a node share under a lock.
+
+    Args:
+        path: The file; it is made with the first entry. The lock lies beside it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._lock = path, FileLock(f"{path}.lock")
+
+    def enter(self, data: str, release: Release, steps: int, limit: float, delta: float, *, exchange: str = "",
+              batch: str = "", follows: Release | None = None) -> bool:
+        """Enter a release that is about to leave, and say whether it may: whether all stay within the limit.
+
+        When this returns True, the entry is on the disk.
+
+        Args:
+            data: Name of the records.
+            release: What a record is charged for one step.
+            steps: Number of steps.
+            limit: Largest epsilon.
+            delta: Its delta.
+            exchange: What is asked for, as a note.
+            batch: Name of the batch, if a later exchange may ask for the sum that `follows`.
+            follows: The sum that is part of this charge.
+
+        Raises:
+            OSError: If the entry cannot be written; then nothing may leave.
+        """
+        with self._lock:
+            state = State.read(self.path)
+            releases = state.of(data)
+            releases[release] += steps
+            if not stays_within(releases, limit, delta):
+                return False
+            self._append(state, {"data": data, "rate": release.rate, "multiplier": release.multiplier, "steps": steps,
+                                 "exchange": exchange, "batch": batch, "follows": follows})
+            return True
+
+    def settle(self, batch: str, keeps: Callable[[Release], bool]) -> bool:
+        """Say whether a sum over a batch was charged already, with its counts, and keeps what was promised of it.
+
+        A batch is settled once.
+
+        Args:
+            batch: Name of the batch.
+            keeps: Says whether the sum carries the noise that was promised.
+
+        Raises:
+            OSError: If this cannot be written; then nothing may leave.
+        """
+        with self._lock:
+            state = State.read(self.path)
+            if batch not in state.promised or not keeps(state.promised[batch]):
+                return False
+            self._append(state, {"settles": batch})
+            return True
+
+    def note(self, data: str, exact: str) -> None:
+        """Note that exact figures leave, which no epsilon covers.
+
+        Args:
+            data: Name of the records.
+            exact: The exchange.
+
+        Raises:
+            OSError: If the note cannot be written; then nothing may leave.
+        """
+        with self._lock:
+            self._append(State.read(self.path), {"data": data, "exact": exact})
+
+    def released(self, data: str) -> Counter[Release]:
+        """Return how often each release of some records was made.
+
+        Args:
+            data: Name of the records.
+        """
+        with self._lock:
+            return State.read(self.path).of(data)
+
+    def epsilon(self, data: str, delta: float) -> float:
+        """Return what was spent of some records (`fedfair.accounting.adaptive_limit.spent`).
+
+        Args:
+            data: Name of the records.
+            delta: Delta of the figure.
+        """
+        releases = self.released(data)
+        return spent(releases, delta) if releases else 0.0
+
+    def _append(self, state: State, line: dict[str, Any]) -> None:
+        """Append a line, and totals when they are due, and wait until the disk has them."""
+        new = not self.path.exists()
+        added = [line]
+        if state.lines >= _EVERY:
+            state.take(json.dumps(line).encode())
+            added.append(state.totals())
+        text = b"".join(json.dumps(each).encode() + b"\n" for each in added)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "r+b", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
+                text = b"\n" + text
+            if file.write(text) != len(text):
+                raise OSError(f"{self.path} could not be written: is the disk full?")
+            os.fsync(file.fileno())
+        if new:
+            _sync_folder(self.path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the disk has a new file's name."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,85 @@
+"""Whole runs over nodes with a policy: honest ones as without it, and one whose budget ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedfair.accounting.adaptive_limit import spent
+from fedfair.accounting.events import Release
+from fedfair.node.node import ClientError
+from fedfair.node.node_ledger import NodeLedger
+from simulations import Experiment, run
+from tests.hazards.policed import POLICY, TASK, write_data, write_policy
+
+ALL = {"evaluated_parts": ["train", "valid", "test"]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_data(tmp_path / "patients.csv")
+    return tmp_path
+
+
+def experiment(**changes: Any) -> Experiment:
+    return Experiment(**{**TASK, "model": "logistic", "strategy": "dpsgd-f", "steps": 5, "batch_size": 14,
+                         "noise_multiplier": 1.0, "trust": "local", "randomness": "system", "delta": 1e-5, **changes})
+
+
+def released(folder: Path) -> dict[Release, int]:
+    return dict(NodeLedger(folder / "fedfair-node-ledger.jsonl").released("patients"))
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+def test_an_honest_run_is_entered_as_in_its_own_ledger(folder: Path, sync: str) -> None:
+    """The node's ledger has the noise of the run's, whose figure is for the worst-off group, and adds up all runs."""
+    write_policy(folder, **ALL)
+    ledgers = [run(experiment(sync=sync)).ledger for _ in range(2)]
+    events = [(event.guaranteed(0), count) for ledger in ledgers for event, count in ledger.events.items()]
+    node = released(folder)
+    assert sum(count for _, count in events) == sum(node.values())
+    assert {release.rate for release, _ in events} == {release.rate for release in node}
+    for release in node:
+        assert release.multiplier == pytest.approx(events[0][0].multiplier)
+    assert spent(node, 2e-5) == pytest.approx(spent({events[0][0]: sum(node.values())}, 2e-5))
+
+
+def test_a_run_ends_where_the_budget_ends(folder: Path) -> None:
+    write_policy(folder, **ALL, data=[{**POLICY["data"][0], "largest_epsilon": 3.0}])
+    with pytest.raises(ClientError, match="node 0 refuses the request: its budget for these records would be exceeded"):
+        run(experiment(sync="step", steps=200))
+    before = released(folder)
+    assert spent(before, 1e-5) <= 3
+    with pytest.raises(ClientError, match="budget"):
+        run(experiment(sync="step", steps=1))
+    assert released(folder) == before
+
+
+def test_a_seeded_simulation_is_refused(folder: Path) -> None:
+    write_policy(folder, **ALL)
+    with pytest.raises(ClientError, match='its policy wants randomness = "system"'):
+        run(experiment(randomness="seeded"))
+
+
+def test_central_trust_needs_a_policy_that_trusts_the_server(folder: Path) -> None:
+    write_policy(folder, **ALL)
+    with pytest.raises(ClientError, match="smallest noise multiplier"):
+        run(experiment(trust="central", sync="step"))
+    write_policy(folder, **ALL, trusts_server=True)
+    run(experiment(trust="central", sync="step"))
+    assert sum(released(folder).values()) == 5
+
+
+def test_shares_of_distributed_noise_count_as_what_they_are(folder: Path) -> None:
+    """One node with all three clients has all the noise; with one of them, a third of its variance."""
+    task = {**TASK, "clients": 3}
+    write_policy(folder, **ALL, data=[{**POLICY["data"][0], "task": task}])
+    distributed = experiment(clients=3, trust="distributed", sync="step", strategy="dpsgd")
+    run(distributed, nodes=1)
+    (release,) = released(folder)
+    assert release.multiplier == pytest.approx(1.0)
+    with pytest.raises(ClientError, match="smallest noise multiplier"):
+        run(distributed, nodes=3)
