@@ -100,8 +100,8 @@ def learn_columns(task: Task, training: Training, population: Population, grid: 
     deviation = spent.multiplier * math.sqrt(len(columns.numbers) + len(columns.categories))
     threshold = _threshold(deviation, spent.delta, len(columns.categories))
     margin = _margin(columns, training, population, deviation, unit)
-    replies = ask(send_column_counts, grid, task, training, population, training.dropouts, numbers=list(columns.numbers),
-                  categories=list(columns.categories), unit=unit, deviation=deviation,
+    replies = ask(send_column_counts, grid, task, training, population, training.dropouts,
+                  numbers=list(columns.numbers), categories=list(columns.categories), unit=unit, deviation=deviation,
                   share=client_share(trust, len(population.sizes) - training.dropouts),
                   threshold=0.0 if trust is Trust.CENTRAL else threshold, noise=training.noise,
                   seeded=training.randomness == "seeded")

@@ -74,8 +74,8 @@ def counts_left_out_of_the_ledger(patch: Patch) -> None:
 
 
 def counts_left_out_of_the_calibration(patch: Patch) -> None:
-    patch.setattr(budget, "_charged", lambda schedule, training, counting, *rest: ORIGINAL_CHARGED(
-        schedule, training, False, *rest))
+    patch.setattr(budget, "_charged", lambda schedule, training, beside, noise: ORIGINAL_CHARGED(
+        schedule, training, beside._replace(counting=False), noise))
 
 
 def division_by_the_realised_batch(patch: Patch) -> None:
