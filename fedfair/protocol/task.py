@@ -206,6 +206,9 @@ class Task(BaseModel):
         if self.alpha is not None and self.partition != "site":
             raise ValueError(f"alpha is {self.alpha}, but partition is {self.partition!r}: alpha says how sites mix "
                              'the groups, so take partition = "site", or leave alpha out')
+        if self.preprocessing == "records" and self.categories is not None:
+            raise ValueError('categories are given, but preprocessing is "records", which takes them from the records: '
+                             'take preprocessing = "public", or leave categories out')
         find.find_model(self.model)
         if self.partition == "natural" and self.clients is not None:
             raise ValueError(f"clients is {self.clients}, but with partition natural every participant is a client: "
