@@ -18,7 +18,8 @@ from simulations.settings.experiment import Experiment
 PUBLIC: dict[str, Any] = {"ranges": {"income": [0, 100]}, "categories": {"town": ["north", "south", "other"]}}
 PRIVATE: dict[str, Any] = {"preprocessing": "private", "numbers": ["income"], "preprocessing_epsilon": 1.0}
 UNUSUAL: dict[str, dict[str, Any]] = {
-    "a large number": {"income": 1e7}, "a very small number": {"income": -1e12}, "a number near zero": {"income": 1e-30},
+    "a large number": {"income": 1e7}, "a very small number": {"income": -1e12},
+    "a number near zero": {"income": 1e-30},
     "a category of its own": {"town": "atlantis"}, "both": {"income": 1e9, "town": "atlantis"},
     "a category that looks like a number": {"town": "1e5"}}
 RUNS = 6
