@@ -9,21 +9,25 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from fedfair.datasets.bands import in_bands
 from fedfair.datasets.encoding import OTHER, Encoding, Feature
-from fedfair.datasets.tidy import tidied
+from fedfair.datasets.reading import PLAIN, Reading
+from fedfair.datasets.spelling import folded
+from fedfair.datasets.tidy import cells, column_numbers, tidied_column
 from fedfair.plugins.registry import unknown
 
 
-def learn(frame: pd.DataFrame, numeric: Sequence[str], decimal: Sequence[str] = ()) -> Encoding:
+def learn(frame: pd.DataFrame, numeric: Sequence[str], reading: Reading = PLAIN) -> Encoding:
     """Return how the columns of a complete table become features.
 
     The columns `numeric` come first, unscaled. Every other column gets a feature for each of its categories, which are
-    its values as text, sorted. `decimal` are the numeric columns that were text with a comma before decimals.
+    its values as text, sorted. `reading` says how its cells were read.
     """
     features = [Feature(name) for name in numeric]
     for name, column in frame.drop(columns=list(numeric)).items():
-        features += [Feature(str(name), category) for category in sorted(column.astype(str).unique())]
-    return Encoding(tuple(features), decimal=tuple(decimal))
+        categories = sorted(_banded(column, reading).astype(str).unique())
+        features += [Feature(str(name), category) for category in categories]
+    return Encoding(tuple(features), reading=reading)
 
 
 def encode(frame: pd.DataFrame, encoding: Encoding) -> Tensor:
@@ -42,10 +46,17 @@ def encode(frame: pd.DataFrame, encoding: Encoding) -> Tensor:
     for name in columns:
         column = frame[name].reset_index(drop=True)
         if name in one_hot:
-            values |= _categories(column, encoding.categories(name), name in encoding.listed)
+            column = _banded(column, encoding.reading)
+            values |= _categories(column, encoding.categories(name), name in encoding.listed, encoding.reading)
         else:
-            values[Feature(name)] = _numbers(column, encoding.decimal)
+            values[Feature(name)] = _numbers(column, encoding.reading)
     return torch.stack([_scaled(values[feature._replace(scaling=None)], feature) for feature in encoding.features], 1)
+
+
+def _banded(column: pd.Series, reading: Reading) -> pd.Series:
+    """Return a protected number in its bands, and any other column as it is."""
+    ends = dict(reading.bands).get(str(column.name))
+    return column if ends is None else in_bands(tidied_column(column, reading), ends).astype("string")
 
 
 def _scaled(values: Tensor, feature: Feature) -> Tensor:
@@ -53,7 +64,7 @@ def _scaled(values: Tensor, feature: Feature) -> Tensor:
     return feature.scaling.of(values) if feature.scaling else values
 
 
-def _categories(column: pd.Series, known: tuple[str, ...], listed: bool) -> dict[Feature, Tensor]:
+def _categories(column: pd.Series, known: tuple[str, ...], listed: bool, reading: Reading) -> dict[Feature, Tensor]:
     """Return a feature `[n]` for each of the categories `known`.
 
     Raises `ValueError` for a row with none of them, unless they are `listed` without looking at the records.
@@ -61,10 +72,10 @@ def _categories(column: pd.Series, known: tuple[str, ...], listed: bool) -> dict
     categories = pd.Index(known)
     positions = np.where(column.isna(), -1, categories.get_indexer(pd.Index(column.astype(str))))
     if (positions < 0).any():  # tidying takes time, and rows of the training have been tidied
-        tidy = _tidied(column)
+        tidy = tidied_column(column, reading)
         _refuse_missing(tidy.isna() & (positions < 0))
-        for reading in _readings(column, tidy, known):
-            positions = np.where(positions < 0, categories.get_indexer(pd.Index(reading)), positions)
+        for meaning in _meanings(column, tidy, known, reading):
+            positions = np.where(positions < 0, categories.get_indexer(pd.Index(meaning)), positions)
         if listed and OTHER in known:
             positions = np.where(positions < 0, known.index(OTHER), positions)
         if (positions < 0).any() and not listed:
@@ -74,33 +85,32 @@ def _categories(column: pd.Series, known: tuple[str, ...], listed: bool) -> dict
             for number, category in enumerate(known)}
 
 
-def _readings(column: pd.Series, tidy: pd.Series, known: tuple[str, ...]) -> Iterator[pd.Series]:
+def _meanings(column: pd.Series, tidy: pd.Series, known: tuple[str, ...], reading: Reading) -> Iterator[pd.Series]:
     """Yield what the values of a column may mean, as text: the values without spaces around them, the tidied values,
-    and the only categories that write the same numbers.
+    the only categories that write the same numbers, and those that differ by capitals if these do not matter.
     """
     yield column.astype(str).str.strip()
     yield tidy.astype(str)
     numbers = pd.to_numeric(pd.Series(known), errors="coerce")
     by_number = {number: text for number, text in zip(numbers, known, strict=True) if (numbers == number).sum() == 1}
     yield pd.to_numeric(tidy, errors="coerce").map(by_number)
+    if reading.same_capitals:
+        yield tidy.astype(str).map(folded).map({folded(text): text for text in known})
 
 
-def _numbers(column: pd.Series, decimal: Sequence[str]) -> Tensor:
+def _numbers(column: pd.Series, reading: Reading) -> Tensor:
     """Return the numbers of a column, `[n]`; raise `ValueError` for a value that is missing, infinite or no number."""
-    tidy = _tidied(column, decimal)
+    text = cells(column, reading.missing)
+    tidy = tidied_column(column, reading)
     _refuse_missing(tidy.isna())
-    numbers = pd.to_numeric(tidy, errors="coerce").to_numpy(dtype="float64")
+    found = tidy if text is None else column_numbers(text, str(column.name), reading)
+    numbers = pd.to_numeric(found, errors="coerce").to_numpy(dtype="float64", na_value=np.nan)
     strange = ~np.isfinite(numbers)
     if strange.any():
         row = int(strange.argmax())
         raise ValueError(f"column {str(column.name)!r} has {str(tidy.iloc[row])!r} in row {row + 1}, where the model "
-                         "needs a finite number: correct it, or leave the row out")
+                         "needs a finite number, written as in its training: correct it, or leave the row out")
     return torch.tensor(numbers)
-
-
-def _tidied(column: pd.Series, decimal: Sequence[str] = ()) -> pd.Series:
-    """Return one column as `fedfair.datasets.tidy.tidied` makes it."""
-    return tidied(column.to_frame(), decimal)[str(column.name)]
 
 
 def _refuse_missing(missing: pd.Series) -> None:

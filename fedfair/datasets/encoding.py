@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from fedfair.datasets.reading import PLAIN, Reading
+
 
 class Scaling(NamedTuple):
     """How a number becomes a feature: (number - `centre`) / `width`, clamped to [0, 1] if `within`."""
@@ -40,14 +42,14 @@ class Feature(NamedTuple):
 class Encoding(NamedTuple):
     """The `features` in the order of the columns of `x`, and the features that were `left_out`.
 
-    `decimal` are the columns of numbers that were text with a comma before decimals. The categories of the columns
-    `listed` are a list that does not depend on the records: a value that is not on it is `OTHER`, if that is listed, or
-    else none. All are empty without a table.
+    `reading` says how the cells of the table were read. The categories of the columns `listed` are a list that does not
+    depend on the records: a value that is not on it is `OTHER`, if that is listed, or else none. All are empty without
+    a table.
     """
 
     features: tuple[Feature, ...] = ()
     left_out: tuple[Feature, ...] = ()
-    decimal: tuple[str, ...] = ()
+    reading: Reading = PLAIN
     listed: tuple[str, ...] = ()
 
     def categories(self, column: str) -> tuple[str, ...]:

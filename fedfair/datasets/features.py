@@ -13,6 +13,8 @@ from fedfair.datasets.encoding import Feature, Scaling
 from fedfair.datasets.grouped import GroupedDataset, Parts
 from fedfair.plugins.registry import unknown
 
+_ROUNDING = 1e-12  # relative error of a mean in double precision, with a margin
+
 
 class Range(NamedTuple):
     """The public range of a numeric column: known without looking at the records."""
@@ -140,10 +142,15 @@ def standardise(parts: Parts) -> Parts:
         return parts
     values = parts.train.x[:, list(columns)]
     means, deviations = values.mean(0).tolist(), values.std(0, correction=0).tolist()
-    scalings = {position: Scaling(mean, deviation or 1.0)
+    scalings = {position: Scaling(mean, deviation if _varies(mean, deviation) else 1.0)
                 for position, mean, deviation in zip(columns, means, deviations, strict=True)}
     return replace(parts, train=_scaled(parts.train, scalings), valid=_scaled(parts.valid, scalings),
                    test=_scaled(parts.test, scalings))
+
+
+def _varies(mean: float, deviation: float) -> bool:
+    """Return whether values with a mean and a deviation differ by more than the rounding of their sum."""
+    return deviation > _ROUNDING * abs(mean)
 
 
 def _scaled(data: GroupedDataset, scalings: Mapping[int, Scaling]) -> GroupedDataset:

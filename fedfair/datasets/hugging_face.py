@@ -18,20 +18,23 @@ from torch import Tensor
 from fedfair.datasets.features import leave_out
 from fedfair.datasets.grouped import PARTS, GroupedDataset
 from fedfair.datasets.prepare import Missing
+from fedfair.datasets.reading import ALL, Asked
 from fedfair.datasets.table import codes, complete, features_alone, from_table, whole_numbers
-from fedfair.datasets.tidy import tidied
+from fedfair.datasets.tidy import reading_of, tidied
 from fedfair.plugins.registry import unknown
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
+_AS_ASKED = Asked()
+_GREY = {"1", "L", "LA", "La"}
 _PARTS = {"train": 0, "valid": 1, "validation": 1, "val": 1, "dev": 1, "test": 2}
 _PART = "fedfair: part"  # a column that is added here: the part of each record
 
 
 def load(name: str, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
-         size: int | None = None, without: Sequence[str] = (), numbers: Sequence[str] | None = None
-         ) -> GroupedDataset:
+         size: int | None = None, without: Sequence[str] = (), numbers: Sequence[str] | None = None,
+         asked: Asked = _AS_ASKED) -> GroupedDataset:
     """Load the data set called `name` on the hub (NAME or NAME@SUBSET), or the one in the folder `name`.
 
     An image column becomes `x`, `[n, channels, height, width]` bytes, scaled to `size` x `size` pixels if that is
@@ -50,7 +53,7 @@ def load(name: str, label: str, group: str, missing: Missing = "refuse", partici
     if len(images) > 1:
         raise ValueError(f"{name} has several images a record, {', '.join(images)}: leave all but one out by without")
     if not images:
-        return _from_table(rows, label, group, missing, participant, rest, numbers)
+        return _from_table(rows, label, group, missing, participant, rest, numbers, asked)
     columns = [label, group, _PART, *([participant] if participant else [])]
     frame = complete(tidied(_frame(rows.select_columns(sorted(set(columns))))), missing)
     labels, groups = (codes(whole_numbers(frame[column]), column) for column in (label, group))
@@ -65,11 +68,13 @@ def load(name: str, label: str, group: str, missing: Missing = "refuse", partici
 
 
 def _from_table(rows: Dataset, label: str, group: str, missing: Missing, participant: str | None,
-                without: Sequence[str], numbers: Sequence[str] | None) -> GroupedDataset:
+                without: Sequence[str], numbers: Sequence[str] | None, asked: Asked) -> GroupedDataset:
     """Encode a data set without images."""
     frame = _frame(rows)
-    whole = frame.loc[complete(tidied(frame), missing).index]
-    return replace(from_table(whole.drop(columns=_PART), label, group, missing, participant, without, numbers),
+    reading = reading_of(frame.drop(columns=_PART), asked)
+    whole = frame.loc[complete(tidied(frame, reading), missing).index]
+    asked = replace(asked, decimal=((ALL, reading.decimal), *reading.exceptions))
+    return replace(from_table(whole.drop(columns=_PART), label, group, missing, participant, without, numbers, asked),
                    published=_published(whole[_PART]))
 
 
@@ -128,11 +133,16 @@ def _frame(rows: Dataset) -> pd.DataFrame:
 
 
 def _pixels(rows: Dataset, column: str, size: int | None) -> Tensor:
-    """Return the images as bytes `[n, channels, height, width]`, grey or RGB as the first is.
+    """Return the images as bytes `[n, channels, height, width]`, grey if all are, and else RGB.
 
-    Raises `ValueError` if they are not all of one size.
+    Raises `ValueError` if they are not all of one size, or if some have more than 8 bits a channel, which bytes cannot
+    hold.
     """
-    mode = "L" if rows[0][column].mode in ("1", "L") else "RGB"
+    modes = {row[column].mode for row in rows}
+    if deep := sorted(mode for mode in modes if mode.startswith(("I", "F"))):
+        raise ValueError(f"images of column {column!r} have more than 8 bits a pixel (mode {', '.join(deep)}): scale "
+                         "them to 8 bits by the range that their values have, for all images alike, and save them so")
+    mode = "L" if modes <= _GREY else "RGB"
     images: list[np.ndarray] = []
     for row in rows:
         image = row[column].convert(mode)

@@ -148,7 +148,7 @@ def _listed(data: GroupedDataset, column: str, categories: Sequence[str]) -> Gro
     first, last = old[0], old[-1] + 1
     features = (*data.encoding.features[:first], *(Feature(column, known[at]) for at in kept),
                 *data.encoding.features[last:])
-    encoding = Encoding(features, data.encoding.left_out, data.encoding.decimal, (*data.encoding.listed, column))
+    encoding = Encoding(features, data.encoding.left_out, data.encoding.reading, (*data.encoding.listed, column))
     return replace(data, x=torch.cat([data.x[:, :first], x[:, kept], data.x[:, last:]], 1), encoding=encoding)
 
 

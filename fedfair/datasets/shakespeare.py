@@ -107,7 +107,7 @@ def rarefied(counts: Iterable[int], sample: int = 100) -> float:
 def _speeches() -> list[tuple[str, list[str]]]:
     """Return every speech in order: who speaks, and the words."""
     speeches = []
-    for block in re.split(r"\n{2,}", fetch(_FILE).read_text().strip()):
+    for block in re.split(r"\n{2,}", fetch(_FILE).read_text(encoding="utf-8").strip()):
         role, _, text = block.partition("\n")
         speeches.append((role.removesuffix(":"), _WORD.findall(text.lower())))
     return speeches

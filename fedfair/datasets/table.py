@@ -12,24 +12,27 @@ import pandas as pd
 import torch
 from pandas.api.types import is_float_dtype
 
+from fedfair.datasets.bands import in_bands
 from fedfair.datasets.columns import LEFT_OUT, problems, understand
-from fedfair.datasets.csv_file import read_csv
 from fedfair.datasets.encoder import encode, learn
 from fedfair.datasets.features import leave_out
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.names import visible
 from fedfair.datasets.prepare import Missing
-from fedfair.datasets.tidy import decimal_commas, tidied
+from fedfair.datasets.reading import ALL, PLAIN, Asked, Reading
+from fedfair.datasets.table_file import read_table
+from fedfair.datasets.tidy import reading_of, tidied
 from fedfair.plugins.registry import unknown
 
 _log = logging.getLogger(__name__)
+_AS_ASKED = Asked()
 
 
-def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = (), decimal: Sequence[str] = ()
+def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = (), reading: Reading = PLAIN
                ) -> GroupedDataset:
     """Encode a complete table; see `fedfair.datasets.encoder.learn`. All columns but the label become features.
 
-    Labels and groups are numbered in sorted order.
+    Labels and groups are numbered in sorted order; a group with bands in rising order.
     Raises `ValueError` for missing or infinite values, an unknown column, or a label or group with a single value.
     """
     for column in (label, group, *numeric):
@@ -41,11 +44,13 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
     infinite = [column for column in numeric if not np.isfinite(frame[column].to_numpy(dtype="float64")).all()]
     if infinite:
         raise ValueError(f"the table has infinite values in {', '.join(infinite)}: correct or drop those rows")
-    labels, groups = codes(frame[label], label), codes(frame[group], group)
+    bands = dict(reading.bands)
+    labels = codes(frame[label], label)
+    groups = codes(in_bands(frame[group], bands[group]) if group in bands else frame[group], group)
     inputs = frame.drop(columns=label)
     if inputs.columns.empty:
         raise ValueError(f"the table has no column but the label {label!r}: there is nothing to learn from")
-    encoding = learn(inputs, numeric, decimal)
+    encoding = learn(inputs, numeric, reading)
     return GroupedDataset(
         x=encode(inputs, encoding),
         y=torch.tensor(labels.codes.astype("int64")),
@@ -67,45 +72,58 @@ def codes(column: pd.Series, name: str) -> pd.Categorical:
 
 
 def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
-               without: Sequence[str] = (), numbers: Sequence[str] | None = None) -> GroupedDataset:
+               without: Sequence[str] = (), numbers: Sequence[str] | None = None, asked: Asked = _AS_ASKED,
+               separator: str | None = None) -> GroupedDataset:
     """Tidy and encode a raw table, whose columns are taken as `fedfair.datasets.columns.understand` takes them.
 
     Columns with a single value and row numbers are left out, and so, with `missing` = "drop", are rows with missing
     values; the logger warns of both. The column `participant`, if given, names the person of each record. Columns
     `without` are not read; see `leave_out`. With `numbers`, the columns that hold numbers, all others hold categories,
-    and none is left out, whatever their values.
+    and none is left out, whatever their values. The other arguments are those of `fedfair.datasets.tidy.reading_of`.
     Raises `ValueError` for missing values that may not be dropped, for columns that cannot be used, and as
-    `from_frame` and `leave_out` do.
+    `from_frame`, `reading_of` and `leave_out` do.
     """
-    for column in filter(None, (label, group, participant)):
+    for column in filter(None, (label, group, participant, *asked.categorical)):
         if column not in frame:
             raise unknown("column", column, map(str, frame.columns))
     unread = features_alone(without, frame, (label, group, participant))
     raw = frame.drop(columns=unread)
-    whole = complete(tidied(raw), missing)
     roles = (label, group, participant)
-    numeric, left_out = _kinds(whole, roles) if numbers is None else (declared(whole, numbers, roles), [])
+    asked = asked if numbers is None else _as_declared(asked, raw, numbers, roles)
+    reading = with_bands(reading_of(raw, asked, separator), asked, group)
+    whole = complete(tidied(raw, reading), missing)
+    numeric, left_out = _kinds(whole, roles, asked, reading) if numbers is None else (
+        declared(whole, numbers, roles), [])
     features = whole.drop(columns=[*left_out, *([participant] if participant not in (None, label, group) else [])])
-    data = from_frame(features.assign(**{c: whole_numbers(whole[c]) for c in {label, group}}), label, group, numeric,
-                      decimal_commas(raw))
+    names = {label, group, *asked.categorical} & {*features} - {*numeric}
+    data = from_frame(features.assign(**{name: whole_numbers(whole[name]) for name in names}), label, group, numeric,
+                      reading)
     data = leave_out(data, [name for name in without if name not in unread])
     if participant is None:
         return data
     return replace(data, participant=torch.tensor(pd.Categorical(whole[participant]).codes.astype("int64")))
 
 
-def _kinds(whole: pd.DataFrame, roles: tuple[str, str, str | None]) -> tuple[list[str], list[str]]:
+def _as_declared(asked: Asked, raw: pd.DataFrame, numbers: Sequence[str], roles: Sequence[str | None]) -> Asked:
+    """Return what is asked where the columns of numbers are declared, so that no value changes what a column is."""
+    others = tuple(str(name) for name in raw if name not in numbers and name not in roles)
+    return replace(asked, categorical=others, numeric=tuple(numbers))
+
+
+def _kinds(whole: pd.DataFrame, roles: tuple[str, str, str | None], asked: Asked, reading: Reading
+           ) -> tuple[list[str], list[str]]:
     """Return the columns of numbers, and those with nothing to learn from, as their values tell.
 
     Raises `ValueError` for columns that cannot be used.
     """
-    columns = understand(whole, *roles)
+    columns = understand(shown(whole, reading), *roles, asked)
     if problems(columns):
         raise ValueError(problems(columns))
     left_out = [column.name for column in columns if column.kind in LEFT_OUT]
     if left_out:
         _log.warning("left out, with nothing to learn from: column %s", visible(", ".join(left_out)))
-    return [column.name for column in columns if column.kind == "number"], left_out
+    bands = dict(reading.bands)
+    return [column.name for column in columns if column.kind == "number" or column.name in bands], left_out
 
 
 def declared(whole: pd.DataFrame, numbers: Sequence[str], roles: Sequence[str | None]) -> list[str]:
@@ -119,7 +137,18 @@ def declared(whole: pd.DataFrame, numbers: Sequence[str], roles: Sequence[str | 
     return columns
 
 
-def group_names(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+def with_bands(reading: Reading, asked: Asked, group: str) -> Reading:
+    """Return how cells are read, with the bands that were asked for a protected column; see `Asked.bands`."""
+    return reading._replace(bands=tuple((group if name == ALL else name, ends) for name, ends in asked.bands))
+
+
+def shown(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
+    """Return a tidied table in which protected numbers are in their bands."""
+    return frame.assign(**{name: in_bands(frame[name], ends).astype("string") for name, ends in reading.bands
+                           if name in frame})
+
+
+def group_names(frame: pd.DataFrame, columns: Sequence[str], reading: Reading = PLAIN) -> list[str]:
     """Name each row's group, `[n]`, by its values in some columns; see `fedfair.datasets.intersections.crossed`.
 
     Raises `ValueError` if a column is absent.
@@ -127,7 +156,7 @@ def group_names(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
     for name in columns:
         if name not in frame:
             raise unknown("column", name, map(str, frame.columns))
-    tidy = tidied(frame[list(columns)])
+    tidy = shown(tidied(frame[list(columns)], reading), reading)
     texts = [whole_numbers(tidy[name]).astype(str) for name in columns]
     return [" & ".join(values) for values in zip(*texts, strict=True)]
 
@@ -138,12 +167,14 @@ def features_alone(without: Sequence[str], columns: Container[str], roles: Seque
 
 
 def from_csv(path: Path, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
-             without: Sequence[str] = (), numbers: Sequence[str] | None = None) -> GroupedDataset:
-    """Read and encode a file of the user's; see `from_table`.
+             without: Sequence[str] = (), numbers: Sequence[str] | None = None, asked: Asked = _AS_ASKED
+             ) -> GroupedDataset:
+    """Read and encode a file of the user's, of any format that `read_table` knows; see `from_table`.
 
-    Raises what `read_csv` and `from_table` raise.
+    Raises what `read_table` and `from_table` raise.
     """
-    return from_table(read_csv(path), label, group, missing, participant, without, numbers)
+    file = read_table(path, asked)
+    return from_table(file.frame, label, group, missing, participant, without, numbers, asked, file.separator)
 
 
 def complete(frame: pd.DataFrame, missing: Missing) -> pd.DataFrame:

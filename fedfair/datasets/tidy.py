@@ -1,60 +1,83 @@
-"""Tidying a raw table: stripped text, missing values as such, and numbers where a whole column holds numbers."""
+"""Tidying a raw table: names spelled in one way, missing values as such, numbers where a whole column holds numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
 
-_THOUSANDS = r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?"
-_DECIMAL_COMMA = r"[+-]?\d+(,\d+)?"
-_MISSING = ("", "?")
+from fedfair.datasets.decimal_mark import decimal_marks
+from fedfair.datasets.missing_marks import without_marks, without_words
+from fedfair.datasets.reading import PLAIN, Asked, Reading
+from fedfair.datasets.spelling import same_capitals, spelled
+from fedfair.datasets.written_numbers import are_codes, common_sign, numbers
 
 
-def tidied(frame: pd.DataFrame, decimal: Collection[str] = ()) -> pd.DataFrame:
-    """Return the table with text stripped, "" and "?" as missing values, and text as numbers where a whole column is.
+def reading_of(frame: pd.DataFrame, asked: Asked, separator: str | None = None) -> Reading:
+    """Return how the cells of a table are read: one convention for all its columns.
 
-    A comma in a number is before decimals in the columns `decimal` and in those that `decimal_commas` finds; elsewhere
-    it is between thousands.
+    Args:
+        frame: Table as it was read from a file.
+        asked: What the user says.
+        separator: What separates values in the file; None if there is no file of text.
+
+    Raises:
+        ValueError: If columns contradict each other, or numbers may be read in two ways; the message says which setting
+            mends it.
     """
-    before = {*decimal, *decimal_commas(frame)}
-    return pd.DataFrame({str(name): _tidy(column, str(name) in before) for name, column in frame.items()},
+    missing = tuple(asked.missing_marks or ())
+    texts = {str(name): text for name, column in frame.items()
+             if (text := cells(column, missing)) is not None and name not in asked.categorical and not are_codes(text)}
+    decimal, exceptions = decimal_marks(texts, asked, separator)
+    signs = {name: common_sign(text) for name, text in texts.items()}
+    return Reading(decimal, exceptions, tuple((name, sign) for name, sign in signs.items() if sign), missing,
+                   asked.capitals == "same", asked.categorical, asked.numeric)
+
+
+def tidied(frame: pd.DataFrame, reading: Reading = PLAIN) -> pd.DataFrame:
+    """Return the table with names spelled in one way, marks as missing values, and text as numbers where a whole column
+    is; codes with leading zeros stay text.
+    """
+    return pd.DataFrame({str(name): tidied_column(column, reading) for name, column in frame.items()},
                         index=frame.index)
 
 
-def decimal_commas(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of numbers written as text in which some comma cannot be between thousands."""
-    return [str(name) for name, column in frame.items() if _has_decimal_commas(_text(column))]
+def tidied_column(column: pd.Series, reading: Reading = PLAIN) -> pd.Series:
+    """Return one column as `tidied` makes it."""
+    text = cells(column, reading.missing)
+    if text is None:
+        return _without_numbers(column, reading.missing)
+    name = str(column.name)
+    if name in reading.categorical or (are_codes(text) and name not in reading.numeric):
+        return _named(text, reading)
+    found = column_numbers(text, name, reading)
+    if found.notna().any() and bool((found.notna() == without_words(text).notna()).all()):
+        return found.astype("float64" if found.isna().any() else found.to_numpy().dtype)
+    return _named(text, reading)
 
 
-def _has_decimal_commas(text: pd.Series | None) -> bool:
-    """Return whether a column of text holds numbers, one of them with a comma that cannot be between thousands."""
-    if text is None or not text.str.fullmatch(_DECIMAL_COMMA).fillna(text.isna()).all():
-        return False
-    return bool((~_between_thousands(text) & text.str.contains(",")).any())
+def column_numbers(text: pd.Series, name: str, reading: Reading) -> pd.Series:
+    """Return the numbers of a column of text; missing where a text is none."""
+    sign = dict(reading.signs).get(name, "")
+    return numbers(without_words(text), reading.mark(name), sign)
 
 
-def _text(column: pd.Series) -> pd.Series | None:
-    """Return a column of text, stripped, with missing values as such; None for a column of another kind."""
+def cells(column: pd.Series, missing: Sequence[str] = ()) -> pd.Series | None:
+    """Return a column of text spelled in one way, with marks as missing values; None for a column of another kind."""
     if is_numeric_dtype(column) or is_bool_dtype(column) or is_datetime64_any_dtype(column):
         return None
-    text = column.astype("string").str.strip()
-    return text.mask(text.isin(_MISSING))
+    text = column.astype("string")
+    return without_marks(text.map({value: spelled(value) for value in text.dropna().unique()}).astype("string"),
+                         missing)
 
 
-def _between_thousands(text: pd.Series) -> pd.Series:
-    """Return whether the commas of each text can be between thousands."""
-    return text.str.fullmatch(_THOUSANDS).fillna(False)
+def _named(text: pd.Series, reading: Reading) -> pd.Series:
+    """Return a column of names, in one spelling each if capitals do not matter."""
+    return same_capitals(text) if reading.same_capitals else text
 
 
-def _tidy(column: pd.Series, decimal: bool) -> pd.Series:
-    """Tidy one column, with commas before decimals if `decimal`, and else between thousands."""
-    text = _text(column)
-    if text is None:
-        return column
-    plain = text.str.replace(",", ".") if decimal else text.where(~_between_thousands(text), text.str.replace(",", ""))
-    numbers = pd.to_numeric(plain, errors="coerce")
-    if numbers.notna().any() and bool((numbers.notna() == text.notna()).all()):
-        return numbers.astype("float64" if numbers.isna().any() else numbers.to_numpy().dtype)
-    return text
+def _without_numbers(column: pd.Series, missing: Sequence[str]) -> pd.Series:
+    """Return a column of numbers in which those that marks write are missing."""
+    marks = pd.to_numeric(pd.Series(list(missing), dtype="string"), errors="coerce").dropna()
+    return column.mask(column.isin(marks)) if len(marks) and not is_bool_dtype(column) else column

@@ -168,7 +168,7 @@ def read_policy(path: Path) -> Policy:
 def _read(path: Path, modified: int, size: int) -> Policy:
     """Read a policy in one state of its file."""
     try:
-        policy = Policy(**tomllib.loads(path.read_text()))
+        policy = Policy(**tomllib.loads(path.read_text(encoding="utf-8")))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
     except ValidationError as error:

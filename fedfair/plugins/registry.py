@@ -14,7 +14,7 @@ T = TypeVar("T")
 def unknown(kind: str, name: str, known: Iterable[str]) -> ValueError:
     """Return the error for a `name` that is not among the `known` ones; it names the nearest first."""
     known = sorted(known)
-    near = get_close_matches(name, known, n=2, cutoff=0.5)
+    near = get_close_matches(name, known, n=2, cutoff=0.51)
     hint = f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
     return ValueError(f"unknown {kind} {name!r}: {hint}known are {', '.join(known)}")
 

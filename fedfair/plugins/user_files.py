@@ -63,7 +63,7 @@ def find_in_file(name: str) -> Any:
     """
     stem, _, key = name.partition(".")
     path = user_file(stem, METHOD_FOLDERS)
-    if path is None or key not in _top_level(path.read_text()):
+    if path is None or key not in _top_level(path.read_text(encoding="utf-8")):
         return None
     return defined_in(path).get(key)
 

@@ -17,8 +17,10 @@ from fedfair.datasets.client_shards import Shares
 from fedfair.datasets.features import Range, drop_first, leave_out, standardise, to_ranges
 from fedfair.datasets.grouped import Pixels
 from fedfair.datasets.intersections import crossed
+from fedfair.datasets.name_lists import as_text, names_in
 from fedfair.datasets.partition import by_group, by_mixture, by_site
 from fedfair.datasets.prepare import Missing, keep, reduce_group, split
+from fedfair.datasets.reading import ALL, Asked, Capitals, Decimal
 from fedfair.datasets.schema import RECORDS, Listed, Schema, prepared, read
 from fedfair.models import find, published
 from fedfair.plugins.registry import unknown
@@ -56,6 +58,14 @@ def _lists(categories: Any) -> Any:
     return [(column, [str(name) for name in names]) for column, names in categories.items()]
 
 
+def _by_column(value: Any) -> Any:
+    """Return a list of settings by column from a table by column, or from one setting for all columns."""
+    if isinstance(value, dict):
+        return list(value.items())
+    listed = isinstance(value, list | tuple) and all(isinstance(each, list | tuple) for each in value)
+    return value if value is None or listed else [(ALL, value)]
+
+
 class Task(BaseModel):
     """Data, partition and model of a run; frozen, and validated when it is made.
 
@@ -70,14 +80,16 @@ class Task(BaseModel):
                     "or a folder in its format.")
     csv: str | None = Field(
         default=None, json_schema_extra={"records": True},
-        description="CSV file of your own, in place of a data set; it needs label and group.")
+        description="File of your own, in place of a data set: CSV, Parquet, Feather, .xlsx or JSON; it needs label "
+                    "and group. In Python also a DataFrame, which is written to a file in your cache.")
     label: str | None = Field(
         default=None, json_schema_extra={"records": True},
         description="Column of a file or of hf:NAME with the classes to predict.")
     group: str | None = Field(
         default=None, json_schema_extra={"records": True},
         description="Column with the sensitive attribute, by default the data set's own; of several columns, separated "
-                    "by commas, the intersections are the groups.")
+                    "by commas, the intersections are the groups. A list is allowed, and a name with a comma stands in "
+                    "double quotes.")
     missing: Missing = Field(
         default="refuse", json_schema_extra={"records": True},
         description="What happens to rows of a file or of hf:NAME with missing values: refuse the data, or drop the "
@@ -85,6 +97,35 @@ class Task(BaseModel):
     participant: str | None = Field(
         default=None, json_schema_extra={"records": True},
         description="Column of a file or of hf:NAME that names the participant whom a record belongs to.")
+    encoding: str | None = Field(
+        default=None, json_schema_extra={"records": True},
+        description="Encoding of the text in your file, for example cp1252; by default that of its byte order mark, or "
+                    "else UTF-8.")
+    separator: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
+        default=None, json_schema_extra={"records": True},
+        description='What separates the values of a line in your file, " " for blanks; by default it is found.')
+    sheet: str | None = Field(
+        default=None, json_schema_extra={"records": True},
+        description="Sheet of your workbook; by default the only one with records.")
+    decimal: Annotated[tuple[tuple[str, Decimal], ...], BeforeValidator(_by_column)] | None = Field(
+        default=None, json_schema_extra={"records": True, "allowed": "\".\" or \",\", also by column"},
+        description='Decimal mark of the numbers in your file, "." or ","; the other mark is between thousands. '
+                    '{score = ","} says it of one column. By default it is found from all columns.')
+    missing_marks: tuple[str, ...] | None = Field(
+        default=None, json_schema_extra={"records": True},
+        description='Cells that count as missing in your file, for example ["-999"], beside empty ones, ? and NA; [] '
+                    "where numbers such as -999 are numbers.")
+    capitals: Capitals = Field(
+        default="refuse", json_schema_extra={"records": True},
+        description="What labels or groups of your file are that differ by capital letters alone: refuse them, or take "
+                    "them as the same or as different.")
+    categorical: tuple[str, ...] | None = Field(
+        default=None, json_schema_extra={"records": True},
+        description="Columns of your file that are categories though they hold numbers, such as codes of occupations.")
+    bands: Annotated[tuple[tuple[str, tuple[Finite, ...]], ...], BeforeValidator(_by_column)] | None = Field(
+        default=None, json_schema_extra={"records": True, "allowed": "list of numbers, also by column"},
+        description="Bands of a protected number, by the lower ends of all but the first: [25, 60] makes the groups "
+                    "under 25, 25 to under 60, and 60 and over; {age = [25, 60]} beside other protected columns.")
     split: tuple[Share, Share, Share] = Field(
         default=(0.7, 0.1, 0.2), json_schema_extra={"records": True},
         description="Shares of the training, validation and test parts, which sum to 1; parts that the source "
@@ -144,8 +185,9 @@ class Task(BaseModel):
                     "is read at once: its content takes the place of this setting.")
     numbers: tuple[str, ...] = Field(
         default=(), json_schema_extra={"records": True},
-        description="Columns of your own file that hold numbers whose ranges preprocessing private is to learn; other "
-                    "columns without a range hold categories.")
+        description="Columns of your own file that hold numbers, though they look like codes, identifiers or dates. "
+                    "With preprocessing private their ranges are learned, and other columns without a range hold "
+                    "categories.")
     drop_first: bool = Field(
         default=False,
         description="Whether the first category of every one-hot column is left out.")
@@ -186,6 +228,27 @@ class Task(BaseModel):
         return {**values, "schema_file": None, "ranges": schema.ranges, "categories": schema.categories,
                 "known_from": values.get("known_from") or schema.source}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _names_with_commas(cls, values: Any) -> Any:
+        """Write the columns of groups as one text; a name of a column in the file may hold a comma."""
+        group = values.get("group") if isinstance(values, dict) else None
+        if isinstance(group, list | tuple) and all(isinstance(name, str) for name in group):
+            return {**values, "group": as_text(group)}
+        if isinstance(group, str) and "," in group and '"' not in group and group in _columns(values):
+            return {**values, "group": as_text([group])}
+        return values
+
+    @model_validator(mode="before")  # the last of them comes first
+    @classmethod
+    def _data_in_memory(cls, values: Any) -> Any:
+        """Write a DataFrame to a file, which every process of a run can read."""
+        if isinstance(values, dict) and hasattr(values.get("csv"), "to_parquet"):
+            from fedfair.datasets.in_memory import written  # here, with pandas, which other data do without
+
+            return {"dataset": "table", **values, "csv": str(written(values["csv"]))}
+        return values
+
     @model_validator(mode="after")
     def _consistent(self) -> Task:
         """Refuse unknown names, shares that do not sum to 1, and settings that do not fit together."""
@@ -209,6 +272,9 @@ class Task(BaseModel):
         if self.preprocessing == "records" and self.categories is not None:
             raise ValueError('categories are given, but preprocessing is "records", which takes them from the records: '
                              'take preprocessing = "public", or leave categories out')
+        if self.bands and self.bands[0][0] == ALL and len(self.attributes) > 1:
+            raise ValueError(f"bands is {list(self.bands[0][1])}, but several columns make groups, {self.group}: say "
+                             f"which it is for, for example bands = {{ {self.attributes[0]} = [25, 60] }}")
         find.find_model(self.model)
         if self.partition == "natural" and self.clients is not None:
             raise ValueError(f"clients is {self.clients}, but with partition natural every participant is a client: "
@@ -219,6 +285,13 @@ class Task(BaseModel):
             raise ValueError(f"device {self.device!r} cannot be used here: take cpu, or cuda on a machine that has it"
                              ) from error
         return self
+
+    @property
+    def asked(self) -> Asked:
+        """What is said of the user's file."""
+        ranged = tuple(column for column, _, _ in self.ranges or ())
+        return Asked(self.separator, self.encoding, self.sheet, self.decimal or (), self.missing_marks, self.capitals,
+                     self.categorical or (), (*self.numbers, *ranged), self.bands or ())
 
     def data(self) -> Parts:
         """Return the prepared parts in the run's dtype, pixels as bytes; the same object for the same task and file.
@@ -337,12 +410,23 @@ class Task(BaseModel):
     @property
     def attributes(self) -> tuple[str | None, ...]:
         """The sensitive attributes that define the groups; None for the data set's own."""
-        return tuple(name.strip() for name in self.group.split(",")) if self.group else (None,)
+        return tuple(names_in(self.group)) if self.group else (None,)
 
     @property
     def torch_dtype(self) -> torch.dtype:
         """The dtype of features and parameters."""
         return torch.float64 if self.dtype == "float64" else torch.float32
+
+
+def _columns(values: dict[str, Any]) -> list[str]:
+    """Return the columns of the file that settings name; none if it cannot be read, which is said later."""
+    from fedfair.datasets.table_file import read_table  # here, with pandas, which other data do without
+
+    try:
+        asked = Asked(separator=values.get("separator"), encoding=values.get("encoding"), sheet=values.get("sheet"))
+        return [*read_table(Path(values["csv"]), asked).frame] if values.get("csv") else []
+    except (OSError, ValueError, TypeError):
+        return []
 
 
 @lru_cache(maxsize=4)
@@ -353,8 +437,8 @@ def _text(task: Task) -> str:
 
 @lru_cache(maxsize=4)
 def _source(dataset: str, csv: str | None, label: str | None, group: str | None, missing: Missing,
-            participant: str | None, without: tuple[str, ...], numbers: tuple[str, ...] | None, modified: int
-            ) -> GroupedDataset:
+            participant: str | None, without: tuple[str, ...], numbers: tuple[str, ...] | None, asked: Asked,
+            modified: int) -> GroupedDataset:
     """Load all records of a data set, or of a file in its state `modified`; a user's data without some columns.
 
     `numbers` are the columns of a user's data that are declared to hold numbers; None if their values tell.
@@ -362,12 +446,12 @@ def _source(dataset: str, csv: str | None, label: str | None, group: str | None,
     if csv and label and group:  # imported here, with pandas, which other data do without
         from fedfair.datasets.table import from_csv
 
-        return from_csv(Path(csv), label, group, missing, participant, without, numbers)
+        return from_csv(Path(csv), label, group, missing, participant, without, numbers, asked)
     if dataset.startswith(HUGGING_FACE) and label and group:
         from fedfair.datasets import hugging_face
 
         return hugging_face.load(dataset.removeprefix(HUGGING_FACE), label, group, missing, participant,
-                                 without=without, numbers=numbers)
+                                 without=without, numbers=numbers, asked=asked)
     return DATASETS[dataset].load(group)
 
 
@@ -380,7 +464,7 @@ def _data(task: Task, modified: int) -> Parts:
     mode, schema = task.prepares, task.schema_of_columns
     numbers = None if mode == "records" else (*(known.column for known in schema.ranges), *task.numbers)
     data = reduce(crossed, [_source(task.dataset, task.csv, task.label, attribute, task.missing, task.participant,
-                                    unread, numbers, modified) for attribute in task.attributes])
+                                    unread, numbers, task.asked, modified) for attribute in task.attributes])
     data = leave_out(data, later)
     to_be_learned = mode == "private" and not {*data.columns} <= task.known_columns
     if mode == "records":

@@ -60,12 +60,12 @@ def _entry(value: Any) -> Entry:
 
 def _json(path: Path) -> Named:
     """Yield the values of JSON."""
-    return _leaves(json.loads(path.read_text()))
+    return _leaves(json.loads(path.read_text(encoding="utf-8")))
 
 
 def _toml(path: Path) -> Named:
     """Yield the values of TOML."""
-    return _leaves(tomllib.loads(path.read_text()))
+    return _leaves(tomllib.loads(path.read_text(encoding="utf-8")))
 
 
 def _csv(path: Path) -> Named:

@@ -12,7 +12,7 @@ import torch
 
 from fedfair import client_app
 from fedfair.datasets import DATASETS, GroupedDataset
-from fedfair.datasets.csv_file import read_csv
+from fedfair.datasets.table_file import read_table
 from fedfair.protocol import task as tasks
 from simulations.settings.experiment import Experiment
 
@@ -51,13 +51,13 @@ class Neighbours:
     def _table(self, without: bool, folder: Path) -> Path:
         """Write one of the two tables."""
         made = self.experiment
-        table = read_csv(Path(str(made.csv)))
+        table = read_table(Path(str(made.csv)), made.asked).frame
         if without:
             kept = {*made.attributes, made.participant}
             columns = [column for column in table.columns if column not in kept]
             table.loc[self.target, columns] = table.loc[self.stand_in, columns]
-        file = folder / Path(str(made.csv)).name
-        table.to_csv(file, index=False)
+        file = folder / f"{Path(str(made.csv)).stem}.csv"
+        table.to_csv(file, index=False, sep=made.separator or ",", encoding=made.encoding or "utf-8")
         _forget()
         return file
 

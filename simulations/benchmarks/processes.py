@@ -67,7 +67,7 @@ def descendants(root: int) -> Iterator[int]:
     children: dict[int, list[int]] = defaultdict(list)
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            parent = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
         except OSError:
             continue  # it has ended since
         children[int(parent)].append(int(folder.name))
@@ -80,7 +80,7 @@ def descendants(root: int) -> Iterator[int]:
 def _proportional(process: int) -> float:
     """Return a process's proportional set size in MiB; 0 if it has ended."""
     try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0.0
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024

@@ -7,17 +7,18 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from fedfair.datasets import DATASETS
-from fedfair.datasets.columns import numbered, understand
-from fedfair.datasets.csv_file import read_csv
+from fedfair.datasets.columns import numbered
 from fedfair.datasets.names import visible
-from fedfair.datasets.table import features_alone
-from fedfair.datasets.tidy import tidied
 from fedfair.protocol.task import Task
-from simulations.commands.options import Group, Label, names_of
+from simulations.commands.options import Encoding, Group, Label, Set, names_of
+from simulations.results.file_findings import examine
+from simulations.results.label_rates import label_rates, small_groups
 from simulations.results.table import columns_table
 from simulations.settings.experiment import Experiment
+from simulations.settings.settings_text import pairs
 
 Name = Annotated[str, typer.Argument(help="Name of a data set, see fedfair data list, or hf:NAME.")]
 
@@ -48,20 +49,28 @@ def describe(name: Name, label: Label = None, group: Group = None) -> None:
     _describe(name, Experiment(dataset=name, label=label, group=group).task)
 
 
-def check(file: Annotated[Path, typer.Argument(help="Your own CSV file.")],
+def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet, Feather, .xlsx or JSON.")],
           label: Annotated[str, typer.Option(help="Column to predict.")],
-          group: Annotated[str, typer.Option(help="Column that names each record's group.")],
+          group: Annotated[str, typer.Option(help="Columns that name each record's group, separated by commas.")],
           missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop them.")] = "refuse",
-          without: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.")] = "") -> None:
-    """Print the columns of your own file, how each is read, and whether the file can be used.
+          without: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.")] = "",
+          encoding: Encoding = None, set_: Set = []) -> None:  # noqa: B006
+    """Print how your own file is read, ask about what is doubtful, and say whether the file can be used.
 
     Example: fedfair data check people.csv --label hired --group sex
     """
-    frame, unused = tidied(read_csv(file)), names_of(without)
-    read = frame.drop(columns=features_alone(unused, frame, (label, group)))
-    Console().print(columns_table(str(file), understand(read, label, group)))
-    _describe(str(file), Experiment(csv=str(file), label=label, group=group, missing=missing,
-                                    without=tuple(unused) or None).task)
+    given = {"encoding": encoding, "without": tuple(names_of(without)) or None}
+    task = Experiment(**{"csv": str(file), "label": label, "group": group, "missing": missing,
+                         **{name: value for name, value in given.items() if value}, **pairs(set_)}).task
+    found = examine(task)
+    console = Console()
+    console.print(columns_table(str(file), found.columns))
+    for sentence in (found.described, *found.questions):
+        console.print(Text(visible(sentence)))
+    _describe(str(file), task)
+    console.print(label_rates(task.data()))
+    for sentence in small_groups(task.data()):
+        console.print(Text(visible(f"Warning: {sentence}"), style="bold"))
 
 
 def _describe(name: str, task: Task) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedfair.datasets import DATASETS
+from fedfair.datasets.name_lists import names_in
 from simulations.engines.engines import ENGINES, Engine, make_engine
 from simulations.engines.tracking import TRACKERS
 from simulations.settings.catalogue import meaning
@@ -56,6 +57,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts inste
 Csv = Annotated[Path | None, typer.Option(help=meaning("csv"))]
 Label = Annotated[str | None, typer.Option(help=meaning("label"))]
 Group = Annotated[str | None, typer.Option(help=meaning("group"))]
+Encoding = Annotated[str | None, typer.Option(help=meaning("encoding"))]
 Seed = Annotated[int, typer.Option(min=0, help=meaning("seed"))]
 
 
@@ -86,5 +88,5 @@ def engine_of(name: str, nodes: int | None, engine_set: list[str]) -> Engine:
 
 
 def names_of(names: str) -> list[str]:
-    """Return names that were separated by commas."""
-    return [name.strip() for name in names.split(",") if name.strip()]
+    """Return names that were separated by commas; a name with a comma stands in double quotes."""
+    return names_in(names)

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from fedfair.datasets.csv_file import read_csv
 from fedfair.datasets.names import spreadsheet_cell, visible
-from simulations.commands.options import names_of
+from fedfair.datasets.reading import Asked
+from fedfair.datasets.table_file import read_table
+from simulations.commands.options import Encoding, names_of
 from simulations.results.atomic_files import refuse_as_file, write_text
 
 
@@ -20,6 +21,7 @@ def predict(
     run: Annotated[str | None, typer.Option(help="Run of a comparison, for example dpsgd-f/seed-0.")] = None,
     group: Annotated[str, typer.Option(help="Columns that name each row's group, separated by commas, for a "
                                        "model with a threshold; by default the run's.")] = "",
+    encoding: Encoding = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default the rows are printed.")] = None,
 ) -> None:
     """Add the predicted class and the probability of each class to every row of a file.
@@ -30,7 +32,7 @@ def predict(
 
     if out is not None:
         refuse_as_file(out)
-    rows = prediction.predict(folder, read_csv(file), run, names_of(group))
+    rows = prediction.predict(folder, read_table(file, Asked(encoding=encoding)).frame, run, names_of(group))
     text = rows.assign(predicted=rows["predicted"].map(spreadsheet_cell)).to_csv(index=False)
     if out is None:
         print(visible(text, keep="\n") if sys.stdout.isatty() else text, end="")

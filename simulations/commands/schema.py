@@ -11,12 +11,14 @@ import tomli_w
 import typer
 
 from fedfair.datasets.columns import LEFT_OUT, understand
-from fedfair.datasets.csv_file import read_csv
 from fedfair.datasets.encoding import OTHER
 from fedfair.datasets.schema import RECORDS
 from fedfair.datasets.table import features_alone, whole_numbers
-from fedfair.datasets.tidy import tidied
-from simulations.commands.options import names_of
+from fedfair.datasets.table_file import read_table
+from fedfair.datasets.tidy import reading_of, tidied
+from simulations.commands.options import Set, names_of
+from simulations.settings.experiment import Experiment
+from simulations.settings.settings_text import pairs
 
 _HEAD = f"""\
 # A schema: what everybody may know of a table's columns, so that preparing them costs no privacy.
@@ -32,13 +34,16 @@ def schema(file: Annotated[Path, typer.Argument(help="Your own file.")],
            label: Annotated[str, typer.Option(help="Column to predict.")],
            group: Annotated[str, typer.Option(help="Column that names each record's group.")],
            out: Annotated[Path | None, typer.Option(help="File to write; by default the schema is printed.")] = None,
-           without: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.")] = "") -> None:
+           without: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.")] = "",
+           set_: Set = []) -> None:  # noqa: B006
     """Write ranges and categories of your own file as a schema to be edited; it looks at the records to do so.
 
     Example: fedfair data schema people.csv --label hired --group sex --out people.schema.toml
     """
-    frame, roles = tidied(read_csv(file)), (label, group)
-    text = schema_text(frame.drop(columns=features_alone(names_of(without), frame, roles)), *roles)
+    task = Experiment(csv=str(file), label=label, group=group, **pairs(set_)).task
+    table, roles = read_table(file, task.asked), (label, *task.attributes)
+    read = table.frame.drop(columns=features_alone(names_of(without), table.frame, roles))
+    text = schema_text(tidied(read, reading_of(read, task.asked, table.separator)), label, str(task.attributes[0]))
     if out is None:
         print(text, end="")
         return

@@ -101,7 +101,7 @@ class Checkpoint:
         refuse_to_replace(self.folder, self.settings)
         if not (self.folder / "config.toml").exists():
             with replaced(self.folder) as new:
-                (new / "config.toml").write_text(self._settings)
+                (new / "config.toml").write_text(self._settings, encoding="utf-8")
         new = self.folder / CHECKPOINT_TO_BE
         try:
             with new.open("wb") as file:

@@ -78,4 +78,4 @@ def _parts(name: str, folder: Path, known: Contents) -> tuple[Part, ...]:
 def _trial_objections(folder: Path) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
     """Yield why each finished trial cannot be published, by its name."""
     for ledger in sorted(folder.glob(f"{_TRIALS}/*/ledger.json")):
-        yield ledger.parent.name, json.loads(ledger.read_text()).get("cannot_be_published_because", {})
+        yield ledger.parent.name, json.loads(ledger.read_text(encoding="utf-8")).get("cannot_be_published_because", {})

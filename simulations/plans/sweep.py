@@ -93,7 +93,7 @@ class Sweep(BaseModel):
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path}: give the sweep's description in TOML")
         try:
-            return Sweep(**tomllib.loads(path.read_text()))
+            return Sweep(**tomllib.loads(path.read_text(encoding="utf-8")))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SettingsError(f"{path} is not TOML: {error}") from None
 

@@ -60,7 +60,7 @@ def _summary(cell: Cell, folder: Path) -> pd.DataFrame:
 
 def _ledger(file: Path) -> Ledger:
     """Read a saved run's ledger."""
-    return Ledger.from_dict(json.loads(file.read_text()))
+    return Ledger.from_dict(json.loads(file.read_text(encoding="utf-8")))
 
 
 def _row(cell: Cell, made: Experiment, folder: Path, failed: Mapping[str, str]) -> dict[str, Any]:

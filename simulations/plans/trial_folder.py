@@ -29,7 +29,7 @@ def is_finished(folder: Path) -> bool:
 def refuse_changed(folder: Path, experiment: Experiment) -> None:
     """Raise `ValueError` if a finished trial in `folder` used another state of one of the user's files."""
     made = folder / "environment.json"
-    then = json.loads(made.read_text()) if made.is_file() else {}
+    then = json.loads(made.read_text(encoding="utf-8")) if made.is_file() else {}
     programs, tables = then.get("own_files_sha256", {}), then.get("own_tables_sealed", {})
     changed = [name for name, now in own_programs(experiment).items() if programs.get(name, now) != now]
     changed += [name for name, table in own_tables(experiment).items() if has_changed(table, tables.get(name, ""))]
@@ -46,4 +46,4 @@ def note_stopped(folder: Path, reached: Reached) -> None:
 def stopped(folder: Path) -> Reached | None:
     """Return where a trial was stopped early, or None."""
     note = folder / "stopped.json"
-    return Reached(**json.loads(note.read_text())) if note.is_file() else None
+    return Reached(**json.loads(note.read_text(encoding="utf-8"))) if note.is_file() else None

@@ -68,8 +68,8 @@ def read_folder(folder: Path) -> tuple[Source, list[Comparison]]:
         raise FileNotFoundError(f"there is no config.toml in {folder}: give the folder of a finished run, comparison "
                                 "or sweep, as --out named it")
     environment = folder / "environment.json"
-    source = Source(folder, _kind(folder), config.read_text(),
-                    json.loads(environment.read_text()) if environment.is_file() else {})
+    source = Source(folder, _kind(folder), config.read_text(encoding="utf-8"),
+                    json.loads(environment.read_text(encoding="utf-8")) if environment.is_file() else {})
     if source.kind == "sweep":
         notes, parts = _sweep(folder)
         return replace(source, notes=notes), parts
@@ -85,7 +85,7 @@ def _kind(folder: Path) -> Kind:
     if not (folder / "metrics.parquet").is_file():
         raise FileNotFoundError(f"there is no metrics.parquet in {folder}: the run that it belongs to is not finished, "
                                 "or it is no run, comparison or sweep")
-    values = json.loads((folder / "ledger.json").read_text())
+    values = json.loads((folder / "ledger.json").read_text(encoding="utf-8"))
     return "run" if "groups" in values else "comparison"
 
 
@@ -105,7 +105,7 @@ def _comparison(chosen: Mapping[str, Any], folders: Sequence[Path]) -> Compariso
 
 def _data(folder: Path, dataset: str) -> Task:
     """Return which records a run, or the first method of a comparison, trains and tests on."""
-    settings = tomllib.loads((folder / "config.toml").read_text())
+    settings = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
     if "strategies" in settings:
         strategies, name = settings["strategies"], settings.get("preset")
         own = for_strategy(settings["settings"], strategies[0], strategies)

@@ -168,7 +168,7 @@ def load(name: str, folder: Path = PUBLISHED) -> tuple[Published, pd.DataFrame]:
     """
     if name not in names(folder):
         raise unknown("published table", name, names(folder))
-    published = Published(**tomllib.loads((folder / f"{name}.toml").read_text()))
+    published = Published(**tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8")))
     cells = folder / f"{name}.csv"
     if not cells.is_file():
         return published, pd.DataFrame(columns=COLUMNS)

@@ -63,7 +63,7 @@ def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Tuning:
     Raises `SettingsError` for values that are not allowed, such as a single seed, which has no deviation, and
     `ValueError` for a data set that is not in it.
     """
-    config = tomllib.loads(file.read_text())
+    config = tomllib.loads(file.read_text(encoding="utf-8"))
     smaller = config.pop("quick")
     try:
         tuning = Tuning(**{**config, **(smaller if request.quick else {}),

@@ -30,7 +30,7 @@ def write_text(path: Path, text: str) -> None:
     """Write a file under a temporary name and rename it at once; raise `OSError` if it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with in_place(path) as new:
-        new.write_text(text)
+        new.write_text(text, encoding="utf-8")
 
 
 def refuse_as_file(path: Path) -> None:

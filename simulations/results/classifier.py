@@ -144,7 +144,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.threshold is None:
             return np.asarray(output.argmax(1))
         if sensitive_features is None and isinstance(x, pd.DataFrame) and self.group_columns:
-            sensitive_features = group_names(x, self.group_columns)
+            sensitive_features = group_names(x, self.group_columns, self.encoding.reading)
         if sensitive_features is None:
             raise ValueError("decisions depend on the group: give sensitive_features, the name of each record's group, "
                              f"out of {', '.join(self.groups)}")

@@ -30,7 +30,7 @@ def read_ledgers(folder: Path) -> dict[str, Ledger]:
     file = folder / "ledger.json"
     if not file.is_file():
         raise FileNotFoundError(f"there is no ledger.json in {folder}: give the folder of a finished run")
-    values = json.loads(file.read_text())
+    values = json.loads(file.read_text(encoding="utf-8"))
     return {"": Ledger.from_dict(values)} if "groups" in values else {
         name: Ledger.from_dict(value) for name, value in values.items()}
 

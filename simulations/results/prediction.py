@@ -37,7 +37,7 @@ def predict(folder: Path, frame: pd.DataFrame, run: str | None = None, group: Se
     columns = [*(group or classifier.group_columns)] if classifier.threshold else []
     if classifier.threshold and not columns:
         raise ValueError("the model's decisions depend on the group: pass --group COLUMN, or the argument group")
-    numbers = classifier.predict(frame, group_names(frame, columns) if columns else None)
+    numbers = classifier.predict(frame, group_names(frame, columns, classifier.encoding.reading) if columns else None)
     chances = classifier.predict_proba(frame)
     added = {"predicted": np.array(classifier.labels)[numbers],
              **{f"P({label})": chances[:, number] for number, label in enumerate(classifier.labels)}}

@@ -159,22 +159,22 @@ def write_folder(folder: Path, settings: Mapping[str, Any], named: Mapping[str, 
     refuse_to_replace(folder, settings)
     results = list(named.values())
     with replaced(folder) as new:
-        (new / "config.toml").write_text(tomli_w.dumps(dict(settings)))
+        (new / "config.toml").write_text(tomli_w.dumps(dict(settings)), encoding="utf-8")
         identified(results).to_parquet(new / "metrics.parquet", index=False)
-        (new / "summary.csv").write_text(to_csv(summary(results)))
+        (new / "summary.csv").write_text(to_csv(summary(results)), encoding="utf-8")
         if len(results) > 1:
-            (new / "statistics.csv").write_text(to_csv(tests(results)))
+            (new / "statistics.csv").write_text(to_csv(tests(results)), encoding="utf-8")
         _save_models(named, new / "model.safetensors", folder)
         thresholds = {name: r.threshold_to_dict() for name, r in by_run(results).items() if r.threshold}
         if thresholds:
-            (new / "thresholds.json").write_text(in_json(thresholds))
+            (new / "thresholds.json").write_text(in_json(thresholds), encoding="utf-8")
         made = environment([result.experiment for result in results])
-        (new / "environment.json").write_text(in_json(made))
+        (new / "environment.json").write_text(in_json(made), encoding="utf-8")
         written = [*sorted(path.name for path in new.iterdir()), "ledger.json"]
         carry_over(folder, new)
         kept = sorted({path.name for path in new.iterdir()}.difference(written))
         ledgers = {name: _listing(result, written, kept) for name, result in named.items()}
-        (new / "ledger.json").write_text(in_json(ledgers.get("", ledgers)))
+        (new / "ledger.json").write_text(in_json(ledgers.get("", ledgers)), encoding="utf-8")
     return folder
 
 

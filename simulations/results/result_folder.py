@@ -37,7 +37,7 @@ def refuse_other(folder: Path, settings: Mapping[str, Any]) -> None:
     config = folder / "config.toml"
     if not config.is_file():
         raise FileExistsError(f"{folder} exists and holds no experiment: choose another folder, or remove it")
-    if not same_identity(config.read_text(), settings):
+    if not same_identity(config.read_text(encoding="utf-8"), settings):
         raise FileExistsError(f"{folder} holds a different experiment (see its config.toml): choose another folder, or "
                               "remove it")
 

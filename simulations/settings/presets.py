@@ -39,7 +39,7 @@ def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, An
         name = dataset
     if name not in preset_names():
         raise unknown("preset", name, preset_names())
-    config = tomllib.loads((_CONFIGS / f"{name}.toml").read_text())
+    config = tomllib.loads((_CONFIGS / f"{name}.toml").read_text(encoding="utf-8"))
     own = dict(config.get("datasets", {}).get(dataset, {}))
     pairs, strategies = own.pop("strategies", {}), config.get("strategies", {})
     names = [COMBINATIONS[strategy].strategy, strategy] if strategy in COMBINATIONS else [strategy]

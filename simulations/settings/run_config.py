@@ -75,4 +75,4 @@ def with_keys(pyproject: str) -> str:
 
 
 if __name__ == "__main__":
-    PYPROJECT.write_text(with_keys(PYPROJECT.read_text()))
+    PYPROJECT.write_text(with_keys(PYPROJECT.read_text(encoding="utf-8")), encoding="utf-8")

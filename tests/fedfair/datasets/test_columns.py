@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from fedfair.datasets.columns import Column, understand
-from fedfair.datasets.csv_file import read_csv
+from fedfair.datasets.reading import Asked
 from fedfair.datasets.table import from_csv, from_table
-from fedfair.datasets.tidy import decimal_commas, tidied
+from fedfair.datasets.table_file import read_table
+from fedfair.datasets.tidy import reading_of, tidied
 
 ROWS = 60
 
@@ -27,7 +28,8 @@ def table(**columns: Any) -> pd.DataFrame:
 
 def column(values: list[Any], name: str = "x") -> Column:
     """Return what one column is taken as."""
-    return next(c for c in understand(tidied(table(**{name: values})), "good", "sex") if c.name == name)
+    frame = table(**{name: values})
+    return next(c for c in understand(tidied(frame, reading_of(frame, Asked())), "good", "sex") if c.name == name)
 
 
 @pytest.mark.parametrize(("values", "kind", "words"), [
@@ -76,7 +78,8 @@ def test_label_group_and_participant_are_what_they_are_said_to_be() -> None:
     ({"born": ["1999-12-01", "2001-02-03"]}, "column 'born' holds dates, such as 1999-12-01: turn them into numbers"),
     ({"name": [f"p{i}" for i in range(ROWS)]}, "column 'name' has 60 different texts in 60 rows, as names have"),
     ({"good": [i / 7 for i in range(101)]}, None),
-    ({"age": [*map(str, range(20, 79)), "unknown"]}, r"'age' has numbers, but also 'unknown' in row 60: correct that"),
+    ({"age": [*map(str, range(20, 79)), "young"]}, r"'age' has numbers, but also 'young' in row 60: correct that"),
+    ({"age": [*map(str, range(20, 79)), "Unknown"]}, r"missing values in age \(1\)"),
     ({"town": ["x", None], "age": [1, 2, None, 4]}, r"values in town \(30\), age \(15\), in 45 of 60 rows: fill them"),
     ({"born": ["1.2.1999"] * 2 + ["3.4.2001"], "name": [f"p{i}" for i in range(ROWS)]}, "'born' .*; column 'name'"),
     ({"sex": ["f", None]}, r"missing values in sex \(30\)"), ({"good": [1, "?"]}, r"missing values in good \(30\)"),
@@ -110,7 +113,7 @@ def test_columns_that_are_left_out_are_not_read() -> None:
 def test_a_label_or_group_needs_few_values() -> None:
     frame = pd.DataFrame({"good": [i / 7 for i in range(300)], "sex": ["f", "m", "d"] * 100})
     for label, group in (("good", "sex"), ("sex", "good")):
-        with pytest.raises(ValueError, match=r"column 'good' has 300 different values, too many for a (label|group)"):
+        with pytest.raises(ValueError, match=r"'good' .* 300 different values, too many for a (label|group)"):
             from_table(frame, label, group)
 
 
@@ -171,13 +174,14 @@ def test_the_participant_is_no_feature() -> None:
 def test_values_may_be_separated_otherwise(separator: str, tmp_path: Path) -> None:
     table(age=[1, 2, 3]).to_csv(tmp_path / "own.csv", sep=separator, index=False)
     assert from_csv(tmp_path / "own.csv", "good", "sex").x.shape == (ROWS, 3)
-    assert list(read_csv(tmp_path / "own.csv")) == ["good", "sex", "age"]
+    assert list(read_table(tmp_path / "own.csv").frame) == ["good", "sex", "age"]
 
 
 def test_a_missing_number_says_nothing_of_the_commas_of_the_others() -> None:
-    frame = pd.DataFrame({"rate": ["1,5", "", "1,250"], "pay": ["1,500", "?", "2,000"]})
-    assert decimal_commas(frame) == ["rate"]
-    found = tidied(frame)
+    frame = pd.DataFrame({"rate": ["1,5", "", "1,250"], "pay": ["1,500", "?", "unknown"]})
+    reading = reading_of(frame, Asked())
+    assert reading.decimal == ","
+    found = tidied(frame, reading)
     assert found["rate"].dropna().tolist() == [1.5, 1.25]
-    assert found["pay"].dropna().tolist() == [1500, 2000]
-    assert tidied(frame[1:], decimal=["rate"])["rate"].dropna().tolist() == [1.25]
+    assert found["pay"].dropna().tolist() == [1.5]  # one convention for a table
+    assert tidied(frame[2:], reading)["rate"].tolist() == [1.25]

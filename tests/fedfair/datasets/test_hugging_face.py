@@ -73,7 +73,7 @@ def test_rows_that_are_left_out_are_left_out_of_the_published_parts_too(tmp_path
     data = hugging_face.load(str(tmp_path / "own"), "good", "sex", missing="drop")
     assert data.published.tolist() == [0] * 40 + [2] * 20
     assert data.x[:, data.columns.index("pay")].tolist() == [i + 0.5 for i in range(ROWS) if i % 3] + [7.25] * 20
-    assert data.encoding.decimal == ("pay",)
+    assert data.encoding.reading.decimal == ","
 
 
 def test_participants_are_those_of_flowers_natural_partitioner(tmp_path: Path) -> None:
@@ -218,3 +218,26 @@ def test_wrong_names_are_one_clear_sentence(tmp_path: Path) -> None:
         hugging_face.load(saved(tmp_path / "own"), "good", "sexe")
     with pytest.raises(ValueError, match="hf:own needs the columns that hold label and group"):
         Task(dataset="hf:own")
+
+
+def of_pixels(pixels: list[np.ndarray]) -> Dataset:
+    """Return a data set of one image for each array."""
+    columns = {"image": [Pillow.fromarray(array) for array in pixels], "Male": [0, 1] * (len(pixels) // 2),
+               "Eyeglasses": [0, 0, 1, 1] * (len(pixels) // 4)}
+    return Dataset.from_dict(columns, Features({"image": Image(), "Male": Value("int64"),
+                                                "Eyeglasses": Value("int64")}))
+
+
+def test_images_of_more_than_eight_bits_are_refused(tmp_path: Path) -> None:
+    of_pixels([np.full((4, 4), 1000 + row, np.uint16) for row in range(8)]).save_to_disk(tmp_path / "deep")
+    with pytest.raises(ValueError, match=r"more than 8 bits a pixel \(mode I;16\): scale them to 8 bits"):
+        hugging_face.load(str(tmp_path / "deep"), "Male", "Eyeglasses")
+
+
+def test_one_grey_image_does_not_make_the_others_grey(tmp_path: Path) -> None:
+    red = np.zeros((4, 4, 3), np.uint8)
+    red[..., 0] = 200
+    of_pixels([np.full((4, 4), 9, np.uint8), *[red] * 7]).save_to_disk(tmp_path / "mixed")
+    x = hugging_face.load(str(tmp_path / "mixed"), "Male", "Eyeglasses").x
+    assert x.shape == (8, 3, 4, 4)
+    assert x[:, :, 0, 0].tolist() == [[9, 9, 9], *[[200, 0, 0]] * 7]

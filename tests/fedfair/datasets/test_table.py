@@ -101,7 +101,8 @@ def test_a_column_that_is_label_and_group_is_not_a_feature(tmp_path: Path) -> No
     (b"good,sex,x\n1,f,2,7\n0,m,3,8\n", "line 2, saw 4.* no row has more values than the first line has names"),
     (b"good,sex,x,good\n1,f,2,0\n0,m,3,1\n", "names column 'good' more than once: give each column a name of its own"),
     (b"good,sex,x\n1,f,2\n0,m,3\n1,f\n", "missing values in x"),
-    (b"\xff\xfe\x00\x01,\x80", "is not text in UTF-8"), (b"good,sex,x\n", "has names of columns, but no records")])
+    (b"good,sex,x\n1,\xff\xfe\x00\x01,\x80\n", "is not text in UTF-8"),
+    (b"good,sex,x\n", "has names of columns, but no records")])
 def test_a_truncated_csv_is_refused_in_one_sentence(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_bytes(content)
     with pytest.raises(ValueError, match=message) as error:

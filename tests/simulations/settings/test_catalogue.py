@@ -87,7 +87,8 @@ def test_a_run_config_says_where_results_go() -> None:
 
 
 def test_lists_are_read_from_text() -> None:
-    assert lists() == {"split", "pixels", "without", "ranges", "categories", "numbers", "hidden", "deprived"}
+    assert lists() == {"split", "pixels", "without", "ranges", "categories", "numbers", "hidden", "deprived", "decimal",
+                       "missing_marks", "categorical", "bands"}
 
 
 @pytest.mark.parametrize(("name", "expected"), [

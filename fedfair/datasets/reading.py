@@ -1,0 +1,70 @@
+"""How the cells of a table are read: what the user asked for, and what was found in all columns together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Decimal = Literal[".", ","]
+Capitals = Literal["refuse", "same", "different"]
+ALL = ""
+"""Name of no column: what is asked for all columns."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user says of a table; what is left out is found, or refused if it is doubtful.
+
+    Args:
+        separator: What stands between two values of a line; " " for blanks.
+        encoding: Name of the text's encoding.
+        sheet: Sheet of a workbook.
+        decimal: Decimal mark by column, or of all columns (`ALL`).
+        missing_marks: Texts that count as missing in every column; none at all if it is empty.
+        capitals: What names of labels and groups that differ by capitals alone are.
+        categorical: Columns of codes, which are categories even if they are numbers.
+        numeric: Columns of numbers, even if they look like codes, identifiers or dates.
+        bands: Lower ends of all bands but the first, by column, or of the only protected column (`ALL`).
+    """
+
+    separator: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+    decimal: tuple[tuple[str, Decimal], ...] = ()
+    missing_marks: tuple[str, ...] | None = None
+    capitals: Capitals = "refuse"
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
+
+
+class Reading(NamedTuple):
+    """How the cells of one table are read; new rows for its model are read in the same way.
+
+    Args:
+        decimal: Decimal mark of the table; the other mark stands between thousands.
+        exceptions: Columns with another decimal mark than the table.
+        signs: Sign of money or per cent of each column that has one.
+        missing: Texts that count as missing, beside those that always do.
+        same_capitals: Whether names that differ by capitals alone are one name.
+        categorical: Columns that are categories even if they are numbers.
+        numeric: Columns that are numbers even if they look like codes.
+        bands: Lower ends of all bands but the first, by protected column.
+    """
+
+    decimal: Decimal = "."
+    exceptions: tuple[tuple[str, Decimal], ...] = ()
+    signs: tuple[tuple[str, str], ...] = ()
+    missing: tuple[str, ...] = ()
+    same_capitals: bool = False
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
+
+    def mark(self, column: str) -> Decimal:
+        """Return the decimal mark of a column."""
+        return dict(self.exceptions).get(column, self.decimal)
+
+
+PLAIN = Reading()
+"""Numbers with a dot before decimals, and no marks but those that always count as missing."""

@@ -1,0 +1,39 @@
+"""One spelling for one name: Unicode's composed form, single spaces, and capitals where they do not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from unicodedata import normalize
+
+import pandas as pd
+
+_INVISIBLE = str.maketrans("", "", "\u200b\u200c\u200d\u2060\ufeff\u00ad")
+
+
+def spelled(text: str) -> str:
+    """Return a text in Unicode's composed form, without invisible characters, and with single spaces between words."""
+    if text.isascii():
+        return " ".join(text.split()) if "  " in text or text != text.strip() or "\n" in text else text
+    return " ".join(normalize("NFC", text).translate(_INVISIBLE).split())
+
+
+def folded(text: str) -> str:
+    """Return a text without a difference between capitals and small letters."""
+    return normalize("NFC", text.casefold())
+
+
+def alike(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the sets of names that differ by capitals alone, each sorted."""
+    sets: dict[str, set[str]] = {}
+    for name in names:
+        sets.setdefault(folded(name), set()).add(name)
+    return [tuple(sorted(names)) for names in sets.values() if len(names) > 1]
+
+
+def same_capitals(text: pd.Series) -> pd.Series:
+    """Return a column of text in which names that differ by capitals alone have their most frequent spelling."""
+    frequent = text.value_counts()
+    by_name: dict[str, str] = {}
+    for name in sorted(map(str, frequent.index), key=lambda name: (-frequent[name], name)):
+        by_name.setdefault(folded(name), name)
+    return text.map(lambda name: by_name[folded(name)], na_action="ignore").astype("string")

@@ -1,0 +1,60 @@
+"""Data in memory: they become a file that every process reads, and nobody else."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from fedfair.datasets import in_memory
+from fedfair.protocol.task import Task
+from simulations.settings.experiment import Experiment
+
+ROWS = 60
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep the files of a test in its own folder."""
+    monkeypatch.setattr(in_memory.pooch, "os_cache", lambda project: tmp_path / project)
+    return tmp_path
+
+
+def people() -> pd.DataFrame:
+    draws = np.random.default_rng(0)
+    return pd.DataFrame({"age": draws.integers(18, 90, ROWS), "town": draws.choice(["x", "y"], ROWS),
+                         "sex": draws.choice(["f", "m"], ROWS), "good": draws.integers(0, 2, ROWS)})
+
+
+def test_a_table_in_memory_is_the_same_as_in_a_file(cache: Path) -> None:
+    people().to_csv(cache / "own.csv", index=False)
+    file = Task(csv=str(cache / "own.csv"), label="good", group="sex").data()
+    made = Experiment(csv=people(), label="good", group="sex")
+    assert torch.equal(made.task.data().train.x, file.train.x)
+    assert made.task.data().train.columns == file.train.columns
+    assert Task.model_validate_json(made.task.text).data().train.x.equal(file.train.x)  # as another process does
+    assert Experiment(csv=people(), label="good", group="sex").csv == made.csv
+    assert stat.S_IMODE(Path(str(made.csv)).stat().st_mode) == 0o600
+
+
+def test_arrays_and_torch_data_sets_are_tables() -> None:
+    x, y, group = torch.arange(120.0).view(ROWS, 2), torch.arange(ROWS) % 2, torch.arange(ROWS) % 3
+    frame = in_memory.frame_of_dataset(TensorDataset(x, y, group))
+    pd.testing.assert_frame_equal(frame, in_memory.frame_of(x.numpy(), y.numpy(), group.numpy()))
+    data = Task(csv=frame, label="label", group="group").data().train
+    assert data.columns[:2] == ("x0", "x1")
+    assert data.names == ("0", "1", "2")
+
+
+def test_what_is_no_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="give x as"):
+        in_memory.frame_of(np.zeros((3, 2, 2)), [0, 1, 1], [0, 1, 1])
+    with pytest.raises(ValueError, match=r"an example is not \(features, label, group\)"):
+        in_memory.frame_of_dataset(TensorDataset(torch.zeros(3, 2), torch.zeros(3)))
+    with pytest.raises(ValueError, match="make the values of each column of one kind"):
+        in_memory.written(pd.DataFrame({"a": [1, "x", b"y"]}))
