@@ -41,6 +41,7 @@ from simulations.plans.compare import experiments
 from simulations.results.result import save_comparison
 from simulations.results.result_folder import refuse_to_replace
 from simulations.settings.experiment import Experiment
+from simulations.settings.own_data import suited
 
 _OPENING = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt"
 
@@ -66,7 +67,7 @@ def compare(
     Example: fedfair compare --dataset adult --strategies sgd,dpsgd,dpsgd-f --preset yang2024 --out out/adult
     """
     names = names_of(strategies)
-    settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group)
+    settings = suited(settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group), preset, names)
     planned = experiments(names, list(range(seeds)), preset, settings)
     chosen = engine_of(engine, nodes, engine_set)
     if len(planned) == 1:
@@ -105,6 +106,7 @@ def run(
     Example: fedfair run --dataset adult --strategy dpsgd-f --set epochs=5 --set options.max_bound=4
     """
     settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group)
+    settings = suited(settings, preset, [strategy])
     planned = experiments([strategy], [seed], preset, settings)
     _run_one(planned[0], engine_of(engine, nodes, engine_set), out, checkpoint_every, json, track)
 

@@ -9,12 +9,12 @@ Desfontaines, Voss, Gipson and Mandayam 2022). All others are "other", also in n
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import NamedTuple, cast
 
 import torch
 from flwr.app import ConfigRecord, Message
 from flwr.serverapp import Grid
-from scipy.stats import norm
 from torch import Tensor
 
 from fedfair.accounting import Release, calibrate
@@ -131,7 +131,7 @@ def _threshold(deviation: float, delta: float, columns: int) -> float:
 
     The other half makes up for what the runs in which none is listed are then divided by.
     """
-    return 1 + deviation * float(norm.isf(delta / (2 * columns))) if columns else 0.0
+    return 1 + deviation * -NormalDist().inv_cdf(delta / (2 * columns)) if columns else 0.0
 
 
 def _margin(columns: Columns, training: Training, population: Population, deviation: float, unit: Unit) -> float:

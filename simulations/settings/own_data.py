@@ -1,0 +1,55 @@
+"""Settings that suit a table of one's own, where no preset is named and nothing else is set.
+
+A linear model on features in [0, 1] or standardised ones; full-sized steps, since noise is drawn once a step whatever
+the batch; an epsilon instead of a noise multiplier. A clipped gradient is at most `_CLIP_NORM` long, so the learning
+rate, with momentum, lets 160 steps reach what logistic regression reaches (`tests/simulations/settings/test_own_data.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedfair.protocol.task import HUGGING_FACE, Task
+from simulations.settings.experiment import Experiment
+from simulations.settings.presets import merged
+from strategies import find_strategy
+
+_CLIP_NORM, _EPSILON, _EPOCHS, _SHARE = 1.0, 3.0, 40.0, 0.25
+_RATE = 0.5  # the learning rate at a clip norm of 1
+_MOMENTUM = 0.9
+
+
+def suited(settings: Mapping[str, Any], preset: str | None, strategies: Sequence[str]) -> dict[str, Any]:
+    """Return settings with those that suit a table of the user's own below them; others, and with a preset, unchanged.
+
+    Args:
+        settings: What the user set, by name, possibly for single strategies.
+        preset: Name of published settings, or None.
+        strategies: Names of the strategies that will run.
+
+    Raises:
+        SettingsError: If a setting is not allowed.
+        ValueError: If the table cannot be used.
+        FileNotFoundError: If it is not there.
+    """
+    own = settings.get("csv") or str(settings.get("dataset", "")).startswith(HUGGING_FACE)
+    if not own or preset is not None:
+        return dict(settings)
+    table = Experiment(**{name: value for name, value in settings.items() if name in Task.model_fields}).task
+    records = len(table.data().train)
+    clip_norm = float(settings.get("clip_norm", _CLIP_NORM))
+    fitting: dict[str, Any] = {
+        "target_epsilon": _EPSILON, "delta": min(1e-6, 1 / (10 * records)), "clip_norm": clip_norm, "epochs": _EPOCHS,
+        "batch_size": max(1, round(_SHARE * records))}
+    if not {"model", "hidden"} & settings.keys():
+        fitting |= {"model": "logistic"}
+    if "optimizer" not in settings:
+        fitting |= {"learning_rate": _RATE / max(clip_norm, _CLIP_NORM), "momentum": _MOMENTUM}
+        fitting |= {f"{name}.momentum": 0.0 for name in strategies if _refuses_momentum(name, settings)}
+    return merged(fitting, settings)
+
+
+def _refuses_momentum(strategy: str, settings: Mapping[str, Any]) -> bool:
+    """Return whether a strategy trains participants by plain SGD, or by an optimiser of its own."""
+    return find_strategy(strategy).protects == "participant" or f"{strategy}.optimizer" in settings
