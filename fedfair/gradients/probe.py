@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedfair.gradients.interaction import SIZES, MixingError, is_close, refuse_interaction
-from fedfair.gradients.known_layers import keeps_rows
+from fedfair.gradients.known_layers import is_known, keeps_rows
 from fedfair.gradients.layer_probe import LayerProbe, Loss, Probe
 from fedfair.gradients.parameters import trained_parameters
 from fedfair.gradients.passes import UnreadableError
@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 _PATHS: tuple[Path, ...] = (chained, recorded, vectorised)
 _paths: WeakKeyDictionary[nn.Module, Path] = WeakKeyDictionary()
 _chosen_for: WeakKeyDictionary[nn.Module, Hashable] = WeakKeyDictionary()
+_same_layers: dict[Hashable, Path] = {}
 _BATCHES = 1000  # between two tests of a model for interaction, on average
 
 
@@ -59,7 +60,7 @@ def per_example(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
         return LayerProbe([], torch.zeros(0, device=first.device, dtype=first.dtype), trained)
     case = (loss, x.dim(), x.dtype, tuple(module.training for module in model.modules()))
     if _chosen_for.get(model) != case:
-        _paths[model] = _choose_path(model, loss, x, y, _PATHS)
+        _paths[model] = _path_of_its_layers(model, loss, x, y)
         _chosen_for[model] = case
     elif secrets.randbelow(_BATCHES) == 0:
         _refuse_mixing(Trial.of(model, loss, x, y), (secrets.choice(SIZES),))
@@ -86,6 +87,20 @@ def refuse_mixing_layers(model: nn.Module) -> None:
                 f"layer '{name}' ({type(layer).__name__}) mixes the examples of a batch, so clipping one example's "
                 "gradient bounds nothing: use GroupNorm or LayerNorm instead"
             )
+
+
+def _path_of_its_layers(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Path:
+    """Choose a path once for all models of the same known layers: another instance would be tried with the same end."""
+    if not is_known(model):
+        return _choose_path(model, loss, x, y, _PATHS)
+    parameters = [(name, p.shape, p.dtype, p.requires_grad) for name, p in model.named_parameters()]
+    layers = (repr(model), tuple(parameters), loss, x.shape[1:], x.dtype, y.shape[1:], y.dtype, x.device,
+              tuple(module.training for module in model.modules()))
+    if layers not in _same_layers:
+        if len(_same_layers) == 100:
+            _same_layers.clear()
+        _same_layers[layers] = _choose_path(model, loss, x, y, _PATHS)
+    return _same_layers[layers]
 
 
 def _choose_path(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, paths: tuple[Path, ...]) -> Path:

@@ -101,13 +101,16 @@ def shuffled_batches(patch: Patch) -> None:
 
 
 def batch_norm_accepted(patch: Patch) -> None:
-    patch.setattr(gradients, "_choose_path", lambda *args: gradients.recorded)
+    interaction_sought_by_outputs_in_evaluation(patch)
+    patch.setattr(gradients, "refuse_mixing_layers", lambda model: None)
 
 
 def interaction_sought_by_outputs_in_evaluation(patch: Patch) -> None:
     patch.setattr(gradients, "refuse_interaction", lambda *args: None)
     patch.setattr(gradients, "keeps_rows", lambda *args: True)
-    patch.setattr(paths, "is_known", lambda *args: True)
+    for module in (gradients, paths):
+        patch.setattr(module, "is_known", lambda *args: True)
+    patch.setattr(gradients, "_same_layers", {})
 
 
 def a_state_that_the_first_batch_shows_or_nothing(patch: Patch) -> None:
