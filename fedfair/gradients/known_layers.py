@@ -17,6 +17,7 @@ from torch.nn.modules import module as hooks_of_all
 from fedfair.gradients.kernels.tanh import Tanh
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_TENSORS = {nn.Parameter, Tensor, type(None)}
 
 Rule = Callable[[Any, int], bool]
 """From a layer and its inputs' number of dimensions to whether it keeps the rows of the first one apart."""
@@ -53,9 +54,10 @@ def leaves(model: nn.Module) -> list[nn.Module]:
 def is_untouched(layer: nn.Module) -> bool:
     """Say whether a layer computes what its class does, with parameters of the usual kind."""
     attributes = vars(layer)
-    return (not any(attributes[hooks] for hooks in _HOOKS) and _methods(type(layer)).isdisjoint(attributes)  # type: ignore[arg-type]
-            and all(type(value) is nn.Parameter for value in layer._parameters.values() if value is not None)
-            and all(type(value) is Tensor for value in layer._buffers.values() if value is not None))
+    if any(map(attributes.__getitem__, _HOOKS)):
+        return False
+    kinds = {*map(type, layer._parameters.values()), *map(type, layer._buffers.values())}
+    return kinds <= _TENSORS and _methods(type(layer)).isdisjoint(attributes)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=1024)
