@@ -16,8 +16,11 @@ from fedfair.fairness.group_counts import GroupCounts
 from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_counts
 from fedfair.gradients.kernels.malloc import keep_freed
 from fedfair.gradients.kernels.onednn import FastLinear
+from fedfair.gradients.layer_probe import Probe
 from fedfair.gradients.layers import Gradients, LayerGradients, Materialised, memory_format
-from fedfair.gradients.probe import Probe, per_example, trained_parameters
+from fedfair.gradients.model_state import forgetting
+from fedfair.gradients.parameters import trained_parameters
+from fedfair.gradients.probe import per_example
 from fedfair.mechanisms import prefix_sums
 from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.noise import NoiseName, Trust, add_noise, client_share
@@ -109,7 +112,7 @@ class Node:
         counts = torch.zeros(len(part.names), CELLS, dtype=torch.float64)
         for rows in part.portions(torch.arange(len(part))):
             x, _, group = self._batch(part, rows)
-            with torch.no_grad(), FastLinear():
+            with torch.no_grad(), FastLinear(), forgetting(self.model):
                 counts += score_counts(score(self.model(x), favourable)[0], group, len(part.names))
         for number in self.clients if deviation else ():
             counts = prefix_sums.add_noise(noise, counts, deviation, source(seed, "scores", number + 1))
@@ -127,7 +130,7 @@ class Node:
         for rows in part.portions(torch.arange(len(part))):
             x, y, group = self._batch(part, rows)
             norms = per_example(self.model, loss, x, y).norms if gradient_norms else torch.zeros(len(x))
-            with torch.no_grad(), FastLinear():
+            with torch.no_grad(), FastLinear(), forgetting(self.model):
                 output = self.model(x)
                 predicted = threshold.predict(output, group) if threshold else output.argmax(1)
                 total = total + GroupCounts.of(predicted, y, group, loss(output, y), norms, total)

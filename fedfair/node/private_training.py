@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
+from fedfair.gradients.known_layers import leaves
 from fedfair.gradients.layers import memory_format
-from fedfair.gradients.probe import trained_parameters
+from fedfair.gradients.model_state import forgetting
+from fedfair.gradients.parameters import trained_parameters
 from fedfair.node.node import Node
 from fedfair.node.policy import find_policy, read_policy
 from fedfair.protocol.round import LocalEpoch, Round
@@ -41,8 +43,9 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
 
     Raises:
         fedfair.node.policy.Refused: For a plan that the node's policy does not allow.
-        ValueError: For a plan without local training, a model that mixes examples, one in less than float32, or one
-            that is not in float64 where noise is discrete.
+        ValueError: For a plan without local training, a model that mixes examples or keeps something of them, one in
+            less than float32, or one that is not in float64 where noise is discrete; and before the training, for
+            labels, groups or words that are out of range.
         fedfair.node.node.ClientError: For a gradient that is not finite, if the plan clips nothing. A plan that clips
             leaves such records out.
     """
@@ -51,9 +54,6 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
     if round_.local is None or round_.seed is not None:
         raise ValueError("this plan is not one for local training with randomness of the operating system: take "
                          "strategies.server.existing_app.PrivateTraining at the server")
-    names = tuple(map(str, range(len(round_.rates))))
-    records = GroupedDataset(x.cpu(), y.cpu(), group.long().cpu(), names, int(y.max()) + 1 if len(y) else 1)
-    empty = records.take(torch.empty(0, dtype=torch.long))
     parameters, _ = trained_parameters(model)
     coarse = {str(parameter.dtype) for parameter in parameters.values()} - {"torch.float32", "torch.float64"}
     if coarse:
@@ -62,6 +62,10 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
     if round_.noise == "discrete" and any(parameter.dtype != torch.float64 for parameter in parameters.values()):
         raise ValueError('noise is "discrete", but the model is not in float64, in which alone sums are exact enough '
                          "for it: use model.double(), and features in float64")
+    _refuse_out_of_range(model, x, y, group, len(round_.rates))
+    names = tuple(map(str, range(len(round_.rates))))
+    records = GroupedDataset(x.cpu(), y.cpu(), group.long().cpu(), names, int(y.max()) + 1 if len(y) else 1)
+    empty = records.take(torch.empty(0, dtype=torch.long))
     weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     node = Node({0: Parts(records, empty, empty)}, model, str(next(model.parameters()).device))
     sized = replace(round_, local=replace(round_.local, sizes=(len(x),)))
@@ -87,3 +91,29 @@ def _guard(plan: str) -> Guard | None:
     guard = Guard(read_policy(policy))
     check_plan(guard.policy, plan)
     return guard
+
+
+def _refuse_out_of_range(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, groups: int) -> None:
+    """Raise `ValueError` for labels, groups or words that the model or the plan does not have.
+
+    Once the training has begun, a record that stops it would reveal itself. The sentences quote no record, since Flower
+    sends them to the server.
+    """
+    device = next(model.parameters()).device
+    with torch.no_grad(), forgetting(model):
+        classes = model(x.new_zeros(1, *x.shape[1:]).to(device)).shape[-1]
+    words = [layer.num_embeddings for layer in leaves(model)[:1] if isinstance(layer, nn.Embedding)]
+    words = words or [max((layer.num_embeddings for layer in model.modules() if isinstance(layer, nn.Embedding)),
+                          default=2**62)]
+    _refuse_outside("label", y, classes, "the model has an output")
+    _refuse_outside("group", group, groups, "the plan has a sampling rate")
+    if not x.is_floating_point():
+        _refuse_outside("word", x, words[0], "the embedding has a row")
+
+
+def _refuse_outside(what: str, values: Tensor, count: int, why: str) -> None:
+    """Raise `ValueError` unless every value is a whole number from 0 to `count - 1`."""
+    whole = values.long()
+    if bool(((whole < 0) | (whole >= count) | (whole != values)).any()):
+        raise ValueError(f"a {what} is out of range: it must be a whole number from 0 to {count - 1}, for which {why}; "
+                         "correct the records before the training")

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fedfair.gradients.probe import trained_parameters
+from fedfair.gradients.parameters import trained_parameters
 from fedfair.mechanisms.clipping import CLIP_RULES
 from fedfair.mechanisms.counting import COUNT_QUERIES
 from fedfair.models.published import MODELS

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fedfair.datasets import GroupedDataset
 from fedfair.gradients.kernels.onednn import FastLinear
 from fedfair.gradients.layers import Gradients, flat
-from fedfair.gradients.probe import trained_parameters
+from fedfair.gradients.parameters import trained_parameters
 from fedfair.mechanisms.randomness import key
 from fedfair.mechanisms.sampling import poisson
 from fedfair.models.published import loss

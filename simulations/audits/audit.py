@@ -10,7 +10,7 @@ import torch
 from fedfair import client_app
 from fedfair.auditing.canaries import AuditedNode, plant
 from fedfair.gradients.layers import flat
-from fedfair.gradients.probe import trained_parameters
+from fedfair.gradients.parameters import trained_parameters
 from fedfair.mechanisms.clipping import ClipRule
 from fedfair.node.exchanges import send_gradient_sum
 from fedfair.node.participant_updates import send_update_sum

@@ -13,7 +13,7 @@ from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
 from torch import nn
 
-from fedfair.gradients.probe import trained_parameters
+from fedfair.gradients.parameters import trained_parameters
 from fedfair.protocol.messages import pack, unpacked
 from fedfair.protocol.task import Task
 from simulations.engines.checkpoint import Checkpoint

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from fedfair.accounting import Event, Ledger
-from fedfair.gradients import layers
+from fedfair.gradients import layers, paths
 from fedfair.gradients import probe as gradients
+from fedfair.gradients.model_state import ModelState
 from fedfair.mechanisms import clipping, noise
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import generator
@@ -35,7 +36,7 @@ from strategies.server import requests as exchange
 from strategies.server import strategy as base
 from strategies.server import threshold_search
 from tests.fedfair.mechanisms import test_noise
-from tests.hazards import checks
+from tests.hazards import checks, test_mixing
 from tests.strategies import test_contract, test_dp_fedavg, test_methods
 from tests.strategies.server import test_released_noise
 
@@ -100,7 +101,21 @@ def shuffled_batches(patch: Patch) -> None:
 
 
 def batch_norm_accepted(patch: Patch) -> None:
-    patch.setattr(gradients, "_choose_path", lambda *args: gradients._recorded)
+    interaction_sought_by_outputs_in_evaluation(patch)
+    patch.setattr(gradients, "refuse_mixing_layers", lambda model: None)
+
+
+def interaction_sought_by_outputs_in_evaluation(patch: Patch) -> None:
+    patch.setattr(gradients, "refuse_interaction", lambda *args: None)
+    patch.setattr(gradients, "keeps_rows", lambda *args: True)
+    for module in (gradients, paths):
+        patch.setattr(module, "is_known", lambda *args: True)
+    patch.setattr(gradients, "_same_layers", {})
+
+
+def a_state_that_the_first_batch_shows_or_nothing(patch: Patch) -> None:
+    patch.setattr(gradients, "refuse_interaction", lambda *args: None)
+    patch.setattr(ModelState, "restore", lambda self: None)
 
 
 def scaling_by_the_records_called_proved(patch: Patch) -> None:
@@ -264,6 +279,12 @@ MUTATIONS = [
              test_noise.test_discrete_noise_leaves_only_multiples_of_a_step_that_depends_on_public_numbers),
     Mutation((16,), results_without_labels, checks.results_say_what_is_not_private),
     Mutation((27,), scaling_by_the_records_called_proved, checks.a_run_that_scales_by_its_records_is_nominal),
+    Mutation((29,), interaction_sought_by_outputs_in_evaluation,
+             partial(test_mixing.test_a_model_that_mixes_is_refused_or_bounded, test_mixing.standardised)),
+    Mutation((29,), interaction_sought_by_outputs_in_evaluation,
+             partial(test_mixing.test_a_model_that_mixes_is_refused_or_bounded, test_mixing.Rarely)),
+    Mutation((32,), a_state_that_the_first_batch_shows_or_nothing,
+             partial(test_mixing.test_what_a_model_keeps_of_a_record_does_not_leave, 1e8)),
     Mutation((30,), a_seeded_run_called_proved, checks.a_seeded_run_is_simulated),
     Mutation((0,), a_client_in_two_replies,
              partial(test_released_noise.test_two_nodes_that_answer_for_one_client_are_refused, {"partition-id": 0})),

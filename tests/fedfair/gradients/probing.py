@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fedfair.gradients import probe as gradients
-from fedfair.gradients.probe import LayerProbe, Loss, Probe, per_example
+from fedfair.gradients.layer_probe import LayerProbe, Loss, Probe
+from fedfair.gradients.probe import per_example
 
 few = settings(deadline=None, max_examples=15)
 small = st.integers(1, 5)
@@ -68,9 +69,9 @@ def check_recorded(model: nn.Module, x: Tensor, seed: int = 0) -> Probe:
     """
     probe = check(model, x, seed=seed)
     path = gradients._paths.get(model)
-    assert path in (None, gradients._chained, gradients._recorded)
-    if path is not gradients._recorded:
-        gradients._paths[model] = gradients._recorded
+    assert path in (None, gradients.chained, gradients.recorded)
+    if path is not gradients.recorded:
+        gradients._paths[model] = gradients.recorded
         check(model, x, seed=seed)
     return probe
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from fedfair.gradients import probe as gradients
 from fedfair.gradients.kernels.tanh import Tanh
+from fedfair.gradients.parameters import trained_parameters
 from fedfair.gradients.passes import UnreadableError, by_autograd, by_hand
-from fedfair.gradients.probe import per_example, trained_parameters
+from fedfair.gradients.probe import per_example
 from fedfair.models.find import build
 from fedfair.models.published import loss
 from tests.fedfair.gradients.probing import assert_close, check, few, made, randint, randn, seeds, small, squared_error
@@ -37,7 +38,7 @@ def test_chains_of_known_layers_are_gone_through_by_hand(names: list[str], batch
     for number in frozen & set(range(len(parameters) - 1)):
         parameters[number].requires_grad_(False)
     check(model, randn(batch + 1, positions, 2, seed=seed), seed=seed)
-    assert gradients._paths[model] is gradients._chained
+    assert gradients._paths[model] is gradients.chained
 
 
 @st.composite
@@ -55,14 +56,14 @@ def test_chains_of_convolutions_are_gone_through_by_hand(model: nn.Sequential, b
                                                          seed: int) -> None:
     model = model.double()
     check(model, randn(batch + 1, 1, *size, seed=seed), seed=seed)
-    assert gradients._paths[model] is gradients._chained
+    assert gradients._paths[model] is gradients.chained
 
 
 @pytest.mark.parametrize("padding", [{"padding": "same"}, {"padding": 1, "padding_mode": "circular"}])
 def test_convolutions_that_pad_otherwise_are_left_to_autograd(padding: dict[str, Any]) -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3, **padding), nn.Flatten()).double()
     check(model, randn(4, 1, 6, 6))
-    assert gradients._paths[model] is gradients._recorded
+    assert gradients._paths[model] is gradients.recorded
 
 
 def test_by_hand_and_by_autograd_every_layer_gets_the_same() -> None:
@@ -82,7 +83,7 @@ def test_by_hand_and_by_autograd_every_layer_gets_the_same() -> None:
 def test_published_models_are_gone_through_by_hand(name: str, shape: tuple[int, ...]) -> None:
     model = build(name, (), shape, 3, 0, torch.float64)
     check(model, randn(6, *shape), randint(3, 6), loss)
-    assert gradients._paths[model] is gradients._chained
+    assert gradients._paths[model] is gradients.chained
 
 
 @pytest.mark.parametrize(("first", "x", "width"), [
@@ -97,7 +98,7 @@ def test_the_first_layer_may_be_any_that_is_known(first: Callable[[], nn.Module]
     if spare:
         model[0].register_module("spare", nn.Linear(2, 2).double())
     check(model, x)
-    assert gradients._paths[model] is gradients._chained
+    assert gradients._paths[model] is gradients.chained
     model[0].requires_grad_(False)
     check(model, x)
 
@@ -105,7 +106,7 @@ def test_the_first_layer_may_be_any_that_is_known(first: Callable[[], nn.Module]
 def test_the_next_word_is_gone_through_by_hand() -> None:
     model = build("next_word", (4, 5), (3,), 6, 0, torch.float64)
     check(model, randint(8, 6, 3), randint(6, 6), loss)
-    assert gradients._paths[model] is gradients._chained
+    assert gradients._paths[model] is gradients.chained
 
 
 class Square(nn.Tanh):
@@ -135,10 +136,10 @@ def test_a_chain_that_is_changed_after_its_first_batch_is_left_to_autograd(
         change: Callable[[nn.Sequential, int | None], None], where: int | None) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).double()
     check(model, randn(5, 4))
-    assert gradients._paths[model] is gradients._chained
+    assert gradients._paths[model] is gradients.chained
     change(model, where)
     check(model, randn(5, 4))
-    assert gradients._paths[model] is not gradients._chained
+    assert gradients._paths[model] is not gradients.chained
 
 
 class Squared(nn.Sequential):
@@ -164,12 +165,15 @@ def test_a_chain_that_folds_positions_into_the_batch_is_refused() -> None:
         per_example(model, squared_error, randn(5, 2, 4), randn(10, 3))
 
 
-def test_hooks_that_only_look_on_still_see_the_batch() -> None:
+def test_hooks_take_a_chain_off_the_fast_paths_and_keep_nothing() -> None:
+    """A hook may change what passes, and what it keeps of one record may reach another."""
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).double()
     per_example(model, squared_error, randn(5, 4), randn(5, 2))
     seen: list[torch.Size] = []
     model[1].register_full_backward_hook(lambda module, inputs, outputs: seen.append(torch.stack([*outputs]).shape[1:]))
     per_example(model, squared_error, randn(5, 4), randn(5, 2))
-    before = len(seen)
+    check(model, randn(6, 4))
+    assert gradients._paths[model] is gradients.one_at_a_time
+    seen.clear()
     per_example(model, squared_error, randn(6, 4), randn(6, 2))
-    assert seen[before:] == [(6, 4)]
+    assert not seen

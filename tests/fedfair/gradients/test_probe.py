@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from fedfair.gradients.probe import per_example
 from tests.fedfair.gradients.probing import (
     assert_close,
+    check,
     check_recorded,
     few,
     image_model,
@@ -67,7 +68,7 @@ class Residual(nn.Module):
 
 
 def test_a_layer_whose_output_the_loss_does_not_use_has_zero_gradients() -> None:
-    probe = check_recorded(made(Residual), randn(5, 4))
+    probe = check(made(Residual), randn(5, 4))
     assert not probe.weighted_sum(torch.ones(5, dtype=torch.float64))["unused.weight"].any()
 
 
@@ -86,7 +87,7 @@ def test_a_layer_called_with_a_keyword() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.layer(input=x).tanh()
 
-    check_recorded(made(Keyword), randn(5, 4))
+    check(made(Keyword), randn(5, 4))
 
 
 # A second opinion.

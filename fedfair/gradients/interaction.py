@@ -1,0 +1,148 @@
+"""Tests that find a model whose examples see each other, on batches that are made up.
+
+They run in the model's present mode, at random weights, in batches of several sizes and at a random row, before the
+first batch and at random times after it. A refusal depends on no record.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from fedfair.gradients.layers import flat
+from fedfair.gradients.model_state import ModelState
+from fedfair.gradients.parameters import trained_parameters
+from fedfair.gradients.paths import gradient, losses_of
+from fedfair.gradients.seeding import seeded
+from fedfair.gradients.trial import Trial, at_random_weights, evaluating
+
+SIZES = (2, 7, 65)
+"""Examples in the batches that are made up."""
+
+_EXTREME = 1e4  # times larger than usual: opens switches that depend on a record's size
+
+
+class MixingError(ValueError):
+    """Examples of a batch see each other, or what a model keeps of another batch."""
+
+
+class _Seen(NamedTuple):
+    """What one example's loss and gradient are in a batch."""
+
+    loss: Tensor
+    gradient: Tensor
+
+
+def refuse_interaction(trial: Trial, sizes: Sequence[int] = SIZES) -> None:
+    """Raise `MixingError` if an example's loss depends on another one, or on a batch before.
+
+    Raises what the model raises if it cannot be run on such a batch.
+    """
+    with seeded(secrets.randbits(32), trial.x.device), at_random_weights(trial.model):
+        state = ModelState(trial.model)  # at these weights, else restoring it would bring back those before
+        try:
+            for size in sizes:
+                _refuse_at(trial, size, state)
+        finally:
+            state.restore()
+
+
+def _refuse_at(trial: Trial, size: int, before: ModelState) -> None:
+    """Try one size of batch, at one random row."""
+    model, row, seed = trial.model, secrets.randbelow(size), secrets.randbits(32)
+    x, y = _batch(trial, size, before)
+    others, labels = trial.inputs(size, _EXTREME), y.flip(0)
+    others[row], labels[row] = x[row], y[row]
+    first = _seen(trial, x, y, row, seed)
+    after = ModelState(model)
+    before.restore()
+    among_others = _seen(trial, others, labels, row, seed)
+    _refuse_changes(model, after.differences(ModelState(model)))
+    if not _is_alike(first, _seen(trial, x, y, row, seed)):
+        _refuse(model, "gives the same batch another output after it has had a different one: it keeps something of "
+                       "the examples, or draws random numbers that no seed repeats; remove what does so")
+    if not _is_alike(first, among_others) or _reaches_others(trial, x, y, row, seed):
+        _refuse(model, "gives an example another loss when the other examples of its batch change: its examples "
+                       "interact, so clipping one example's gradient bounds nothing; remove what mixes them")
+    with evaluating(model), torch.no_grad():
+        together, alone = model(x)[row], model(x[row : row + 1])
+    if together.shape != alone.shape[1:] or not is_close(together, alone[0], 1.0):
+        _refuse(model, "gives an example another output when it is alone in its batch: its examples interact, so "
+                       "clipping one example's gradient bounds nothing; remove what mixes them")
+
+
+def _batch(trial: Trial, size: int, before: ModelState) -> tuple[Tensor, Tensor]:
+    """Make up a batch and its targets."""
+    x = trial.inputs(size)
+    with torch.no_grad():
+        output = trial.model(x)
+    before.restore()
+    if len(output) != size:
+        _refuse(trial.model, f"gives {len(output)} outputs for {size} examples: its examples interact, so clipping one "
+                             "example's gradient bounds nothing; keep the batch as the first dimension")
+    return x, trial.targets(output)
+
+
+def _seen(trial: Trial, x: Tensor, y: Tensor, row: int, seed: int) -> _Seen:
+    """Return one example's loss in a batch, and that loss's gradient with respect to the trained parameters."""
+    with seeded(seed, x.device):
+        loss = losses_of(trial.loss, trial.model(x), y)[row]
+    return _Seen(loss.detach(), flat(gradient(loss, trained_parameters(trial.model)[0])))
+
+
+def _reaches_others(trial: Trial, x: Tensor, y: Tensor, row: int, seed: int) -> bool:
+    """Say whether one example's loss has a slope along another example's inputs, or its embedded words."""
+    inputs = [x.clone().requires_grad_()] if x.is_floating_point() else []
+    with seeded(seed, x.device), _embedded(trial.model, len(x), inputs):
+        loss = losses_of(trial.loss, trial.model(inputs[0] if inputs else x), y)[row]
+    slopes = torch.autograd.grad(loss, inputs, allow_unused=True) if inputs and loss.requires_grad else ()
+    others = torch.arange(len(x), device=x.device) != row
+    return any(bool(slope[others].any()) for slope in slopes if slope is not None)
+
+
+@contextmanager
+def _embedded(model: nn.Module, size: int, kept: list[Tensor]) -> Iterator[None]:
+    """Keep the outputs of embeddings with one row for each of `size` examples, as leaves of autograd's graph."""
+    def keep(layer: nn.Module, args: object, output: Tensor) -> Tensor | None:
+        """Replace the output by a leaf."""
+        if len(output) != size:
+            return None
+        kept.append(output.detach().requires_grad_())
+        return kept[-1] * 1  # a later layer may overwrite it
+
+    hooks = [layer.register_forward_hook(keep) for layer in model.modules() if isinstance(layer, nn.Embedding)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _refuse_changes(model: nn.Module, changed: list[str]) -> None:
+    """Raise `MixingError` if what a model keeps depends on the batch that it was given."""
+    if changed:
+        _refuse(model, f"changes {', '.join(map(repr, changed))} whenever it is given a batch: what it keeps of the "
+                       "examples would leave without clipping and without noise; remove the layer that does so")
+
+
+def _refuse(model: nn.Module, sentence: str) -> NoReturn:
+    """Raise `MixingError` that says so of the model."""
+    raise MixingError(f"{type(model).__name__} {sentence}")
+
+
+def _is_alike(first: _Seen, second: _Seen) -> bool:
+    """Say whether two losses and their gradients agree but for rounding."""
+    precision = torch.finfo(first.loss.dtype).eps ** 0.75
+    return all(torch.allclose(a, b, rtol=precision, atol=precision * float(a.abs().max().nan_to_num(0.0)),
+                              equal_nan=True) for a, b in zip(first, second, strict=True) if a.numel())
+
+
+def is_close(actual: Tensor, expected: Tensor, scale: float) -> bool:
+    """Say whether two tensors agree to about half the digits of their dtype, relative to `scale`."""
+    tolerance = torch.finfo(expected.dtype).eps ** 0.5
+    return torch.allclose(actual, expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
