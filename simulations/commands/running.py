@@ -38,6 +38,7 @@ from simulations.engines.run import run as run_experiment
 from simulations.engines.tracking import tracking
 from simulations.plans.compare import compare as run_comparison
 from simulations.plans.compare import experiments
+from simulations.plans.parallel_runs import in_parallel
 from simulations.results.result import save_comparison
 from simulations.results.result_folder import refuse_to_replace
 from simulations.settings.experiment import Experiment
@@ -60,6 +61,8 @@ def compare(
     label: Label = None,
     group: Group = None,
     out: Out = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time under the engine local, a process with one "
+                                             "thread each; by default one a processor.")] = None,
     json: Json = False,
 ) -> None:
     """Compare strategies on one data set; without arguments, on the embedded digits.
@@ -78,7 +81,8 @@ def compare(
     if out is not None:
         refuse_to_replace(out, described)
     with progress_bar() as on_round:
-        results = run_comparison(planned, chosen, on_round=on_round)
+        results = (in_parallel(planned, on_round, jobs) if engine == "local" and jobs != 1 else
+                   run_comparison(planned, chosen, on_round=on_round))
     saved = save_comparison(results, described, out) if out is not None else None
     show(results, saved, json)
 

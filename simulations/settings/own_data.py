@@ -1,8 +1,8 @@
 """Settings that suit a table of one's own, where no preset is named and nothing else is set.
 
-A linear model on features in [0, 1] or standardised ones; full-sized steps, since noise is drawn once a step whatever
-the batch; an epsilon instead of a noise multiplier. A clipped gradient is at most `_CLIP_NORM` long, so the learning
-rate, with momentum, lets 160 steps reach what logistic regression reaches (`tests/simulations/settings/test_own_data.py`).
+A linear model on features in [0, 1] or standardised ones; large batches, since noise is drawn once a step whatever the
+batch; an epsilon instead of a noise multiplier. A clipped gradient is at most `_CLIP_NORM` long, so the learning rate,
+with momentum, lets 160 steps reach what logistic regression reaches (`tests/simulations/settings/test_own_data.py`).
 """
 
 from __future__ import annotations

@@ -18,8 +18,9 @@ from simulations.settings.own_data import suited
 def table(path: Path, rows: int, weight: float) -> dict[str, Any]:
     """Write a table whose label follows numbers of very different size and a category, and return its settings."""
     draws = np.random.default_rng(rows)
-    frame = pd.DataFrame({"amount": draws.lognormal(8, 1, rows).round(2), "age": draws.integers(18, 80, rows),
-                          "town": draws.choice(["north", "south", "east"], rows), "sex": draws.choice(["f", "m"], rows)})
+    frame = pd.DataFrame({
+        "amount": draws.lognormal(8, 1, rows).round(2), "age": draws.integers(18, 80, rows),
+        "town": draws.choice(["north", "south", "east"], rows), "sex": draws.choice(["f", "m"], rows)})
     score = weight * ((frame["age"] - 50) / 18 - (np.log(frame["amount"]) - 8) + (frame["town"] == "north"))
     frame["good"] = np.where(score + draws.logistic(0, 1, rows) > 0, "yes", "no")
     frame.to_csv(path, index=False)

@@ -1,0 +1,78 @@
+"""The runs of a comparison in several processes of this machine, one thread each.
+
+Two threads of one process wait for each other in busy loops where the machine has other work; processes do not.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+from torch import Tensor
+
+from fedfair.accounting import Ledger
+from simulations.engines.run import refuse_unfit, run
+from simulations.engines.worker_processes import in_processes
+from simulations.plans.compare import OnRound
+from simulations.results.result import Result
+from simulations.settings.experiment import Experiment
+from strategies.server.threshold_search import Threshold, ThresholdSearch
+
+
+class Finished(NamedTuple):
+    """What comes back from the process of a run: all but what this process can make itself."""
+
+    metrics: pd.DataFrame
+    ledger: Ledger
+    state: Mapping[str, Tensor]
+    search: ThresholdSearch
+    threshold: Threshold | None
+
+
+def in_parallel(planned: Sequence[Experiment], on_round: OnRound = lambda *_: None, jobs: int | None = None
+                ) -> list[Result]:
+    """Run experiments in processes of this machine, after checking that the settings of all fit their data.
+
+    Args:
+        planned: What `simulations.plans.compare.experiments` returns.
+        on_round: Called when a run ends; see `OnRound`.
+        jobs: Number of processes; None for one a processor.
+
+    Returns:
+        The results, in the order of `planned`.
+
+    Raises:
+        ValueError: If settings do not fit their data; like all that `simulations.engines.run.run` raises.
+    """
+    refuse_unfit(planned)
+    processes = min(jobs or _processors(), len(planned))
+    results: dict[int, Result] = {}
+    for place, finished in in_processes(_finished, planned, processes):
+        results[place] = _result(planned[place], pickle.loads(finished))  # noqa: S301 - from our own process
+        on_round(len(results), len(planned), f"{processes} runs at a time", 0, 1)
+    return [results[place] for place in range(len(planned))]
+
+
+def _processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _finished(experiment: Experiment) -> bytes:
+    """Run one experiment in this process; by value, since shared memory ends with the process that made it."""
+    result = run(experiment)
+    assert result.search is not None
+    return pickle.dumps(Finished(result.metrics, result.ledger, result.model.state_dict(), result.search,
+                                 result.threshold))
+
+
+def _result(experiment: Experiment, finished: Finished) -> Result:
+    """Return the result of a run in another process."""
+    task = finished.search.task  # with what private preprocessing learned
+    model = task.build_model()
+    model.load_state_dict(finished.state)
+    return Result(experiment, task.data(), finished.metrics, finished.ledger, model, finished.search,
+                  finished.threshold)
