@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
@@ -15,7 +15,7 @@ from fedfair.node.node import Contribution, Node
 from fedfair.node.promises import promise_counts, promise_local_epoch, promise_scores, promise_sum, public_numbers
 from fedfair.plugins.user_files import find_in_file
 from fedfair.protocol.exchange import Exchange, Request, exchange
-from fedfair.protocol.messages import BEFORE_THRESHOLD, pack
+from fedfair.protocol.messages import BEFORE_THRESHOLD, BY_CLIENT, pack
 
 _PACKAGES = ("fedfair.node", "fedfair.risk")
 
@@ -98,13 +98,20 @@ def send_local_epoch(node: Node, request: Request) -> RecordDict:
 def send_evaluation(node: Node, request: Request) -> RecordDict:
     """Send confusion counts, losses and gradient norms by group, for the parts in `splits`; not private.
 
-    With a `threshold` these are of its decisions; those of the model are added as "SPLIT before threshold".
+    With a `threshold` these are of its decisions; those of the model are added as "SPLIT before threshold". With
+    `clients`, the number of all clients, the counts of each client's test records are added as "test by client".
     """
-    options, weights = request.options, request.weights
+    options, splits = request.options, cast(list[str], request.options["splits"]) if node.clients else []
     rule = RejectOption.from_json(str(options["threshold"])) if options["threshold"] else None
+    norms, clients = bool(options["gradient-norms"]), cast(int, options["clients"])
+    favourable = cast(int, options["favourable"])
+    count = partial(node.evaluate, request.weights, favourable=favourable if favourable >= 0 else None,
+                    confusion=bool(options["confusion"]))
     records = RecordDict()
-    for split in cast(list[str], options["splits"]) if node.clients else []:
-        records[split] = pack(node.evaluate(weights, split, bool(options["gradient-norms"]), rule).tensors())
+    for split in splits:
+        records[split] = pack(count(split, norms, rule).tensors())
         if rule:
-            records[f"{split} {BEFORE_THRESHOLD}"] = pack(node.evaluate(weights, split, False).tensors())
+            records[f"{split} {BEFORE_THRESHOLD}"] = pack(count(split, False).tensors())
+    if splits and clients:
+        records[f"test {BY_CLIENT}"] = pack(count("test", False, rule, by_client=clients).tensors())
     return records
