@@ -20,6 +20,7 @@ from simulations.report.tables import (
     ledger_by_method,
     ledger_by_observer,
     methods_table,
+    metrics_table,
     sites_table,
     tests_table,
 )
@@ -106,8 +107,9 @@ def chapter(comparison: Comparison, name: str) -> Chapter:
     """Make the chapter of one comparison; figures in which nothing can be compared are left out."""
     several = len(comparison.methods) > 1
     parts: list[Figure | Table | None] = [
-        accuracy_figure(comparison), methods_table(comparison), groups_table(comparison), sites_table(comparison),
-        telling(pareto_figure([comparison])), tests_table(comparison) if several and comparison.seeds > 1 else None]
+        accuracy_figure(comparison), methods_table(comparison), groups_table(comparison), metrics_table(comparison),
+        sites_table(comparison), telling(pareto_figure([comparison])),
+        tests_table(comparison) if several and comparison.seeds > 1 else None]
     training = [telling(training_figure(comparison, metric)) for metric in ("accuracy", "loss")]
     ledger = ledger_figure(comparison)
     tables = (ledger_by_method(comparison), ledger_by_group(comparison), ledger_by_observer(comparison))

@@ -16,7 +16,7 @@ from simulations.results.coverage import test_records
 from simulations.results.ledger_table import TWO_GROUPS, largest
 from simulations.results.measures import LARGER_IS_BETTER
 from simulations.results.reference import privacy_costs
-from simulations.results.summary_columns import BY_GROUP, OVERALL
+from simulations.results.summary_columns import BY_GROUP
 
 Cell = str | int | float | Estimate
 
@@ -29,7 +29,8 @@ class Epsilon(float):
 class Table:
     """Rows under headings; `name` is that of its files. A cell that is an `Estimate` shows its interval.
 
-    `marks` are by row and column (see `simulations.results.marks`).
+    `marks` are by row and column (see `simulations.results.marks`). Rows of the `foot` stay below when others are
+    sorted.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Table:
     caption: str = ""
     folded: bool = False
     marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    foot: Sequence[Sequence[Cell]] = ()
 
     def mark(self, row: int, column: int) -> str:
         """Return the mark of a cell, or nothing."""
@@ -67,30 +69,43 @@ def plain(cell: Cell) -> str | int | float:
 
 def methods_table(comparison: Comparison) -> Table:
     """Show what each method guarantees, its accuracy and its fairness, in a row each, and the majority class's rate."""
-    asked = further_metrics(comparison)
     rows: list[Sequence[Cell]] = []
     marks: dict[tuple[int, int], str] = {}
     for number, row in enumerate(comparison.summary.to_dict("records")):
         runs = comparison.final.xs(row["strategy"], level="strategy")
         shares = [share_over_seeds(_values(runs, ALL, metric)) for metric in _SHARES]
-        rest = [over_seeds(_values(runs, ALL, metric)) for metric in (*OVERALL, *asked)]
         rows.append((row["strategy"], int(row["seeds"]), Epsilon(row["epsilon"]), row["guarantee"], *shares,
-                     row["privacy_cost_gap_mean"], row["excessive_risk_gap_mean"], _constant(row), *rest))
+                     row["equal_opportunity_mean"], row["equalised_odds_mean"], row["privacy_cost_gap_mean"],
+                     row["excessive_risk_gap_mean"], _constant(row)))
         marks |= {(number, place): comparison.marks.of(row["strategy"], measure) for place, measure in _MARKED.items()}
-    columns = ("method", "seeds", "epsilon", "guarantee", *map(_name, _SHARES), "privacy cost gap",
-               "excessive risk gap", "seeds with one class", *map(_name, (*OVERALL, *asked)))
+    columns = ("method", "seeds", "epsilon", "guarantee", *map(_name, _SHARES), "equal opportunity",
+               "equalised odds", "privacy cost gap", "excessive risk gap", "seeds with one class")
+    foot: list[Sequence[Cell]] = []
     if (ALL, "majority_rate") in comparison.final:
         rate = share_over_seeds(_values(comparison.final.groupby(level="seed").first(), ALL, "majority_rate"))
-        rows.append(("majority class", comparison.seeds, "-", "-", rate, *([Estimate(math.nan)] * (len(_SHARES) - 1)),
-                     "-", "-", "-", *([Estimate(math.nan)] * len((*OVERALL, *asked)))))
+        nothing = [Estimate(math.nan)] * (len(_SHARES) - 1)
+        foot.append(("majority class", comparison.seeds, "-", "-", rate, *nothing, "-", "-", "-", "-", "-"))
     delta, legend = comparison.summary["delta"].iloc[0], [f" {line}." for line in comparison.marks.legend()]
     return Table("methods", "Methods", columns, rows,
                  f"On test records after the last round; epsilon at delta {up(delta, '.6g')}. Parities and gaps are "
                  "the largest difference between groups: 0 is fair. Majority class: always predicting the most "
-                 f"frequent one.{''.join(legend)}", marks=marks)
+                 f"frequent one.{''.join(legend)}", marks=marks, foot=foot)
 
 
-_SHARES = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds")
+def metrics_table(comparison: Comparison) -> Table:
+    """Show each method's further metrics, over all test records and by group, in a row each."""
+    metrics = (*BY_GROUP, *further_metrics(comparison))
+    rows: list[Sequence[Cell]] = []
+    for group in (ALL, *comparison.sizes):
+        for method in comparison.methods:
+            runs = comparison.final.xs(method, level="strategy")
+            rows.append((group, method, *(over_seeds(_values(runs, group, metric)) for metric in metrics)))
+    return Table("metrics", "Further metrics", ("group", "method", *map(_name, metrics)), rows,
+                 "Recall is that of the favourable class. AUC is from a histogram of scores. What a group's test "
+                 "records cannot tell is unknown.", folded=True)
+
+
+_SHARES = ("accuracy", "accuracy_parity", "demographic_parity")
 _MARKED = {4: "accuracy", 5: "accuracy_parity", 9: "privacy_cost_gap", 10: "excessive_risk_gap"}
 """Columns of the methods' table that are marked, and the measures that are tested."""
 
@@ -133,7 +148,7 @@ def _choice(value: object) -> Cell:
 
 def groups_table(comparison: Comparison) -> Table:
     """Show what each group gets under each method and what it pays, in a row each."""
-    costs, asked, tested = privacy_costs(comparison.final), further_metrics(comparison), test_records(comparison.final)
+    costs, tested = privacy_costs(comparison.final), test_records(comparison.final)
     rows: list[Sequence[Cell]] = []
     marks: dict[tuple[int, int], str] = {}
     for group, size in comparison.sizes.items():
@@ -144,10 +159,9 @@ def groups_table(comparison: Comparison) -> Table:
             rows.append((group, size or "-", tested.get(group, "unknown"), method,
                          share_over_seeds(_values(runs, group, "accuracy")), over_seeds(list(paid), -1.0, 1.0),
                          share_over_seeds(_values(runs, group, "positive_rate")),
-                         over_seeds(_values(runs, group, "loss"), 0.0),
-                         *(over_seeds(_values(runs, group, metric)) for metric in (*BY_GROUP, *asked))))
+                         over_seeds(_values(runs, group, "loss"), 0.0)))
     columns = ("group", "training records", "test records", "method", "accuracy", "privacy cost", "positive rate",
-               "loss", *map(_name, (*BY_GROUP, *asked)))
+               "loss")
     return Table("groups", "Groups", columns, rows,
                  "The privacy cost is the accuracy that the group loses against the same training without privacy. "
                  f"Test records: the fewest of a seed. {'. '.join(comparison.marks.legend())}", marks=marks)
