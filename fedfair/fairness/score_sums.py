@@ -16,6 +16,9 @@ from torch import Tensor
 BINS = 1024
 """Bins of the histogram of scores."""
 
+MOST_CLASSES = 256
+"""Classes up to which labels are counted with predictions."""
+
 LEVELS = 10
 """Equal parts of [0, 1] by which probabilities are compared with what occurs."""
 

@@ -19,14 +19,11 @@ from torch import Tensor
 
 from fedfair.fairness.group_counts import Sums
 from fedfair.fairness.metrics import METRICS, Metric
-from fedfair.fairness.score_sums import middles
+from fedfair.fairness.score_sums import MOST_CLASSES, middles
 from fedfair.plugins.registry import unknown
 
 PREFIX = "sklearn:"
 """May precede a name; in results it does where fedfair has a metric of that name."""
-
-MOST_CLASSES = 256
-"""Classes up to which labels are counted with predictions."""
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ def facts(comparison: Comparison) -> list[tuple[str, str]]:
     summary, spent = comparison.summary, [value for value in comparison.summary["epsilon"] if math.isfinite(value)]
     epsilons = dict.fromkeys(up(value, ".3g") for value in sorted(spent))
     tested = comparison.final[ALL, "records"].min() if (ALL, "records") in comparison.final else math.nan
+    numbers = {"training": float(sum(comparison.sizes.values())), "testing": float(tested)}
     known = {
         "Finding": headline(comparison), "Date": comparison.date,
         "Data": comparison.data.csv or comparison.dataset, "Label": comparison.data.label or "",
         "Favourable class": comparison.favourable.removeprefix("Favourable class: "),
-        "Records": f"{sum(comparison.sizes.values()):,} for training, {tested:,.0f} for testing",
+        "Records": ", ".join(f"{number:,.0f} for {use}" for use, number in numbers.items() if number > 0),
         "Epsilon": _range(list(epsilons)) + (" (and without privacy)" if spent and len(spent) < len(summary) else ""),
         "Delta": _range(list(dict.fromkeys(up(value, ".6g") for value in summary["delta"]))),
         "Seeds": str(comparison.seeds)}

@@ -24,7 +24,7 @@ def verdict(final: pd.DataFrame, sizes: dict[str, int]) -> list[str]:
 
     Args:
         final: Final metrics of runs on one data set, from `simulations.results.summary.final_test`.
-        sizes: Training records by group.
+        sizes: Training records by group; 0 where the numbers are not public.
 
     Returns:
         Sentences; none without sgd and dpsgd, if sgd predicts one class alone, or if no group's cost is known.
@@ -42,8 +42,9 @@ def verdict(final: pd.DataFrame, sizes: dict[str, int]) -> list[str]:
         which = " that has test records" if paid.shape[1] < len(sizes) else ""
         return [f"Under {PLAIN} no group{which} has a lower accuracy than under {REFERENCE}{over}."]
     before = final.xs(REFERENCE, level="strategy")[group, "accuracy"].mean()
-    lost = (f"Under {PLAIN}, group {group} ({sizes[group]:,} of {sum(sizes.values()):,} records) loses "
-            f"{paid[group].mean():.3f} of its accuracy{over}, from {before:.3f} under {REFERENCE}")
+    held = f" ({sizes[group]:,} of {sum(sizes.values()):,} records)" if sizes[group] else ""
+    lost = (f"Under {PLAIN}, group {group}{held} loses {paid[group].mean():.3f} of its accuracy{over}, from "
+            f"{before:.3f} under {REFERENCE}")
     others = [name for name in strategies if not is_reference(name) and name != PLAIN and name not in constant]
     of_group = costs[group].droplevel(0).unstack("strategy")[[PLAIN, *sorted(others)]].dropna(axis=1, how="all")
     return [lost + _more_than_others(-paid, group, runs) + ".", *_recovered(of_group)]

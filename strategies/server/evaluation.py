@@ -15,9 +15,6 @@ from strategies.server.requests import group_counts, requests
 from strategies.server.threshold_search import Threshold, ThresholdSearch
 from strategies.server.training import Training
 
-MOST_CLIENTS = 100
-"""Clients up to which metrics are computed for each."""
-
 
 class Evaluation:
     """Evaluations of the model by group: of held-out parts during a run, and with exact figures of all at its end.
@@ -59,7 +56,7 @@ class Evaluation:
         return requests(exchanges.send_evaluation, grid, self._task, weights=arrays, splits=splits, **{
             "gradient-norms": last, "threshold": self.threshold.rule.to_json() if self.threshold else "",
             "favourable": -1 if self._rows.favourable is None else self._rows.favourable,
-            "confusion": bool(self._training.metrics), "clients": self._clients})
+            "confusion": bool(self._training.metrics), "by-client": self._clients > 0})
 
     def keep(self, server_round: int, answered: list[Message]) -> MetricRecord:
         """Enter the metrics of every part and group into `rows`; return the test accuracies for Flower's log."""
@@ -84,4 +81,4 @@ class Evaluation:
         """Return the number of clients if metrics are computed for each; else 0, as where a client is a group."""
         clients = len(self._search.population.sizes)
         apart = self._task.partition == "site" or (self._task.partition == "natural" and self._training.exact_figures)
-        return clients if apart and clients <= MOST_CLIENTS else 0
+        return clients if apart and clients <= exchanges.MOST_CLIENTS else 0
