@@ -24,7 +24,7 @@ class GroupCounts:
         correct: Number of records with each label for which it is predicted, `[K, classes]`.
         losses: Sums of the losses, `[K]`.
         gradient_norms: Sums of the norms of the per-example gradients, `[K]`; zeros if they were not computed.
-        scores: Number of records by odds of the favourable class, label and prediction, `[K, BINS, 2, 2]` (see
+        scores: Number of records by odds of the favourable class, and by whether that is the label, `[K, BINS, 2]` (see
             `fedfair.fairness.score_sums`); None if there are no probabilities.
         calibration: Records, sums of probabilities and occurrences by probability, `[K, 10, 3]`; or None.
         squared_errors: Sums of the squared errors of the probabilities, `[K]`; or None.
@@ -76,7 +76,7 @@ class GroupCounts:
                  for label, rows in ((y, ...), (predicted, ...), (y, right))]
         sums = [torch.zeros(groups, dtype=torch.float64).index_add_(0, group.cpu(), value.detach().double().cpu())
                 for value in (losses, norms)]
-        further = score_zeros(groups) if scores is None else score_sums(scores, predicted, y, group, groups)
+        further = score_zeros(groups) if scores is None else score_sums(scores, y, group, groups)
         if like.confusion is not None:
             pairs = torch.bincount((group * classes + y) * classes + predicted, minlength=groups * classes**2)
             further["confusion"] = pairs.view(groups, classes, classes).double().cpu()

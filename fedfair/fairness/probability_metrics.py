@@ -54,7 +54,7 @@ def _levels(sums: Sums) -> Tensor:
 
 def _by_score(sums: Sums) -> tuple[Tensor, Tensor]:
     """Return the numbers of records without and with the favourable label, by their scores' bins."""
-    counts = sums.get("scores", torch.zeros(1, 2, 2)).sum(2)
+    counts = sums.get("scores", torch.zeros(1, 2)).double()
     return counts[:, 0], counts[:, 1]
 
 

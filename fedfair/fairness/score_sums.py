@@ -44,11 +44,12 @@ def favourable_of(favourable: int | None, classes: int) -> int | None:
 
 def score_zeros(groups: int) -> dict[str, Tensor]:
     """Return the sums over no record, by name."""
-    shapes = {"scores": (groups, BINS, 2, 2), "calibration": (groups, LEVELS, 3), "squared_errors": (groups,)}
-    return {name: torch.zeros(shape, dtype=torch.float64) for name, shape in shapes.items()}
+    scores = torch.zeros(groups, BINS, 2)  # the largest of all sums; float32 counts 16 million records in a bin exactly
+    return {"scores": scores, "calibration": torch.zeros(groups, LEVELS, 3, dtype=torch.float64),
+            "squared_errors": torch.zeros(groups, dtype=torch.float64)}
 
 
-def score_sums(scores: Scores, predicted: Tensor, y: Tensor, group: Tensor, groups: int) -> dict[str, Tensor]:
+def score_sums(scores: Scores, y: Tensor, group: Tensor, groups: int) -> dict[str, Tensor]:
     """Return the sums over n records, by name (see `fedfair.fairness.group_counts.GroupCounts`).
 
     Without a favourable class, calibration is that of the most probable class (Guo et al. 2017), and no scores are
@@ -56,12 +57,11 @@ def score_sums(scores: Scores, predicted: Tensor, y: Tensor, group: Tensor, grou
 
     Args:
         scores: The model's output.
-        predicted: Predicted classes, `[n]`; a threshold may have chosen them.
         y: Labels, `[n]`.
         group: Group numbers, `[n]`.
         groups: Number of groups K.
     """
-    logits, predicted, y, group = (value.detach().cpu() for value in (scores.output, predicted, y, group))
+    logits, y, group = (value.detach().cpu() for value in (scores.output, y, group))
     probabilities = logits.double().softmax(1)
     sums = score_zeros(groups)
     own = probabilities.gather(1, y[:, None]).flatten()
@@ -74,8 +74,8 @@ def score_sums(scores: Scores, predicted: Tensor, y: Tensor, group: Tensor, grou
         occurred = chosen == y
     else:
         stated, occurred = probabilities[:, named], y == named
-        cell = (group * BINS + bins(log_odds(logits.double(), named))) * 4 + 2 * occurred + (predicted == named)
-        sums["scores"] += torch.bincount(cell, minlength=groups * BINS * 4).view(groups, BINS, 2, 2)
+        cell = (group * BINS + bins(log_odds(logits.double(), named))) * 2 + occurred
+        sums["scores"] += torch.bincount(cell, minlength=groups * BINS * 2).view(groups, BINS, 2)
     level = (stated.nan_to_num() * LEVELS).long().clamp(0, LEVELS - 1)
     values = torch.stack([torch.ones_like(stated), stated, occurred.double()], 1)
     sums["calibration"].view(-1, 3).index_add_(0, group * LEVELS + level, values)

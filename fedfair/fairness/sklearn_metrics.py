@@ -147,6 +147,6 @@ def _by_decision(sums: Sums, favourable: int | None) -> tuple[Tensor, Tensor, Te
 
 def _by_score(sums: Sums) -> tuple[Tensor, Tensor, Tensor]:
     """Return whether the label is favourable with the score, where they differ, and their numbers of records."""
-    counts = sums["scores"].sum(2)
+    counts = sums["scores"].double()
     at, y = counts.nonzero(as_tuple=True)
     return y, middles()[at], counts[at, y]

@@ -109,14 +109,14 @@ def send_evaluation(node: Node, request: Request) -> RecordDict:
     options, splits = request.options, cast(list[str], request.options["splits"]) if node.clients else []
     rule = RejectOption.from_json(str(options["threshold"])) if options["threshold"] else None
     norms, clients = bool(options["gradient-norms"]), request.task.number_of_clients()
-    favourable, classes = cast(int, options["favourable"]), request.task.data().train.classes
-    by_client = bool(options["by-client"]) and "test" in splits
-    if favourable >= classes or (options["confusion"] and classes > MOST_CLASSES) or (
+    favourable, classes = cast(int, options.get("favourable", -1)), request.task.data().train.classes
+    confusion, by_client = bool(options.get("confusion")), bool(options.get("by-client")) and "test" in splits
+    if favourable >= classes or (confusion and classes > MOST_CLASSES) or (
             by_client and clients > MOST_CLIENTS):
         raise ValueError(f"the server asks for class {favourable} of {classes}, or for counts of more than "
                          f"{MOST_CLASSES} classes or {MOST_CLIENTS} clients: look at the program that it runs")
     count = partial(node.evaluate, request.weights, favourable=favourable if favourable >= 0 else None,
-                    confusion=bool(options["confusion"]))
+                    confusion=confusion)
     records = RecordDict()
     for split in splits:
         records[split] = pack(count(split, norms, rule).tensors())
