@@ -69,6 +69,10 @@ class Shares(Mapping[int, Parts]):
         """Return the client whose record is at a row of `together`."""
         return int(self.numbers[bisect_right(self._ends[part], row) - 1])
 
+    def holders(self, part: str) -> Tensor:
+        """Return the client of each record of a part of `together`, `[n]`."""
+        return torch.repeat_interleave(self.numbers, torch.tensor(self._ends[part]).diff())
+
     def group_sizes(self, part: str) -> Tensor:
         """Return the number of each client's records of each of K groups, `[m, K]`."""
         data: GroupedDataset = getattr(self.together, part)

@@ -3,15 +3,18 @@
 Each metric is computed once for each group, and a gap is the largest difference between groups. Definitions: accuracy
 parity and demographic parity, Yang et al. 2024, equations 1-2; equalised odds and equal opportunity, Hardt et al. 2016.
 A prediction is positive if it is the favourable class. Of two classes that is 1; with more, rates of positive
-predictions are NaN unless a favourable class is named.
+predictions are NaN unless a favourable class is named. A gap is over the groups that have the rate. Equalised odds,
+which is made of two rates, is NaN if any group lacks one of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from fedfair.fairness.group_counts import GroupCounts, Sums
+from fedfair.fairness.probability_metrics import OF_PROBABILITIES
+from fedfair.fairness.score_sums import favourable_of
 from fedfair.plugins.reserved_names import ALL_GROUPS
 
 ALL = ALL_GROUPS
@@ -44,36 +47,44 @@ def metric(name: str) -> Callable[[Metric], Metric]:
     return enter
 
 
-def metrics(counts: GroupCounts, names: tuple[str, ...], favourable: int | None = None
-            ) -> Iterator[tuple[str, str, float]]:
+_NO_MORE: Mapping[str, Metric] = {}
+
+
+def metrics(counts: GroupCounts, names: tuple[str, ...], favourable: int | None = None,
+            further: Mapping[str, Metric] = _NO_MORE) -> Iterator[tuple[str, str, float]]:
     """Yield the metrics of each group and of all records, then the gaps.
 
     Args:
         counts: Sums over the evaluated records.
         names: Names of the groups, in the order of their numbers.
         favourable: Class whose prediction is positive; by default 1 of two classes, and none of more.
+        further: Metrics by name besides `METRICS`.
 
     Yields:
         Group or "all", metric, and value. A rate over no record is NaN. Gradient norms are left out if all are zero.
     """
-    if favourable is None and counts.labels.shape[1] == 2:
-        favourable = 1
+    favourable, computed = favourable_of(favourable, counts.labels.shape[1]), {**METRICS, **further}
     sums = counts.tensors()
     by_group = [{name: values[k] for name, values in sums.items()} for k in range(len(names))]
-    rows = [_row(of_group, favourable) for of_group in by_group]
-    overall = _row({name: values.sum(0) for name, values in sums.items()}, favourable)
+    rows = [_row(computed, of_group, favourable) for of_group in by_group]
+    overall = _row(computed, {name: values.sum(0) for name, values in sums.items()}, favourable)
     for group, row in ((ALL, overall), *zip(names, rows, strict=True)):
         for name, value in row.items():
             if name != "gradient_norm" or bool(counts.gradient_norms.any()):
                 yield group, name, value
     for gap, over in GAPS.items():
-        gaps = [largest_gap([row[name] for row in rows]) for name in over]
-        yield ALL, gap, max((value for value in gaps if not math.isnan(value)), default=math.nan)
+        yield ALL, gap, _gap([[row[name] for row in rows] for name in over])
 
 
-def _row(sums: Sums, favourable: int | None) -> dict[str, float]:
+def _row(computed: Mapping[str, Metric], sums: Sums, favourable: int | None) -> dict[str, float]:
     """Return all metrics of the records that some sums are over."""
-    return {name: compute(sums, favourable) for name, compute in METRICS.items()}
+    return {name: compute(sums, favourable) for name, compute in computed.items()}
+
+
+def _gap(rates: list[list[float]]) -> float:
+    """Return the largest gap of one or several rates by group; of several, NaN if any group lacks one of them."""
+    unknown = len(rates) > 1 and any(math.isnan(value) for values in rates for value in values)
+    return math.nan if unknown else max(largest_gap(values) for values in rates)
 
 
 def largest_gap(values: list[float]) -> float:
@@ -144,6 +155,21 @@ def _false_positive_rate(sums: Sums, favourable: int | None) -> float:
     return _rate(predicted - both, _records(sums, favourable) - labelled)
 
 
+@metric("majority_rate")
+def _majority_rate(sums: Sums, favourable: int | None) -> float:
+    """Return the share of records with the most frequent label: the accuracy of always predicting it."""
+    return _rate(float(sums["labels"].max()), _records(sums, favourable))
+
+
+@metric("balanced_accuracy")
+def _balanced_accuracy(sums: Sums, favourable: int | None) -> float:
+    """Return the mean over the classes of the share of their records that are recognised; NaN if a class has none."""
+    return float((sums["correct"] / sums["labels"]).mean())
+
+
 def _rate(part: float, whole: float) -> float:
     """Return `part / whole`, NaN if `whole` is 0."""
     return part / whole if whole else math.nan
+
+
+METRICS.update(OF_PROBABILITIES)

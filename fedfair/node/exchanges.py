@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
@@ -10,12 +10,16 @@ from typing import Any, cast
 from flwr.app import ConfigRecord, RecordDict
 
 from fedfair.fairness.reject_option import RejectOption
+from fedfair.fairness.score_sums import MOST_CLASSES
 from fedfair.mechanisms.noise import NoiseName
 from fedfair.node.node import Contribution, Node
 from fedfair.node.promises import promise_counts, promise_local_epoch, promise_scores, promise_sum, public_numbers
 from fedfair.plugins.user_files import find_in_file
 from fedfair.protocol.exchange import Exchange, Request, exchange
-from fedfair.protocol.messages import BEFORE_THRESHOLD, pack
+from fedfair.protocol.messages import BEFORE_THRESHOLD, BY_CLIENT, pack
+
+MOST_CLIENTS = 100
+"""Clients up to which metrics are computed for each."""
 
 _PACKAGES = ("fedfair.node", "fedfair.risk")
 
@@ -98,13 +102,26 @@ def send_local_epoch(node: Node, request: Request) -> RecordDict:
 def send_evaluation(node: Node, request: Request) -> RecordDict:
     """Send confusion counts, losses and gradient norms by group, for the parts in `splits`; not private.
 
-    With a `threshold` these are of its decisions; those of the model are added as "SPLIT before threshold".
+    With a `threshold` these are of its decisions; those of the model are added as "SPLIT before threshold". Asked for
+    `by-client`, the counts of each client's test records are added as "test by client", where test is among the splits.
+    Raises `ValueError` for a class that is none, and for more classes or clients than can be counted.
     """
-    options, weights = request.options, request.weights
+    options, splits = request.options, cast(list[str], request.options["splits"]) if node.clients else []
     rule = RejectOption.from_json(str(options["threshold"])) if options["threshold"] else None
+    norms, clients = bool(options["gradient-norms"]), request.task.number_of_clients()
+    favourable, classes = cast(int, options.get("favourable", -1)), request.task.data().train.classes
+    confusion, by_client = bool(options.get("confusion")), bool(options.get("by-client")) and "test" in splits
+    if favourable >= classes or (confusion and classes > MOST_CLASSES) or (
+            by_client and clients > MOST_CLIENTS):
+        raise ValueError(f"the server asks for class {favourable} of {classes}, or for counts of more than "
+                         f"{MOST_CLASSES} classes or {MOST_CLIENTS} clients: look at the program that it runs")
+    count = partial(node.evaluate, request.weights, favourable=favourable if favourable >= 0 else None,
+                    confusion=confusion)
     records = RecordDict()
-    for split in cast(list[str], options["splits"]) if node.clients else []:
-        records[split] = pack(node.evaluate(weights, split, bool(options["gradient-norms"]), rule).tensors())
+    for split in splits:
+        records[split] = pack(count(split, norms, rule).tensors())
         if rule:
-            records[f"{split} {BEFORE_THRESHOLD}"] = pack(node.evaluate(weights, split, False).tensors())
+            records[f"{split} {BEFORE_THRESHOLD}"] = pack(count(split, False).tensors())
+    if by_client:
+        records[f"test {BY_CLIENT}"] = pack(count("test", False, rule, by_client=clients).tensors())
     return records

@@ -14,6 +14,7 @@ from fedfair.datasets import GroupedDataset, Parts
 from fedfair.datasets.client_shards import Shares
 from fedfair.fairness.group_counts import GroupCounts
 from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_counts
+from fedfair.fairness.score_sums import Scores
 from fedfair.gradients.kernels.malloc import keep_freed
 from fedfair.gradients.kernels.onednn import FastLinear
 from fedfair.gradients.layer_probe import Probe
@@ -119,21 +120,26 @@ class Node:
         return Contribution({"scores": counts}, None)
 
     def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool,
-                 threshold: RejectOption | None = None) -> GroupCounts:
+                 threshold: RejectOption | None = None, favourable: int | None = None, confusion: bool = False,
+                 by_client: int = 0) -> GroupCounts:
         """Count by group the model's decisions on one part ("train", "valid", "test") of the records; not private.
 
-        With a `threshold`, count its decisions.
+        With a `threshold`, count its decisions. Scores are those of the `favourable` class; `confusion` counts labels
+        with predictions. With `by_client`, the number of all clients, they take the place of the groups.
         """
         self._set(weights)
         part: GroupedDataset = getattr(self.clients.together, split)
-        total = GroupCounts.zeros(len(part.names), part.classes)
+        total = GroupCounts.zeros(by_client or len(part.names), part.classes, confusion)
+        holders = self.clients.holders(split)
         for rows in part.portions(torch.arange(len(part))):
             x, y, group = self._batch(part, rows)
+            counted = holders[rows].to(self.device) if by_client else group
             norms = per_example(self.model, loss, x, y).norms if gradient_norms else torch.zeros(len(x))
             with torch.no_grad(), FastLinear(), forgetting(self.model):
                 output = self.model(x)
                 predicted = threshold.predict(output, group) if threshold else output.argmax(1)
-                total = total + GroupCounts.of(predicted, y, group, loss(output, y), norms, total)
+                total = total + GroupCounts.of(predicted, y, counted, loss(output, y), norms, total,
+                                               Scores(output, favourable))
         return total
 
     def training_records(self, weights: Mapping[str, Tensor]) -> GroupedDataset:

@@ -25,6 +25,9 @@ ACTION = "exchange"
 BEFORE_THRESHOLD = "before threshold"
 """Follows the name of a part in metrics of the model's own decisions, before a threshold corrects them."""
 
+BY_CLIENT = "by client"
+"""Follows the name of a part in metrics of each client's records."""
+
 
 class TensorArray(Array):
     """A Flower array around a live tensor, turned into bytes only on demand.

@@ -315,8 +315,7 @@ class Task(BaseModel):
         """Return the records of the clients node, node + nodes, ..., by default of all clients; validation and test
         records are dealt like training records.
         """
-        parts, groups = self.data(), len(self.data().train.names)
-        clients = self._participants() if self.partition == "natural" else self.clients or groups
+        parts, groups, clients = self.data(), len(self.data().train.names), self.number_of_clients()
 
         def holder(data: GroupedDataset) -> torch.Tensor:
             """Return the client of each record of one part."""
@@ -329,6 +328,12 @@ class Task(BaseModel):
             return by_site(len(data), clients, self.seed)
 
         return Shares.dealt(parts, {part: holder(data) for part, data in parts}, clients, node, nodes)
+
+    def number_of_clients(self) -> int:
+        """Return the number of clients that the records are dealt to; raise `ValueError` if no participant is named."""
+        if self.partition == "natural":
+            return self._participants()
+        return self.clients or len(self.data().train.names)
 
     def _participants(self) -> int:
         """Return the number of participants that the data set names; raise `ValueError` if it names none."""

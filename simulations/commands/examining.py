@@ -14,7 +14,7 @@ from simulations.audits.audit_table import audit_table, audits
 from simulations.commands.options import EngineName, Set, StrategyName
 from simulations.commands.terminal import progress_bar
 from simulations.results.atomic_files import refuse_as_file, refuse_unwritable, write_json
-from simulations.results.ledger_table import ledger_table, read_ledgers
+from simulations.results.ledger_table import ledger_table, methods_ledger, read_ledgers
 from simulations.settings.settings_text import pairs
 
 
@@ -58,7 +58,10 @@ def ledger(
 
     Example: fedfair ledger out/adult --delta 1e-5
     """
-    for name, read in read_ledgers(folder).items():
+    ledgers = read_ledgers(folder)
+    if len(ledgers) > 1:
+        Console().print(methods_ledger(ledgers, delta))
+    for name, read in ledgers.items():
         Console().print(Text(f"\n{visible(name)}" if name else ""), ledger_table(read, delta), sep="\n")
 
 

@@ -85,8 +85,15 @@ def threads_for(experiment: Experiment) -> Iterator[None]:
 def refuse_unfit(planned: Iterable[Experiment]) -> None:
     """Raise what `run` would raise for settings that do not fit their data, before the first of many runs begins.
 
-    Experiments that differ by their seed alone fit alike, so one of them is tried.
+    Every seed's split is made, since a group may have no record in one of them. Then one experiment of those that
+    differ by their seed alone is tried.
     """
+    planned = list(planned)
+    for experiment in {experiment.task.text: experiment for experiment in planned}.values():
+        try:
+            experiment.task.data()
+        except ValueError as error:
+            raise ValueError(f"seed {experiment.seed}: {error}") from None
     kinds = {json.dumps({**experiment.settings(), "seed": 0}, sort_keys=True): experiment for experiment in planned}
     for experiment in kinds.values():
         make_engine("local")(partial(_planned, experiment))

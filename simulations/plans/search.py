@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedfair.fairness.group_counts import GroupCounts
 from fedfair.fairness.metrics import metrics
+from fedfair.fairness.score_sums import Scores, favourable_of
+from fedfair.fairness.sklearn_metrics import further
 from fedfair.mechanisms.randomness import generator
 from fedfair.plugins.registry import unknown
 from simulations.settings.experiment import Experiment, SettingsError
@@ -85,10 +87,12 @@ def refuse_unmeasured(search: Search, experiment: Experiment) -> None:
     The same holds if the metric is not a number there, whatever is predicted. Reads the data.
     """
     valid = experiment.task.data().valid
-    ones, empty = torch.ones(len(valid)), GroupCounts.zeros(len(valid.names), valid.classes)
-    perfect = GroupCounts.of(valid.y, valid.y, valid.group, ones, ones, empty)
+    ones, empty = torch.ones(len(valid)), GroupCounts.zeros(len(valid.names), valid.classes, bool(experiment.metrics))
     favourable = experiment.favourable_class(valid.labels)
-    measured = list(metrics(perfect, valid.names, favourable))
+    certain = Scores(torch.nn.functional.one_hot(valid.y, valid.classes).double(), favourable)
+    perfect = GroupCounts.of(valid.y, valid.y, valid.group, ones, ones, empty, certain)
+    asked = further(experiment.metrics, valid.classes, favourable_of(favourable, valid.classes))
+    measured = list(metrics(perfect, valid.names, favourable, asked))
     of_group = {metric: value for group, metric, value in measured if group == search.group}
     if not of_group:
         raise unknown("group to search by", search.group, {group for group, _, _ in measured})

@@ -12,10 +12,12 @@ import pandas as pd
 from fedfair.accounting import Ledger
 from fedfair.fairness.metrics import ALL
 from fedfair.protocol.marks import marked
+from fedfair.protocol.messages import BY_CLIENT
 from fedfair.protocol.task import Task
+from simulations.results.marks import Marks, marks
 from simulations.results.measures import measures
 from simulations.results.paired_tests import comparisons
-from simulations.results.summary import final_test, summarise
+from simulations.results.summary import final_part, final_test, summarise
 
 Run = tuple[str, str, int]
 """Data set, method and seed."""
@@ -28,7 +30,8 @@ class Comparison:
     """Methods that were run on the same records with one choice of the varied settings (`chosen`).
 
     `data` has only the settings that choose the records. `metrics` is long (dataset, strategy, seed, round, split,
-    group, metric, value); `ledgers` are by run.
+    group, metric, value); `ledgers` are by run. `favourable` says which class is, and `date` when it was saved; both
+    are empty if unknown.
     """
 
     dataset: str
@@ -36,6 +39,8 @@ class Comparison:
     chosen: Mapping[str, Any]
     metrics: pd.DataFrame
     ledgers: Mapping[Run, Ledger]
+    favourable: str = ""
+    date: str = ""
 
     @property
     def title(self) -> str:
@@ -77,6 +82,16 @@ class Comparison:
     def summary(self) -> pd.DataFrame:
         """See `simulations.results.summary.summarise`."""
         return summarise(self.metrics, self.ledgers)
+
+    @cached_property
+    def by_client(self) -> pd.DataFrame:
+        """Final metrics of each client, see `simulations.results.summary.final_part`; empty if none were measured."""
+        return final_part(self.metrics, f"test {BY_CLIENT}")
+
+    @cached_property
+    def marks(self) -> Marks:
+        """See `simulations.results.marks.marks`."""
+        return marks(self.final, self.tests)
 
     @cached_property
     def tests(self) -> pd.DataFrame:

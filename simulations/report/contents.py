@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.text import Text
-
 from simulations.engines.run import Progress
 from simulations.report.comparison import Comparison
 from simulations.report.figure import Figure
 from simulations.report.figures import accuracy_figure, bounds_figure, constants, training_figure
 from simulations.report.folders import Source
+from simulations.report.head import facts
 from simulations.report.ledgers import foundations, ledger_figure, promises
 from simulations.report.tables import (
     Table,
     choices_table,
     groups_table,
     ledger_by_group,
+    ledger_by_method,
     ledger_by_observer,
     methods_table,
+    metrics_table,
+    sites_table,
     tests_table,
 )
+from simulations.report.telling import telling
 from simulations.report.tradeoffs import pareto_figure
-from simulations.results.measures import measures
-from simulations.results.statistics import findings
-from simulations.results.table import large_deltas, searched, unequal_epsilons, verdict
+from simulations.results.statements import statements
 
 MOST = 12
 """Comparisons of a sweep that are shown in full."""
@@ -35,12 +36,15 @@ MOST = 12
 class Chapter:
     """One comparison in full: findings in words, figures with notes below them, and tables.
 
+    `facts` are the head: what was run on what, and the finding in one line.
+
     `promises` holds the methods by what they guarantee; `foundations` by method what the promise rests on. `name`
     distinguishes the chapter in identifiers and files.
     """
 
     name: str
     title: str
+    facts: Sequence[tuple[str, str]]
     found: Sequence[str]
     results: Sequence[Figure | Table]
     training: Sequence[Figure]
@@ -100,22 +104,25 @@ def report(sources: Sequence[Source], comparisons: Sequence[Comparison], progres
 
 
 def chapter(comparison: Comparison, name: str) -> Chapter:
-    """Make the chapter of one comparison."""
+    """Make the chapter of one comparison; figures in which nothing can be compared are left out."""
     several = len(comparison.methods) > 1
+    parts: list[Figure | Table | None] = [
+        accuracy_figure(comparison), methods_table(comparison), groups_table(comparison), metrics_table(comparison),
+        sites_table(comparison), telling(pareto_figure([comparison])),
+        tests_table(comparison) if several and comparison.seeds > 1 else None]
+    training = [telling(training_figure(comparison, metric)) for metric in ("accuracy", "loss")]
     ledger = ledger_figure(comparison)
+    tables = (ledger_by_method(comparison), ledger_by_group(comparison), ledger_by_observer(comparison))
+    parts_of_ledger: list[Figure | Table | None] = [telling(ledger) if ledger else None, *tables]
     return Chapter(
-        name, comparison.title, found(comparison),
-        [accuracy_figure(comparison), methods_table(comparison), groups_table(comparison),
-         pareto_figure([comparison]), *([tests_table(comparison)] if several and comparison.seeds > 1 else [])],
-        [training_figure(comparison), training_figure(comparison, "loss")], bounds_figure(comparison),
-        constants(comparison),
-        [*([ledger] if ledger else []), ledger_by_group(comparison), ledger_by_observer(comparison)],
+        name, comparison.title, facts(comparison), found(comparison), [part for part in parts if part is not None],
+        [figure for figure in training if figure is not None], bounds_figure(comparison), constants(comparison),
+        [part for part in parts_of_ledger if part is not None],
         promises(comparison), foundations(comparison))
 
 
 def found(comparison: Comparison) -> list[str]:
-    """Return what the terminal says below its table."""
-    summary = comparison.summary
-    warnings = large_deltas(comparison.first_ledgers.values())
-    texts: Sequence[Text] = [*verdict(summary, comparison.sizes), *unequal_epsilons(summary), *searched(summary)]
-    return [text.plain for text in texts] + warnings + findings(measures(comparison.final), comparison.tests)
+    """Return what the terminal says around its table."""
+    lines = statements(comparison.final, comparison.tests, comparison.summary, comparison.sizes,
+                       comparison.first_ledgers.values())
+    return [*lines, *([comparison.favourable] if comparison.favourable else [])]

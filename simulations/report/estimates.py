@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
+from simulations.results.statistics import interval
+
 CONFIDENCE = 0.95
 
 
@@ -31,9 +33,8 @@ def over_seeds(values: Sequence[float], least: float = -math.inf, most: float = 
     mean = float(numbers.mean())
     if len(numbers) == 1:
         return Estimate(mean)
-    quantile = scipy.stats.t.ppf((1 + CONFIDENCE) / 2, len(numbers) - 1)
-    half = float(quantile * numbers.std(ddof=1) / math.sqrt(len(numbers)))
-    return Estimate(mean, max(mean - half, least), min(mean + half, most))
+    low, high = interval(list(numbers))
+    return Estimate(mean, max(low, least), min(high, most))
 
 
 def share_over_seeds(values: Sequence[float]) -> Estimate:

@@ -6,16 +6,21 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+from safetensors import safe_open
 
+from fedfair.fairness.score_sums import favourable_of
 from fedfair.protocol.task import Task
 from simulations.report.comparison import RECORDS, Comparison, together
 from simulations.results.csv_text import from_csv
 from simulations.results.ledger_table import read_ledgers
+from simulations.results.statements import favourable_sentence
 from simulations.settings.presets import for_strategy, merged, preset
+from strategies.server.threshold_settings import ThresholdSettings
 
 Kind = Literal["run", "comparison", "sweep"]
 
@@ -100,18 +105,39 @@ def _comparison(chosen: Mapping[str, Any], folders: Sequence[Path]) -> Compariso
             ledgers[str(dataset), str(strategy), int(seed)] = saved.get("") or saved[f"{strategy}/seed-{seed}"]
     metrics = pd.concat(frames, ignore_index=True)
     dataset = str(metrics["dataset"].iloc[0])
-    return Comparison(dataset, _data(folders[0], dataset), chosen, metrics, ledgers)
+    day = datetime.fromtimestamp((folders[0] / "metrics.parquet").stat().st_mtime, UTC).date().isoformat()
+    return Comparison(dataset, _data(folders[0], dataset), chosen, metrics, ledgers,
+                      _favourable(folders[0], _settings(folders[0], dataset)), day)
 
 
 def _data(folder: Path, dataset: str) -> Task:
     """Return which records a run, or the first method of a comparison, trains and tests on."""
+    settings = _settings(folder, dataset)
+    return Task(**{name: settings[name] for name in RECORDS if name in settings})
+
+
+def _favourable(folder: Path, settings: Mapping[str, Any]) -> str:
+    """Say which class is favourable, by the labels that are saved with the model; nothing if there are none."""
+    file = folder / "model.safetensors"
+    if not file.is_file():
+        return ""
+    with safe_open(file, "pt") as opened:
+        labels = next((json.loads(text)["labels"] for text in (opened.metadata() or {}).values()), None)
+    if labels is None:
+        return ""
+    chosen = ThresholdSettings(favourable=settings.get("favourable")).favourable_class(labels)
+    return favourable_sentence(labels, favourable_of(chosen, len(labels)), chosen is not None, settings.get("label"))
+
+
+def _settings(folder: Path, dataset: str) -> dict[str, Any]:
+    """Return the settings of a run, or of the first method of a comparison."""
     settings = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
     if "strategies" in settings:
         strategies, name = settings["strategies"], settings.get("preset")
         own = for_strategy(settings["settings"], strategies[0], strategies)
         layer = preset(name, None if own.get("csv") else dataset, strategies[0])
         settings = merged({"dataset": dataset}, layer, own)
-    return Task(**{name: settings[name] for name in RECORDS if name in settings})
+    return settings
 
 
 def _sweep(folder: Path) -> tuple[tuple[str, ...], list[Comparison]]:

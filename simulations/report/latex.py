@@ -21,7 +21,9 @@ def latex(table: Table) -> str:
              rf"  \label{{tab:{table.name}}}",
              rf"  \begin{{tabular}}{{{''.join('r' if number else 'l' for number in numbers)}}}", r"    \toprule",
              _line([_escaped(column) for column in table.columns]), r"    \midrule",
-             *(_line([_cell(cell) for cell in row]) for row in table.rows),
+             *(_line([_cell(cell) + table.mark(number, place) for place, cell in enumerate(row)])
+               for number, row in enumerate(table.rows)),
+             *([r"    \midrule", *(_line([_cell(cell) for cell in row]) for row in table.foot)] if table.foot else []),
              r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
     return "\n".join(lines) + "\n"
 

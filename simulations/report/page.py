@@ -18,6 +18,7 @@ from simulations.report.folders import Source
 from simulations.report.markers import swatch
 from simulations.report.panels import drawn
 from simulations.report.tables import Table, plain, said
+from simulations.results.marks import BEST, DOUBTFUL
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def page(report: Report) -> str:
     environment = Environment(loader=PackageLoader("simulations.report", "page"), autoescape=True,
                               undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_visible)
     environment.filters.update(said=said, plain=plain, panels=_panels, legend=_legend, numeric=_numeric,
-                               estimated=_estimated)
+                               estimated=_estimated, marking=_marking)
     return environment.get_template("page.html.j2").render(
         report=report, folders=[Shown(source) for source in report.sources], colours=COLOURS,
         version=version("fedfair"), style=_text(environment, "page.css"), script=_text(environment, "page.js"))
@@ -75,6 +76,11 @@ def _panels(figure: Figure, chapter: str) -> list[tuple[str, Markup]]:
 def _legend(figure: Figure) -> list[Swatch]:
     """Draw the legend of a figure."""
     return [Swatch(name, Markup(swatch(place))) for name, place in figure.legend().items()]  # noqa: S704
+
+
+def _marking(mark: str) -> str:
+    """Return the class of a marked cell, to follow another one."""
+    return {BEST: " best", DOUBTFUL: " doubtful"}.get(mark, "")
 
 
 def _numeric(table: Table) -> list[bool]:

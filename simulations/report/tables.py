@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from fedfair.accounting.figures import up
 from fedfair.accounting.observers import Observer
-from fedfair.fairness.metrics import ALL
+from fedfair.fairness.metrics import ALL, GAPS, METRICS
 from simulations.report.comparison import Comparison
 from simulations.report.estimates import Estimate, over_seeds, share_over_seeds
-from simulations.results.ledger_table import TWO_GROUPS
+from simulations.results.coverage import test_records
+from simulations.results.ledger_table import TWO_GROUPS, largest
 from simulations.results.measures import LARGER_IS_BETTER
 from simulations.results.reference import privacy_costs
+from simulations.results.summary_columns import BY_GROUP
 
 Cell = str | int | float | Estimate
 
@@ -24,7 +27,11 @@ class Epsilon(float):
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings; `name` is that of its files. A cell that is an `Estimate` shows its interval."""
+    """Rows under headings; `name` is that of its files. A cell that is an `Estimate` shows its interval.
+
+    `marks` are by row and column (see `simulations.results.marks`). Rows of the `foot` stay below when others are
+    sorted.
+    """
 
     name: str
     title: str
@@ -32,17 +39,23 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
     folded: bool = False
+    marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    foot: Sequence[Sequence[Cell]] = ()
+
+    def mark(self, row: int, column: int) -> str:
+        """Return the mark of a cell, or nothing."""
+        return self.marks.get((row, column), "")
 
 
 def said(cell: Cell) -> str:
-    """Write a cell: three decimals, the interval after the mean, "∞" for an infinite epsilon, "-" for no number."""
+    """Write a cell: three decimals, the interval after the mean, "∞" for an infinite epsilon, "unknown" for NaN."""
     if isinstance(cell, Estimate):
         if math.isnan(cell.low):
             return said(cell.mean)
         return f"{said(cell.mean)} ({said(cell.low)} to {said(cell.high)})"
     if isinstance(cell, float):
         if math.isnan(cell):
-            return "-"
+            return "unknown"
         if isinstance(cell, Epsilon) and math.isfinite(cell):
             return up(cell, ".3f")
         return "∞" if math.isinf(cell) else f"{cell + 0.0:.3f}".replace("-0.000", "0.000")
@@ -55,20 +68,67 @@ def plain(cell: Cell) -> str | int | float:
 
 
 def methods_table(comparison: Comparison) -> Table:
-    """Show what each method guarantees, its accuracy and its fairness, in a row each."""
+    """Show what each method guarantees, its accuracy and its fairness, in a row each, and the majority class's rate."""
     rows: list[Sequence[Cell]] = []
-    for row in comparison.summary.to_dict("records"):
+    marks: dict[tuple[int, int], str] = {}
+    for number, row in enumerate(comparison.summary.to_dict("records")):
         runs = comparison.final.xs(row["strategy"], level="strategy")
-        fair = [share_over_seeds(list(runs[ALL, metric]))
-                for metric in ("accuracy", "accuracy_parity", "demographic_parity")]
-        rows.append((row["strategy"], int(row["seeds"]), Epsilon(row["epsilon"]), row["guarantee"], *fair,
-                     row["privacy_cost_gap_mean"], row["excessive_risk_gap_mean"]))
-    columns = ("method", "seeds", "epsilon", "guarantee", "accuracy", "accuracy parity", "demographic parity",
-               "privacy cost gap", "excessive risk gap")
-    delta = comparison.summary["delta"].iloc[0]
+        shares = [share_over_seeds(_values(runs, ALL, metric)) for metric in _SHARES]
+        rows.append((row["strategy"], int(row["seeds"]), Epsilon(row["epsilon"]), row["guarantee"], *shares,
+                     row["equal_opportunity_mean"], row["equalised_odds_mean"], row["privacy_cost_gap_mean"],
+                     row["excessive_risk_gap_mean"], _constant(row)))
+        marks |= {(number, place): comparison.marks.of(row["strategy"], measure) for place, measure in _MARKED.items()}
+    columns = ("method", "seeds", "epsilon", "guarantee", *map(_name, _SHARES), "equal opportunity",
+               "equalised odds", "privacy cost gap", "excessive risk gap", "seeds with one class")
+    foot: list[Sequence[Cell]] = []
+    if (ALL, "majority_rate") in comparison.final:
+        rate = share_over_seeds(_values(comparison.final.groupby(level="seed").first(), ALL, "majority_rate"))
+        nothing = [Estimate(math.nan)] * (len(_SHARES) - 1)
+        foot.append(("majority class", comparison.seeds, "-", "-", rate, *nothing, "-", "-", "-", "-", "-"))
+    delta, legend = comparison.summary["delta"].iloc[0], [f" {line}." for line in comparison.marks.legend()]
     return Table("methods", "Methods", columns, rows,
                  f"On test records after the last round; epsilon at delta {up(delta, '.6g')}. Parities and gaps are "
-                 "the largest difference between groups: 0 is fair.")
+                 "the largest difference between groups: 0 is fair. Majority class: always predicting the most "
+                 f"frequent one.{''.join(legend)}", marks=marks, foot=foot)
+
+
+def metrics_table(comparison: Comparison) -> Table:
+    """Show each method's further metrics, over all test records and by group, in a row each."""
+    metrics = (*BY_GROUP, *further_metrics(comparison))
+    rows: list[Sequence[Cell]] = []
+    for group in (ALL, *comparison.sizes):
+        for method in comparison.methods:
+            runs = comparison.final.xs(method, level="strategy")
+            rows.append((group, method, *(over_seeds(_values(runs, group, metric)) for metric in metrics)))
+    return Table("metrics", "Further metrics", ("group", "method", *map(_name, metrics)), rows,
+                 "Recall is that of the favourable class. AUC is from a histogram of scores. What a group's test "
+                 "records cannot tell is unknown.", folded=True)
+
+
+_SHARES = ("accuracy", "accuracy_parity", "demographic_parity")
+_MARKED = {4: "accuracy", 5: "accuracy_parity", 9: "privacy_cost_gap", 10: "excessive_risk_gap"}
+"""Columns of the methods' table that are marked, and the measures that are tested."""
+
+
+def further_metrics(comparison: Comparison) -> list[str]:
+    """Return the metrics of the runs that were asked for besides the usual ones."""
+    return [str(name) for name in comparison.final[ALL].columns if name not in (*METRICS, *GAPS)]
+
+
+def _name(metric: str) -> str:
+    """Return a metric in words."""
+    return {"auc": "AUC", "true_positive_rate": "recall"}.get(metric, metric.replace("_", " "))
+
+
+def _values(runs: Any, group: str, metric: str) -> list[float]:
+    """Return a metric's values over runs; not a number if they do not have it."""
+    return list(runs[group, metric]) if (group, metric) in runs else [math.nan]
+
+
+def _constant(row: Mapping[Any, Any]) -> str:
+    """Say in how many seeds a method predicts one class alone."""
+    known = row.get("constant_seeds", math.nan)
+    return "unknown" if math.isnan(known) else f"{known:.0f} of {row['seeds']}"
 
 
 def choices_table(comparisons: Sequence[Comparison]) -> Table:
@@ -88,18 +148,40 @@ def _choice(value: object) -> Cell:
 
 def groups_table(comparison: Comparison) -> Table:
     """Show what each group gets under each method and what it pays, in a row each."""
-    costs = privacy_costs(comparison.final)
+    costs, tested = privacy_costs(comparison.final), test_records(comparison.final)
     rows: list[Sequence[Cell]] = []
+    marks: dict[tuple[int, int], str] = {}
     for group, size in comparison.sizes.items():
         for method in comparison.methods:
             runs = comparison.final.xs(method, level="strategy")
             paid = costs.xs(method, level="strategy")[group]
-            accuracy, positive, loss = (list(runs[group, metric]) for metric in ("accuracy", "positive_rate", "loss"))
-            rows.append((group, size or "-", method, share_over_seeds(accuracy), over_seeds(list(paid), -1.0, 1.0),
-                         share_over_seeds(positive), over_seeds(loss, 0.0)))
-    return Table("groups", "Groups", ("group", "training records", "method", "accuracy", "privacy cost",
-                                      "positive rate", "loss"), rows,
-                 "The privacy cost is the accuracy that the group loses against the same training without privacy.")
+            marks[len(rows), 4] = comparison.marks.of(method, "accuracy", group)
+            rows.append((group, size or "-", tested.get(group, "unknown"), method,
+                         share_over_seeds(_values(runs, group, "accuracy")), over_seeds(list(paid), -1.0, 1.0),
+                         share_over_seeds(_values(runs, group, "positive_rate")),
+                         over_seeds(_values(runs, group, "loss"), 0.0)))
+    columns = ("group", "training records", "test records", "method", "accuracy", "privacy cost", "positive rate",
+               "loss")
+    return Table("groups", "Groups", columns, rows,
+                 "The privacy cost is the accuracy that the group loses against the same training without privacy. "
+                 f"Test records: the fewest of a seed. {'. '.join(comparison.marks.legend())}", marks=marks)
+
+
+def sites_table(comparison: Comparison) -> Table | None:
+    """Show what the test records of each site, or participant, get under each method; None if none were measured."""
+    by_client, asked = comparison.by_client, further_metrics(comparison)
+    if by_client.empty:
+        return None
+    rows: list[Sequence[Cell]] = []
+    for site in [name for name in by_client.columns.unique("group") if name != ALL]:
+        for method in by_client.index.unique("strategy"):
+            runs = by_client.xs(method, level="strategy")
+            records = runs[site, "records"].min()
+            rows.append((str(site), 0 if math.isnan(records) else int(records), str(method),
+                         share_over_seeds(_values(runs, site, "accuracy")),
+                         *(over_seeds(_values(runs, site, metric)) for metric in (*BY_GROUP, *asked))))
+    return Table("sites", "By site", ("site", "test records", "method", "accuracy", *map(_name, (*BY_GROUP, *asked))),
+                 rows, "On the test records that each client would hold. Test records: the fewest of a seed.")
 
 
 def tests_table(comparison: Comparison) -> Table:
@@ -111,6 +193,18 @@ def tests_table(comparison: Comparison) -> Table:
                  ("measure", "better", "worse", "seeds", "difference", "p", "p, Holm"), rows,
                  "One-sided Wilcoxon signed-rank tests paired by seed, corrected by Holm for all tests of a measure, "
                  "in both directions. With n seeds no p can be below 1 in 2 to the n.", folded=True)
+
+
+def ledger_by_method(comparison: Comparison) -> Table:
+    """Show what each method promises, in a row each: the largest epsilon over its seeds."""
+    rows: list[Sequence[Cell]] = []
+    for method in comparison.methods:
+        of = [ledger for (_, name, _), ledger in comparison.ledgers.items() if name == method]
+        rows.append((method, len(of), of[0].guarantee, of[0].protects, *map(Epsilon, largest(of)),
+                     up(of[0].delta, ".6g"), ", ".join(of[0].unprotected) or "nothing"))
+    return Table("ledger-methods", "Ledger by method",
+                 ("method", "seeds", "guarantee", "one", "epsilon", "epsilon, by RDP", "spent, largest group", "delta",
+                  "not protected"), rows, f"The largest over the seeds. {MEANINGS}")
 
 
 def ledger_by_group(comparison: Comparison) -> Table:

@@ -77,9 +77,10 @@ def pareto_figure(comparisons: Sequence[Comparison]) -> Figure:
                               _series(known, front, by_parity)))
             private.append(Panel(f"{label} against epsilon", Scale("epsilon", ticks=ticks, epsilon=True), Scale(label),
                                  _series(known, front, parity_by_epsilon)))
-    return Figure("pareto", "Accuracy, fairness and epsilon", "Filled marks are the Pareto front: no other is at least "
-                  "as accurate, as fair and as private, and better in one of these. Parities are differences between "
-                  "groups: 0 is fair." + " Numbers beside marks are epsilons." * differ, (*fair, *private))
+    return Figure("pareto", "Accuracy, fairness and epsilon", "Filled marks are the Pareto front: by their means, no "
+                  "other is at least as accurate, as fair and as private, and better in one of these. The paired tests "
+                  "say what the seeds tell apart. Parities are differences between groups: 0 is fair."
+                  + " Numbers beside marks are epsilons." * differ, (*fair, *private))
 
 
 def _differ(epsilons: Sequence[float]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -33,6 +34,23 @@ def read_ledgers(folder: Path) -> dict[str, Ledger]:
     values = json.loads(file.read_text(encoding="utf-8"))
     return {"": Ledger.from_dict(values)} if "groups" in values else {
         name: Ledger.from_dict(value) for name, value in values.items()}
+
+
+def largest(ledgers: Sequence[Ledger], delta: float | None = None) -> tuple[float, float, float]:
+    """Return the largest epsilon over ledgers: guaranteed, guaranteed by RDP, and spent by any group."""
+    return (max(ledger.epsilon(delta) for ledger in ledgers), max(ledger.epsilon(delta, "rdp") for ledger in ledgers),
+            max(max(ledger.epsilon_by_group(delta).values(), default=0.0) for ledger in ledgers))
+
+
+def methods_ledger(ledgers: Mapping[str, Ledger], delta: float | None = None) -> RenderableType:
+    """Lay out the ledgers of a comparison ("strategy/seed-0", ...) in a row for each method."""
+    by_method: dict[str, list[Ledger]] = {}
+    for name, ledger in ledgers.items():
+        by_method.setdefault(name.rpartition("/")[0], []).append(ledger)
+    table = _table("method", "seeds", "guarantee", "guaranteed", "by RDP", "spent")
+    for method, of in by_method.items():
+        table.add_row(Text(visible(method)), str(len(of)), of[0].guarantee, *map(_number, largest(of, delta)))
+    return Group(Text("by method: the largest epsilon over the seeds, and over the groups", "italic"), table)
 
 
 def ledger_table(ledger: Ledger, delta: float | None = None) -> RenderableType:

@@ -29,13 +29,19 @@ def measures(final: pd.DataFrame, pairs: Pairs = _ANY) -> pd.DataFrame:
         pairs: Groups between which gaps are measured; by default any two.
 
     Returns:
-        A row for each run, with a column for each measure.
+        A row for each run, with a column for each measure. Where the runs have it, `constant` says whether one class
+            alone was predicted, and `majority_rate` is the accuracy of always predicting the most frequent one.
     """
-    return pd.DataFrame({
+    table = pd.DataFrame({
         "accuracy": final[ALL, "accuracy"], "loss": final[ALL, "loss"],
         "accuracy_parity": final[ALL, "accuracy_parity"],
         "privacy_cost_gap": gap(between(privacy_costs(final), pairs)),
         "excessive_risk_gap": gap(between(excessive_risks(final), pairs))})
+    if (ALL, "predicted_classes") in final:
+        table["constant"] = final[ALL, "predicted_classes"] == 1
+    if (ALL, "majority_rate") in final:
+        table["majority_rate"] = final[ALL, "majority_rate"]
+    return table
 
 
 def between(by_group: pd.DataFrame, pairs: Pairs) -> pd.DataFrame:

@@ -24,7 +24,7 @@ from simulations.results.measures import measures
 from simulations.results.model_metadata import Description, numbers
 from simulations.results.paired_tests import comparisons
 from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
-from simulations.results.statistics import findings
+from simulations.results.statements import favourable_class, statements
 from simulations.results.summary import final_test, summarise
 from simulations.settings.experiment import Experiment
 from strategies.server.threshold_search import Threshold, ThresholdSearch
@@ -120,9 +120,11 @@ def as_json(results: Sequence[Result], folder: Path | None = None) -> str:
     `folder` is where the results are saved, or null. JSON has no infinity: an infinite epsilon is null, with the
     guarantee "none".
     """
-    measured = measures(final_test(identified(results)))
-    return in_json({"summary": summary(results).to_dict("records"),
-                    "findings": findings(measured, comparisons(measured)),
+    final, made, train = final_test(identified(results)), summary(results), results[0].data.train
+    sizes = dict(zip(train.names, train.group_sizes(), strict=True))
+    said = statements(final, comparisons(measures(final)), made, sizes, (result.ledger for result in results))
+    return in_json({"summary": made.to_dict("records"),
+                    "findings": [*said, favourable_class(results[0].experiment, results[0].data)],
                     "folder": None if folder is None else str(folder)})
 
 

@@ -11,12 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 
-from simulations.results.reference import is_reference
-from simulations.results.summary import TAU, at_most
+from simulations.results.reference import is_reference, reference
+from simulations.results.summary import DIGITS, TAU, at_most
 
 LEVEL = 0.05
 """Level of significance."""
+
+ROUNDING = 10.0**-DIGITS
+"""Slack within which a gap of tau is at most tau."""
 
 
 class Spread(NamedTuple):
@@ -46,6 +50,19 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(float(np.mean(values)), deviation, deviation / math.sqrt(len(values)))
 
 
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of Student's 95 % interval of the mean of independent runs; not numbers for fewer than two.
+
+    Args:
+        values: One value for each seed, at least one.
+    """
+    mean, deviation, _ = spread(values)
+    if math.isnan(deviation):
+        return math.nan, math.nan
+    half = float(scipy.stats.t.ppf(1 - LEVEL / 2, len(values) - 1) * deviation / math.sqrt(len(values)))
+    return mean - half, mean + half
+
+
 def equal_cost(measured: pd.DataFrame, tau: float = TAU) -> dict[str, bool]:
     """Judge whether each strategy's mean gap between the groups' privacy costs is at most tau.
 
@@ -71,16 +88,72 @@ def findings(measured: pd.DataFrame, tested: pd.DataFrame, pair: tuple[str, str]
     Returns:
         Sentences, for people.
     """
-    verdicts = {name: fair for name, fair in equal_cost(measured).items() if not is_reference(name)}
-    lines, of = [], f" between {' and '.join(pair)}" if pair else ""
-    for fair, text in ((True, f"Equal cost of privacy (mean gap{of} at most {TAU}): "),
-                       (False, f"Unequal cost of privacy (mean gap{of} above {TAU}): ")):
-        if names := [name for name, verdict in verdicts.items() if verdict is fair]:
-            lines.append(text + ", ".join(names) + ".")
+    lines = [*constant_models(measured), *_costs(measured, f" between {' and '.join(pair)}" if pair else "")]
     seeds = measured.index.get_level_values("seed").nunique()
     if measured.index.get_level_values("strategy").nunique() > 1 and seeds > 1:
         lines.append(_significance(tested))
     return lines
+
+
+def constant_runs(measured: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    """Count the runs of each strategy that predict one class alone, and all its runs.
+
+    Args:
+        measured: Measures of runs on one data set, from `measures`.
+
+    Returns:
+        Both numbers by strategy, for those with such runs.
+    """
+    if "constant" not in measured:
+        return {}
+    by_strategy = measured["constant"].groupby(level="strategy", sort=False)
+    return {str(name): (int(runs.sum()), len(runs)) for name, runs in by_strategy if runs.any()}
+
+
+def constant_models(measured: pd.DataFrame) -> list[str]:
+    """Say which methods predict one class alone, and which are no more accurate than that.
+
+    Args:
+        measured: Measures of runs on one data set, from `measures`.
+
+    Returns:
+        Sentences, for people.
+    """
+    lines, constant = [], constant_runs(measured)
+    for name, (runs, of) in constant.items():
+        what = ("no difference from it is a cost of privacy" if is_reference(name) else
+                "its gaps are small because it tells nobody apart")
+        lines.append(f"{name} predicts one class for every test record in {runs} of {of} seed{'s' * (of > 1)}: {what}.")
+    if "majority_rate" not in measured:
+        return lines
+    means = measured[["accuracy", "majority_rate"]].groupby(level="strategy", sort=False).mean()
+    weak = [str(name) for name, row in means.iterrows() if name not in constant
+            and round(row["accuracy"] - row["majority_rate"], DIGITS) <= 0]
+    if weak:
+        lines.append("On average no more accurate than always predicting the majority class "
+                     f"({means['majority_rate'].iloc[0]:.3f}): {', '.join(weak)}.")
+    return lines
+
+
+def _costs(measured: pd.DataFrame, of: str) -> list[str]:
+    """Say of which methods the seeds tell that the cost of privacy is equal, or unequal, and of which they do not.
+
+    Methods that predict one class alone are left out, and those whose reference does.
+    """
+    constant, strategies = constant_runs(measured), measured.index.unique("strategy")
+    said: dict[str, list[str]] = {"equal": [], "unequal": [], "unknown": []}
+    for name, gaps in measured["privacy_cost_gap"].dropna().groupby(level="strategy", sort=False):
+        if is_reference(str(name)) or {str(name), reference(str(name), strategies)} & set(constant):
+            continue
+        low, high = interval(list(gaps))
+        kind = "equal" if high <= TAU + ROUNDING else "unequal" if low > TAU else "unknown"
+        ends = f", {max(low, 0):.3f} to {high:.3f}" if len(gaps) > 1 else ""
+        said[kind].append(str(name) if kind != "unknown" else f"{name} ({gaps.mean():.3f}{ends})")
+    mean = f"mean gap{of}, and its 95 % interval over seeds,"
+    heads = {"equal": f"Equal cost of privacy ({mean} at most {TAU})",
+             "unequal": f"Unequal cost of privacy ({mean} above {TAU})",
+             "unknown": f"Not told by the seeds whether the mean gap{of} in the cost of privacy is at most {TAU}"}
+    return [f"{heads[kind]}: {', '.join(names)}." for kind, names in said.items() if names]
 
 
 def _significance(tested: pd.DataFrame) -> str:

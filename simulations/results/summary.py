@@ -10,7 +10,9 @@ import pandas as pd
 
 from fedfair.accounting import Ledger
 from fedfair.fairness.metrics import ALL
+from fedfair.protocol.messages import BY_CLIENT
 from simulations.results.reference import excessive_risks, privacy_costs
+from simulations.results.summary_columns import further_columns
 
 TAU = 0.05
 """The largest gap between the groups' privacy costs that counts as equal cost (Xu et al. 2021, section 6.1.4)."""
@@ -88,6 +90,7 @@ def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) 
             noise.
     """
     final = final_test(metrics)
+    by_client = final_part(metrics, f"test {BY_CLIENT}")
     costs, risks = privacy_costs(final), excessive_risks(final)
     rows = []
     for (dataset, strategy), runs in final.groupby(level=["dataset", "strategy"], sort=False):
@@ -107,6 +110,7 @@ def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) 
         cost_gap = gap(paid).mean()
         row["privacy_cost_gap_mean"], row["excessive_risk_gap_mean"] = cost_gap, gap(risks.loc[runs.index]).mean()
         row["equal_cost"] = None if math.isnan(cost_gap) else at_most(cost_gap, TAU)
+        row |= further_columns(runs, by_client, spent[0].groups)
         rows.append(row)
     order = list(dict.fromkeys(strategy for _, strategy, _ in ledgers))
     return pd.DataFrame(rows).sort_values("strategy", key=lambda s: s.map(order.index), kind="stable",

@@ -12,33 +12,29 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedfair.accounting import Ledger
 from fedfair.accounting.figures import up
 from fedfair.datasets.columns import LEFT_OUT, Column
 from fedfair.datasets.names import visible
+from simulations.results.marks import BEST, DOUBTFUL, NONE, Marks, marks
 from simulations.results.measures import measures
 from simulations.results.paired_tests import comparisons
-from simulations.results.reference import REFERENCE, is_reference
 from simulations.results.result import Result, identified
 from simulations.results.result import summary as summary_of
-from simulations.results.statistics import findings
+from simulations.results.statements import favourable_class, statements
+from simulations.results.statistics import constant_models
 from simulations.results.summary import final_test
 
 
 def results_table(results: Sequence[Result]) -> RenderableType:
-    """Lay out one data set's runs."""
-    train = results[0].data.train
-    table = comparison_table(summary_of(results), dict(zip(train.names, train.group_sizes(), strict=True)))
-    measured = measures(final_test(identified(results)))
-    lines = [*large_deltas(result.ledger for result in results), *corrected(results),
-             *findings(measured, comparisons(measured))]
-    return Group(table, *(Text(visible(line)) for line in lines))
-
-
-def large_deltas(ledgers: Iterable[Ledger]) -> list[str]:
-    """Warn, once for each, of deltas that are above one over the number of training records."""
-    warnings = dict.fromkeys(ledger.delta_warning() for ledger in ledgers)
-    return [f"Warning: {warning}." for warning in warnings if warning]
+    """Lay out one data set's runs, below what must be known first: models that predict one class."""
+    sizes = dict(zip(results[0].data.train.names, results[0].data.train.group_sizes(), strict=True))
+    final, summary = final_test(identified(results)), summary_of(results)
+    tested = comparisons(measures(final))
+    first, favourable = constant_models(measures(final)), favourable_class(results[0].experiment, results[0].data)
+    table = comparison_table(summary, sizes, marks(final, tested))
+    lines = [*statements(final, tested, summary, sizes, (result.ledger for result in results)), favourable]
+    return Group(*(Text(visible(line), "yellow") for line in first), table,
+                 *(Text(visible(line)) for line in [*lines[len(first):], *corrected(results)]))
 
 
 def corrected(results: Sequence[Result]) -> list[str]:
@@ -51,7 +47,7 @@ def corrected(results: Sequence[Result]) -> list[str]:
             for label in sorted(classes)]
 
 
-def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> RenderableType:
+def comparison_table(summary: pd.DataFrame, sizes: dict[str, int], marked: Marks = NONE) -> RenderableType:
     """Lay out one data set's strategies (see `simulations.results.summary`), a column each, with a row for each group,
     smallest first.
 
@@ -63,56 +59,8 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int]) -> Renderable
     title = Text(f"{visible(rows[0]['dataset'])}: test accuracy by group ({seeds})", "italic")
     width = 5 if several else 6
     tables = [part for start in range(0, len(rows), width)
-              for part in (_strategies_table(rows[start : start + width], sizes), Text())]
-    return Group(title, *tables, *verdict(summary, sizes), *unequal_epsilons(summary), *searched(summary))
-
-
-def verdict(summary: pd.DataFrame, sizes: dict[str, int]) -> Sequence[Text]:
-    """Say who pays most for privacy, which method recovers most of it, and how much.
-
-    Empty without sgd and dpsgd, or if no group's cost is known.
-    """
-    rows = {row["strategy"]: row for row in summary.to_dict("records")}
-    if not {REFERENCE, "dpsgd"} <= set(rows):
-        return []
-    plain = rows["dpsgd"]
-    paid, group = _most_paid(plain, sizes)
-    if math.isnan(paid):
-        return []
-    unknown = [name for name in sizes if math.isnan(plain[f"privacy_cost_{name}_mean"])]
-    nothing = [Text(f"The cost of group {visible(name)} is unknown: it has no test record.") for name in unknown]
-    if paid <= 0:
-        which = " that has test records" if unknown else ""
-        return [Text(f"Under dpsgd no group{which} has a lower accuracy than under sgd."), *nothing]
-    lines = [f"Under dpsgd, group {group} ({sizes[group]:,} of {sum(sizes.values()):,} records) pays most for privacy: "
-             f"{paid:.3f} of its accuracy, against {rows[REFERENCE][f'accuracy_{group}_mean']:.3f} under sgd."]
-    others = {name: cost for name, row in rows.items() if not (is_reference(name) or name == "dpsgd")
-              and not math.isnan(cost := row[f"privacy_cost_{group}_mean"])}
-    if others:
-        best = min(others, key=lambda name: others[name])
-        back, most = paid - others[best], ", more than any other method" if len(others) > 1 else ""
-        lines.append(f"{best} recovers {back:.3f}{most}." if back > 0 else "No method recovers any of it.")
-    return [*(Text(visible(line)) for line in lines), *nothing]
-
-
-def unequal_epsilons(summary: pd.DataFrame) -> Sequence[Text]:
-    """Warn if the largest finite epsilon is more than a tenth above the smallest."""
-    spent = [epsilon for epsilon in summary["epsilon"] if math.isfinite(epsilon)]
-    if max(spent, default=0) <= 1.1 * min(spent, default=0):
-        return []
-    return [Text("Epsilon differs between methods: set target_epsilon to compare them at the same epsilon.")]
-
-
-def searched(summary: pd.DataFrame) -> Sequence[Text]:
-    """Say what the search for thresholds cost the validation records: their epsilon is not that of the table."""
-    spent = summary.set_index("strategy")["validation_epsilon"]
-    plain, noisy = spent[spent.map(math.isinf)], spent[spent.map(math.isfinite) & (spent > 0)]
-    lines = [f"The thresholds of {', '.join(plain.index)} were searched on validation data, which is not protected: "
-             "set threshold_epsilon to protect it."] if len(plain) else []
-    for name, epsilon in noisy.items():
-        lines.append(f"The threshold of {name} was searched on validation data, at an epsilon of {up(epsilon, '.2f')} "
-                     "for its records.")
-    return [Text(visible(line)) for line in lines]
+              for part in (_strategies_table(rows[start : start + width], sizes, marked), Text())]
+    return Group(title, *tables, *(Text(line, "dim") for line in marked.legend()))
 
 
 def columns_table(name: str, columns: Sequence[Column]) -> Table:
@@ -126,29 +74,44 @@ def columns_table(name: str, columns: Sequence[Column]) -> Table:
     return table
 
 
-def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int]) -> Table:
+def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int], marked: Marks) -> Table:
     """Lay out the columns of some strategies."""
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("group (records)", no_wrap=True, max_width=20)
     for row in rows:
         table.add_column(Text(row["strategy"].replace("-", "-\n")), justify="right", no_wrap=True, min_width=5)
+    if any(row.get("constant_seeds", 0) > 0 for row in rows):
+        table.add_row("predicts one class", *map(_constant, rows))
     table.add_row("epsilon", *(_epsilon(row["epsilon"]) for row in rows), style="dim")
     table.add_row("guarantee", *(str(row["guarantee"]) for row in rows), style="dim", end_section=True)
-    table.add_row("all", *(_spread(row, "accuracy") for row in rows))
+    if not math.isnan(rows[0].get("majority_rate_mean", math.nan)):
+        table.add_row("majority class", *(_number(row["majority_rate_mean"], 3) for row in rows), style="dim")
+    table.add_row("all", *(_marked(row, "accuracy", marked) for row in rows))
     groups = sorted(sizes, key=lambda name: sizes[name])
     for index, group in enumerate(groups):
         table.add_row(Text(f"{_short(group, 10)} ({sizes[group]:,})"),
-                      *(_spread(row, f"accuracy_{group}") for row in rows), style="bold" if index == 0 else "")
+                      *(_marked(row, "accuracy", marked, group) for row in rows), style="bold" if index == 0 else "")
     table.add_row("")
-    for gap in ("accuracy_parity", "demographic_parity"):
-        if not all(math.isnan(row[f"{gap}_mean"]) for row in rows):
-            table.add_row(gap.replace("_", " "), *(_spread(row, gap) for row in rows))
+    for gap in ("accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds"):
+        if not all(math.isnan(row.get(f"{gap}_mean", math.nan)) for row in rows) or _is_unknown(gap, rows):
+            table.add_row(gap.replace("_", " "), *(_marked(row, gap, marked, unknown="unknown") for row in rows))
     if not math.isnan(rows[0]["privacy_cost_gap_mean"]):
         paid = [_most_paid(row, groups) for row in rows]
-        table.add_row("pays most", *(Text(_short(group, 8) if cost > 0 else "-") for cost, group in paid))
+        table.add_row("largest mean cost", *(Text(_short(group, 8) if cost > 0 else "-") for cost, group in paid))
         table.add_row("its cost", *(_number(cost, 3) if cost > 0 else "-" for cost, _ in paid))
-        table.add_row("privacy cost gap", *(_number(row["privacy_cost_gap_mean"], 3) for row in rows))
+        table.add_row("privacy cost gap", *(_marked(row, "privacy_cost_gap", marked) for row in rows))
     return table
+
+
+def _is_unknown(gap: str, rows: Sequence[Mapping[Any, Any]]) -> bool:
+    """Return whether a gap is unknown although there is a favourable class."""
+    return gap.startswith("equal") and not all(math.isnan(row["demographic_parity_mean"]) for row in rows)
+
+
+def _constant(row: Mapping[Any, Any]) -> Text:
+    """Format how many of a method's seeds predict one class alone."""
+    number = row.get("constant_seeds", math.nan)
+    return Text("-" if math.isnan(number) else f"{number:.0f} of {row['seeds']}", "yellow" if number > 0 else "")
 
 
 def _most_paid(row: Mapping[Any, Any], groups: Iterable[str]) -> tuple[float, str]:
@@ -157,10 +120,15 @@ def _most_paid(row: Mapping[Any, Any], groups: Iterable[str]) -> tuple[float, st
     return max((pair for pair in costs if not math.isnan(pair[0])), default=(math.nan, ""))
 
 
-def _spread(row: Mapping[Any, Any], name: str) -> str:
-    """Format a mean with its standard deviation, or alone for one seed."""
-    mean, deviation = _number(row[f"{name}_mean"], 3), row.get(f"{name}_sd", math.nan)
-    return mean if math.isnan(deviation) else f"{mean}±{_number(deviation, 3)}"
+def _marked(row: Mapping[Any, Any], measure: str, marked: Marks, group: str | None = None, unknown: str = "-") -> Text:
+    """Format a mean with its standard deviation, alone for one seed, and with its mark."""
+    name = measure if group is None else f"{measure}_{group}"
+    value, deviation = row.get(f"{name}_mean", math.nan), row.get(f"{name}_sd", math.nan)
+    if math.isnan(value):
+        return Text(unknown)
+    mark = marked.of(row["strategy"], measure, group)
+    text = _number(value, 3) if math.isnan(deviation) else f"{_number(value, 3)}±{_number(deviation, 3)}"
+    return Text(text + mark, {BEST: "green", DOUBTFUL: "yellow"}.get(mark, ""))
 
 
 def _short(name: str, width: int) -> str:

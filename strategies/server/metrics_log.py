@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import TypedDict
 
 from fedfair.fairness.group_counts import GroupCounts
-from fedfair.fairness.metrics import ALL, metrics
+from fedfair.fairness.metrics import ALL, Metric, metrics
 from fedfair.mechanisms.clipping import ClipRule, parameters
+
+_NO_MORE: Mapping[str, Metric] = {}
 
 
 class Row(TypedDict):
@@ -22,12 +24,15 @@ class Row(TypedDict):
 
 
 class Rows:
-    """All rows of a run, `all`, over groups of these `names`; `favourable` is the class of a good decision."""
+    """All rows of a run, `all`, over groups of these `names`; `favourable` is the class of a good decision.
 
-    def __init__(self, names: Sequence[str], favourable: int | None) -> None:
+    `further` are metrics that were asked for besides the usual ones.
+    """
+
+    def __init__(self, names: Sequence[str], favourable: int | None, further: Mapping[str, Metric] = _NO_MORE) -> None:
         self.all: list[Row] = []
         self.told: dict[str, tuple[float, ...]] = {}  # the latest numbers of the clip rule
-        self._names, self._favourable = tuple(names), favourable
+        self.favourable, self._names, self._further = favourable, tuple(names), further
 
     def add(self, round_: int, split: str, measured: Iterable[tuple[str, str, float]]) -> None:
         """Add values with their group and metric."""
@@ -46,8 +51,12 @@ class Rows:
                 groups = self._names if len(values) > 1 else (ALL,)
                 self.add(round_, "rule", ((group, name, value) for group, value in zip(groups, values, strict=True)))
 
-    def add_counts(self, round_: int, split: str, counts: GroupCounts) -> dict[str, float]:
-        """Add the metrics of a part, unless it is empty, and return its accuracies by group."""
-        measured = list(metrics(counts, self._names, self._favourable)) if counts.labels.any() else []
+    def add_counts(self, round_: int, split: str, counts: GroupCounts, names: Sequence[str] = ()) -> dict[str, float]:
+        """Add the metrics of a part, unless it is empty, and return its accuracies by group.
+
+        `names` are those of what is counted, by default the groups.
+        """
+        measured = [] if not counts.labels.any() else list(
+            metrics(counts, tuple(names) or self._names, self.favourable, self._further))
         self.add(round_, split, measured)
         return {group: value for group, metric, value in measured if metric == "accuracy"}

@@ -154,9 +154,10 @@ def population(grid: Grid, task: Task, within: float = ANSWERS_WITHIN) -> Popula
     return population_of(replies)
 
 
-def group_counts(replies: list[Message], split: str, groups: int, classes: int) -> GroupCounts:
+def group_counts(replies: list[Message], split: str, groups: int, classes: int, confusion: bool = False
+                 ) -> GroupCounts:
     """Add up the evaluation counts of one part; raise `ClientError` naming a client whose counts cannot be."""
-    zeros, counts = GroupCounts.zeros(groups, classes).tensors(), []
+    zeros, counts = GroupCounts.zeros(groups, classes, confusion).tensors(), []
     for reply in replies:
         who, record = sender(reply), reply.content.array_records.get(split, ArrayRecord())
         if record or who.clients:

@@ -22,6 +22,8 @@ from torch import Tensor, nn
 
 from fedfair.accounting import Ledger, Unit
 from fedfair.accounting.events import Preprocessed
+from fedfair.fairness.score_sums import favourable_of
+from fedfair.fairness.sklearn_metrics import further
 from fedfair.mechanisms.clipping import ClipRule, sensitivity
 from fedfair.mechanisms.counting import CountQuery
 from fedfair.mechanisms.noise import add_noise, server_share
@@ -110,7 +112,9 @@ class Strategy(FlowerStrategy):
         self.count_noise = count_noise(training, self.noise[0]) if self.query() is not None else None
         self.budget = self._group_budget()
         self.ledger = self._empty_ledger()
-        self.rows = Rows(population.names, training.favourable_class(population.labels))
+        favourable = training.favourable_class(population.labels)
+        named = favourable_of(favourable, population.classes)
+        self.rows = Rows(population.names, favourable, further(training.metrics, population.classes, named))
         self.evaluation = Evaluation(task, training, self.search, self.ledger, self.rows)
         self.descent = Descent(self.optimizer)
         self._round: Round | None = None

@@ -37,7 +37,8 @@ class ThresholdSettings(BaseModel):
                     "favourable decisions below that of all validation records.")
     favourable: Annotated[int | str, BeforeValidator(lambda value: _class(value))] | None = Field(
         default=None,
-        description="Favourable class, by number or by the label's name; of two classes by default class 1.")
+        description="Favourable class, by the label's name, or by number where no label is a number; of two classes "
+                    "by default the second, class 1.")
     threshold_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
         default=None,
         description="Epsilon, at the run's delta, that the search for a threshold costs the validation records; by "
@@ -55,16 +56,26 @@ class ThresholdSettings(BaseModel):
     def favourable_class(self, labels: Sequence[str]) -> int | None:
         """Return the number of the favourable class among the classes named `labels`; None if none is set.
 
-        Raises `ValueError` if there is no such class.
+        A number that is a label's name is that label: of the labels 1 and 2, 1 is the first. Raises `ValueError` if
+        there is no such class, or only a class of that number beside labels that are numbers themselves.
         """
-        if isinstance(self.favourable, str):
-            if self.favourable not in labels:
-                raise unknown("favourable class", self.favourable, labels)
-            return labels.index(self.favourable)
-        if self.favourable is not None and self.favourable >= len(labels):
-            raise ValueError(f"favourable is {self.favourable}, but there are {len(labels)} classes: it must be one of "
+        value = self.favourable
+        if value is None:
+            return None
+        named = [number for number, label in enumerate(labels) if _same(label, value)]
+        if len(named) == 1:
+            return named[0]
+        if isinstance(value, str):
+            raise unknown("favourable class", value, labels)
+        if tuple(labels) != tuple(map(str, range(len(labels)))) and any(_number(label) is not None for label in labels):
+            raise ValueError(f"favourable is {value}, but the labels are {', '.join(map(repr, labels[:10]))}: give one "
+                             f"of them, for example favourable={labels[-1]}")
+        if value < 0:
+            raise ValueError(_NO_CLASS.format(value))
+        if value >= len(labels):
+            raise ValueError(f"favourable is {value}, but there are {len(labels)} classes: it must be one of "
                              f"0..{len(labels) - 1}, or a class's name")
-        return self.favourable
+        return value
 
     @model_validator(mode="after")
     def _nothing_in_vain(self) -> ThresholdSettings:
@@ -91,7 +102,28 @@ def _names(value: Any) -> Any:
 
 def _class(value: Any) -> Any:
     """Return the number or the name of a class; raise `ValueError` for anything else."""
-    if isinstance(value, str) or (isinstance(value, int) and value >= 0):
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str | int):
         return value
-    raise ValueError(f"favourable is {value!r}: give the number of a class, 0, 1, ..., or the name that the label has "
-                     "for it")
+    raise ValueError(_NO_CLASS.format(repr(value)))
+
+
+_NO_CLASS = "favourable is {}: give the number of a class, 0, 1, ..., or the name that the label has for it"
+
+
+def _same(label: str, value: int | str) -> bool:
+    """Return whether a label is called `value`, or is the same number, 1.0 for 1, or the same truth, true for True."""
+    if label == str(value):
+        return True
+    if isinstance(value, str) and value in ("True", "False"):
+        return label.lower() == value.lower()
+    return isinstance(value, int) and _number(label) == value
+
+
+def _number(label: str) -> float | None:
+    """Return a label as a number, None if it is none."""
+    try:
+        return float(label)
+    except ValueError:
+        return None

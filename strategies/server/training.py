@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from fedfair.accounting import ACCOUNTANTS, Accountant
+from fedfair.fairness.sklearn_metrics import find_metric
 from fedfair.mechanisms.noise import NoiseName, Trust
 from fedfair.models.optimizers import OptimizerName
 from fedfair.protocol.marks import marked
@@ -15,6 +16,18 @@ from strategies.server.threshold_settings import ThresholdSettings
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
+
+
+def _known_metrics(names: Any) -> Any:
+    """Return the names of metrics of scikit-learn from one or several; raise `ValueError` for an unknown one."""
+    several = [names] if isinstance(names, str) else names
+    for name in several if isinstance(several, list | tuple) else ():
+        if isinstance(name, str):
+            find_metric(name)
+    return several
+
+
+Metrics = Annotated[tuple[str, ...], BeforeValidator(_known_metrics)]
 
 
 def _known_accountant(name: str) -> str:
@@ -114,6 +127,10 @@ class Training(ThresholdSettings, BaseModel):
     eval_every: Positive = Field(
         default=1, json_schema_extra={"decided_by_app": True},
         description="Epochs between evaluations of the model.")
+    metrics: Metrics = Field(
+        default=(), json_schema_extra={"decided_by_app": True},
+        description="Further metrics of every group, by scikit-learn's names of scorers or functions, for example "
+                    '["matthews_corrcoef", "f1_macro", "sklearn:average_precision"].')
     risk_every: Annotated[int, Field(ge=1)] | None = Field(
         default=None, json_schema_extra={"decided_by_app": True},
         description="Steps between measurements of the excessive-risk terms, which are not private; by default they "

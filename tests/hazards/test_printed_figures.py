@@ -21,7 +21,8 @@ from simulations.report.tables import Epsilon, said
 from simulations.report.tradeoffs import _epsilon
 from simulations.reproductions.markdown import _ours
 from simulations.results.ledger_table import ledger_table, notes
-from simulations.results.table import comparison_table, large_deltas, searched
+from simulations.results.table import comparison_table
+from simulations.results.table_notes import large_deltas, searched
 
 
 class Claims(Ledger):
@@ -55,7 +56,7 @@ def test_the_table_of_a_comparison_rounds_epsilon_up() -> None:
            **{f"{name}_mean": 0.5 for name in ("accuracy", "accuracy_a", "accuracy_parity", "demographic_parity")}}
     shown = printed(comparison_table(pd.DataFrame([row, {**row, "strategy": "naive", "epsilon": 0.0049}]), {"a": 10}))
     assert ["epsilon", "1.01", ".01"] in [line.split() for line in shown.splitlines()]
-    assert "an epsilon of 10.00 for its records" in searched(pd.DataFrame([row]))[0].plain
+    assert "an epsilon of 10.00 for its records" in searched(pd.DataFrame([row]))[0]
 
 
 def test_the_ledgers_table_and_words_round_up() -> None:

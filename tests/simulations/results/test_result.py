@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from rich.console import Console
+from rich.console import Console, RenderableType
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
@@ -24,7 +24,7 @@ from simulations.results.environment import environment
 from simulations.results.result import summary
 from simulations.results.result_folder import replaced
 from simulations.results.summary import gap, summarise
-from simulations.results.table import comparison_table
+from simulations.results.table import comparison_table, results_table
 from simulations.settings.presets import merged
 
 FILES = {"config.toml", "metrics.parquet", "summary.csv", "ledger.json", "model.safetensors", "environment.json"}
@@ -117,8 +117,13 @@ def test_compare_prints_a_table_of_80_columns_and_saves(tmp_path: Path, data_dir
 
 def shown(summary: pd.DataFrame, sizes: dict[str, int]) -> str:
     """Return the table of a comparison, as a terminal of 80 columns shows it."""
+    return printed(comparison_table(summary, sizes))
+
+
+def printed(shown: RenderableType) -> str:
+    """Return what a terminal of 80 columns shows."""
     file = io.StringIO()
-    Console(file=file, width=80).print(comparison_table(summary, sizes))
+    Console(file=file, width=80).print(shown)
     return file.getvalue()
 
 
@@ -135,9 +140,10 @@ def test_a_group_that_was_not_measured_neither_pays_most_nor_makes_a_gap(tmp_pat
     assert math.isnan(paid["A"])
     assert paid["B"] != paid["C"]
     assert private["privacy_cost_gap_mean"] == pytest.approx(abs(paid["B"] - paid["C"]))
-    assert "The cost of group A is unknown: it has no test record." in shown(table, sizes)
-    assert f"Under dpsgd, group {max('BC', key=paid.__getitem__)} (" in shown(table, sizes)
-    assert "nan" not in shown(table, sizes)
+    said = printed(results_table(results))
+    assert "The cost of group A is unknown: it has no test record." in said
+    assert f"Under dpsgd, group {max('BC', key=paid.__getitem__)} (" in said
+    assert "nan" not in said
     most = [row[[f"privacy_cost_{group}_mean" for group in "BC"]].max() for _, row in table.iterrows()]
     cost, = (line.split()[2:] for line in shown(table, sizes).splitlines() if line.startswith("its cost"))
     assert cost == [f"{paid:.3f}".removeprefix("0") if paid > 0 else "-" for paid in most]

@@ -83,12 +83,15 @@ def test_the_verdict_is_about_the_mean_gap() -> None:
 def test_findings_say_when_seeds_are_too_few_and_when_they_are_enough() -> None:
     few = measured({"dpsgd": [0.1, 0.2], "dpsgd-f": [0.01, 0.02]})
     lines = findings(few, comparisons(few))
-    assert lines == ["Equal cost of privacy (mean gap at most 0.05): dpsgd-f.",
-                     "Unequal cost of privacy (mean gap above 0.05): dpsgd.",
+    assert lines == ["Not told by the seeds whether the mean gap in the cost of privacy is at most 0.05: dpsgd (0.150, "
+                     "0.000 to 0.785), dpsgd-f (0.015, 0.000 to 0.079).",
                      "2 seeds cannot tell methods apart: 2 one-sided Wilcoxon tests, corrected by Holm, need at "
                      "least 6 for p < 0.05."]
     many = measured({"dpsgd": [0.1 + s / 100 for s in range(6)], "dpsgd-f": [0.01 - s / 1000 for s in range(6)]})
-    assert findings(many, comparisons(many))[-1].endswith("dpsgd-f below dpsgd.")
+    told = findings(many, comparisons(many))
+    assert told[:2] == ["Equal cost of privacy (mean gap, and its 95 % interval over seeds, at most 0.05): dpsgd-f.",
+                        "Unequal cost of privacy (mean gap, and its 95 % interval over seeds, above 0.05): dpsgd."]
+    assert told[-1].endswith("dpsgd-f below dpsgd.")
 
 
 def test_only_seeds_that_both_methods_ran_are_tested_and_counted() -> None:
@@ -136,9 +139,11 @@ def test_a_verdict_is_about_the_pair_of_groups_that_a_data_set_has() -> None:
     assert gaps["other", "dpsgd", 0] == pytest.approx(0.32)
     alone = measures(final.loc[["mnist"]], {"mnist": ("2", "8")})
     assert findings(alone, comparisons(alone), ("2", "8")) == [
-        "Equal cost of privacy (mean gap between 2 and 8 at most 0.05): dpsgd."]
+        "Not told by the seeds whether the mean gap between 2 and 8 in the cost of privacy is at most 0.05: dpsgd "
+        "(0.020)."]
     every = measures(final.loc[["mnist"]])
-    assert findings(every, comparisons(every)) == ["Unequal cost of privacy (mean gap above 0.05): dpsgd."]
+    assert findings(every, comparisons(every)) == [
+        "Not told by the seeds whether the mean gap in the cost of privacy is at most 0.05: dpsgd (0.320)."]
 
 
 def test_measures_of_real_runs_are_against_sgd_of_the_same_seed() -> None:

@@ -1,0 +1,152 @@
+"""Any metric of scikit-learn by its name, computed from sums that add up over nodes.
+
+Records that agree in label and prediction, or in label and score, are one record with a weight. Metrics of decisions
+are exact. Metrics of scores see 1024 different scores (see `fedfair.fairness.score_sums`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedfair.fairness.group_counts import Sums
+from fedfair.fairness.metrics import METRICS, Metric
+from fedfair.fairness.score_sums import MOST_CLASSES, middles
+from fedfair.plugins.registry import unknown
+
+PREFIX = "sklearn:"
+"""May precede a name; in results it does where fedfair has a metric of that name."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A metric of scikit-learn.
+
+    Attributes:
+        name: Its name in results.
+        compute: From labels, and decisions or scores, with weights, to a number.
+        of_scores: Whether it takes scores.
+    """
+
+    name: str
+    compute: Callable[..., float]
+    of_scores: bool
+
+    def __call__(self, sums: Sums, favourable: int | None) -> float:
+        """Return the metric of the records that some sums are over; NaN where scikit-learn calls it undefined."""
+        y, given, weights = _by_score(sums) if self.of_scores else _by_decision(sums, favourable)
+        if not len(y):
+            return math.nan
+        from sklearn.exceptions import UndefinedMetricWarning
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", UndefinedMetricWarning)
+            try:
+                return float(self.compute(y.numpy(), given.numpy(), sample_weight=weights.numpy()))
+            except (UndefinedMetricWarning, ValueError):
+                return math.nan
+
+
+@lru_cache(maxsize=256)
+def find_metric(name: str) -> Wanted:
+    """Return a metric by the name of its scorer ("f1_macro") or of its function ("matthews_corrcoef").
+
+    Raises `ValueError` if scikit-learn has none of labels, decisions or scores, and weights, by that name.
+    """
+    import sklearn.metrics  # 0.3 s, which only runs that ask for it take
+
+    plain = name.removeprefix(PREFIX)
+    if plain in sklearn.metrics.get_scorer_names():
+        scorer = sklearn.metrics.get_scorer(plain)
+        function, sign, fixed = scorer._score_func, scorer._sign, scorer._kwargs
+    elif plain in sklearn.metrics.__all__:
+        function, sign, fixed = getattr(sklearn.metrics, plain), 1, {}
+    else:
+        known = {*sklearn.metrics.get_scorer_names(), *sklearn.metrics.__all__}
+        raise unknown("metric of scikit-learn", plain, {each for each in known if each.islower()})
+    takes = _arguments(function)
+    second = takes[1] if len(takes) > 1 else ""
+    if "sample_weight" not in takes or second not in (*_SCORES, *_DECISIONS):
+        raise ValueError(f"metrics names {plain!r}, which scikit-learn does not compute from labels, decisions or "
+                         "scores, and weights: take another, for example matthews_corrcoef, f1_macro or "
+                         "average_precision")
+
+    def compute(y: Any, given: Any, **weights: Any) -> float:
+        """Return the metric as its scorer would."""
+        return float(sign * function(y, given, **fixed, **weights))
+
+    of_scores = second in _SCORES or function in _scored()
+    return Wanted(f"{PREFIX}{plain}" if plain in METRICS else plain, compute, of_scores)
+
+
+_SCORES, _DECISIONS = ("y_score", "y_prob", "y_proba"), ("y_pred", "y2")
+"""What scikit-learn calls a function's second argument."""
+
+
+@lru_cache(maxsize=1)
+def _scored() -> frozenset[Callable[..., Any]]:
+    """Return the functions whose scorers do not take decisions, whatever their arguments are called."""
+    from sklearn.metrics import get_scorer, get_scorer_names
+
+    scorers = map(get_scorer, get_scorer_names())
+    return frozenset(scorer._score_func for scorer in scorers if scorer._response_method != "predict")
+
+
+def _arguments(function: Callable[..., Any]) -> list[str]:
+    """Return the names of a function's arguments; none if it is no function."""
+    return list(inspect.signature(function).parameters) if inspect.isfunction(function) else []
+
+
+def further(names: tuple[str, ...], classes: int, favourable: int | None) -> dict[str, Metric]:
+    """Return metrics by name, after trying each on records of all classes.
+
+    Args:
+        names: Names, see `find_metric`.
+        classes: Number of classes.
+        favourable: Favourable class; None for none.
+
+    Raises:
+        ValueError: If a metric does not fit the classes; the message says why.
+    """
+    if names and classes > MOST_CLASSES:
+        raise ValueError(f"metrics names {', '.join(names)}, but there are {classes:,} classes, and at most "
+                         f"{MOST_CLASSES} can be counted: leave metrics out")
+    wanted = {each.name: each for each in map(find_metric, names)}
+    every = torch.arange(classes)
+    for name, each in wanted.items():
+        if each.of_scores and favourable is None and classes > 2:
+            raise ValueError(f"metrics names {name}, which is of the scores of one class, but there are {classes} "
+                             "classes: say which is favourable (favourable)")
+        y = every[:2] if each.of_scores else every
+        try:
+            each.compute(y.numpy(), (y.double() + 1) / 3 if each.of_scores else y, sample_weight=torch.ones(len(y)))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"metrics names {name}, which scikit-learn refuses for {classes} classes: {error}"
+                             ) from None
+    return dict(wanted)
+
+
+def _by_decision(sums: Sums, favourable: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return different pairs of label and decision with their numbers of records; 1 is the favourable one of two."""
+    counts = sums["confusion"]
+    y, z = counts.nonzero(as_tuple=True)
+    weights = counts[y, z]
+    if len(counts) == 2 and favourable == 0:
+        return 1 - y, 1 - z, weights
+    return y, z, weights
+
+
+def _by_score(sums: Sums) -> tuple[Tensor, Tensor, Tensor]:
+    """Return whether the label is favourable with the score, where they differ, and their numbers of records."""
+    counts = sums["scores"].double()
+    at, y = counts.nonzero(as_tuple=True)
+    return y, middles()[at], counts[at, y]
