@@ -8,10 +8,15 @@ from typing import Any
 
 import tomli_w
 
+from fedfair.protocol.marks import marked
 from simulations.report.folders import Source
 from simulations.settings.experiment import Experiment, SettingsError
+from simulations.settings.own_data import FITTED, is_own
 from simulations.settings.presets import merged, preset, preset_names
 from simulations.settings.settings_text import parsed
+
+REPLACED: Mapping[str, str] = {old: new for new, old in marked(Experiment, "replaces").items()}
+"""Settings that others take the place of, by name."""
 
 
 def command(source: Source) -> str:
@@ -51,7 +56,9 @@ def _beyond(name: str | None, strategy: str, settings: Mapping[str, Any]) -> dic
         return None
     if not (set(layer) <= set(settings) and set(layer.get("options", {})) <= set(settings["options"])):
         return None
-    return {key: value for key, value in settings.items() if base.get(key) != value}
+    named = FITTED if name is None and is_own(settings) else ()  # else the command would fit them to the data
+    return {key: value for key, value in settings.items() if base.get(key) != value or
+            (key in named and REPLACED.get(key) not in settings)}
 
 
 def _data(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from simulations.settings.presets import merged
 from strategies import find_strategy
 
 _CLIP_NORM, _EPSILON, _EPOCHS, _SHARE = 1.0, 3.0, 40.0, 0.25
+FITTED = ("model", "batch_size", "learning_rate", "momentum", "clip_norm", "epochs", "delta", "noise_multiplier")
+"""Settings that `suited` may make, or take away, where they are not given."""
+
 _RATE = 0.5  # the learning rate at a clip norm of 1
 _MOMENTUM = 0.9
 
@@ -33,21 +36,29 @@ def suited(settings: Mapping[str, Any], preset: str | None, strategies: Sequence
         ValueError: If the table cannot be used.
         FileNotFoundError: If it is not there.
     """
-    own = settings.get("csv") or str(settings.get("dataset", "")).startswith(HUGGING_FACE)
-    if not own or preset is not None:
+    if not is_own(settings) or preset is not None:
         return dict(settings)
-    table = Experiment(**{name: value for name, value in settings.items() if name in Task.model_fields}).task
-    records = len(table.data().train)
     clip_norm = float(settings.get("clip_norm", _CLIP_NORM))
-    fitting: dict[str, Any] = {
-        "target_epsilon": _EPSILON, "delta": min(1e-6, 1 / (10 * records)), "clip_norm": clip_norm, "epochs": _EPOCHS,
-        "batch_size": max(1, round(_SHARE * records))}
+    fitting: dict[str, Any] = {"target_epsilon": _EPSILON, "clip_norm": clip_norm, "epochs": _EPOCHS}
+    if not {"batch_size", "delta"} <= settings.keys():
+        table = Experiment(**{name: value for name, value in settings.items() if name in Task.model_fields}).task
+        records = len(table.data().train)
+        fitting |= {"delta": min(1e-6, 1 / (10 * records)), "batch_size": max(1, round(_SHARE * records))}
     if not {"model", "hidden"} & settings.keys():
         fitting |= {"model": "logistic"}
     if "optimizer" not in settings:
         fitting |= {"learning_rate": _RATE / max(clip_norm, _CLIP_NORM), "momentum": _MOMENTUM}
         fitting |= {f"{name}.momentum": 0.0 for name in strategies if _refuses_momentum(name, settings)}
     return merged(fitting, settings)
+
+
+def is_own(settings: Mapping[str, Any]) -> bool:
+    """Return whether the records are the user's, not a built-in data set's.
+
+    Args:
+        settings: Settings by name.
+    """
+    return bool(settings.get("csv")) or str(settings.get("dataset", "")).startswith(HUGGING_FACE)
 
 
 def _refuses_momentum(strategy: str, settings: Mapping[str, Any]) -> bool:
