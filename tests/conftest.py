@@ -43,6 +43,13 @@ def data_dir(real_data: None) -> Path:
     return Path(folder)
 
 
+@pytest.fixture
+def keyed_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the seed alone be the noise key, so that runs with different settings can be compared on one noise."""
+    monkeypatch.setattr("strategies.server.strategy.noise_key", lambda method, task, training: (
+        None if training.randomness == "system" else str(task.seed)))
+
+
 @pytest.fixture(autouse=True)
 def two_threads() -> None:
     """Use the machine's two cores, or one where another pytest process has the other."""

@@ -85,7 +85,7 @@ class AuditedNode(Node):
         """Return the numbers of this node's canaries that are drawn for the round."""
         held = torch.nonzero(self.canaries.included & torch.isin(self.canaries.clients, self.clients.numbers)).flatten()
         rates = torch.tensor(round_.rates, dtype=torch.float64)[self.canaries.groups[held]]
-        return held[poisson(round_.seed, round_.step, 2**40 + held, rates)]
+        return held[poisson(round_.key, round_.step, 2**40 + held, rates)]
 
 
 class _Noted:

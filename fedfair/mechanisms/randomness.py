@@ -1,19 +1,24 @@
 """Random numbers, from seeded generators or from the operating system.
 
-For simulation, each generator is derived from (seed, purpose, client, step), so that no draw depends on what ran before
-it. For deployment, the operating system's entropy cannot be derived by anyone.
+For simulation, noise and batches follow from (noise key, purpose, client, step), so that no draw depends on what ran
+before it. The noise key is a digest of the whole experiment (`strategies.server.noise_key`): two that differ share no
+draw, since the difference of two releases with one noise would hold none. What is no noise, such as the split and the
+initial model, follows from (seed, purpose): methods are compared on the same ones. For deployment, the operating
+system's entropy cannot be derived by anyone.
 """
 
 from __future__ import annotations
 
 import os
-from hashlib import blake2b
+from hashlib import blake2b, shake_128
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 _ODD = 0x9E3779B1  # any odd number permutes the 32-bit integers by multiplication
+_STATE = torch.Generator().manual_seed(0).get_state().numpy()  # as bytes: a header, 624 words of 64 bits, other fields
+_WORDS = slice(24, 24 + 8 * 624)  # of the Mersenne twister, each a number of 32 bits
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 Bits = npt.NDArray[np.uint64]
@@ -33,20 +38,34 @@ def key(*parts: int | str) -> int:
 
 
 def generator(seed: int, purpose: str, client: int = 0, step: int = 0) -> torch.Generator:
-    """Return a generator for one purpose ("noise", "counts", "model") of one client at one step.
+    """Return a generator for what is no noise ("split", "model", "local order"), of one client at one step.
 
-    PyTorch seeds its CPU generator with 32 bits. Within one (seed, purpose, client) no two of the first 2^32 steps
-    share a seed: the step moves through a permutation of them. Two of S streams of T steps overlap, one behind the
-    other, with a probability of about S^2 T / 2^32. This is for simulation: anyone with the seed can reconstruct all
-    draws.
+    PyTorch seeds its CPU generator with 32 bits, whatever it is given. Within one (seed, purpose, client) no two of the
+    first 2^32 steps share a seed: the step moves through a permutation of them. Two of S streams of T steps overlap,
+    one behind the other, with a probability of about S^2 T / 2^32: too much for noise, which `stream` draws.
     """
     stream = key(seed, purpose, client) & 0xFFFFFFFF
     return torch.Generator().manual_seed((stream + step) * _ODD & 0xFFFFFFFF)
 
 
-def source(seed: int | None, purpose: str, client: int = 0, step: int = 0) -> Source:
-    """Return the generator that `generator` makes, or the operating system's entropy if there is no seed."""
-    return SystemEntropy() if seed is None else generator(seed, purpose, client, step)
+def stream(noise_key: int | str, purpose: str, client: int = 0, step: int = 0) -> torch.Generator:
+    """Return a generator for the noise of one purpose ("noise", "counts", "scores") of one client at one step.
+
+    SHAKE-128 of the parts fills the generator's whole state of 19,968 bits. Streams of other parts are independent, and
+    two of S streams are equal with a probability of about S^2 / 2^128. This is for simulation: anyone with the key can
+    reconstruct all draws.
+    """
+    name = "\0".join(map(str, (noise_key, purpose, client, step)))
+    state = _STATE.copy()
+    state[_WORDS].view("<u8")[:] = np.frombuffer(shake_128(name.encode()).digest(4 * 624), dtype="<u4")
+    made = torch.Generator()
+    made.set_state(torch.from_numpy(state))
+    return made
+
+
+def source(noise_key: int | str | None, purpose: str, client: int = 0, step: int = 0) -> Source:
+    """Return the generator that `stream` makes, or the operating system's entropy if there is no noise key."""
+    return SystemEntropy() if noise_key is None else stream(noise_key, purpose, client, step)
 
 
 def random_bits(source: Source, count: int) -> Bits:
@@ -75,11 +94,12 @@ def splitmix64(start: int, places: Bits) -> Bits:
     return z
 
 
-def signs(seed: int, purpose: str, step: int, records: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
-    """Draw independent signs, -1 or 1, for each record `[n]`: `[n, count]`, a function of (seed, step, record)."""
+def signs(noise_key: int | str, purpose: str, step: int, records: torch.Tensor, count: int, dtype: torch.dtype
+          ) -> torch.Tensor:
+    """Draw independent signs, -1 or 1, for each record `[n]`: `[n, count]`, a function of (noise key, step, record)."""
     words = np.arange((count + 63) // 64, dtype=np.uint64)
     places: Bits = records.numpy().astype(np.uint64)[:, None] * np.uint64(len(words)) + words
-    octets = splitmix64(key(seed, purpose, step), places).view(np.uint8)
+    octets = splitmix64(key(noise_key, purpose, step), places).view(np.uint8)
     return torch.from_numpy(np.unpackbits(octets, axis=1, count=count)).to(dtype) * 2 - 1
 
 

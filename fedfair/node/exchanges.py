@@ -81,9 +81,9 @@ def send_counts(node: Node, request: Request) -> RecordDict:
 def send_scores(node: Node, request: Request) -> RecordDict:
     """Send the numbers of validation records by group and score, with the clients' shares of the noise."""
     options = request.options
-    seed = request.task.seed if options["seeded"] else None
+    noise_key = cast(str, options["key"]) or None
     return content(node.scores(request.weights, cast(int, options["favourable"]), cast(NoiseName, options["noise"]),
-                               cast(float, options["deviation"]), seed))
+                               cast(float, options["deviation"]), noise_key))
 
 
 @exchange("train", promise_sum)

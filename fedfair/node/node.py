@@ -70,7 +70,7 @@ class Node:
         self.model, self.device = model, device
         self._parameters, _ = trained_parameters(model)
         self.kept: tuple[str, Tensor] | None = None
-        self._last: tuple[tuple[int | None, int, str, tuple[float, ...]], list[Tensor], Batch] | None = None
+        self._last: tuple[tuple[str | None, int, str, tuple[float, ...]], list[Tensor], Batch] | None = None
 
     def counts(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """Return the counts of the round's query over its batch, with each client's share of the noise."""
@@ -104,7 +104,7 @@ class Node:
         return Contribution(sums, counted)
 
     def scores(self, weights: Mapping[str, Tensor], favourable: int, noise: NoiseName, deviation: float,
-               seed: int | None) -> Contribution:
+               noise_key: str | None) -> Contribution:
         """Count validation records by group and score, with noise of `deviation` from each client (`prefix_sums`)."""
         if not self.clients:
             return Contribution({}, None)
@@ -116,7 +116,7 @@ class Node:
             with torch.no_grad(), FastLinear(), forgetting(self.model):
                 counts += score_counts(score(self.model(x), favourable)[0], group, len(part.names))
         for number in self.clients if deviation else ():
-            counts = prefix_sums.add_noise(noise, counts, deviation, source(seed, "scores", number + 1))
+            counts = prefix_sums.add_noise(noise, counts, deviation, source(noise_key, "scores", number + 1))
         return Contribution({"scores": counts}, None)
 
     def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool,
@@ -155,9 +155,7 @@ class Node:
         """
         if round_.local_sgd is None:
             raise ValueError("an update needs to know how to train: the round has no `local_sgd` part")
-        seed = round_.seed or 0  # of the order of local batches, which need not be secret
-        for turn in local_updates(self.model, weights, self.clients, drawn, round_.local_sgd, seed, round_.step,
-                                  self.device):
+        for turn in local_updates(self.model, weights, self.clients, drawn, round_.local_sgd, round_.step, self.device):
             yield turn.clients, Materialised(turn.values)
 
     def _local_epoch(self, number: int, weights: Mapping[str, Tensor], round_: Round, local: LocalTraining
@@ -193,14 +191,14 @@ class Node:
 
     def batch(self, weights: Mapping[str, Tensor], round_: Round) -> Batch:
         """Return the round's batch over all clients of the node at `weights`; keep it for later exchanges."""
-        values, when = list(weights.values()), (round_.seed, round_.step, round_.label, round_.rates)
+        values, when = list(weights.values()), (round_.key, round_.step, round_.label, round_.rates)
         if self._last and self._last[0] == when and all(map(torch.equal, self._last[1], values)):
             self._set(weights)
             return self._last[2]
         together = self.clients.together.train
-        if round_.seed is None and (self.kept is None or self.kept[0] != round_.label):
+        if round_.key is None and (self.kept is None or self.kept[0] != round_.label):
             self.kept = (round_.label, draw(together, round_))
-        rows = self.kept[1] if round_.seed is None and self.kept else draw(together, round_)
+        rows = self.kept[1] if round_.key is None and self.kept else draw(together, round_)
         copies = [value.clone() for value in values]  # a server in this process steps from the values in place
         self._last = (when, copies, self._sample(together, weights, round_, rows))
         return self._last[2]
@@ -242,7 +240,7 @@ def draw(data: GroupedDataset, round_: Round) -> Tensor:
     """Return the rows of the round's Poisson batch among the records of `data`."""
     same = len(set(round_.rates)) == 1
     rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
-    return poisson(round_.seed, round_.step, data.records, rates)
+    return poisson(round_.key, round_.step, data.records, rates)
 
 
 def is_bounded(round_: Round) -> bool:
@@ -264,7 +262,7 @@ def with_noise(sums: Gradients, counts: Tensor | None, round_: Round, clients: I
     if share and round_.noise_multiplier:
         deviation = share * round_.noise_multiplier * sensitivity(round_.rule, len(round_.rates))
         for number in clients:
-            draws = source(round_.seed, "noise", number + 1, round_.step)
+            draws = source(round_.key, "noise", number + 1, round_.step)
             sums = add_noise(round_.noise, sums, deviation, draws)
     return Contribution(sums, None if counts is None else _noisy_counts(counts, round_, clients))
 
@@ -281,6 +279,6 @@ def _noisy_counts(exact: Tensor, round_: Round, clients: Iterable[int]) -> Tenso
     assert round_.count_noise_multiplier is not None
     deviation = client_share(round_.trust, round_.clients) * round_.count_noise_multiplier
     for number in clients if deviation else ():
-        draws = source(round_.seed, "counts", number + 1, round_.step)
+        draws = source(round_.key, "counts", number + 1, round_.step)
         counts = add_noise(round_.noise, counts, deviation, draws)
     return counts["counts"]

@@ -24,16 +24,16 @@ from fedfair.protocol.round import Round
 def update_sum(node: Node, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
     """Return the sum of the clipped updates of the node's clients that the round draws, and the counts it asks for.
 
-    Every client adds its share of the noise, drawn or not. Whether a client is drawn is a pure function of (seed,
-    round, client). If none is, the sum is zero before the noise. Raises `ValueError` if the round does not say how to
-    train and to clip. An update that is not finite adds nothing, and is not counted.
+    Every client adds its share of the noise, drawn or not. Whether a client is drawn is a pure function of (run
+    key, round, client). If none is, the sum is zero before the noise. Raises `ValueError` if the round does not say how
+    to train and to clip. An update that is not finite adds nothing, and is not counted.
     """
     if round_.rule is None:
         raise ValueError("a sum of updates needs to know how to clip them: the round has no `rule`")
     if not node.clients:
         return Contribution({}, None)
     numbers = node.clients.numbers
-    drawn = numbers[poisson(round_.seed, round_.step, numbers, round_.rates[0])].tolist()
+    drawn = numbers[poisson(round_.key, round_.step, numbers, round_.rates[0])].tolist()
     sums = {name: torch.zeros_like(value) for name, value in weights.items()}
     kept = [next(iter(weights.values())).new_zeros(0)]
     for clients, updates in node.updates(weights, round_, drawn):

@@ -51,7 +51,7 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
     """
     guard = _guard(plan)
     round_ = Round.from_json(plan)
-    if round_.local is None or round_.seed is not None:
+    if round_.local is None or round_.key is not None:
         raise ValueError("this plan is not one for local training with randomness of the operating system: take "
                          "strategies.server.existing_app.PrivateTraining at the server")
     parameters, _ = trained_parameters(model)

@@ -49,14 +49,14 @@ class _Plan(NamedTuple):
 
 
 def local_updates(model: nn.Module, weights: Mapping[str, Tensor], shares: Shares, drawn: Sequence[int],
-                  local: LocalSgd, seed: int, round_: int, device: str = "cpu") -> Iterator[Updates]:
+                  local: LocalSgd, round_: int, device: str = "cpu") -> Iterator[Updates]:
     """Train each participant of `drawn` from `weights` on its own records, and yield their updates, some at a time.
 
     A participant without records has an update of zero. The order of the records is a pure function of (seed,
-    participant, round).
+    participant, round): methods are compared on the same orders.
     """
     rows = [shares.rows(number) for number in drawn]
-    plans = [_plan(number, held.stop - held.start, local, seed, round_)
+    plans = [_plan(number, held.stop - held.start, local, round_)
              for number, held in zip(drawn, rows, strict=True)]
     longest = sorted(range(len(plans)), key=lambda i: -len(plans[i].order))  # turns of similar length waste the least
     numbers = _NUMBERS if torch.device(device).type == "cpu" else _GPU_NUMBERS
@@ -70,12 +70,12 @@ def local_updates(model: nn.Module, weights: Mapping[str, Tensor], shares: Share
         yield Updates([drawn[i] for i in turn], updates)
 
 
-def _plan(client: int, records: int, local: LocalSgd, seed: int, round_: int) -> _Plan:
+def _plan(client: int, records: int, local: LocalSgd, round_: int) -> _Plan:
     """Plan shuffled batches, `epochs` times over all records.
 
     The last batch of an epoch may be smaller, and is averaged over its own records: weights of zero fill its row.
     """
-    draws = generator(seed, "local order", client, round_)
+    draws = generator(local.seed, "local order", client, round_)
     weights = _weights(records, local.batch_size, local.epochs)
     order = torch.zeros(local.epochs, weights.numel() // local.epochs, dtype=torch.long)
     for epoch in range(local.epochs):

@@ -73,12 +73,14 @@ class LocalSgd:
         batch_size: Size of a batch.
         learning_rate: Learning rate.
         weight_decay: Weight decay, as in `torch.optim.SGD`.
+        seed: Seed of the order of the records, which need not be secret.
     """
 
     epochs: int
     batch_size: int
     learning_rate: float
     weight_decay: float
+    seed: int
 
 
 class Charge(NamedTuple):
@@ -97,7 +99,8 @@ class Round:
     differ.
 
     Args:
-        seed: Seed of batches and noise; None if both come from the operating system.
+        key: What batches and noise follow from, a digest of the experiment; None if both come from the operating
+            system.
         step: Number of the round, from 0.
         rates: Sampling rates by group, `[K]`.
         noise_multiplier: Noise of the gradient sum, in units of the rule's sensitivity.
@@ -116,10 +119,10 @@ class Round:
         local: How clients train privately by themselves, in local epochs; None in step mode.
         local_sgd: How participants train before their updates are clipped, or None.
         noise: How noise is sampled.
-        label: Name of the batch, where there is no seed, for all exchanges of the round; no other round has it.
+        label: Name of the batch, where there is no key, for all exchanges of the round; no other round has it.
     """
 
-    seed: int | None
+    key: str | None
     step: int
     rates: tuple[float, ...]
     noise_multiplier: float

@@ -200,9 +200,10 @@ class Task(BaseModel):
                     "the published ones.")
     seed: Annotated[int, Field(ge=0)] = Field(
         default=0, json_schema_extra={"chosen_by": "--seed or --seeds, or by seeds in a sweep"},
-        description="Random seed of the split, the initial model and, with randomness seeded, of batches and noise.")
+        description="Random seed of the split, the initial model and, with randomness seeded and all settings, of "
+                    "batches and noise.")
     device: str = Field(
-        default="cpu",
+        default="cpu", json_schema_extra={"same_releases": True},
         description="Device that nodes compute on: cpu, or cuda on a machine that has it.")
     dtype: Literal["float32", "float64"] = Field(
         default="float32",

@@ -74,10 +74,10 @@ def hessian_products(model: nn.Module, data: GroupedDataset, rows: Tensor, vecto
     return products
 
 
-def samples(data: GroupedDataset, rates: Sequence[float], seed: int, number: int, purpose: str
+def samples(data: GroupedDataset, rates: Sequence[float], noise_key: str, number: int, purpose: str
             ) -> Iterator[tuple[int, Tensor]]:
     """Yield each group and the rows of a Poisson sample of it; which client holds a record makes no difference."""
-    drawn = poisson(key(seed, purpose), number, data.records, _by_record(data, rates))
+    drawn = poisson(key(noise_key, purpose), number, data.records, _by_record(data, rates))
     for group in range(len(data.names)):
         yield group, drawn[data.group[drawn] == group]
 

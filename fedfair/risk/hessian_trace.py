@@ -24,10 +24,10 @@ from fedfair.models.published import loss
 _NUMBERS = 2**22  # the most signs in memory at a time
 
 
-def trace_samples(model: nn.Module, data: GroupedDataset, rows: Tensor, seed: int, step: int) -> Tensor:
+def trace_samples(model: nn.Module, data: GroupedDataset, rows: Tensor, noise_key: int | str, step: int) -> Tensor:
     """Return an unbiased sample of the trace of the loss's Hessian for each of some rows: `[m]`, independent.
 
-    Each is a function of (seed, step) and the record. Raises `ValueError` for a model with a layer that is not in
+    Each is a function of (noise key, step) and the record. Raises `ValueError` for a model with a layer that is not in
     `fedfair.gradients.layers.LAYERS`, or with a layer or a parameter that is used twice.
     """
     first = next(model.parameters())
@@ -37,7 +37,7 @@ def trace_samples(model: nn.Module, data: GroupedDataset, rows: Tensor, seed: in
     for portion in data.portions(rows) if len(rows) else ():
         for part in torch.split(portion, max(1, _NUMBERS // sum(widths))):
             output, calls = recorded(model, data.features(part, device))
-            drawn = signs(seed, "rademacher", step, data.records[part], sum(widths), output.dtype).to(device)
+            drawn = signs(noise_key, "rademacher", step, data.records[part], sum(widths), output.dtype).to(device)
             losses = loss(output, data.y[part].to(device))
             samples.append(_samples(losses, calls, torch.split(drawn, widths, dim=1)).cpu())
     return torch.cat(samples)

@@ -58,9 +58,9 @@ def send_traces(node: Node, request: Request) -> RecordDict:
     refuse_distrust(request.round, _PURPOSE)
     if not node.clients:
         return RecordDict({"traces": pack({})})
-    seed, step = request.round.seed, request.round.step
-    assert seed is not None
-    traces = [trace_samples(node.model, node.clients.together.train, rows, seed, step).double()
+    noise_key, step = request.round.key, request.round.step
+    assert noise_key is not None
+    traces = [trace_samples(node.model, node.clients.together.train, rows, noise_key, step).double()
               for _, rows in _samples(node, request, "trace")]
     return RecordDict({"traces": pack({"sums": torch.stack([of_group.sum() for of_group in traces]),
                                        "squares": torch.stack([of_group.square().sum() for of_group in traces]),
@@ -70,9 +70,9 @@ def send_traces(node: Node, request: Request) -> RecordDict:
 def _samples(node: Node, request: Request, purpose: str) -> Iterator[tuple[int, Tensor]]:
     """Yield each group's number and a sample of the rows of its records, at the rates that the request names.
 
-    The model is then at the request's weights. The run must have a seed.
+    The model is then at the request's weights. The run must have a key.
     """
     round_, data = request.round, node.training_records(request.weights)
-    assert round_.seed is not None
+    assert round_.key is not None
     rates = cast(list[float], request.options["rates"])
-    yield from samples(data, rates, round_.seed, round_.step, purpose)
+    yield from samples(data, rates, round_.key, round_.step, purpose)

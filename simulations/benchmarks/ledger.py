@@ -27,8 +27,8 @@ def adaptive_ledger(groups: int, steps: int, seed: int = 0) -> Ledger:
     """Make a ledger of `steps` distinct events; at each, the largest bound is up to twice a group's."""
     draws = np.random.default_rng(seed).uniform(1, 2, (steps, groups))
     ledger = Ledger(map(str, range(groups)), 1e-6)
-    plan = Round(seed=seed, step=0, rates=(_RATE,) * groups, noise_multiplier=_NOISE, trust=Trust.CENTRAL, clients=1,
-                 planned_multipliers=(_NOISE,) * groups, count_noise_multiplier=_COUNTS)
+    plan = Round(key=str(seed), step=0, rates=(_RATE,) * groups, noise_multiplier=_NOISE, trust=Trust.CENTRAL,
+                 clients=1, planned_multipliers=(_NOISE,) * groups, count_noise_multiplier=_COUNTS)
     for clip_norms in draws.min(1, keepdims=True) / draws:
         ledger.record(replace(plan, rule=PerGroup(tuple(clip_norms.tolist()))).event())
     return ledger

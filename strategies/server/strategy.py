@@ -38,6 +38,7 @@ from strategies.server.calibration import Beside, Schedule, common_noise, count_
 from strategies.server.evaluation import Evaluation
 from strategies.server.group_budget import GroupBudget, group_budget
 from strategies.server.metrics_log import Rows
+from strategies.server.noise_key import noise_key
 from strategies.server.population import Population
 from strategies.server.requests import added, answers, ask, present, requests
 from strategies.server.risk_meter import RiskMeter
@@ -46,8 +47,8 @@ from strategies.server.single_records import refuse_single_records
 from strategies.server.threshold_search import ThresholdSearch
 from strategies.server.training import Training
 
-SEEDED = ("batches and noise come from a seed: anyone who has it, or sees another run with it, can take the noise away "
-          '(randomness = "system" draws them from the operating system)')
+SEEDED = ("batches and noise come from a seed: anyone who has it, or sees it run again on other records, can take the "
+          'noise away (randomness = "system" draws them from the operating system)')
 """Why the guarantee of a seeded run is "simulated", in a ledger."""
 
 
@@ -75,6 +76,7 @@ class Strategy(FlowerStrategy):
         state: Names of the attributes that `learn` changes, which a checkpoint keeps.
         options: The method's own parameters, an instance of its `Options`.
         sync: Mode of the run.
+        key: What batches and noise follow from, or None if they come from the operating system (`noise_key`).
         noise: Noise multipliers by group, `[K]` (step mode), or by client (epoch mode), as `noise_multipliers` gave.
         count_noise: Noise multiplier of the counts of one batch, or None for a method without a query.
         ledger: What was released, and what it cost.
@@ -103,7 +105,8 @@ class Strategy(FlowerStrategy):
         self.sharers = len(population.sizes) - training.dropouts  # the fewest clients whose noise is in a sum
         self.options = self.Options(**training.options)
         self.sync = training.sync or self.default_sync
-        self.search = ThresholdSearch(task, training, population, self.protects)
+        self.key = noise_key(type(self), task, training)
+        self.search = ThresholdSearch(task, training, population, self.protects, self.key)
         self._risk = (RiskMeter(task, training, population, self.sync, self.exchange)
                       if training.risk_every else None)
         self.preprocessing = preprocessing
@@ -302,12 +305,11 @@ class Strategy(FlowerStrategy):
         """
         training, rule, local = self.training, self.rule(), self.local_training()
         noise = self.release_noise(rule) if local is None else self.noise[0]
-        seeded = training.randomness == "seeded"
         return Round(
-            seed=self.task.seed if seeded else None, step=step, rates=self.rates(), noise_multiplier=noise,
+            key=self.key, step=step, rates=self.rates(), noise_multiplier=noise,
             count_noise_multiplier=self.count_noise, trust=training.trust, clients=self.sharers, rule=rule,
             planned_multipliers=self.planned_multipliers(noise), query=self.query(), local=local,
-            local_sgd=self.local_sgd(), noise=training.noise, label="" if seeded else token_hex(16))
+            local_sgd=self.local_sgd(), noise=training.noise, label=token_hex(16) if self.key is None else "")
 
     def decided(self, plan: Round) -> Round:
         """Return the plan of a gradient sum with the rule that clips it, its noise, and what both charge.
@@ -434,7 +436,7 @@ class Strategy(FlowerStrategy):
                         self.unproved() or self.task.learned_from_records(), self.protects,
                         broadcasts=self.broadcasts or self._risk is not None,  # which sends the batch's gradient
                         public=self.task.public(self.protects), budget=self.budget.filter if self.budget else None,
-                        simulated=SEEDED if training.randomness == "seeded" else None,
+                        simulated=None if self.key is None else SEEDED,
                         size=self.population.records if self.protects == "record" else len(self.population.sizes),
                         preprocessing=self.preprocessing)
         if self.protects == "participant":
@@ -468,7 +470,7 @@ class Strategy(FlowerStrategy):
         """Add up the clients' counts, with the server's share of the noise."""
         assert plan.count_noise_multiplier is not None
         share = server_share(plan.trust) if plan.local is None else 0.0
-        draws = source(plan.seed, "counts", 0, plan.step)
+        draws = source(plan.key, "counts", 0, plan.step)
         counts = added(self._counting(replies, plan), "counts", self._like_counts(plan))
         return add_noise(plan.noise, counts, share * plan.count_noise_multiplier, draws)["counts"]
 
@@ -498,7 +500,7 @@ class Strategy(FlowerStrategy):
         share = server_share(plan.trust)
         if share and plan.noise_multiplier:
             deviation = share * plan.noise_multiplier * sensitivity(rule, len(plan.rates))
-            sums = add_noise(plan.noise, sums, deviation, source(plan.seed, "noise", 0, plan.step))
+            sums = add_noise(plan.noise, sums, deviation, source(plan.key, "noise", 0, plan.step))
         self.descent.step({name: value / self.divisor() for name, value in sums.items()})
 
 

@@ -58,9 +58,10 @@ class ThresholdSearch:
     them that a client has. Raises `ValueError` if the settings do not fit the population.
     """
 
-    def __init__(self, task: Task, training: Training, population: Population, protects: Unit) -> None:
+    def __init__(self, task: Task, training: Training, population: Population, protects: Unit,
+                 noise_key: str | None) -> None:
         _check(training, population)
-        self.task, self.training, self.population = task, training, population
+        self.task, self.training, self.population, self._key = task, training, population, noise_key
         self._moved = population.most_valid if protects == "participant" else 1  # the most counts that one adds to
         named = training.favourable_class(population.labels)
         self.favourable = 1 if named is None else named
@@ -87,11 +88,10 @@ class ThresholdSearch:
         share = client_share(training.trust, clients - dropouts)
         answered = ask(exchanges.send_scores, grid, self.task, training, self.population, dropouts,
                        weights=arrays, favourable=self.favourable, deviation=share * full, noise=training.noise,
-                       seeded=training.randomness == "seeded")
+                       key=self._key or "")
         like = {"scores": torch.empty(len(self.population.names), CELLS, dtype=torch.float64)}
-        draws = source(self.task.seed if training.randomness == "seeded" else None, "scores")
         self.scores = prefix_sums.add_noise(training.noise, added(answered, "sums", like)["scores"], server * full,
-                                            draws)
+                                            source(self._key, "scores"))
         self._added_multiplier = relative * math.hypot(server, share * math.sqrt(len(present(answered))))
         ledger.record_search(self.multiplier)
         if self.charged and self.multiplier:

@@ -110,8 +110,8 @@ class Training(ThresholdSettings, BaseModel):
                     "dtype float64.")
     randomness: Literal["seeded", "system"] = Field(
         default="seeded", json_schema_extra={"decided_by_app": True},
-        description="Where batches and noise come from: the seed, for simulation, since anyone with the seed can "
-                    "reconstruct them; or the operating system, and then no run can be repeated.")
+        description="Where batches and noise come from: the seed and all settings, for simulation, since anyone with "
+                    "them can reconstruct the draws; or the operating system, and then no run can be repeated.")
     figures: Literal["exact", "held-out"] | None = Field(
         default=None, json_schema_extra={"decided_by_app": True},
         description="What is measured without noise: figures of held-out records alone (held-out), or of training "
@@ -125,21 +125,21 @@ class Training(ThresholdSettings, BaseModel):
         description="Seconds after which a node that has not answered is given up, under Flower's runtime; 3600 is "
                     "Flower's own default for a round.")
     eval_every: Positive = Field(
-        default=1, json_schema_extra={"decided_by_app": True},
+        default=1, json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="Epochs between evaluations of the model.")
     metrics: Metrics = Field(
         default=(), json_schema_extra={"decided_by_app": True},
         description="Further metrics of every group, by scikit-learn's names of scorers or functions, for example "
                     '["matthews_corrcoef", "f1_macro", "sklearn:average_precision"].')
     risk_every: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, json_schema_extra={"decided_by_app": True},
+        default=None, json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="Steps between measurements of the excessive-risk terms, which are not private; by default they "
                     "are not measured.")
     risk_records: Annotated[int, Field(ge=1)] = Field(
-        default=256,
+        default=256, json_schema_extra={"same_releases": True},
         description="Training records of each group, about, that Hessians are estimated from; only with risk_every.")
     risk_vectors: Annotated[int, Field(ge=2)] = Field(
-        default=1000,
+        default=1000, json_schema_extra={"same_releases": True},
         description="Rademacher vectors, about, for the trace of a group's Hessian, each with another record; only "
                     "with risk_every.")
     options: dict[str, Any] = Field(

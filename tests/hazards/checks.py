@@ -18,14 +18,14 @@ from fedfair.gradients.probe import per_example
 from fedfair.mechanisms.clipping import ClipRule, Flat, PerGroup, Reweighted
 from fedfair.mechanisms.counting import GroupSizes
 from fedfair.mechanisms.noise import Trust
-from fedfair.mechanisms.randomness import generator
+from fedfair.mechanisms.randomness import generator, stream
 from fedfair.mechanisms.sampling import poisson
 from fedfair.models.published import loss
 from fedfair.node.node import Node
 from fedfair.protocol.round import Round
 from simulations import run
 from simulations.results.environment import environment
-from tests.strategies.test_contract import experiment, weights
+from tests.strategies.test_contract import experiment, server, weights
 from tests.strategies.two_groups import two_groups
 
 
@@ -45,7 +45,7 @@ def release(rule: ClipRule, count: int, rate: float, noise: float = 0.0, clients
     weights = {name: 0.3 * torch.randn(p.shape, generator=draws, dtype=p.dtype) for name, p in model.named_parameters()}
     empty = data.take(torch.arange(0))
     hosted = {client: Parts(data if client == clients[0] else empty, empty, empty) for client in clients}
-    round_ = Round(seed=0, step=0, rates=(rate, rate), noise_multiplier=noise, count_noise_multiplier=10 * noise,
+    round_ = Round(key="0", step=0, rates=(rate, rate), noise_multiplier=noise, count_noise_multiplier=10 * noise,
                    trust=Trust.LOCAL, clients=len(clients), rule=rule, query=GroupSizes())
     found = Node(hosted, model, "cpu").gradient_sum(weights, round_)
     return torch.cat([value.flatten() for value in found.sums.values()]), found.counts
@@ -68,9 +68,10 @@ def one_record_adds_at_most_the_sensitivity_of_its_group_and_can_add_it() -> Non
 
 def a_step_divides_by_the_public_batch_size() -> None:
     """Hazard 2: compare with a plain sum over the batch, whose size is not the expected one."""
-    made = experiment("dpsgd", steps=1, noise_multiplier=0.0, dtype="float64")
+    settings: dict[str, Any] = {"steps": 1, "noise_multiplier": 0.0, "dtype": "float64", "seed": 1}
+    made = experiment("dpsgd", **settings)
     data, model = made.task.data().train, made.task.build_model()
-    rows = poisson(0, 0, data.records, 32 / len(data))
+    rows = poisson(server("dpsgd", **settings).key, 0, data.records, 32 / len(data))
     assert len(rows) != 32
     total = torch.zeros(sum(p.numel() for p in model.parameters()), dtype=torch.float64)
     for row in rows:
@@ -88,7 +89,7 @@ def batch_sizes_vary_as_poisson_sampling_makes_them() -> None:
         data = records(100)
         model = nn.Linear(60, 3).double()
         here = Node({0: Parts(data, data, data)}, model, "cpu")
-        round_ = Round(seed=0, step=step, rates=(0.2, 0.2), noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1,
+        round_ = Round(key="0", step=step, rates=(0.2, 0.2), noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1,
                        rule=Flat(1.0))
         sizes.append(len(here.batch({name: p.detach() for name, p in model.named_parameters()}, round_).groups))
     assert stats.binomtest(sum(sizes), 300 * 100, 0.2).pvalue > 1e-4
@@ -158,9 +159,17 @@ def every_draw_has_a_stream_of_its_own() -> None:
     assert counts is not None
     assert abs(float(torch.corrcoef(torch.stack([one, other]))[0, 1])) < 0.1
     assert not torch.allclose(one[:2], counts / 10)
-    seeds = [generator(0, purpose, client, 0).initial_seed() for purpose in ("noise", "counts", "sampling", "model")
-             for client in range(50)]
-    assert len(set(seeds)) == len(seeds)
+    states = {tuple(stream(0, purpose, client).get_state().tolist()) for purpose in ("noise", "counts", "scores")
+              for client in range(50)}
+    assert len(states) == 150
+
+
+def two_settings_share_no_noise() -> None:
+    """Hazard 30: two budgets of one seed; what is common to both releases goes out of their weighted difference."""
+    made = experiment("dpsgd", steps=1, imbalance=None, hidden=(40,), dtype="float64")
+    start = torch.cat([p.detach().flatten() for p in made.task.build_model().parameters()])
+    drawn = [(weights(run(made.model_copy(update={"noise_multiplier": noise}))) - start) for noise in (30.0, 60.0)]
+    assert abs(float(torch.corrcoef(torch.stack(drawn))[0, 1])) < 0.1
 
 
 def a_seed_tells_nothing_where_the_operating_system_draws() -> None:

@@ -23,7 +23,7 @@ from fedfair.gradients import probe as gradients
 from fedfair.gradients.model_state import ModelState
 from fedfair.mechanisms import clipping, noise
 from fedfair.mechanisms.noise import Trust
-from fedfair.mechanisms.randomness import generator
+from fedfair.mechanisms.randomness import stream
 from fedfair.node import node as host
 from fedfair.protocol import round as rounds
 from fedfair.protocol.round import LocalEpoch
@@ -179,11 +179,15 @@ def shares_of_lost_clients_counted(patch: Patch) -> None:
 
 
 def one_stream_for_sampling_and_noise(patch: Patch) -> None:
-    patch.setattr(host, "source", lambda seed, purpose, client, step: generator(seed, "sampling", 0, step))
+    patch.setattr(host, "source", lambda key, purpose, client, step: stream(key, "sampling", 0, step))
 
 
 def a_seed_after_all(patch: Patch) -> None:
-    patch.setattr(base, "Round", lambda seed, **named: rounds.Round(seed=0, **named))
+    patch.setattr(base, "Round", lambda key, **named: rounds.Round(key="0", **named))
+
+
+def a_seed_alone_as_the_key_of_the_noise(patch: Patch) -> None:
+    patch.setattr(base, "noise_key", lambda method, task, training: str(task.seed))
 
 
 def noise_in_floating_point(patch: Patch) -> None:
@@ -286,6 +290,7 @@ MUTATIONS = [
     Mutation((32,), a_state_that_the_first_batch_shows_or_nothing,
              partial(test_mixing.test_what_a_model_keeps_of_a_record_does_not_leave, 1e8)),
     Mutation((30,), a_seeded_run_called_proved, checks.a_seeded_run_is_simulated),
+    Mutation((30,), a_seed_alone_as_the_key_of_the_noise, checks.two_settings_share_no_noise),
     Mutation((0,), a_client_in_two_replies,
              partial(test_released_noise.test_two_nodes_that_answer_for_one_client_are_refused, {"partition-id": 0})),
     Mutation((0,), clipping_after_the_noise, released_sum("dpsgd", Trust.CENTRAL)),
@@ -296,6 +301,7 @@ MUTATIONS = [
 OWN = sorted({m.check for m in MUTATIONS if m.check.__module__ == checks.__name__}, key=lambda check: check.__name__)
 
 
+@pytest.mark.usefixtures("keyed_by_seed")  # since checks compare runs of different settings
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.plant.__name__)
 def test_a_planted_mistake_is_noticed(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check fails: on an assertion, or because an error that should be raised is not."""

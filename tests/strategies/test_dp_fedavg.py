@@ -48,6 +48,7 @@ def weights(result: Result) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in result.model.parameters()])
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 @pytest.mark.parametrize("options", [{**QUANTILE, "quantile": None}, QUANTILE, {**QUANTILE, "participation": 1.0}])
 def test_any_number_of_nodes_equals_a_plain_loop_over_participants(options: dict[str, Any]) -> None:
     made = experiment(options=options)
@@ -59,6 +60,7 @@ def test_any_number_of_nodes_equals_a_plain_loop_over_participants(options: dict
         assert torch.allclose(weights(run(made, nodes=nodes)), plain, rtol=0, atol=1e-10), nodes
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 def test_fedavg_is_the_same_without_clipping() -> None:
     made = experiment(strategy="fedavg")
     data = [(parts.train.x, parts.train.y) for parts in made.task.clients_data().values()]
@@ -69,6 +71,7 @@ def test_fedavg_is_the_same_without_clipping() -> None:
     assert result.ledger.guarantee == "none"
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 def test_momentum_is_the_servers_and_weight_decay_the_participants() -> None:
     made = experiment(options={**QUANTILE, "server_momentum": 0.6}, weight_decay=0.2)
     data = [(parts.train.x, parts.train.y) for parts in made.task.clients_data().values()]
@@ -102,9 +105,10 @@ def released(clients: dict[int, GroupedDataset], clip: float, rate: float = 1.0,
              ) -> Contribution:
     """Return what a node with these clients answers, without noise unless asked for."""
     here = Node({number: Parts(data, data, data) for number, data in clients.items()}, MODEL, "cpu")
-    round_ = Round(**{"seed": 3, "step": 5, "rates": (rate,), "noise_multiplier": 0.0, "count_noise_multiplier": 0.0,
+    round_ = Round(**{"key": "3", "step": 5, "rates": (rate,), "noise_multiplier": 0.0, "count_noise_multiplier": 0.0,
                       "trust": Trust.CENTRAL, "clients": 20, "rule": Flat(clip), "query": AtMost(clip),
-                      "local_sgd": LocalSgd(epochs=2, batch_size=4, learning_rate=lr, weight_decay=0.0), **more})
+                      "local_sgd": LocalSgd(epochs=2, batch_size=4, learning_rate=lr, weight_decay=0.0, seed=3),
+                      **more})
     return participants.update_sum(here, START, round_)
 
 
@@ -172,8 +176,8 @@ def test_every_client_adds_its_share_of_noise_whether_it_is_drawn_or_not(trust: 
     start = {name: p.detach() for name, p in model.named_parameters()}
     empty = GroupedDataset(torch.zeros(0, 20), torch.zeros(0).long(), torch.zeros(0).long(), ("everybody",), 10)
     here = Node({number: Parts(empty, empty, empty) for number in range(3)}, model, "cpu")
-    round_ = Round(seed=3, step=5, rates=(0.5,), noise_multiplier=2.0, trust=trust, clients=20, rule=Flat(0.1),
-                   local_sgd=LocalSgd(epochs=1, batch_size=4, learning_rate=0.1, weight_decay=0.0))
+    round_ = Round(key="3", step=5, rates=(0.5,), noise_multiplier=2.0, trust=trust, clients=20, rule=Flat(0.1),
+                   local_sgd=LocalSgd(epochs=1, batch_size=4, learning_rate=0.1, weight_decay=0.0, seed=3))
     sums = participants.update_sum(here, start, round_).sums
     drawn = torch.cat([value.flatten() for value in sums.values()]).numpy()
     if trust is Trust.CENTRAL:

@@ -116,6 +116,7 @@ def test_every_form_of_dpsgd_f_equals_its_plain_loop_where_clip_norms_differ(bou
     assert torch.allclose(weights(result), plain, rtol=0, atol=1e-10)
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_poisson_batches_and_noise_do_not_depend_on_the_number_of_clients(strategy: str) -> None:
     made = experiment(strategy, noise_multiplier=1.0, batch_size=16, steps=8)

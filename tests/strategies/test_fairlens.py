@@ -40,7 +40,7 @@ def released(data: GroupedDataset, net: nn.Module, trust: Trust = Trust.CENTRAL)
     empty = records(0, [])
     here = Node({0: Parts(data, empty, empty)}, net, "cpu")
     weights = {name: p.detach() for name, p in net.named_parameters()}
-    round_ = Round(seed=0, step=0, rates=(1.0, 1.0), noise_multiplier=0.0, trust=trust, clients=1, rule=Flat(CLIP))
+    round_ = Round(key="0", step=0, rates=(1.0, 1.0), noise_multiplier=0.0, trust=trust, clients=1, rule=Flat(CLIP))
     sums = fairlens.batch_sums(here, weights, round_)
     assert sums is not None
     penalty = server("fairlens").penalty(sums)  # type: ignore[attr-defined]
@@ -131,7 +131,7 @@ def test_a_client_refuses_every_exchange_of_a_step_by_itself(exchange: str, trus
     """None of them carries noise, and a server might not ask for them in their order."""
     data, net, empty = records(1, [0, 1]), model(), records(0, [])
     here, weights = Node({0: Parts(data, empty, empty)}, net, "cpu"), dict(net.named_parameters())
-    round_ = Round(seed=0, step=0, rates=(1.0, 1.0), noise_multiplier=0.0, trust=trust, clients=1, rule=Flat(CLIP))
+    round_ = Round(key="0", step=0, rates=(1.0, 1.0), noise_multiplier=0.0, trust=trust, clients=1, rule=Flat(CLIP))
     zeros = {name: torch.zeros_like(p) for name, p in weights.items()}
     given = {"batch_sums": (), "penalty_gradient": (fairlens.Penalty(zeros, zeros, (1.0, 1.0), (1.0, 1.0)),),
              "shifted_gradient_sum": (zeros,)}[exchange]

@@ -21,7 +21,7 @@ from fedfair.mechanisms.noise import (
     client_share,
     server_share,
 )
-from fedfair.mechanisms.randomness import Source, SystemEntropy, generator
+from fedfair.mechanisms.randomness import Source, SystemEntropy, generator, stream
 
 
 def zeros(numbers: int = 20_000, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
@@ -41,7 +41,7 @@ def is_normal(values: Tensor, deviation: float) -> bool:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("deviation", [0.01, 1.0, 300.0])
 def test_the_deviation_is_the_one_asked_for(deviation: float, dtype: torch.dtype) -> None:
-    drawn = flat(add_gaussian(zeros(dtype=dtype), deviation, generator(1, "noise")))
+    drawn = flat(add_gaussian(zeros(dtype=dtype), deviation, stream(1, "noise")))
     assert drawn.dtype == dtype
     assert is_normal(drawn, deviation)
     assert not is_normal(drawn, deviation * 2 / 3)
@@ -50,14 +50,14 @@ def test_the_deviation_is_the_one_asked_for(deviation: float, dtype: torch.dtype
 
 def test_noise_is_added_to_the_values_which_stay_as_they_were() -> None:
     values = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(())}
-    noisy = add_gaussian(values, 0.5, generator(1, "noise"))
-    drawn = add_gaussian({name: torch.zeros_like(v) for name, v in values.items()}, 0.5, generator(1, "noise"))
+    noisy = add_gaussian(values, 0.5, stream(1, "noise"))
+    drawn = add_gaussian({name: torch.zeros_like(v) for name, v in values.items()}, 0.5, stream(1, "noise"))
     assert list(noisy) == ["a", "b"]
     assert all(torch.allclose(noisy[name] - values[name], drawn[name]) for name in values)
     assert torch.equal(values["a"], torch.arange(6.0).view(2, 3))
 
 
-@pytest.mark.parametrize("source", [generator(1, "noise"), SystemEntropy()], ids=["seeded", "system"])
+@pytest.mark.parametrize("source", [stream(1, "noise"), SystemEntropy()], ids=["seeded", "system"])
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_every_way_of_sampling_has_the_deviation(noise: NoiseName, source: Source) -> None:
     """Hazards 14 and 15."""
@@ -77,7 +77,7 @@ def test_discrete_noise_leaves_only_multiples_of_a_step_that_depends_on_public_n
     step = 0.7 * (1 + 2**-12) / SCALE
     for scale in (1e-9, 1.0, 1e3):
         values = {"a": scale * torch.rand(500, generator=generator(0, "data"), dtype=torch.float64)}
-        noisy = add_discrete_gaussian(values, 0.7, generator(3, "noise"))["a"]
+        noisy = add_discrete_gaussian(values, 0.7, stream(3, "noise"))["a"]
         assert torch.equal((noisy / step).round() * step, noisy)
 
 
@@ -90,7 +90,7 @@ def test_rounding_to_the_grid_adds_no_more_sensitivity_than_its_margin(values: l
     first = torch.tensor(values, dtype=torch.float64)
     change = torch.randn(len(values), generator=generator(seed, "change"), dtype=torch.float64)
     change /= change.norm()
-    released = [add_discrete_gaussian({"a": data}, deviation, generator(seed, "noise"))["a"]
+    released = [add_discrete_gaussian({"a": data}, deviation, stream(seed, "noise"))["a"]
                 for data in (first, first + change)]
     moved = float((released[1] - released[0]).norm())
     floats = 4 * 2.0**-52 * (float(first.norm()) + 10 * deviation * len(values) + 1)
@@ -100,7 +100,7 @@ def test_rounding_to_the_grid_adds_no_more_sensitivity_than_its_margin(values: l
 def test_discrete_noise_refuses_what_has_no_place_on_the_grid() -> None:
     for wrong in (math.nan, math.inf, 1e30):
         with pytest.raises(ValueError, match="not finite or too large for the grid"):
-            add_discrete_gaussian({"a": torch.tensor([wrong], dtype=torch.float64)}, 1.0, generator(0, "noise"))
+            add_discrete_gaussian({"a": torch.tensor([wrong], dtype=torch.float64)}, 1.0, stream(0, "noise"))
 
 
 @pytest.mark.parametrize(("trust", "variance"), [(Trust.CENTRAL, 1), (Trust.DISTRIBUTED, 1), (Trust.LOCAL, 7)])
@@ -108,9 +108,9 @@ def test_the_sum_over_seven_clients_carries_one_full_noise_or_seven(trust: Trust
     """Hazard 10: what everybody adds is what the ledger assumes."""
     total, sigma = zeros(), 2.0
     for client in range(7):
-        total = add_gaussian(total, client_share(trust, 7) * sigma, generator(3, "noise", client + 1))
+        total = add_gaussian(total, client_share(trust, 7) * sigma, stream(3, "noise", client + 1))
     assert (trust is Trust.CENTRAL) == (not flat(total).any())
-    total = add_gaussian(total, server_share(trust) * sigma, generator(3, "noise", 0))
+    total = add_gaussian(total, server_share(trust) * sigma, stream(3, "noise", 0))
     assert is_normal(flat(total), sigma * math.sqrt(variance))
     assert not is_normal(flat(total), sigma * math.sqrt(variance) * 2 / 3)
     assert not is_normal(flat(total), sigma * math.sqrt(variance) * 3 / 2)
@@ -129,27 +129,27 @@ def test_shares_add_up_in_variance(clients: int) -> None:
 
 
 def test_equal_generators_draw_the_same_bits_and_others_do_not() -> None:
-    first, again, other = (flat(add_gaussian(zeros(), 1.0, generator(seed, "noise"))) for seed in (5, 5, 6))
+    first, again, other = (flat(add_gaussian(zeros(), 1.0, stream(seed, "noise"))) for seed in (5, 5, 6))
     assert torch.equal(first, again)
     assert not (first == other).any()
 
 
 def test_no_deviation_draws_nothing() -> None:
-    values, draws = {"a": torch.ones(3)}, generator(1, "noise")
+    values, draws = {"a": torch.ones(3)}, stream(1, "noise")
     before = draws.get_state()
     assert torch.equal(add_gaussian(values, 0.0, draws)["a"], values["a"])
     assert torch.equal(draws.get_state(), before)
 
 
 def test_every_number_has_its_own_draw() -> None:
-    drawn = add_gaussian({"a": torch.zeros(10_000), "b": torch.zeros(10_000)}, 1.0, generator(2, "noise"))
+    drawn = add_gaussian({"a": torch.zeros(10_000), "b": torch.zeros(10_000)}, 1.0, stream(2, "noise"))
     assert abs(float(torch.corrcoef(torch.stack([drawn["a"], drawn["b"]]))[0, 1])) < 0.05
     assert len(flat(drawn).double().unique()) > 19_900
 
 
 def test_a_deviation_that_is_not_finite_is_not_hidden() -> None:
     """An unclipped rule has an infinite sensitivity: noise for it must not look like a result."""
-    assert not bool(flat(add_gaussian(zeros(8), math.inf, generator(1, "noise"))).isfinite().any())
+    assert not bool(flat(add_gaussian(zeros(8), math.inf, stream(1, "noise"))).isfinite().any())
 
 
 def test_every_number_from_the_operating_system_has_its_own_draw() -> None:
@@ -163,7 +163,7 @@ def test_one_number_without_a_place_on_the_grid_is_refused_among_others_that_hav
     """Also a finite one, of 2^62 steps or more, whose sum with a draw an integer of 64 bits may not hold."""
     values = {"a": torch.tensor([0.0, wrong, 1.0], dtype=torch.float64)}
     with pytest.raises(ValueError, match="not finite or too large for the grid"):
-        add_discrete_gaussian(values, 1.0, generator(0, "noise"))
+        add_discrete_gaussian(values, 1.0, stream(0, "noise"))
 
 
 def test_the_margin_covers_rounding_to_the_grid_and_sums_over_a_million_records() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from hashlib import shake_128
 from itertools import product
 
 import numpy as np
@@ -16,7 +18,7 @@ from fedfair.datasets.prepare import reduce_group, split
 from fedfair.gradients.probe import per_example
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import add_gaussian
-from fedfair.mechanisms.randomness import Source, SystemEntropy, generator, key, random_bits
+from fedfair.mechanisms.randomness import Source, SystemEntropy, generator, key, random_bits, stream
 from fedfair.mechanisms.sampling import poisson
 from fedfair.models import find, published
 
@@ -46,13 +48,43 @@ def test_the_same_parts_give_the_same_stream_whatever_ran_before() -> None:
 
 
 def test_no_two_of_a_hundred_thousand_steps_share_a_seed() -> None:
-    """PyTorch keeps 32 bits of a seed: random ones would meet about once in this many steps."""
+    """Random seeds of 32 bits would meet about once in this many steps."""
     seeds = [generator(0, "noise", 3, step).initial_seed() for step in range(100_000)]
     assert len({seed & 0xFFFFFFFF for seed in seeds}) == 100_000
 
 
-def test_neighbouring_steps_are_not_correlated() -> None:
-    drawn = torch.stack([torch.randn(200, generator=generator(0, "noise", 0, step)) for step in range(501)])
+def test_pytorch_forgets_all_but_32_bits_of_a_seed_and_a_stream_does_not() -> None:
+    few = [torch.randn(5, generator=torch.Generator().manual_seed(seed)) for seed in (7, 7 + 2**32)]
+    assert torch.equal(*few)
+    many = [torch.randn(5, generator=stream(seed, "noise")) for seed in (7, 7 + 2**32, 7 + 2**64, 7 + 2**128)]
+    assert len(torch.stack(many).unique()) == 20
+
+
+def test_a_stream_is_the_mersenne_twister_of_a_digest_of_all_its_parts() -> None:
+    """NumPy's, with the same state: PyTorch keeps a state as bytes, in an order that it does not promise."""
+    words = np.frombuffer(shake_128(b"a key\0noise\x003\x0017").digest(4 * 624), dtype="<u4")
+    twister = np.random.MT19937(0)
+    twister.state = {"bit_generator": "MT19937", "state": {"key": words, "pos": 624}}
+    drawn = torch.empty(2000, dtype=torch.int64).random_(0, 2**20, generator=stream("a key", "noise", 3, 17))
+    assert drawn.tolist() == (twister.random_raw(2000) % 2**20).tolist()
+
+
+def test_streams_of_a_hundred_thousand_parts_have_nothing_in_common() -> None:
+    drawn = torch.stack([torch.empty(2, dtype=torch.int64).random_(0, 2**63 - 1, generator=stream(*parts))
+                         for parts in product(("a", "b"), ("noise", "counts"), range(50), range(500))])
+    assert len(drawn.unique()) == drawn.numel() == 200_000
+
+
+def test_a_stream_leaves_no_trace_in_others() -> None:
+    """They start from one template, which no draw may change."""
+    first = torch.randn(1000, generator=stream("a key", "noise"))
+    torch.randn(7, generator=stream("another", "noise")), generator(0, "split").manual_seed(5)
+    assert torch.equal(torch.randn(1000, generator=stream("a key", "noise")), first)
+
+
+@pytest.mark.parametrize("make", [generator, stream])
+def test_neighbouring_steps_are_not_correlated(make: Callable[..., torch.Generator]) -> None:
+    drawn = torch.stack([torch.randn(200, generator=make(0, "noise", 0, step)) for step in range(501)])
     found = [float(torch.corrcoef(torch.stack([drawn[:-lag].flatten(), drawn[lag:].flatten()]))[0, 1])
              for lag in (1, 2)]
     assert max(map(abs, found)) < 5 / (100_000**0.5)
@@ -86,7 +118,7 @@ def test_results_do_not_depend_on_the_global_generator() -> None:
     assert torch.equal(made[1], made[3])
 
 
-@pytest.mark.parametrize("source", [generator(0, "noise"), SystemEntropy()], ids=["seeded", "system"])
+@pytest.mark.parametrize("source", [stream("a key", "noise"), SystemEntropy()], ids=["seeded", "system"])
 def test_all_64_bits_are_fair_and_independent(source: Source) -> None:
     bits = np.unpackbits(random_bits(source, 20_000).view(np.uint8)).reshape(-1, 64).astype(float)
     assert np.abs(bits.mean(0) - 0.5).max() < 6 / 2 / 20_000**0.5

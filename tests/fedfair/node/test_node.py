@@ -68,10 +68,10 @@ def test_a_batch_is_kept_for_equal_weights_in_one_round_alone() -> None:
     data = GroupedDataset(torch.randn(40, 3, dtype=torch.float64), zeros, zeros, ("everybody",), 2)
     host = Node({0: Parts(data, data, data)}, model, "cpu")
     weights = {name: value.detach().clone() for name, value in model.named_parameters()}
-    first = Round(seed=0, step=3, rates=(0.5,), noise_multiplier=1.0, trust=Trust.CENTRAL, clients=1)
+    first = Round(key="0", step=3, rates=(0.5,), noise_multiplier=1.0, trust=Trust.CENTRAL, clients=1)
     kept = host.batch(weights, first)
     assert host.batch({name: value.clone() for name, value in weights.items()}, first) is kept
-    for other in (replace(first, step=4), replace(first, seed=1), replace(first, rates=(0.9,))):
+    for other in (replace(first, step=4), replace(first, key="1"), replace(first, rates=(0.9,))):
         assert host.batch(weights, other) is not kept
     kept = host.batch(weights, first)
     before = kept.probe.norms.clone()
@@ -98,7 +98,7 @@ def local_epoch(step: int, noise: tuple[float, ...] = (0.0, 0.0), weights: tuple
                           noise_multipliers=noise, weights=weights, sizes=(RECORDS, RECORDS))
     start = {name: value.detach().clone() for name, value in model.named_parameters()}
     found = host.local_epochs(start, Round(
-        seed=5, step=step, rates=(0.5,), noise_multiplier=noise[0], count_noise_multiplier=0.0, trust=Trust.CENTRAL,
+        key="5", step=step, rates=(0.5,), noise_multiplier=noise[0], count_noise_multiplier=0.0, trust=Trust.CENTRAL,
         clients=2, rule=Flat(1.0), query=GroupSizes(), local=local))
     assert found.counts is not None
     name = next(name for name, value in start.items() if value.dim() == 2)
@@ -139,7 +139,7 @@ def test_counts_carry_the_share_of_noise_of_every_client_here(exchange: str, tru
     empty = GroupedDataset(torch.zeros(0, 2, dtype=torch.float64), none, none, tuple("abcdefghij"), 2)
     host = Node({number: Parts(empty, empty, empty) for number in range(3)}, model, "cpu")
     weights = {name: value.detach() for name, value in model.named_parameters()}
-    first = Round(seed=5, step=0, rates=(0.5,) * 10, noise_multiplier=0.0, count_noise_multiplier=7.0, trust=trust,
+    first = Round(key="5", step=0, rates=(0.5,) * 10, noise_multiplier=0.0, count_noise_multiplier=7.0, trust=trust,
                   clients=20, rule=Flat(1.0), query=GroupSizes())
     counts = [getattr(host, exchange)(weights, replace(first, step=step)).counts for step in range(100)]
     drawn = torch.cat(counts).numpy()
@@ -162,7 +162,7 @@ def test_a_record_whose_gradient_is_not_finite_is_as_if_it_had_not_been_drawn(ba
     labels = torch.arange(20) % 2
     model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2))
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    round_ = Round(seed=0, step=0, rates=(1.0, 1.0), noise_multiplier=0.0, count_noise_multiplier=0.0,
+    round_ = Round(key="0", step=0, rates=(1.0, 1.0), noise_multiplier=0.0, count_noise_multiplier=0.0,
                    trust=Trust.CENTRAL, clients=1, rule=rule, query=query)
 
     def answer(x: Tensor) -> Contribution:
@@ -182,7 +182,7 @@ def test_a_record_whose_gradient_is_not_finite_is_as_if_it_had_not_been_drawn(ba
 def test_a_gradient_that_is_not_finite_names_its_client_where_nothing_is_clipped() -> None:
     x, zeros = torch.full((4, 5), math.inf), torch.zeros(4, dtype=torch.long)
     data, model = GroupedDataset(x, zeros, zeros, ("a",), 2), nn.Linear(5, 2)
-    round_ = Round(seed=0, step=0, rates=(1.0,), noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1,
+    round_ = Round(key="0", step=0, rates=(1.0,), noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1,
                    rule=Unclipped())
     with pytest.raises(ClientError, match="client 7 has a gradient that is not finite at step 0"):
         Node({7: Parts(data, data, data)}, model, "cpu").gradient_sum(

@@ -52,7 +52,7 @@ def together(name: str, clients: dict[int, GroupedDataset], local: LocalSgd, rou
     start = {key: p.detach().clone() for key, p in model.named_parameters()}
     shares = Shares.joined({client: Parts(own, own, own) for client, own in clients.items()})
     return {client: {key: value[place] for key, value in updates.values.items()}
-            for updates in local_updates(model, start, shares, list(clients), local, 9, round_)
+            for updates in local_updates(model, start, shares, list(clients), local, round_)
             for place, client in enumerate(updates.clients)}
 
 
@@ -60,7 +60,7 @@ def together(name: str, clients: dict[int, GroupedDataset], local: LocalSgd, rou
 @given(st.sampled_from(sorted(SHAPES)), st.lists(st.integers(0, 11), min_size=1, max_size=5), st.integers(1, 3),
        st.integers(1, 6), st.sampled_from([0.0, 0.1]))
 def test_updates_equal_those_one_by_one(name: str, sizes: list[int], epochs: int, batch: int, decay: float) -> None:
-    local = LocalSgd(epochs=epochs, batch_size=batch, learning_rate=0.4, weight_decay=decay)
+    local = LocalSgd(epochs=epochs, batch_size=batch, learning_rate=0.4, weight_decay=decay, seed=9)
     clients = {3 * number + 1: data(name, size, number) for number, size in enumerate(sizes)}
     found = together(name, clients, local, round_=2)
     assert sorted(found) == sorted(clients)
@@ -70,7 +70,7 @@ def test_updates_equal_those_one_by_one(name: str, sizes: list[int], epochs: int
 
 
 def test_turns_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    local = LocalSgd(epochs=2, batch_size=4, learning_rate=0.4, weight_decay=0.0)
+    local = LocalSgd(epochs=2, batch_size=4, learning_rate=0.4, weight_decay=0.0, seed=9)
     clients = {n: data("mlp", 3 * n, n) for n in range(6)}
     at_once = together("mlp", clients, local, 0)
     monkeypatch.setattr(cohort, "_NUMBERS", 80)  # two participants of 35 numbers
@@ -81,7 +81,7 @@ def test_turns_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_round_is_another_order() -> None:
-    local = LocalSgd(epochs=1, batch_size=2, learning_rate=0.4, weight_decay=0.0)
+    local = LocalSgd(epochs=1, batch_size=2, learning_rate=0.4, weight_decay=0.0, seed=9)
     clients = {0: data("mlp", 9, 0)}
     first, again, next_one = (together("mlp", clients, local, round_)[0]["1.weight"] for round_ in (0, 0, 1))
     assert torch.equal(first, again)

@@ -105,7 +105,7 @@ def test_a_copy_of_a_record_has_the_same_values() -> None:
 
 def test_a_request_carries_task_round_weights_and_options(identity: None) -> None:
     task = Task(seed=3, hidden=(4, 5))
-    round_ = Round(seed=3, step=7, rates=(0.1, 0.2), noise_multiplier=1.0, count_noise_multiplier=10.0,
+    round_ = Round(key="3", step=7, rates=(0.1, 0.2), noise_multiplier=1.0, count_noise_multiplier=10.0,
                    trust=Trust.DISTRIBUTED, clients=4, rule=PerGroup((0.5, 1.5)), query=Above(2.0))
     (message,) = messages.requests("exchanges.send_evaluation", "evaluate", [5], task, weights=pack(TENSORS),
                                    round_=round_, splits=["test"], **{"gradient-norms": True})

@@ -19,8 +19,8 @@ RULES = [Unclipped(), Flat(0.5), PerGroup((0.5, 1.5)), Global(0.5, 50.0), Global
          Reweighted((0.5, 0.7), (1.0, 2.0))]
 LOCAL = LocalTraining(batch_size=32, optimizer="adam", learning_rate=0.01, weight_decay=0.0, momentum=0.0,
                       noise_multipliers=(1.0, 2.0), weights=(0.25, 0.75), sizes=(20, 60))
-SGD = LocalSgd(epochs=2, batch_size=16, learning_rate=0.1, weight_decay=0.0)
-PLAN = Round(seed=7, step=3, rates=(0.1, 0.2), noise_multiplier=1.5, count_noise_multiplier=15.0, trust=Trust.LOCAL,
+SGD = LocalSgd(epochs=2, batch_size=16, learning_rate=0.1, weight_decay=0.0, seed=7)
+PLAN = Round(key="7", step=3, rates=(0.1, 0.2), noise_multiplier=1.5, count_noise_multiplier=15.0, trust=Trust.LOCAL,
              clients=5, planned_multipliers=(1.5, 1.5), rule=PerGroup((0.5, 1.5)), query=GroupSizes())
 
 
@@ -28,7 +28,7 @@ PLAN = Round(seed=7, step=3, rates=(0.1, 0.2), noise_multiplier=1.5, count_noise
 @pytest.mark.parametrize("query", [None, Above(3.5), AboveAndBelow((0.5, 1.5)), AtMost(2.5), GroupSizes()])
 @pytest.mark.parametrize("local", [(None, None), (LOCAL, None), (None, SGD)])
 def test_a_round_survives_json(rule: object, query: object, local: tuple[object, object]) -> None:
-    made = Round(seed=7, step=3, rates=(0.1, 0.2), noise_multiplier=1.5, count_noise_multiplier=15.0,
+    made = Round(key="7", step=3, rates=(0.1, 0.2), noise_multiplier=1.5, count_noise_multiplier=15.0,
                  trust=Trust.LOCAL, clients=5, planned_multipliers=(1.5, 1.0), certain_multipliers=(1.0, 0.5),
                  rule=rule, query=query,  # type: ignore[arg-type]
                  local=local[0], local_sgd=local[1])  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ def test_a_round_survives_json(rule: object, query: object, local: tuple[object,
     ('"kind": "flat"', "unknown clip rule 'flatt': did you mean 'flat'"),
     ('"kind": "above"', "unknown count query 'abovv': did you mean 'above'")])
 def test_an_unknown_rule_or_query_is_refused(part: str, message: str) -> None:
-    text = Round(seed=3, step=7, rates=(0.1,), noise_multiplier=1.0, count_noise_multiplier=10.0, trust=Trust.CENTRAL,
+    text = Round(key="3", step=7, rates=(0.1,), noise_multiplier=1.0, count_noise_multiplier=10.0, trust=Trust.CENTRAL,
                  clients=4, rule=Flat(0.5), query=Above(2.0)).to_json()
     assert part in text
     wrong = part.replace("flat", "flatt").replace('"above"', '"abovv"')
@@ -49,7 +49,7 @@ def test_an_unknown_rule_or_query_is_refused(part: str, message: str) -> None:
 
 def test_a_round_that_counts_says_with_which_noise() -> None:
     with pytest.raises(ValueError, match="no count_noise_multiplier: give one, 0 for exact counts"):
-        Round(seed=0, step=0, rates=(0.1,), noise_multiplier=1.0, trust=Trust.CENTRAL, clients=1, query=Above(2.0))
+        Round(key="0", step=0, rates=(0.1,), noise_multiplier=1.0, trust=Trust.CENTRAL, clients=1, query=Above(2.0))
 
 
 def test_a_step_charges_each_group_for_the_noise_in_units_of_its_own_bound() -> None:
@@ -64,7 +64,7 @@ def test_a_round_that_charges_for_more_noise_than_it_adds_is_refused(claim: dict
 
 
 def test_every_client_with_records_is_charged_for_its_own_local_epoch() -> None:
-    plan = Round(seed=7, step=3, rates=(0.1, 0.2), noise_multiplier=1.5, trust=Trust.CENTRAL, clients=2,
+    plan = Round(key="7", step=3, rates=(0.1, 0.2), noise_multiplier=1.5, trust=Trust.CENTRAL, clients=2,
                  rule=Flat(1.0), local=LOCAL)
     first, second = plan.charges([(20, 0), (0, 60)])
     assert first == Charge(Event((1.0, 0.0), (1.0, 1.0), (1.0, 1.0), None, 0), 1, 3)

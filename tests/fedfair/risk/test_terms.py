@@ -198,7 +198,7 @@ def test_hutchinson_is_within_its_standard_error_of_the_trace(data: GroupedDatas
     _, hessians = explicit(model, data)
     for k, h in enumerate(hessians):
         rows = (data.group == k).nonzero().flatten()
-        found = torch.stack([trace_samples(model, data, rows, seed=0, step=step) for step in range(300)]).mean(1)
+        found = torch.stack([trace_samples(model, data, rows, noise_key=0, step=step) for step in range(300)]).mean(1)
         assert abs(found.mean() - h.trace()) < 4 * found.std() / math.sqrt(300)
         assert found.std() / math.sqrt(300) < 0.02 * abs(h.trace())
 
@@ -289,7 +289,7 @@ def test_layers_that_are_not_known_are_refused() -> None:
 def test_samples_of_the_trace_do_not_depend_on_who_holds_the_records_and_change_with_seed_and_step(
         data: GroupedDataset) -> None:
     model, rows = network(), torch.arange(len(data))
-    together = trace_samples(model, data, rows, seed=1, step=4)
+    together = trace_samples(model, data, rows, noise_key=1, step=4)
     part = data.take(rows[10:25])
     assert torch.allclose(trace_samples(model, part, torch.tensor([3, 0]), 1, 4), together[[13, 10]], rtol=1e-12)
     for other in (trace_samples(model, data, rows, 2, 4), trace_samples(model, data, rows, 1, 5)):

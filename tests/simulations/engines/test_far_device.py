@@ -94,7 +94,7 @@ def test_canaries_can_be_planted(strategy: str) -> None:
 def test_a_client_of_ones_own_trains_there() -> None:
     local = LocalTraining(batch_size=8, optimizer="sgd", learning_rate=0.1, weight_decay=0.0, momentum=0.0,
                           noise_multipliers=(1.0,), weights=(1.0,), sizes=(0,))
-    plan = Round(seed=None, step=0, rates=(1.0,), noise_multiplier=1.0, trust=Trust.LOCAL, clients=1, rule=Flat(1.0),
+    plan = Round(key=None, step=0, rates=(1.0,), noise_multiplier=1.0, trust=Trust.LOCAL, clients=1, rule=Flat(1.0),
                  local=local).to_json()
     model, group = nn.Sequential(nn.Linear(3, 2)), torch.zeros(40, dtype=torch.long)
     there, before = deepcopy(model).to(FAR), flat(model.state_dict())

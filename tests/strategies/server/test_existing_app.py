@@ -233,7 +233,7 @@ def test_what_cannot_be_planned_is_refused_before_work_starts() -> None:
         around_fedavg(method="dpsgdf")
     with pytest.raises(ValueError, match="not one for local training"):
         train_privately(EXPERIMENT.task.build_model(), torch.zeros(1, 5), torch.zeros(1).long(), torch.zeros(1).long(),
-                        '{"seed": 1, "step": 0, "rates": [1.0], "noise_multiplier": 1, "count_noise_multiplier": 1, '
+                        '{"key": "1", "step": 0, "rates": [1.0], "noise_multiplier": 1, "count_noise_multiplier": 1, '
                         '"trust": "central", "clients": 1, "rule": null, "query": null, "local": null, '
                         '"local_sgd": null}')
 

@@ -41,6 +41,7 @@ def noise_between(*results: Result) -> np.ndarray:
     return (noisy - quiet).double().numpy()
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 @pytest.mark.parametrize("trust", list(Trust))
 @pytest.mark.parametrize("strategy", LOCALLY)
 def test_one_local_step_carries_the_noise_that_the_ledger_charges(strategy: str, trust: Trust) -> None:
@@ -57,6 +58,7 @@ def test_one_local_step_carries_the_noise_that_the_ledger_charges(strategy: str,
     assert is_normal(noise_between(quiet, noisy) / deviation)
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 @pytest.mark.parametrize("trust", list(Trust))
 @pytest.mark.parametrize("sampled", [("discrete", "seeded"), ("discrete", "system"), ("gaussian", "system")])
 def test_every_way_of_sampling_arrives_with_its_scale(sampled: tuple[str, str], trust: Trust) -> None:
@@ -70,6 +72,7 @@ def test_every_way_of_sampling_arrives_with_its_scale(sampled: tuple[str, str], 
     assert is_normal(noise_between(quiet, noisy) / deviation)
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 @pytest.mark.parametrize("strategy", COUNTING)
 def test_counts_arrive_with_the_noise_that_the_ledger_charges(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hazard 3: learning is replaced by listening, so that both runs see the same batches and models."""
@@ -83,6 +86,7 @@ def test_counts_arrive_with_the_noise_that_the_ledger_charges(strategy: str, mon
     assert {event.count_multiplier for event in result.ledger.events} == {7.0}
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 def test_counts_of_local_epochs_carry_the_clients_own_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """One client, which adds all of it: the server's noise on top would make it sqrt(2) times as much."""
     heard: list[torch.Tensor] = []
@@ -154,6 +158,7 @@ def test_a_lost_client_ends_the_run_unless_dropouts_are_allowed(sync: str) -> No
         server("dpsgd", dropouts=10)
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 @pytest.mark.parametrize("lost", [set[int](), {1, 7, 8}])
 def test_the_noise_of_those_who_are_left_is_enough(lost: set[int]) -> None:
     """Hazard 13: shares of 1 / sqrt(n - dropouts) add up to no less than the ledger charges, whoever is lost."""

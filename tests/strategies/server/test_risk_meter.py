@@ -41,6 +41,7 @@ def weights(result: Result) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in result.model.parameters()])
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 def test_terms_do_not_depend_on_clients_and_nodes_nor_change_the_training() -> None:
     plain, together = run(experiment(risk_every=None, risk_vectors=1000)), run(experiment())
     spread = run(experiment(partition="site", clients=3), nodes=2)
@@ -51,6 +52,7 @@ def test_terms_do_not_depend_on_clients_and_nodes_nor_change_the_training() -> N
     assert plain.ledger.epsilon() == together.ledger.epsilon()
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 def test_the_loss_of_each_group_is_that_of_all_its_training_records_before_the_step() -> None:
     """At rounds 1 and 3, of the initial weights and of those after two steps; the last round has metrics besides."""
     measured, data = run(experiment()), experiment().task.data().train
@@ -71,6 +73,7 @@ def test_what_the_terms_tell_of_the_training_records_is_named_as_unprotected() -
     assert math.isinf(measured.by_observer()["client"])
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 def test_terms_are_those_of_the_records_that_there_are_though_their_numbers_are_rounded() -> None:
     made = experiment(steps=1, imbalance="8:9")
     exact, rounded = (terms(run(made.model_copy(update={"round_sizes": size}))) for size in (1, 50))
@@ -156,7 +159,7 @@ def test_terms_of_a_full_batch_say_what_the_step_did(strategy: str) -> None:
     """With every record in the batch and no noise nothing is random: the prediction is of second order."""
     options = {"bound": 3.0} if strategy == "dpsgd-global-adapt" else {}
     base = experiment(strategy=strategy, steps=1, noise_multiplier=0.0, sync="step", learning_rate=0.02,
-                      risk_records=1000, options=options, clip_norm=0.3)
+                      risk_records=1000, risk_vectors=80, options=options, clip_norm=0.3)
     made = base.model_copy(update={"batch_size": len(base.task.data().train)})
     measured = run(made)
     data, model = made.task.data().train, made.task.build_model()
@@ -178,6 +181,7 @@ def test_terms_of_a_full_batch_say_what_the_step_did(strategy: str) -> None:
         assert risk[name, "risk_noise"] == 0
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 def test_the_noise_term_has_the_scaling_of_the_step() -> None:
     one, other = (terms(run(experiment(steps=1, noise_multiplier=noise, clip_norm=clip)))
                   for noise, clip in ((1.0, 0.5), (3.0, 1.0)))
@@ -224,7 +228,7 @@ def test_steps_of_a_wrong_length_or_direction_have_no_terms_and_no_other_optimis
 @pytest.mark.parametrize("action", ["clipping_effect", "hessian_products", "traces"])
 def test_a_client_answers_only_whom_it_trusts(action: str) -> None:
     task = experiment().task
-    round_ = Round(seed=0, step=0, rates=(0.1,) * 10, noise_multiplier=1.0, trust=Trust.LOCAL, clients=2,
+    round_ = Round(key="0", step=0, rates=(0.1,) * 10, noise_multiplier=1.0, trust=Trust.LOCAL, clients=2,
                    rule=Flat(1.0))
     asked = find_exchange(f"risk_sums.send_{action}")
     message, = requests(asked.name, asked.category, [1], task, weights=pack(task.build_model().state_dict()),

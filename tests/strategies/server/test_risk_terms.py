@@ -79,6 +79,7 @@ def terms(result: Result) -> dict[str, dict[str, float]]:
     return {str(group): dict(zip(own["metric"], own["value"], strict=True)) for group, own in rows.groupby("group")}
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_term_is_what_its_definition_gives_on_the_batch_of_the_step(strategy: str) -> None:
     made = experiment(strategy)

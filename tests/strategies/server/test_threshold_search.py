@@ -59,6 +59,7 @@ def final(result: Result, split: str) -> dict[tuple[str, str], float]:
             for row in rows[(rows["split"] == split) & (rows["round"] == last)].itertuples()}
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 @pytest.mark.parametrize(("strategy", "sync"), [(name, sync) for name in STRATEGIES for sync in STRATEGIES[name].modes])
 def test_metrics_are_those_of_the_rule_and_nothing_else_changes(strategy: str, sync: str) -> None:
     made = experiment("", strategy, sync=sync, **two_groups(600))
@@ -157,7 +158,7 @@ def test_what_cannot_be_is_refused_before_training(settings: Any, parts: Any, ex
     with pytest.raises(ValueError, match=expected):
         find_strategy("dpsgd")(made.task, made.training, population(**parts))
     ThresholdSearch(made.task, made.training.model_copy(update={"threshold": "none", "favourable": None}),
-                    population(**parts), "record")
+                    population(**parts), "record", None)
 
 
 def test_a_participants_records_are_all_protected_by_a_private_search(table: str) -> None:

@@ -1,0 +1,51 @@
+"""The noise key: a digest of everything that defines a seeded experiment, from which its batches and noise follow.
+
+Two experiments that differ in a setting share no draw: the difference of two releases that carry one noise holds none.
+Settings marked `same_releases` stay out, so that a measured run is the run without the measurement. So does what the
+records hold: a key that depends on a secret would tell of it. Two seeded runs of one experiment on other records
+therefore share their noise, which is one reason why a seeded run is "simulated".
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from fedfair.plugins.user_files import name_in_file
+from fedfair.protocol.marks import marked
+from fedfair.protocol.task import Task
+from strategies.server.training import Training
+
+if TYPE_CHECKING:
+    from strategies.server.strategy import Strategy
+
+_BITS = 128
+
+
+def noise_key(method: type[Strategy], task: Task, training: Training) -> str | None:
+    """Return the key of a run, in hexadecimal, or None if its batches and noise come from the operating system.
+
+    Args:
+        method: The strategy's class.
+        task: Data, model and seed.
+        training: Settings of the training, with the strategy's own options.
+    """
+    if training.randomness == "system":
+        return None
+    identity = {"strategy": name_in_file(method) or method.__name__, "sync": training.sync or method.default_sync,
+                "options": _chosen(method.Options(**training.options)), "task": _chosen(task),
+                "training": _chosen(training, "options", "sync")}
+    text = json.dumps(identity, sort_keys=True)
+    return blake2b(text.encode(), digest_size=_BITS // 8, person=b"noise key").hexdigest()
+
+
+def _chosen(settings: BaseModel, *without: str) -> dict[str, Any]:
+    """Return the settings that are not at their defaults, as JSON values.
+
+    So a setting that is added later changes the key of no run that does not use it.
+    """
+    left_out = {*without, *marked(type(settings), "same_releases")}
+    return settings.model_dump(mode="json", exclude=left_out, exclude_defaults=True, fallback=repr)
