@@ -4,8 +4,8 @@
 - `chosen_by`: the option of commands, and the key of sweeps, that chooses it in place of a setting.
 - `allowed`: what it allows, in words, where its type does not say it.
 - `records`: whether it decides which records are trained and tested on.
-- `same_releases`: whether it says only what is measured or where it is computed, so that a seeded run has the same
-  noise whatever its value (see `strategies.server.noise_key`).
+- `same_releases`: whether it says only what is measured, where it is computed, or what is chosen from releases, so that
+  a seeded run has the same noise whatever its value (see `strategies.server.noise_key`).
 - `decided_by_app`: whether an existing Flower app decides it (see `strategies.server.existing_app`).
 """
 

@@ -20,7 +20,7 @@ from simulations.engines.local import LocalGrid
 from simulations.engines.quiet import quiet_flower
 from simulations.engines.run import Progress, conduct
 from simulations.settings.experiment import Experiment
-from strategies import find_strategy
+from strategies import Strategy, find_strategy
 from strategies.server.population import Population
 from strategies.server.requests import population
 
@@ -39,6 +39,23 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
     raises.
     """
     refuse_confidence(confidence)
+    strategy = attacked(experiment)
+    task, sizes = experiment.task, strategy.population
+    parameters = sum(parameter.numel() for parameter in task.build_model().parameters())
+    planted = plant(canaries, parameters, _holders(sizes), _strongest_norm(strategy.rule(), sizes), experiment.seed)
+    hosts = [AuditedNode({number: parts}, task.build_model().to(task.device), task.device, planted)
+             for number, parts in task.clients_data().items()]
+    grid = WatchedGrid(client_app.app, len(hosts), planted.coordinates)
+    with client_app.replaced_nodes(task, hosts), quiet_flower():
+        result = conduct(experiment, grid, progress)
+    final = flat(trained_parameters(result.model)[0]).detach()[planted.coordinates]
+    guesses = Guesses(scores(grid.seen, final, strategy, hosts).numpy(), planted.included.numpy(),
+                      planted.groups.numpy())
+    return judged("white box", result, guesses, confidence)
+
+
+def attacked(experiment: Experiment) -> Strategy:
+    """Return the strategy of an experiment whose sums can be read off its steps; raise `ValueError` for another."""
     if experiment.optimizer != "sgd" or experiment.weight_decay:
         raise ValueError(f"an audit reads the noisy sums off the steps of plain SGD, but optimizer is "
                          f"{experiment.optimizer!r} with weight_decay {experiment.weight_decay}: take sgd and 0")
@@ -51,17 +68,7 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
     if step_of(strategy).get("momentum"):
         raise ValueError(f"an audit reads the noisy sums off plain steps, but the server's have a momentum of "
                          f"{step_of(strategy)['momentum']:g}: take 0")
-    parameters = sum(parameter.numel() for parameter in task.build_model().parameters())
-    planted = plant(canaries, parameters, _holders(sizes), _strongest_norm(strategy.rule(), sizes), experiment.seed)
-    hosts = [AuditedNode({number: parts}, task.build_model().to(task.device), task.device, planted)
-             for number, parts in task.clients_data().items()]
-    grid = WatchedGrid(client_app.app, len(hosts), planted.coordinates)
-    with client_app.replaced_nodes(task, hosts), quiet_flower():
-        result = conduct(experiment, grid, progress)
-    final = flat(trained_parameters(result.model)[0]).detach()[planted.coordinates]
-    guesses = Guesses(scores(grid.seen, final, strategy, hosts).numpy(), planted.included.numpy(),
-                      planted.groups.numpy())
-    return judged("white box", result, guesses, confidence)
+    return strategy
 
 
 def _holders(sizes: Population) -> tuple[int, ...]:

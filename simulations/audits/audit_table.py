@@ -15,27 +15,30 @@ from fedfair.plugins.registry import unknown
 from simulations.audits.audit import DEFAULTS, audit
 from simulations.audits.findings import Audit
 from simulations.audits.membership import membership, split_off_at_random
+from simulations.audits.release_table import release_table
+from simulations.audits.releases import ReleaseAudit, audit_releases
 from simulations.engines.run import run
 from simulations.plans.compare import OnRound, following
 from simulations.settings.experiment import Experiment
 from simulations.settings.presets import for_strategy, merged
 from strategies import find_strategy
 
-ATTACKS = ("canaries", "membership")
+ATTACKS = ("canaries", "membership", "releases")
 
 
 def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[str, Any], canaries: int = 20_000,
-           confidence: float = 0.95, engine: str = "local", on_round: OnRound = lambda *progress: None) -> list[Audit]:
+           confidence: float = 0.95, engine: str = "local", on_round: OnRound = lambda *progress: None
+           ) -> list[Audit | ReleaseAudit]:
     """Run one audit for each seed; `settings` win over `simulations.audits.audit.DEFAULTS`.
 
-    Raises `ValueError` for an unknown attack, for canaries on another engine than "local", for runs without steps, or
-    for membership where it shows nothing, and what `run` raises.
+    Raises `ValueError` for an unknown attack, for canaries or releases on another engine than "local", for runs without
+    steps, or for membership where it shows nothing, and what `run` raises.
     """
     if attack not in ATTACKS:
         raise unknown("attack", attack, ATTACKS)
-    if attack == "canaries" and engine != "local":
-        raise ValueError(f'engine is {engine!r}, but canaries are held in this process: take engine "local", or the '
-                         "attack membership")
+    if attack != "membership" and engine != "local":
+        raise ValueError(f'engine is {engine!r}, but the attack {attack} needs all nodes in this process: take engine '
+                         '"local", or the attack membership')
     layers = merged(DEFAULTS, for_strategy(settings, strategy, [strategy]), {"strategy": strategy})
     planned = [Experiment(**layers, seed=seed) for seed in seeds]
     if any(each.steps == 0 for each in planned):
@@ -43,12 +46,20 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
     followed = following(planned, on_round)
     if attack == "canaries":
         return [audit(each, canaries, confidence, progress) for each, progress in followed]
+    if attack == "releases":
+        return [audit_releases(each, confidence, progress) for each, progress in followed]
     for each in planned:
         split_off_at_random(each.task.data(), find_strategy(strategy).protects)
     return [membership(run(each, engine, progress=progress), confidence) for each, progress in followed]
 
 
-def audit_table(audits: Sequence[Audit]) -> Table:
+def audit_table(audits: Sequence[Audit | ReleaseAudit]) -> Table:
+    """Lay out bound and claim of every seed, for all records and by group; or what the noise gave away."""
+    of_releases = [each for each in audits if isinstance(each, ReleaseAudit)]
+    return release_table(of_releases) if of_releases else _bounds([each for each in audits if isinstance(each, Audit)])
+
+
+def _bounds(audits: Sequence[Audit]) -> Table:
     """Lay out bound and claim of every seed, for all records and by group."""
     first = audits[0]
     table = Table(title=Text(f"{first.experiment.strategy}, {first.attack}: epsilon at delta "

@@ -90,7 +90,7 @@ def step_of(strategy: Strategy) -> Mapping[str, Any]:
 
 def _log_likelihood_ratio(added: Tensor, canaries: Canaries, round_: Round) -> Tensor:
     """Compare one noisy sum at each canary's coordinate with the canary in the data and without it."""
-    signal, deviation = _signal(canaries, round_), _deviation(round_, round_.noise_multiplier)
+    signal, deviation = _signal(canaries, round_), expected_deviation(round_, round_.noise_multiplier)
     rate = torch.tensor(round_.rates, dtype=torch.float64)[canaries.groups]
     joined = (added * signal - signal**2 / 2) / deviation**2
     return torch.logaddexp(torch.log1p(-rate), joined + torch.log(rate))
@@ -111,7 +111,7 @@ def _after_local_epoch(now: Seen, strategy: Strategy, hosts: list[AuditedNode]) 
         real = torch.stack([host.real[step] for step in range(first, first + steps)]).sum(0)
         added = moved * batch / local.learning_rate - real
         signal = _signal(canaries, now.round_)
-        deviation = _deviation(now.round_, local.noise_multipliers[client])
+        deviation = expected_deviation(now.round_, local.noise_multipliers[client])
         variance = steps * (deviation**2 + rate * (1 - rate) * signal**2)
         expected = steps * rate * signal
         ratio = torch.where(held, (added * expected - expected**2 / 2) / variance, ratio)
@@ -126,7 +126,7 @@ def _signal(canaries: Canaries, round_: Round) -> Tensor:
     return (round_.rule.coefficients(norms, groups) * norms)[canaries.groups]
 
 
-def _deviation(round_: Round, noise_multiplier: float) -> float:
+def expected_deviation(round_: Round, noise_multiplier: float) -> float:
     """Return the standard deviation that the noise should have; 1 where there is no noise, or no bound on the sum."""
     assert round_.rule is not None
     bound = sensitivity(round_.rule, len(round_.rates))

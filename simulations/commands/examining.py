@@ -20,7 +20,8 @@ from simulations.settings.settings_text import pairs
 
 def audit(
     strategy: StrategyName = "dpsgd",
-    attack: Annotated[str, typer.Option(help="Attack: canaries (white box) or membership (black box, any engine).")] =
+    attack: Annotated[str, typer.Option(help="Attack: canaries (white box), membership (black box, any engine), or "
+                                                 "releases (does noise come back, or is it too small?).")] =
     "canaries",
     epsilon: Annotated[float | None, typer.Option(help="Epsilon to claim: 3, unless noise_multiplier is set.")] =
     None,

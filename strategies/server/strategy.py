@@ -80,6 +80,7 @@ class Strategy(FlowerStrategy):
         noise: Noise multipliers by group, `[K]` (step mode), or by client (epoch mode), as `noise_multipliers` gave.
         count_noise: Noise multiplier of the counts of one batch, or None for a method without a query.
         ledger: What was released, and what it cost.
+        counted: The latest noisy counts, or None.
         rows: What was measured.
     """
 
@@ -120,6 +121,7 @@ class Strategy(FlowerStrategy):
         self.rows = Rows(population.names, favourable, further(training.metrics, population.classes, named))
         self.evaluation = Evaluation(task, training, self.search, self.ledger, self.rows)
         self.descent = Descent(self.optimizer)
+        self.counted: Tensor | None = None
         self._round: Round | None = None
         self._asked: list[Message] = []  # the requests whose replies come next
 
@@ -472,7 +474,8 @@ class Strategy(FlowerStrategy):
         share = server_share(plan.trust) if plan.local is None else 0.0
         draws = source(plan.key, "counts", 0, plan.step)
         counts = added(self._counting(replies, plan), "counts", self._like_counts(plan))
-        return add_noise(plan.noise, counts, share * plan.count_noise_multiplier, draws)["counts"]
+        self.counted = add_noise(plan.noise, counts, share * plan.count_noise_multiplier, draws)["counts"]
+        return self.counted
 
     def _counting(self, replies: list[Message], plan: Round) -> list[Message]:
         """Return the replies that must hold counts: in local epochs, those of nodes that hold records."""

@@ -25,7 +25,7 @@ class ThresholdSettings(BaseModel):
                     "always looks for; below a gamma for each group, with the fewest changed decisions (by-group); or "
                     "not at all (none).")
     theta: Share = Field(
-        default=0.05,
+        default=0.05, json_schema_extra={"same_releases": True},
         description="Largest demographic parity of the validation part that the search for a threshold accepts.")
     gamma: Annotated[float, Field(ge=0.5, le=1)] | None = Field(
         default=None,

@@ -89,6 +89,7 @@ def test_the_ledger_says_nominal_and_that_clients_see_means_of_the_batch() -> No
     assert math.isfinite(plain.by_observer()["client"])
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 def test_a_penalty_of_weight_zero_is_dpsgd() -> None:
     made = experiment("fairlens", options={"gamma1": 0.0, "gamma2": 0.0}, dtype="float64")
     plain = run(made.model_copy(update={"strategy": "dpsgd", "options": {}}))

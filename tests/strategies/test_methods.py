@@ -95,6 +95,7 @@ def test_each_groups_clip_norm_moves_to_its_quantile_by_the_public_size_of_an_ev
     assert strategy.query().thresholds == strategy.rule().clip_norms  # type: ignore[union-attr, attr-defined]
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 @pytest.mark.parametrize("sync", ["step", "epoch"])
 def test_fair_dp_starts_every_round_from_a_small_last_layer_and_ends_with_slow_sgd(sync: str) -> None:
     made = experiment("fair-dp", sync=sync, steps=10, options={"max_norm": 0.3}, noise_multiplier=0.0)
@@ -136,6 +137,7 @@ def test_gs_dp_sgd_refuses_sites_adam_and_momentum_where_they_mean_something_els
         server("gs-dp-sgd", sync="step", momentum=0.5)
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 def test_a_strategy_of_ones_own_is_found_by_name(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "half_clip.py").write_text(  # type: ignore[operator]
         "from fedfair.mechanisms.clipping import ClipRule, Flat\nfrom strategies import Strategy\n\n\n"
@@ -195,6 +197,7 @@ def test_noise_at_the_base_is_not_for_noise_that_nobody_can_repeat() -> None:
         server("dpsgd-f", options={"noise_at": "base"}, randomness="system")
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 @pytest.mark.parametrize("early", [{"optimizer": "adam"}, {"momentum": 0.5}])
 def test_fair_dp_ends_with_plain_sgd_whatever_optimiser_it_began_with(early: dict[str, Any]) -> None:
     options = {"max_norm": 100.0, "late_share": 1.0}

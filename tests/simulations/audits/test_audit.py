@@ -159,7 +159,7 @@ def test_the_command_prints_saves_and_says_by_its_exit_code(tmp_path: Path, monk
     assert "REFUTED" not in good.output
     saved = json.loads((tmp_path / "audit.json").read_text())["audits"][0]
     assert (saved["attack"], saved["refuted"], len(saved["findings"])) == ("white box", False, 11)
-    less_noise(monkeypatch, 1 / 4)
+    less_noise(monkeypatch, 1 / 8)
     bad = CliRunner().invoke(app, [*command, "--epsilon", "3"], env={"COLUMNS": "100"})
     assert bad.exit_code == 1
     assert "REFUTED" in bad.output

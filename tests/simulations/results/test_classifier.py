@@ -66,6 +66,7 @@ def test_the_rows_of_a_table_are_predicted_as_they_stand(result: Result, tmp_pat
         loaded.predict_proba(rows[["sex"]])
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 def test_the_favourable_class_goes_by_its_name(tmp_path: Path) -> None:
     draws = np.random.default_rng(1)
     sex, years = draws.choice(["f", "m"], 400), draws.integers(0, 30, 400)

@@ -25,7 +25,7 @@ from tests.strategies.test_contract import OPTIONS
 from tests.strategies.two_groups import two_groups
 
 SMALL: dict[str, Any] = {"split": (0.3, 0.2, 0.5), "hidden": (30,), "steps": 2, "batch_size": 32, "delta": 1e-4}
-STAY_OUT = {"device", "eval_every", "risk_every", "risk_records", "risk_vectors"}
+STAY_OUT = {"device", "eval_every", "risk_every", "risk_records", "risk_vectors", "theta"}
 VALUES: list[Any] = [True, False, 3, 4, 0.123, 0.456, "x", ["x"], {"x": 1}, [0.5, 0.25, 0.25], [0.5, 0.5],
                      {"x": [0, 1]}, ["a", "b"], [3, 4]]
 
@@ -134,7 +134,7 @@ CHANGES: list[dict[str, Any]] = [
     {}, {"seed": 1}, {"noise_multiplier": 2.0}, {"noise_multiplier": 1 + 1e-12}, {"target_epsilon": 1.0},
     {"target_epsilon": 1.0, "delta": 1e-5}, {"target_epsilon": 1.0, "accountant": "rdp"}, {"clip_norm": 1.0},
     {"learning_rate": 0.02}, {"batch_size": 33}, {"steps": 3}, {"weight_decay": 0.1}, {"momentum": 0.5},
-    {"count_noise_multiplier": 9.0}, {"threshold_epsilon": 2.0}, {"theta": 0.1}, {"strategy": "dpsgd-f-quantile"},
+    {"count_noise_multiplier": 9.0}, {"threshold_epsilon": 2.0}, {"strategy": "dpsgd-f-quantile"},
     {"options": {"bounds": "authors"}}, {"trust": "local"}, {"trust": "distributed"}, {"sync": "epoch"},
     {"partition": "site", "clients": 2}, {"clients": 3}, {"split": (0.31, 0.2, 0.49)}, {"without": ["p"]},
     {"dtype": "float64"}, {"round_sizes": 2}, {"dropouts": 1}, {"hidden": (31,)}]

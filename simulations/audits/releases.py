@@ -1,0 +1,157 @@
+"""The audit of releases: an attacker who knows all records looks at the noise of every step, and compares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedfair import client_app
+from fedfair.gradients.layers import Gradients, flat, shaped
+from fedfair.gradients.probe import trained_parameters
+from fedfair.mechanisms.noise import Trust, client_share
+from fedfair.protocol.round import LocalEpoch, LocalTraining
+from simulations.audits.audit import attacked
+from simulations.audits.findings import refuse_confidence
+from simulations.audits.listening import Counts, ListeningGrid, ListeningNode, nothing
+from simulations.audits.repetition import Noise, Suspicion, suspicions
+from simulations.audits.white_box import Seen, expected_deviation, step_of
+from simulations.engines.quiet import quiet_flower
+from simulations.engines.run import Progress, conduct
+from simulations.settings.experiment import Experiment
+from strategies import Strategy
+
+
+@dataclass(frozen=True)
+class ReleaseAudit:
+    """What the noise of a run's releases gives away.
+
+    `releases` is the number of noisy sums and counts that were compared, of `numbers` numbers in all. `suspicions` are
+    what was found, at `confidence` for all tests together.
+    """
+
+    experiment: Experiment
+    guarantee: str
+    releases: int
+    numbers: int
+    confidence: float
+    suspicions: tuple[Suspicion, ...]
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the noise is not the independent noise that the ledger charges, at the confidence."""
+        return bool(self.suspicions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields and the verdict, ready for JSON."""
+        return {"attack": "releases", "experiment": self.experiment.settings(), "guarantee": self.guarantee,
+                "releases": self.releases, "numbers": self.numbers, "confidence": self.confidence,
+                "refuted": self.refuted, "suspicions": [asdict(each) for each in self.suspicions]}
+
+
+def audit_releases(experiment: Experiment, confidence: float = 0.95, progress: Progress = lambda *_: None
+                   ) -> ReleaseAudit:
+    """Run the experiment once, and test whether the noise of its releases is independent, and as large as charged.
+
+    Noise is taken off what leaves: sums of each client under trust "local" and "distributed" and in local epochs, the
+    server's otherwise, and counts. It is compared over steps and clients, and between sums and counts. Take float64:
+    coarser sums hide which numbers are equal. Raises `ValueError` for a run without noise, in float32, or of fewer than
+    two steps, and what `audit` raises.
+    """
+    refuse_confidence(confidence)
+    strategy = attacked(experiment)
+    _refuse_silent(experiment, strategy)
+    task = experiment.task
+    nobody = nothing(sum(p.numel() for p in trained_parameters(task.build_model())[0].values()))
+    hosts = [ListeningNode({number: parts}, task.build_model().to(task.device), task.device, nobody)
+             for number, parts in task.clients_data().items()]
+    grid, counted = ListeningGrid(client_app.app, len(hosts), nobody.coordinates), list[Tensor]()
+
+    def note(strategy: Strategy, now: int) -> None:
+        """Keep the counts that the server learned from."""
+        counted.extend([] if strategy.counted is None else [strategy.counted.clone()])
+
+    with client_app.replaced_nodes(task, hosts), quiet_flower():
+        result = conduct(experiment, grid, progress, watch=note)
+    weights = {name: p.detach() for name, p in trained_parameters(result.model)[0].items()}
+    after = [now.weights for now in grid.seen[1:]] + [flat(weights)]
+    noise = [each for now, following in zip(grid.seen, after, strict=True)
+             for each in _noise_of_sums(now, following, strategy, hosts, weights)]
+    noise += _noise_of_counts(grid.counts, counted, hosts)
+    return ReleaseAudit(experiment, result.ledger.guarantee, len(noise), sum(len(each.numbers) for each in noise),
+                        confidence, tuple(suspicions(noise, confidence)))
+
+
+def _refuse_silent(experiment: Experiment, strategy: Strategy) -> None:
+    """Raise `ValueError` for a run whose noise cannot be told."""
+    if not all(strategy.noise) or not math.isfinite(max(strategy.rule().group_sensitivities(len(strategy.noise)))):
+        raise ValueError(f"{experiment.strategy} adds no noise with these settings, so that there is none to look at: "
+                         "take a private strategy and a noise_multiplier above 0")
+    if experiment.dtype != "float64":
+        raise ValueError(f"dtype is {experiment.dtype!r}, in which sums are too coarse to tell equal noise from like "
+                         'noise: take "float64"')
+    if strategy.rounds < 2:
+        raise ValueError(f"there are {strategy.rounds} rounds, but an audit of releases compares at least two: take "
+                         "more steps or epochs")
+
+
+def _noise_of_sums(now: Seen, following: Tensor, strategy: Strategy, hosts: list[ListeningNode], like: Gradients
+                   ) -> Iterator[Noise]:
+    """Yield the noise of one round's sums, in expected standard deviations."""
+    round_, step = now.round_, now.round_.step
+    if round_.local is not None:
+        yield from _noise_of_epochs(now, round_.local, hosts, like)
+        return
+    real = torch.stack([host.real[step] for host in hosts])
+    deviation = expected_deviation(round_, round_.noise_multiplier)
+    if round_.trust is Trust.CENTRAL:
+        added = (now.weights - following) * (strategy.divisor() / step_of(strategy)["lr"]) - real.sum(0)
+        yield _noise(f"the sum of step {step}", added / deviation, like)
+        return
+    share = client_share(round_.trust, round_.clients)
+    for client, added in enumerate(now.sent - real):
+        yield _noise(f"the sum of client {client} in step {step}", added / (share * deviation), like)
+
+
+def _noise_of_epochs(now: Seen, local: LocalTraining, hosts: list[ListeningNode], like: Gradients) -> Iterator[Noise]:
+    """Yield the noise of each client's local epoch, the sum over its steps."""
+    for client, host in enumerate(hosts):
+        steps, _, batch = LocalEpoch.of(local.sizes[client], local.batch_size)
+        if steps == 0:
+            continue
+        first = now.round_.step * steps
+        real = torch.stack([host.real[step] for step in range(first, first + steps)]).sum(0)
+        moved = (now.weights - now.sent[client] / local.weights[client]) * batch / local.learning_rate
+        deviation = expected_deviation(now.round_, local.noise_multipliers[client]) * math.sqrt(steps)
+        yield _noise(f"the local epoch {now.round_.step} of client {client}", (moved - real) / deviation, like)
+
+
+def _noise_of_counts(asked: list[Counts], learned: list[Tensor], hosts: list[ListeningNode]) -> Iterator[Noise]:
+    """Yield the noise of counts in step mode: the server's, or each client's share."""
+    for now, total in zip(asked, learned, strict=True):
+        round_ = now.round_
+        deviation = round_.count_noise_multiplier
+        if not deviation or round_.local is not None:
+            continue
+        if round_.trust is Trust.CENTRAL:
+            yield _of_counts(f"the counts of step {round_.step}", (total - now.sent.sum(0)) / deviation)
+            continue
+        share = client_share(round_.trust, round_.clients)
+        for client, (sent, host) in enumerate(zip(now.sent, hosts, strict=True)):
+            if round_.step in host.exact:
+                name = f"the counts of client {client} in step {round_.step}"
+                yield _of_counts(name, (sent - host.exact[round_.step]) / (share * deviation))
+
+
+def _of_counts(name: str, added: Tensor) -> Noise:
+    """Return the noise of counts as one layer."""
+    return Noise(name, {"counts": added.flatten().double().numpy()})
+
+
+def _noise(name: str, added: Tensor, like: Gradients) -> Noise:
+    """Return the noise of a sum by parameter."""
+    return Noise(name, {layer: value.flatten().double().numpy() for layer, value in shaped(added, like).items()})
