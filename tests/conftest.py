@@ -46,7 +46,7 @@ def data_dir(real_data: None) -> Path:
 @pytest.fixture
 def keyed_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the seed alone be the noise key, so that runs with different settings can be compared on one noise."""
-    monkeypatch.setattr("strategies.server.strategy.noise_key", lambda method, task, training: (
+    monkeypatch.setattr("strategies.server.strategy.noise_key", lambda method, sync, options, task, training: (
         None if training.randomness == "system" else str(task.seed)))
 
 

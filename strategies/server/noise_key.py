@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -19,25 +19,23 @@ from fedfair.protocol.marks import marked
 from fedfair.protocol.task import Task
 from strategies.server.training import Training
 
-if TYPE_CHECKING:
-    from strategies.server.strategy import Strategy
-
 _BITS = 128
 
 
-def noise_key(method: type[Strategy], task: Task, training: Training) -> str | None:
+def noise_key(method: type, sync: str, options: BaseModel, task: Task, training: Training) -> str | None:
     """Return the key of a run, in hexadecimal, or None if its batches and noise come from the operating system.
 
     Args:
         method: The strategy's class.
+        sync: The mode, "step" or "epoch", whether `training` names it or the strategy chose it.
+        options: The strategy's own parameters, with their defaults.
         task: Data, model and seed.
-        training: Settings of the training, with the strategy's own options.
+        training: Settings of the training.
     """
     if training.randomness == "system":
         return None
-    identity = {"strategy": name_in_file(method) or method.__name__, "sync": training.sync or method.default_sync,
-                "options": _chosen(method.Options(**training.options)), "task": _chosen(task),
-                "training": _chosen(training, "options", "sync")}
+    identity = {"strategy": name_in_file(method) or method.__name__, "sync": sync, "options": _chosen(options),
+                "task": _chosen(task), "training": _chosen(training, "options", "sync")}
     text = json.dumps(identity, sort_keys=True)
     return blake2b(text.encode(), digest_size=_BITS // 8, person=b"noise key").hexdigest()
 

@@ -106,7 +106,7 @@ class Strategy(FlowerStrategy):
         self.sharers = len(population.sizes) - training.dropouts  # the fewest clients whose noise is in a sum
         self.options = self.Options(**training.options)
         self.sync = training.sync or self.default_sync
-        self.key = noise_key(type(self), task, training)
+        self.key = self.key_of(task, training)
         self.search = ThresholdSearch(task, training, population, self.protects, self.key)
         self._risk = (RiskMeter(task, training, population, self.sync, self.exchange)
                       if training.risk_every else None)
@@ -124,6 +124,17 @@ class Strategy(FlowerStrategy):
         self.counted: Tensor | None = None
         self._round: Round | None = None
         self._asked: list[Message] = []  # the requests whose replies come next
+
+    @classmethod
+    def key_of(cls, task: Task, training: Training) -> str | None:
+        """Return the key that batches and noise of a run follow from, or None if the operating system draws them.
+
+        Args:
+            task: Data, model and seed of the run.
+            training: Settings of the training, with the method's own options.
+        """
+        options = cls.Options(**training.options)
+        return noise_key(cls, training.sync or cls.default_sync, options, task, training)
 
     # What a method is.
 

@@ -187,7 +187,7 @@ def a_seed_after_all(patch: Patch) -> None:
 
 
 def a_seed_alone_as_the_key_of_the_noise(patch: Patch) -> None:
-    patch.setattr(base, "noise_key", lambda method, task, training: str(task.seed))
+    patch.setattr(base, "noise_key", lambda method, sync, options, task, training: str(task.seed))
 
 
 def noise_in_floating_point(patch: Patch) -> None:

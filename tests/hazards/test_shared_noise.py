@@ -23,7 +23,6 @@ from fedfair.protocol import task as tasks
 from simulations import Experiment, run
 from simulations.results.result import Result
 from strategies import find_strategy
-from strategies.server.noise_key import noise_key
 
 CLIP, LR = 0.5, 1.0
 MADE = Experiment(model="logistic", strategy="dpsgd", steps=1, delta=1e-5, eval_every=1000, learning_rate=LR,
@@ -113,7 +112,7 @@ def test_whoever_has_the_folder_of_a_seeded_run_has_its_noise_and_the_folder_say
     result = run(FULL.model_copy(update={"noise_multiplier": 3.0}))
     result.save(tmp_path / "out")
     made = Experiment(**tomllib.loads((tmp_path / "out" / "config.toml").read_text()))
-    key = noise_key(find_strategy(made.strategy), made.task, made.training)
+    key = find_strategy(made.strategy).key_of(made.task, made.training)
     assert key is not None
     drawn = torch.randn(len(START), generator=stream(key, "noise"), dtype=torch.float64)
     exact = changed(noise_multiplier=0.0)

@@ -19,7 +19,6 @@ from simulations import Experiment, run
 from simulations.engines.checkpoint import Checkpoint
 from simulations.results.result import Result
 from strategies import STRATEGIES, file_of, find_strategy
-from strategies.server.noise_key import noise_key
 from strategies.server.training import Training
 from tests.strategies.test_contract import OPTIONS
 from tests.strategies.two_groups import two_groups
@@ -31,7 +30,7 @@ VALUES: list[Any] = [True, False, 3, 4, 0.123, 0.456, "x", ["x"], {"x": 1}, [0.5
 
 
 def key_of(made: Experiment) -> str:
-    key = noise_key(find_strategy(made.strategy), made.task, made.training)
+    key = find_strategy(made.strategy).key_of(made.task, made.training)
     assert key is not None
     return key
 
@@ -60,12 +59,12 @@ def test_every_setting_is_in_the_key_unless_it_changes_no_release(part: type[Bas
     if name == "options":
         return
     parts = {Task: Task(), Training: Training()}
-    before = noise_key(STRATEGIES["dpsgd"], parts[Task], parts[Training])  # type: ignore[arg-type]
+    before = STRATEGIES["dpsgd"].key_of(parts[Task], parts[Training])  # type: ignore[arg-type]
     changed = list(others(part.model_fields[name]))
     assert changed, name
     for value in changed if name != "randomness" else []:
         now = {**parts, part: parts[part].model_copy(update={name: value})}
-        same = noise_key(STRATEGIES["dpsgd"], now[Task], now[Training]) == before  # type: ignore[arg-type]
+        same = STRATEGIES["dpsgd"].key_of(now[Task], now[Training]) == before  # type: ignore[arg-type]
         assert same == (name in STAY_OUT or (name == "sync" and value == "step")), value
 
 
@@ -82,14 +81,14 @@ def test_every_strategy_and_every_option_has_a_key_of_its_own(tmp_path: Path, mo
     keys = []
     for name in [*STRATEGIES, "mine", "yours"]:
         method, given = find_strategy(name), OPTIONS.get(name, {})
-        plain = noise_key(method, Task(), Training(options=given))
+        plain = method.key_of(Task(), Training(options=given))
         keys.append(plain)
         for option, field in method.Options.model_fields.items():
             now = [{**given, option: value} for value in others(field) if value != given.get(option)]
             assert now
-            assert plain not in [noise_key(method, Task(), Training(options=options)) for options in now], option
+            assert plain not in [method.key_of(Task(), Training(options=options)) for options in now], option
             if option not in given:
-                assert noise_key(method, Task(), Training(options={**given, option: field.default})) == plain
+                assert method.key_of(Task(), Training(options={**given, option: field.default})) == plain
     assert len(set(keys)) == len(keys) > 2
 
 
@@ -102,7 +101,7 @@ def test_a_key_is_of_128_bits_the_same_in_every_process_and_on_every_machine() -
 
 
 def test_there_is_no_key_where_the_operating_system_draws() -> None:
-    assert noise_key(STRATEGIES["dpsgd"], Task(), Training(randomness="system")) is None
+    assert STRATEGIES["dpsgd"].key_of(Task(), Training(randomness="system")) is None
 
 
 def test_a_measured_run_is_the_run_without_the_measurement() -> None:
