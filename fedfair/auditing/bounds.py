@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-_SHARES = (1 / 50, 1 / 20, 1 / 10, 1 / 2)  # of the canaries that are guessed on, fixed before any result is seen
+SHARES = (1 / 50, 1 / 20, 1 / 10, 1 / 2)
+"""Shares of the canaries that are guessed on, fixed before any result is seen."""
+
 _LEVELS = np.arange(0.05, 1, 0.05)  # quantiles of the scores that `gaussian_bound` takes as thresholds
 _GRID = np.linspace(0, 25, 51)  # of epsilon, to bracket the root between two of its points
 
@@ -50,9 +52,9 @@ def lower_bound(scores: Floats, included: Bools, delta: float, confidence: float
     """
     order = np.argsort(-np.abs(scores), kind="stable")
     right = ((scores > 0) == included)[order]
-    error = (1 - confidence) / len(_SHARES)
+    error = (1 - confidence) / len(SHARES)
     bounds = []
-    for share in _SHARES:
+    for share in SHARES:
         guesses = math.ceil(share * len(scores))
         correct = int(right[:guesses].sum())
         epsilon = epsilon_from_guesses(len(scores), guesses, correct, delta, error, neighbours)

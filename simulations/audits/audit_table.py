@@ -65,7 +65,7 @@ def _bounds(audits: Sequence[Audit]) -> Table:
     table = Table(title=Text(f"{first.experiment.strategy}, {first.attack}: epsilon at delta "
                              f"{up(first.delta, '.6g')}, guarantee {first.guarantee}"), title_justify="left",
                   title_style="bold", caption=_caption(first), caption_justify="left")
-    for name in ("seed", "group", "found", "claimed", "share", "spent", "if Gaussian", "right"):
+    for name in ("seed", "group", "found", "claimed", "share", "ideal", "spent", "if Gaussian", "right"):
         table.add_column(name, justify="left" if name == "group" else "right", no_wrap=True)
     for each in audits:
         for finding in each.findings:
@@ -74,12 +74,16 @@ def _bounds(audits: Sequence[Audit]) -> Table:
             sharper = "-" if finding.if_gaussian is None else f"{finding.if_gaussian:.2f}"
             least = down(bound.epsilon, ".2f")
             epsilon = f"[red]REFUTED {least}[/red]" if finding.refuted else least
+            epsilon = f"[yellow]too weak[/yellow] {least}" if finding.too_weak else epsilon
             table.add_row(str(each.experiment.seed), Text(visible(finding.group)), epsilon, up(finding.claimed, ".2f"),
-                          share, up(finding.spent, ".2f"), sharper, f"{bound.correct}/{bound.guesses}")
+                          share, f"{finding.ideal:.2f}", up(finding.spent, ".2f"), sharper,
+                          f"{bound.correct}/{bound.guesses}")
     return table
 
 
 def _caption(audit: Audit) -> str:
     """Explain the columns."""
     return (f"found: epsilon is at least this, at {audit.overall.bound.confidence:.0%} confidence (for all groups "
-            "together, too). A bound below the claim is no proof of it; one above refutes it. right: of the guesses.")
+            "together, too). A bound below the claim is no proof of it; one above refutes it. ideal: what an ideal "
+            "attacker would find if the claim were exact; too weak: found at most a quarter of that, so that the audit "
+            "says nothing about the claim. right: of the guesses.")

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedfair.auditing.bounds import Bound, Neighbours, gaussian_bound, lower_bound
+from fedfair.auditing.ideal import ideal_bound
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 
@@ -21,19 +22,26 @@ class Finding:
     """Result of an attack on the records of one group ("all" for all records), beside the ledger's claim for them.
 
     `claimed` is guaranteed in advance; `spent` is the reading for the bounds that were in force. `if_gaussian` is the
-    sharper bound that holds if the mechanism is Gaussian; None for the black box.
+    sharper bound that holds if the mechanism is Gaussian; None for the black box. `ideal` is the bound that an ideal
+    attacker would expect, with as many canaries, if the claim were exact.
     """
 
     group: str
     bound: Bound
     claimed: float
     spent: float
+    ideal: float
     if_gaussian: float | None = None
 
     @property
     def refuted(self) -> bool:
         """Whether the attack shows that the claim is false, at its confidence."""
         return self.bound.epsilon > self.claimed
+
+    @property
+    def too_weak(self) -> bool:
+        """Whether the bound is at most a quarter of the ideal attacker's, so that it says nothing about the claim."""
+        return not self.refuted and self.bound.epsilon <= self.ideal / 4
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,8 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields and verdicts, ready for JSON."""
-        findings = [{**asdict(finding), "refuted": finding.refuted} for finding in self.findings]
+        findings = [{**asdict(finding), "refuted": finding.refuted, "too_weak": finding.too_weak}
+                    for finding in self.findings]
         return {"attack": self.attack, "experiment": self.experiment.settings(), "guarantee": self.guarantee,
                 "delta": self.delta, "refuted": self.refuted, "findings": findings}
 
@@ -96,7 +105,8 @@ def judged(attack: str, result: Result, guesses: Guesses, confidence: float,
         bound = lower_bound(guesses.scores, guesses.included, delta, confidence, neighbours)
         sharper = (gaussian_bound(guesses.scores, guesses.included, delta, confidence) if attack == "white box"
                    else None)
-        return Finding(group, bound, claimed, spent, sharper)
+        ideal = ideal_bound(claimed, len(guesses.scores), delta, confidence, neighbours)
+        return Finding(group, bound, claimed, spent, ideal, sharper)
 
     each = 1 - (1 - confidence) / len(ledger.groups)
     findings = [finding("all", guesses, ledger.epsilon(), max(spent.values()), confidence)]

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -23,7 +24,7 @@ from fedfair.mechanisms.noise import Trust
 from fedfair.node import node as host
 from simulations import Experiment, run
 from simulations.audits.audit import DEFAULTS, audit
-from simulations.audits.audit_table import audits
+from simulations.audits.audit_table import audit_table, audits
 from simulations.audits.findings import Audit
 from simulations.audits.membership import membership
 from simulations.cli import app
@@ -223,3 +224,17 @@ def test_fairlens_leaks_more_than_its_nominal_epsilon(noise_multiplier: float) -
 def test_a_confidence_that_is_none_is_refused(confidence: float) -> None:
     with pytest.raises(ValueError, match=r"confidence is .*: it must lie strictly between 0 and 1"):
         audit(Experiment(**DEFAULTS), confidence=confidence)
+
+
+def test_an_attack_far_below_the_ideal_one_is_called_too_weak() -> None:
+    """The black box finds nothing in a model that spent an epsilon of 3: this is no sign of privacy."""
+    strong = audit(experiment(noise_multiplier=1.0), canaries=4000).overall
+    weak = membership(run(experiment(noise_multiplier=1.0, split=(0.5, 0.0, 0.5))))
+    assert not strong.too_weak
+    assert strong.bound.epsilon > strong.ideal / 4 > 0
+    assert weak.overall.too_weak
+    saved = weak.to_dict()["findings"][0]
+    assert (saved["too_weak"], saved["refuted"]) == (True, False)
+    console = Console(width=200, record=True)
+    console.print(audit_table([weak]))
+    assert "too weak" in console.export_text()
