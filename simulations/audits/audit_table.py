@@ -15,7 +15,8 @@ from fedfair.plugins.registry import unknown
 from simulations.audits.audit import DEFAULTS, audit
 from simulations.audits.findings import Audit
 from simulations.audits.membership import membership, split_off_at_random
-from simulations.audits.release_table import release_table
+from simulations.audits.outlier import OutlierAudit, audit_outlier
+from simulations.audits.release_table import outlier_table, release_table
 from simulations.audits.releases import ReleaseAudit, audit_releases
 from simulations.engines.run import run
 from simulations.plans.compare import OnRound, following
@@ -23,12 +24,12 @@ from simulations.settings.experiment import Experiment
 from simulations.settings.presets import for_strategy, merged
 from strategies import find_strategy
 
-ATTACKS = ("canaries", "membership", "releases")
+ATTACKS = ("canaries", "membership", "releases", "outlier")
 
 
 def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[str, Any], canaries: int = 20_000,
            confidence: float = 0.95, engine: str = "local", on_round: OnRound = lambda *progress: None
-           ) -> list[Audit | ReleaseAudit]:
+           ) -> list[Audit | ReleaseAudit | OutlierAudit]:
     """Run one audit for each seed; `settings` win over `simulations.audits.audit.DEFAULTS`.
 
     Raises `ValueError` for an unknown attack, for canaries or releases on another engine than "local", for runs without
@@ -36,7 +37,7 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
     """
     if attack not in ATTACKS:
         raise unknown("attack", attack, ATTACKS)
-    if attack != "membership" and engine != "local":
+    if attack not in ("membership", "outlier") and engine != "local":
         raise ValueError(f'engine is {engine!r}, but the attack {attack} needs all nodes in this process: take engine '
                          '"local", or the attack membership')
     layers = merged(DEFAULTS, for_strategy(settings, strategy, [strategy]), {"strategy": strategy})
@@ -46,6 +47,8 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
     followed = following(planned, on_round)
     if attack == "canaries":
         return [audit(each, canaries, confidence, progress) for each, progress in followed]
+    if attack == "outlier":
+        return [audit_outlier(each) for each in planned]
     if attack == "releases":
         return [audit_releases(each, confidence, progress) for each, progress in followed]
     for each in planned:
@@ -53,10 +56,15 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
     return [membership(run(each, engine, progress=progress), confidence) for each, progress in followed]
 
 
-def audit_table(audits: Sequence[Audit | ReleaseAudit]) -> Table:
-    """Lay out bound and claim of every seed, for all records and by group; or what the noise gave away."""
+def audit_table(audits: Sequence[Audit | ReleaseAudit | OutlierAudit]) -> Table:
+    """Lay out bound and claim of every seed, for all records and by group; or what noise or preparation gave away."""
     of_releases = [each for each in audits if isinstance(each, ReleaseAudit)]
-    return release_table(of_releases) if of_releases else _bounds([each for each in audits if isinstance(each, Audit)])
+    of_outliers = [each for each in audits if isinstance(each, OutlierAudit)]
+    if of_releases:
+        return release_table(of_releases)
+    if of_outliers:
+        return outlier_table(of_outliers)
+    return _bounds([each for each in audits if isinstance(each, Audit)])
 
 
 def _bounds(audits: Sequence[Audit]) -> Table:

@@ -1,4 +1,4 @@
-"""The table of audits of releases."""
+"""The tables of audits of releases, and of the preparation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedfair.datasets.names import visible
+from simulations.audits.outlier import OutlierAudit
 from simulations.audits.releases import ReleaseAudit
 
 _SHOWN = 10
@@ -32,4 +33,23 @@ def release_table(audits: Sequence[ReleaseAudit]) -> Table:
             table.add_row(seed, "nothing found", "", "", "")
         elif len(each.suspicions) > _SHOWN:
             table.add_row(seed, f"and {len(each.suspicions) - _SHOWN} more", "", "", "")
+    return table
+
+
+def outlier_table(audits: Sequence[OutlierAudit]) -> Table:
+    """Lay out what an extreme value in each column of one record moved: a row for each column that moved others."""
+    first = audits[0]
+    verdict = f"nominal: {first.learned}" if first.learned else "nothing was learned from records"
+    table = Table(title=Text(f"one extreme row, preparation of {visible(first.experiment.dataset)}"),
+                  title_justify="left", title_style="bold", caption=Text(f"what the ledger says: {visible(verdict)}"),
+                  caption_justify="left")
+    for name in ("seed", "column", "other records moved", "new features", "largest change"):
+        table.add_column(name, justify="left" if name == "column" else "right")
+    for each in audits:
+        seed, colour = str(each.experiment.seed), "red" if each.refuted else "yellow"
+        for moved in each.moved:
+            table.add_row(seed, Text(visible(moved.column), style=colour), f"{moved.records:,}", str(moved.features),
+                          f"{moved.largest:.3g}")
+        if not each.moved:
+            table.add_row(seed, f"none of {len(each.columns)}", "0", "0", "0")
     return table

@@ -20,8 +20,9 @@ from simulations.settings.settings_text import pairs
 
 def audit(
     strategy: StrategyName = "dpsgd",
-    attack: Annotated[str, typer.Option(help="Attack: canaries (white box), membership (black box, any engine), or "
-                                                 "releases (does noise come back, or is it too small?).")] =
+    attack: Annotated[str, typer.Option(help="Attack: canaries (white box), membership (black box, any engine), "
+                                                 "releases (does noise come back, or is it too small?), or outlier "
+                                                 "(what does an extreme row of a CSV file do to other records?).")] =
     "canaries",
     epsilon: Annotated[float | None, typer.Option(help="Epsilon to claim: 3, unless noise_multiplier is set.")] =
     None,
