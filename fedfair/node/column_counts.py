@@ -65,13 +65,13 @@ def send_column_counts(node: Node, request: Request) -> RecordDict:
     Under central trust the counts of categories are exact, and the server adds the noise; else each client keeps what
     exceeds the threshold with its own full noise, and only these names leave it.
     """
-    asked, seed = Counting.asked(request.options), request.task.seed if request.options["seeded"] else None
+    asked, noise_key = Counting.asked(request.options), cast(str, request.options["key"]) or None
     sums = torch.zeros(len(asked.numbers), float_grid.CELLS, dtype=torch.float64)
     found: dict[str, dict[str, float]] = {column: {} for column in asked.categories}
     for number in node.clients:
         data = node.clients.training(number)
-        sums += _noisy_numbers(data, asked, source(seed, NOISE, number + 1))
-        for column, counts in _categories(data, asked, source(seed, TEXTS, number + 1)).items():
+        sums += _noisy_numbers(data, asked, source(noise_key, NOISE, number + 1))
+        for column, counts in _categories(data, asked, source(noise_key, TEXTS, number + 1)).items():
             for name, count in counts.items():
                 found[column][name] = found[column].get(name, 0.0) + count
     records = RecordDict({"sums": pack({"numbers": sums}), TEXTS: ConfigRecord(), COUNTS: ConfigRecord()})

@@ -58,7 +58,7 @@ def promise_local_epoch(node: Node, request: Request, trusts_server: bool) -> Pr
 
 def promise_scores(node: Node, request: Request, trusts_server: bool) -> Promise:
     """Promise the search for a threshold: one release about all validation records, by the noise of each client."""
-    if request.options["seeded"]:
+    if request.options["key"]:
         raise ValueError("the noise would come from a seed")
     deviation = cast(float, request.options["deviation"]) * math.sqrt(len(node.clients))
     return Promise(Release(1.0, deviation / prefix_sums.sensitivity(CELLS)))

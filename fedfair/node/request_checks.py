@@ -37,7 +37,7 @@ def check_model(policy: Policy, name: Any) -> None:
 def check_plan(policy: Policy, text: str) -> None:
     """Raise `Refused` for a round whose rule or query the policy does not list, or whose noise a seed gives away."""
     plan = json.loads(text)
-    if plan.get("seed") is not None:
+    if plan.get("key") is not None:
         raise Refused("the round's noise and batches would come from a seed, which the server knows: its policy wants "
                       'randomness = "system"')
     if not plan.get("rule"):

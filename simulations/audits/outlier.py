@@ -63,11 +63,15 @@ def audit_outlier(experiment: Experiment) -> OutlierAudit:
     """Prepare the experiment's file as it is, and with an extreme value in one training record, column by column.
 
     Numbers become a thousand times the largest of their column, other values a word that occurs nowhere else. Nothing
-    is trained. Raises `ValueError` unless the data are a CSV file, and what `Task.data` does.
+    is trained. Raises `ValueError` unless the data are a CSV file, or for private
+    preprocessing, and what `Task.data` does.
     """
     task = experiment.task
     if task.csv is None:
         raise ValueError(f"an extreme row is put into a CSV file, but the data are {task.dataset!r}: give csv")
+    if task.prepares == "private":
+        raise ValueError("preprocessing is private: its release is noisy, and moves all records whether or not one is "
+                         "extreme; the ledger charges for it, and simulations.audits.folder attacks what is published")
     frame = pd.read_csv(task.csv, dtype=str)
     frame = frame.dropna() if task.missing == "drop" else frame
     with TemporaryDirectory() as folder:

@@ -133,5 +133,5 @@ def _strategy(experiment: Experiment, grid: Grid, progress: Progress, checkpoint
     if spent is not None:
         latest = checkpoint.read() if checkpoint else None
         task = (Task.model_validate_json(latest[1]["task"]) if latest else
-                learn_columns(task, training, sizes, grid, spent, strategy.protects))
+                learn_columns(task, training, sizes, grid, spent, strategy.protects, strategy.key_of(task, training)))
     return strategy(task, training, sizes, progress, preprocessing=spent)

@@ -80,8 +80,8 @@ def planned(task: Task, training: Training) -> Preprocessed | None:
     return Preprocessed(multiplier, delta)
 
 
-def learn_columns(task: Task, training: Training, population: Population, grid: Grid, spent: Preprocessed, unit: Unit
-                  ) -> Task:
+def learn_columns(task: Task, training: Training, population: Population, grid: Grid, spent: Preprocessed, unit: Unit,
+                  noise_key: str | None) -> Task:
     """Return the task with the ranges and lists that a noisy release of all nodes gives.
 
     Args:
@@ -91,6 +91,7 @@ def learn_columns(task: Task, training: Training, population: Population, grid: 
         grid: The nodes.
         spent: What the release is charged.
         unit: What is protected.
+        noise_key: What the noise follows from, or None if it comes from the operating system.
 
     Raises:
         ValueError: If the noise would hide every range.
@@ -104,15 +105,14 @@ def learn_columns(task: Task, training: Training, population: Population, grid: 
                   numbers=list(columns.numbers), categories=list(columns.categories), unit=unit, deviation=deviation,
                   share=client_share(trust, len(population.sizes) - training.dropouts),
                   threshold=0.0 if trust is Trust.CENTRAL else threshold, noise=training.noise,
-                  seeded=training.randomness == "seeded")
-    seed = task.seed if training.randomness == "seeded" else None
+                  key=noise_key or "")
     like = {"numbers": torch.empty(len(columns.numbers), float_grid.CELLS, dtype=torch.float64)}
     counts = prefix_sums.add_noise(
         training.noise, added(replies, "sums", like)["numbers"],
-        server_share(trust) * deviation * prefix_sums.sensitivity(float_grid.CELLS), source(seed, NOISE))
+        server_share(trust) * deviation * prefix_sums.sensitivity(float_grid.CELLS), source(noise_key, NOISE))
     total = _protected(population, unit)
     ranges = [Range(column, *_range(row, total, margin)) for column, row in zip(columns.numbers, counts, strict=True)]
-    draws, lists = source(seed, TEXTS), []
+    draws, lists = source(noise_key, TEXTS), []
     for column in columns.categories:
         found = _together(replies, column)
         kept = keep_frequent(found, deviation, threshold, training.noise, draws) if trust is Trust.CENTRAL else found

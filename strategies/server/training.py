@@ -113,7 +113,7 @@ class Training(ThresholdSettings, BaseModel):
         description="Where batches and noise come from: the seed and all settings, for simulation, since anyone with "
                     "them can reconstruct the draws; or the operating system, and then no run can be repeated.")
     figures: Literal["exact", "held-out"] | None = Field(
-        default=None, json_schema_extra={"decided_by_app": True},
+        default=None, json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="What is measured without noise: figures of held-out records alone (held-out), or of training "
                     "records too (exact), which is for simulation: a folder that holds them cannot be published. By "
                     "default exact with randomness seeded, and held-out with randomness system.")
@@ -121,7 +121,7 @@ class Training(ThresholdSettings, BaseModel):
         default=0, json_schema_extra={"decided_by_app": True},
         description="Number of clients that may be missing in a round; distributed noise has as many shares too many.")
     answer_timeout: Positive = Field(
-        default=3600, json_schema_extra={"decided_by_app": True},
+        default=3600, json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="Seconds after which a node that has not answered is given up, under Flower's runtime; 3600 is "
                     "Flower's own default for a round.")
     eval_every: Positive = Field(

@@ -108,7 +108,7 @@ def evaluation(*splits: str) -> Request:
 
 
 def scores(**options: Any) -> Request:
-    asked = {"favourable": 1, "noise": "gaussian", "deviation": 20.0, "seeded": False, **options}
+    asked = {"favourable": 1, "noise": "gaussian", "deviation": 20.0, "key": "", **options}
     return lambda server: server.reason(SCORES, "query", weights=weights(), **asked)
 
 
@@ -151,7 +151,7 @@ REQUESTS: dict[str, tuple[Callable[[], Request], str]] = {
     "claims of more noise than there is": (lambda: training(round_(
         noise_multiplier=0.1, planned_multipliers=(9.0, 9.0), spent_multipliers=(9.0, 9.0),
         certain_multipliers=(9.0, 9.0))), NOISE_REFUSED),
-    "noise of a seed": (lambda: training(round_(seed=3)), "from a seed"),
+    "noise of a seed": (lambda: training(round_(key="3")), "from a seed"),
     "negative noise": (lambda: training(round_(noise_multiplier=-5.0)), "none that the node can account for"),
     "noise that is no number": (lambda: training(round_(noise_multiplier=float("nan"))), "not a number"),
     "a negative clip norm": (lambda: training(round_(rule=PerGroup((1.0, -1e6)))), "clip_norms that is not between"),
@@ -175,7 +175,7 @@ REQUESTS: dict[str, tuple[Callable[[], Request], str]] = {
     "a local epoch without end": (lambda: training(round_(local=local(sizes=(10**12,))), EPOCH), "than the node told"),
     "a local epoch for nobody": (lambda: training(round_(local=local(sizes=())), EPOCH), "could not answer"),
     "scores without noise": (lambda: scores(deviation=0.0), NOISE_REFUSED),
-    "scores with noise of a seed": (lambda: scores(seeded=True), "none that the node can account for"),
+    "scores with noise of a seed": (lambda: scores(key="3"), "none that the node can account for"),
     "scores with noise that is no number": (lambda: scores(deviation=float("nan")), NOISE_REFUSED),
     "risk terms": (lambda: training(round_(trust=Trust.CENTRAL), "risk_sums.send_clipping_effect"), "list this exc"),
     "sums of FairLens": (lambda: training(round_(trust=Trust.CENTRAL), "fairlens_sums.send_batch_sums"), "list this"),

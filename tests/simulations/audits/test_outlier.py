@@ -94,6 +94,8 @@ def test_it_is_saved_as_json_and_refuses_what_is_no_file(people: dict[str, Any])
     assert (saved["attack"], saved["refuted"], len(saved["moved"])) == ("outlier", False, 4)
     with pytest.raises(ValueError, match="an extreme row is put into a CSV file, but the data are 'digits'"):
         audit_outlier(Experiment())
+    with pytest.raises(ValueError, match="preprocessing is private: its release is noisy"):
+        audit_outlier(Experiment(**people, preprocessing="private", numbers=list(RANGES), target_epsilon=3.0))
 
 
 @pytest.mark.parametrize(("planted", "code", "said"), [

@@ -206,6 +206,7 @@ def test_an_observer_who_sees_less_noise_sees_less_of_the_searchs_too(table: str
     assert ledger.by_observer()["model"] == ledger.epsilon()
 
 
+@pytest.mark.usefixtures("keyed_by_seed")
 def test_a_run_that_loses_a_whole_group_ends_without_a_threshold(table: str, caplog: pytest.LogCaptureFixture
                                                                 ) -> None:
     """The only client of the group is lost before the search, so its rate is unknown."""
