@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedfair import client_app
 from fedfair.gradients.layers import Gradients, flat, shaped
-from fedfair.gradients.probe import trained_parameters
+from fedfair.gradients.parameters import trained_parameters
 from fedfair.mechanisms.noise import Trust, client_share
 from fedfair.protocol.round import LocalEpoch, LocalTraining
 from simulations.audits.audit import attacked

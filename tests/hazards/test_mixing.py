@@ -106,7 +106,7 @@ def plan() -> str:
     """Return a round of local training for one client, by two groups, at random from the operating system."""
     local = LocalTraining(batch_size=64, optimizer="sgd", learning_rate=0.1, weight_decay=0, momentum=0,
                           noise_multipliers=(5.0,), weights=(1.0,), sizes=(0,))
-    return Round(seed=None, step=0, rates=(1.0, 1.0), noise_multiplier=5.0, count_noise_multiplier=50.0,
+    return Round(key=None, step=0, rates=(1.0, 1.0), noise_multiplier=5.0, count_noise_multiplier=50.0,
                  trust=Trust.CENTRAL, clients=1, rule=Flat(CLIP_NORM), query=None, local=local, noise="gaussian",
                  label="0").to_json()
 
