@@ -128,7 +128,7 @@ class Training(ThresholdSettings, BaseModel):
         default=1, json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="Epochs between evaluations of the model.")
     metrics: Metrics = Field(
-        default=(), json_schema_extra={"decided_by_app": True},
+        default=(), json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="Further metrics of every group, by scikit-learn's names of scorers or functions, for example "
                     '["matthews_corrcoef", "f1_macro", "sklearn:average_precision"].')
     risk_every: Annotated[int, Field(ge=1)] | None = Field(
