@@ -55,13 +55,16 @@ class FairLens(Strategy):
     options: Options
 
     def prepare(self) -> None:
-        """Raise `ValueError` unless there are two groups, two classes and a trusted server."""
+        """Raise `ValueError` unless there are two groups, two classes, equal weights and a trusted server."""
         if len(self.population.names) != 2:
             raise ValueError(f"fairlens compares two groups, but there are {len(self.population.names)} here "
                              f"({', '.join(self.population.names)}): take a data set with two")
         if self.population.classes != 2:
             raise ValueError(f"fairlens needs a label of two classes, but there are {self.population.classes} here: "
                              "take another label")
+        if self.task.record_weight or self.task.class_weights:
+            raise ValueError("fairlens has no weights of records or classes: leave record_weight and "
+                             "class_weights out")
         if self.training.trust is not Trust.CENTRAL:
             raise ValueError("fairlens needs sums without noise at the server, but trust is "
                              f'{self.training.trust.value!r}: take "central"')

@@ -19,12 +19,14 @@ class Source:
     """Where a data set comes from.
 
     `load(sensitive attribute or None)` returns the data, `variants` are the numbers of records that published variants
-    keep of each group, and `public` is what everybody knows of a table's columns.
+    keep of each group, `public` is what everybody knows of a table's columns, and `attribute` is the column that makes
+    its groups where no other is asked for.
     """
 
     load: Callable[[str | None], GroupedDataset]
     variants: Mapping[str, Mapping[str, int]]
     public: Schema | None = None
+    attribute: str | None = None
 
 
 def _published(name: str) -> Source:
@@ -33,7 +35,8 @@ def _published(name: str) -> Source:
     Importing pandas takes half a second, and a client that answers one message in its own process may not need it.
     """
     module = import_module(f"fedfair.datasets.{name}")
-    return Source(module.load, module.VARIANTS, getattr(module, "PUBLIC", None))
+    return Source(module.load, module.VARIANTS, getattr(module, "PUBLIC", None),
+                  next(iter(getattr(module, "GROUPS", ())), None))
 
 
 DATASETS: Registry[Source] = Registry("data set")

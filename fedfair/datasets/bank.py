@@ -15,6 +15,7 @@ _FILE = PublicFile(
     "03e78e93396e664a079dff3e1df1b40b6359b1f9945adfb9a09ceabd0fb79193",
 )
 _NUMERIC = ("age", "balance", "day", "duration", "campaign", "pdays", "previous")
+GROUPS = ("marital",)
 VARIANTS: dict[str, dict[str, int]] = {}
 PUBLIC = Schema.of(
     "categories: the description at UCI, data set 222; ranges: round numbers, beyond which amounts count as the "
@@ -36,6 +37,6 @@ def load(group: str | None = None) -> GroupedDataset:
     `group` is "marital", married or single; raises `ValueError` for another. The published file lacks the 5,207
     divorced people of the original 45,211.
     """
-    if group not in (None, "marital"):
-        raise unknown("protected attribute of bank", group, ("marital",))
+    if group not in (None, *GROUPS):
+        raise unknown("protected attribute of bank", group, GROUPS)
     return from_frame(pd.read_csv(fetch(_FILE)), label="y", group="marital", numeric=_NUMERIC)

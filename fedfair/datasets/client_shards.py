@@ -83,6 +83,6 @@ class Shares(Mapping[int, Parts]):
 
 def _joined(parts: list[GroupedDataset]) -> GroupedDataset:
     """Join the records of several data sets of one kind, in order."""
-    x, y, group, records, participant = (torch.cat([getattr(part, name) for part in parts])
-                                         for name in ("x", "y", "group", "records", "participant"))
-    return replace(parts[0], x=x, y=y, group=group, records=records, participant=participant)
+    x, y, group, records, participant, weight = (torch.cat([getattr(part, name) for part in parts]) for name in (
+        "x", "y", "group", "records", "participant", "weight"))
+    return replace(parts[0], x=x, y=y, group=group, records=records, participant=participant, weight=weight)

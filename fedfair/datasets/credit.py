@@ -17,6 +17,7 @@ _FILE = PublicFile(
 )
 _MONTHS = range(1, 7)
 _NUMERIC = ("LIMIT_BAL", "AGE", *(f"BILL_AMT{m}" for m in _MONTHS), *(f"PAY_AMT{m}" for m in _MONTHS))
+GROUPS = ("SEX",)
 VARIANTS: dict[str, dict[str, int]] = {}
 _STATES = ", ".join(map(str, range(-2, 10)))
 PUBLIC = Schema.of(
@@ -34,8 +35,8 @@ def load(group: str | None = None) -> GroupedDataset:
     SEX, EDUCATION, MARRIAGE and the states of past payments are one-hot.
     `group` is "SEX", male (1 in the file) or female (2); raises `ValueError` for another.
     """
-    if group not in (None, "SEX"):
-        raise unknown("protected attribute of credit", group, ("SEX",))
+    if group not in (None, *GROUPS):
+        raise unknown("protected attribute of credit", group, GROUPS)
     frame = pd.read_csv(fetch(_FILE))
     frame["SEX"] = frame["SEX"].map({1: "male", 2: "female"})
     return from_frame(frame, label="default payment", group="SEX", numeric=_NUMERIC)

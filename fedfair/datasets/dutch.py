@@ -14,6 +14,7 @@ _FILE = PublicFile(
     "dutch.csv", "https://raw.githubusercontent.com/tailequy/fairness_dataset/main/experiments/data/dutch.csv",
     "c0e1df7e2ca07fa84aa99b5565c7b782a381e2fab377648a6d920174d04ce090",
 )
+GROUPS = ("sex",)
 VARIANTS = {"unbalanced": {"male": 30_000, "female": 10_000}, "mostly-female": {"female": 30_000, "male": 10_000}}
 PUBLIC = Schema.of(
     "the codes that the header of dutch_census_2001.arff lists, which Le Quy et al. 2022 publish beside the table",
@@ -32,6 +33,6 @@ def load(group: str | None = None) -> GroupedDataset:
 
     `group` is "sex"; raises `ValueError` for another.
     """
-    if group not in (None, "sex"):
-        raise unknown("protected attribute of dutch", group, ("sex",))
+    if group not in (None, *GROUPS):
+        raise unknown("protected attribute of dutch", group, GROUPS)
     return from_frame(pd.read_csv(fetch(_FILE)), label="occupation", group="sex")

@@ -67,16 +67,18 @@ def _scaled(values: Tensor, feature: Feature) -> Tensor:
 def _categories(column: pd.Series, known: tuple[str, ...], listed: bool, reading: Reading) -> dict[Feature, Tensor]:
     """Return a feature `[n]` for each of the categories `known`.
 
-    Raises `ValueError` for a row with none of them, unless they are `listed` without looking at the records.
+    Raises `ValueError` for a row with none of them, unless they are `listed` without looking at the records. Where
+    "other" is listed, a missing value is that too.
     """
     categories = pd.Index(known)
     positions = np.where(column.isna(), -1, categories.get_indexer(pd.Index(column.astype(str))))
     if (positions < 0).any():  # tidying takes time, and rows of the training have been tidied
         tidy = tidied_column(column, reading)
-        _refuse_missing(tidy.isna() & (positions < 0))
+        goes_on = listed and OTHER in known
+        _refuse_missing(tidy.isna() & (positions < 0) & (not goes_on))
         for meaning in _meanings(column, tidy, known, reading):
             positions = np.where(positions < 0, categories.get_indexer(pd.Index(meaning)), positions)
-        if listed and OTHER in known:
+        if goes_on:
             positions = np.where(positions < 0, known.index(OTHER), positions)
         if (positions < 0).any() and not listed:
             row = int((positions < 0).argmax())

@@ -17,6 +17,7 @@ from fedfair.datasets.encoding import NO_TABLE, Encoding
 from fedfair.plugins.reserved_names import RESERVED
 
 PARTS = ("train", "valid", "test")
+_BY_RECORD = ("x", "y", "group", "records", "participant", "published", "weight")
 # The most that go through a model together, in records and in numbers; a convolution makes dozens of each number.
 _ROWS, _NUMBERS = 4096, 2**20
 
@@ -54,6 +55,7 @@ class GroupedDataset:
         pixels: How a model's features are made of bytes. They are kept as bytes, a quarter of the memory, until a model
             needs them; see `features`.
         encoding: What each column of a two-dimensional `x` was made of; empty if there is no table.
+        weight: Factor of each record's loss, `[n]`, from 0; empty if all are alike. See `fedfair.datasets.weights`.
     """
 
     x: Tensor
@@ -67,6 +69,7 @@ class GroupedDataset:
     published: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     pixels: Pixels | None = None
     encoding: Encoding = NO_TABLE
+    weight: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
 
     def __post_init__(self) -> None:
         if not len(self.x) == len(self.y) == len(self.group):
@@ -80,7 +83,7 @@ class GroupedDataset:
                                  "another name")
         if not _within(self.y, self.classes):
             raise ValueError(f"labels must lie in 0..{self.classes - 1}")
-        for name in ("participant", "published", "records"):
+        for name in ("participant", "published", "records", "weight"):
             if len(getattr(self, name)) not in (0, len(self)):
                 raise ValueError(f"{name} has {len(getattr(self, name))} numbers, but there are {len(self)} records: "
                                  "give one for each, or none at all")
@@ -115,7 +118,7 @@ class GroupedDataset:
 
     def take(self, rows: Tensor | slice) -> GroupedDataset:
         """Return the records at `rows` `[m]`, which keep their numbers: a copy, or a view if `rows` is a slice."""
-        held = {name: getattr(self, name) for name in ("x", "y", "group", "records", "participant", "published")}
+        held = {name: getattr(self, name) for name in _BY_RECORD}
         return replace(self, **{name: values[rows] for name, values in held.items() if len(values)})
 
     def features(self, rows: Tensor | slice = slice(None), device: str | torch.device = "cpu") -> Tensor:

@@ -18,9 +18,11 @@ from torch import Tensor
 from fedfair.datasets.features import leave_out
 from fedfair.datasets.grouped import PARTS, GroupedDataset
 from fedfair.datasets.prepare import Missing
+from fedfair.datasets.published_splits import parts_of, refuse_hidden_labels
 from fedfair.datasets.reading import ALL, Asked
-from fedfair.datasets.table import codes, complete, features_alone, from_table, whole_numbers
+from fedfair.datasets.table import codes, complete, features_alone, from_table, refuse_two_roles, whole_numbers
 from fedfair.datasets.tidy import reading_of, tidied
+from fedfair.datasets.weights import weights_of
 from fedfair.plugins.registry import unknown
 
 if TYPE_CHECKING:
@@ -28,34 +30,36 @@ if TYPE_CHECKING:
 
 _AS_ASKED = Asked()
 _GREY = {"1", "L", "LA", "La"}
-_PARTS = {"train": 0, "valid": 1, "validation": 1, "val": 1, "dev": 1, "test": 2}
 _PART = "fedfair: part"  # a column that is added here: the part of each record
 
 
 def load(name: str, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
          size: int | None = None, without: Sequence[str] = (), numbers: Sequence[str] | None = None,
-         asked: Asked = _AS_ASKED) -> GroupedDataset:
+         asked: Asked = _AS_ASKED, weight: str | None = None) -> GroupedDataset:
     """Load the data set called `name` on the hub (NAME or NAME@SUBSET), or the one in the folder `name`.
 
     An image column becomes `x`, `[n, channels, height, width]` bytes, scaled to `size` x `size` pixels if that is
     given; then other columns are left out. Without an image column, the columns are those of a table (see
-    `fedfair.datasets.table.from_table`). Columns `without` are not read. A published test part is kept, and so is a
-    validation part beside it. Raises `FileNotFoundError` if there is no such data set, and `ValueError` if it cannot be
-    used or Flower Datasets is not installed.
+    `fedfair.datasets.table.from_table`). Columns `without` are not read. Published parts are kept, see
+    `fedfair.datasets.published_splits.parts_of`. Raises `FileNotFoundError` if there is no such data set, and
+    `ValueError` if it cannot be used or Flower Datasets is not installed.
     """
     rows = _rows(name)
-    for column in filter(None, (label, group, participant)):
+    refuse_two_roles(weight, (label, group, participant))
+    for column in filter(None, (label, group, participant, weight)):
         if column not in rows.column_names:
             raise unknown(f"column of {name}", column, set(rows.column_names) - {_PART})
-    unread = features_alone(without, rows.column_names, (label, group, participant))
+    unread = features_alone(without, rows.column_names, (label, group, participant, weight))
     rows, rest = rows.remove_columns(unread), [name for name in without if name not in unread]
     images = [column for column, feature in rows.features.items() if type(feature).__name__ == "Image"]
     if len(images) > 1:
         raise ValueError(f"{name} has several images a record, {', '.join(images)}: leave all but one out by without")
     if not images:
-        return _from_table(rows, label, group, missing, participant, rest, numbers, asked)
-    columns = [label, group, _PART, *([participant] if participant else [])]
-    frame = complete(tidied(_frame(rows.select_columns(sorted(set(columns))))), missing)
+        return _from_table(rows, label, group, missing, participant, rest, numbers, asked, weight)
+    columns = [label, group, _PART, *filter(None, (participant, weight))]
+    whole = tidied(_frame(rows.select_columns(sorted(set(columns)))))
+    refuse_hidden_labels(whole[label], whole[_PART])
+    frame = complete(whole, missing)
     labels, groups = (codes(whole_numbers(frame[column]), column) for column in (label, group))
     data = GroupedDataset(
         x=_pixels(rows.select_columns(images).select(frame.index.tolist()), images[0], size),
@@ -64,18 +68,24 @@ def load(name: str, label: str, group: str, missing: Missing = "refuse", partici
         labels=tuple(map(str, labels.categories)))
     if participant:
         data = replace(data, participant=torch.tensor(pd.Categorical(frame[participant]).codes.astype("int64")))
+    if weight:
+        data = replace(data, weight=weights_of(frame[weight]))
     return replace(leave_out(data, rest), published=_published(frame[_PART]))
 
 
 def _from_table(rows: Dataset, label: str, group: str, missing: Missing, participant: str | None,
-                without: Sequence[str], numbers: Sequence[str] | None, asked: Asked) -> GroupedDataset:
+                without: Sequence[str], numbers: Sequence[str] | None, asked: Asked, weight: str | None
+                ) -> GroupedDataset:
     """Encode a data set without images."""
     frame = _frame(rows)
     reading = reading_of(frame.drop(columns=_PART), asked)
-    whole = frame.loc[complete(tidied(frame, reading), missing).index]
+    tidy = tidied(frame, reading)
+    refuse_hidden_labels(tidy[label], tidy[_PART])
+    whole = frame.loc[complete(tidy, missing).index]
     asked = replace(asked, decimal=((ALL, reading.decimal), *reading.exceptions))
-    return replace(from_table(whole.drop(columns=_PART), label, group, missing, participant, without, numbers, asked),
-                   published=_published(whole[_PART]))
+    data = from_table(whole.drop(columns=_PART), label, group, missing, participant, without, numbers, asked,
+                      weight=weight)
+    return replace(data, published=_published(whole[_PART]))
 
 
 def _rows(name: str) -> Dataset:
@@ -106,17 +116,12 @@ def _rows(name: str) -> Dataset:
 
 
 def _joined(splits: DatasetDict) -> DatasetDict:
-    """Join the splits into one, "all", with the part of each record; splits that are no part are left out.
-
-    Without a test split, all splits are kept and no record has a part: then a run makes the parts.
-    """
+    """Join the splits that are parts into one, "all", with the part of each record; see `parts_of`."""
     from datasets import DatasetDict, concatenate_datasets
 
-    if "test" in splits:
-        parts = [rows.add_column(_PART, [_PARTS[name]] * len(rows)) for name, rows in splits.items() if name in _PARTS]
-    else:
-        parts = [rows.add_column(_PART, [-1] * len(rows)) for rows in splits.values()]
-    return DatasetDict(all=concatenate_datasets(parts))
+    parts = parts_of(list(splits))
+    rows = [splits[name].add_column(_PART, [part] * len(splits[name])) for name, part in parts.items()]
+    return DatasetDict(all=concatenate_datasets(rows))
 
 
 def _frame(rows: Dataset) -> pd.DataFrame:

@@ -16,6 +16,7 @@ _FILE = PublicFile(
     "23c1b173f3480beb7afc4957b107a9917dfc4a8dc9d87ea6034ec35222152452",
 )
 _NUMERIC = ("decile1b", "decile3", "lsat", "ugpa", "zfygpa", "zgpa")
+GROUPS = ("race",)
 VARIANTS: dict[str, dict[str, int]] = {}
 PUBLIC = Schema.of(
     "the scales of the columns: deciles, LSAT scores of the time (10 to 48), grade points up to 4, standardised grades "
@@ -31,6 +32,6 @@ def load(group: str | None = None) -> GroupedDataset:
 
     `group` is "race", White or Non-White; raises `ValueError` for another.
     """
-    if group not in (None, "race"):
-        raise unknown("protected attribute of law", group, ("race",))
+    if group not in (None, *GROUPS):
+        raise unknown("protected attribute of law", group, GROUPS)
     return from_frame(pd.read_csv(fetch(_FILE)), label="pass_bar", group="race", numeric=_NUMERIC)

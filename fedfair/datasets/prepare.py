@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedfair.datasets.grouped import PARTS, GroupedDataset, Parts
+from fedfair.datasets.ties import Together, say_who_is_where, units
 from fedfair.mechanisms.randomness import generator
 from fedfair.plugins.registry import unknown
 
@@ -35,24 +36,41 @@ def keep(data: GroupedDataset, sizes: Mapping[str, int], seed: int) -> GroupedDa
     return data.take(kept.nonzero().flatten())
 
 
-def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int) -> Parts:
+_ALONE = Together(participants=False)
+
+
+def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int, together: Together = _ALONE) -> Parts:
     """Draw training, validation and test parts in the given shares, which sum to 1; a share of 0 is an empty part.
 
     Published test and validation parts are kept as they are. If only the test part is published, the validation part is
-    drawn from the published training part, in the ratio of their shares.
+    drawn from the published training part, in the ratio of their shares. Records that go `together` are drawn as one;
+    then shares are those of participants, or of whatever else is drawn. The logger warns of participants in several
+    parts.
     """
     published = tuple(name for part, name in enumerate(PARTS) if part and bool((data.published == part).any()))
     if len(data.published):
         train, valid, test = ((data.published == part).nonzero().flatten() for part in range(len(PARTS)))
-        train = train[_shuffled(len(train), seed, "split")]
         if len(valid) == 0:
-            train, valid = train.tensor_split([round(shares[0] / (shares[0] + shares[1]) * len(train))])
+            train, valid = _drawn(data, train, (shares[0] / (shares[0] + shares[1]), 0.0), seed, together)[::2]
+        else:
+            train = train[_shuffled(len(train), seed, "split")]
     else:
-        order = _shuffled(len(data), seed, "split")
-        first = round(shares[0] * len(data))
-        train, valid, test = order.tensor_split([first, first + round(shares[1] * len(data))])
+        train, valid, test = _drawn(data, torch.arange(len(data)), shares[:2], seed, together)
     data = replace(data, published=data.published[:0])
-    return Parts(data.take(train), data.take(valid), data.take(test), published=published)
+    parts = Parts(data.take(train), data.take(valid), data.take(test), published=published)
+    say_who_is_where(parts)
+    return parts
+
+
+def _drawn(data: GroupedDataset, rows: Tensor, shares: tuple[float, float], seed: int, together: Together
+           ) -> tuple[Tensor, ...]:
+    """Draw three parts of the records at `rows`: two in the given shares, and the rest."""
+    unit = units(data.take(rows), together)
+    members = len(rows) if unit is None else int(unit.max()) + 1
+    order = _shuffled(members, seed, "split")
+    first = round(shares[0] * members)
+    parts = order.tensor_split([first, first + round(shares[1] * members)])
+    return tuple(rows[part if unit is None else torch.isin(unit, part).nonzero().flatten()] for part in parts)
 
 
 def reduce_group(parts: Parts, imbalance: str, seed: int) -> Parts:

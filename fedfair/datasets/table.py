@@ -22,6 +22,7 @@ from fedfair.datasets.prepare import Missing
 from fedfair.datasets.reading import ALL, PLAIN, Asked, Reading
 from fedfair.datasets.table_file import read_table
 from fedfair.datasets.tidy import reading_of, tidied
+from fedfair.datasets.weights import weights_of
 from fedfair.plugins.registry import unknown
 
 _log = logging.getLogger(__name__)
@@ -73,25 +74,29 @@ def codes(column: pd.Series, name: str) -> pd.Categorical:
 
 def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
                without: Sequence[str] = (), numbers: Sequence[str] | None = None, asked: Asked = _AS_ASKED,
-               separator: str | None = None) -> GroupedDataset:
+               separator: str | None = None, weight: str | None = None) -> GroupedDataset:
     """Tidy and encode a raw table, whose columns are taken as `fedfair.datasets.columns.understand` takes them.
 
     Columns with a single value and row numbers are left out, and so, with `missing` = "drop", are rows with missing
-    values; the logger warns of both. The column `participant`, if given, names the person of each record. Columns
+    values; the logger warns of both. The column `participant`, if given, names the person of each record, and the
+    column `weight` holds the factor of its loss, see `fedfair.datasets.weights`; neither is a feature. Columns
     `without` are not read; see `leave_out`. With `numbers`, the columns that hold numbers, all others hold categories,
     and none is left out, whatever their values. The other arguments are those of `fedfair.datasets.tidy.reading_of`.
     Raises `ValueError` for missing values that may not be dropped, for columns that cannot be used, and as
     `from_frame`, `reading_of` and `leave_out` do.
     """
-    for column in filter(None, (label, group, participant, *asked.categorical)):
+    refuse_two_roles(weight, (label, group, participant))
+    for column in filter(None, (label, group, participant, weight, *asked.categorical)):
         if column not in frame:
             raise unknown("column", column, map(str, frame.columns))
-    unread = features_alone(without, frame, (label, group, participant))
-    raw = frame.drop(columns=unread)
     roles = (label, group, participant)
-    asked = asked if numbers is None else _as_declared(asked, raw, numbers, roles)
+    unread = features_alone(without, frame, (*roles, weight))
+    raw = frame.drop(columns=unread)
+    asked = asked if numbers is None else _as_declared(asked, raw, numbers, (*roles, weight))
     reading = with_bands(reading_of(raw, asked, separator), asked, group)
     whole = complete(tidied(raw, reading), missing)
+    weights = None if weight is None else weights_of(whole[weight])
+    whole = whole.drop(columns=[] if weight is None else weight)
     numeric, left_out = _kinds(whole, roles, asked, reading) if numbers is None else (
         declared(whole, numbers, roles), [])
     features = whole.drop(columns=[*left_out, *([participant] if participant not in (None, label, group) else [])])
@@ -99,6 +104,7 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
     data = from_frame(features.assign(**{name: whole_numbers(whole[name]) for name in names}), label, group, numeric,
                       reading)
     data = leave_out(data, [name for name in without if name not in unread])
+    data = data if weights is None else replace(data, weight=weights)
     if participant is None:
         return data
     return replace(data, participant=torch.tensor(pd.Categorical(whole[participant]).codes.astype("int64")))
@@ -148,17 +154,27 @@ def shown(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
                            if name in frame})
 
 
-def group_names(frame: pd.DataFrame, columns: Sequence[str], reading: Reading = PLAIN) -> list[str]:
+def group_names(frame: pd.DataFrame, columns: Sequence[str], reading: Reading = PLAIN) -> list[str | None]:
     """Name each row's group, `[n]`, by its values in some columns; see `fedfair.datasets.intersections.crossed`.
 
+    A row in which one of them is missing has no group, None.
     Raises `ValueError` if a column is absent.
     """
     for name in columns:
         if name not in frame:
             raise unknown("column", name, map(str, frame.columns))
     tidy = shown(tidied(frame[list(columns)], reading), reading)
-    texts = [whole_numbers(tidy[name]).astype(str) for name in columns]
-    return [" & ".join(values) for values in zip(*texts, strict=True)]
+    present = tidy.notna().all(axis=1)
+    texts = [whole_numbers(tidy.loc[present, name]).astype(str) for name in columns]
+    named = iter([" & ".join(values) for values in zip(*texts, strict=True)])
+    return [next(named) if there else None for there in present]
+
+
+def refuse_two_roles(weight: str | None, roles: Sequence[str | None]) -> None:
+    """Raise `ValueError` if the column of weights is that of label, group or participant too."""
+    if weight is not None and weight in roles:
+        raise ValueError(f"record_weight is {weight!r}, which is the column of label, group or participant: name a "
+                         "column that holds weights alone")
 
 
 def features_alone(without: Sequence[str], columns: Container[str], roles: Sequence[str | None]) -> list[str]:
@@ -167,14 +183,14 @@ def features_alone(without: Sequence[str], columns: Container[str], roles: Seque
 
 
 def from_csv(path: Path, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
-             without: Sequence[str] = (), numbers: Sequence[str] | None = None, asked: Asked = _AS_ASKED
-             ) -> GroupedDataset:
+             without: Sequence[str] = (), numbers: Sequence[str] | None = None, asked: Asked = _AS_ASKED,
+             weight: str | None = None) -> GroupedDataset:
     """Read and encode a file of the user's, of any format that `read_table` knows; see `from_table`.
 
     Raises what `read_table` and `from_table` raise.
     """
     file = read_table(path, asked)
-    return from_table(file.frame, label, group, missing, participant, without, numbers, asked, file.separator)
+    return from_table(file.frame, label, group, missing, participant, without, numbers, asked, file.separator, weight)
 
 
 def complete(frame: pd.DataFrame, missing: Missing) -> pd.DataFrame:

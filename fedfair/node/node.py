@@ -22,6 +22,7 @@ from fedfair.gradients.layers import Gradients, LayerGradients, Materialised, me
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.parameters import trained_parameters
 from fedfair.gradients.probe import per_example
+from fedfair.gradients.weighted import WeightedProbe
 from fedfair.mechanisms import prefix_sums
 from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.noise import NoiseName, Trust, add_noise, client_share
@@ -213,6 +214,8 @@ class Node:
         while True:
             x, y, groups = self._batch(data, rows)
             probe = per_example(self.model, loss, x, y)
+            if len(data.weight):
+                probe = WeightedProbe(probe, data.weight[rows])
             finite = probe.norms.isfinite().cpu()
             if bool(finite.all()):
                 return Batch(probe, groups, x, y)

@@ -104,6 +104,9 @@ def _train(model: nn.Module, weights: Mapping[str, Tensor], plans: Sequence[_Pla
     starts = torch.tensor([0, *(held.stop - held.start for held in rows)]).cumsum(0)
     order = pad_sequence([plan.order + start for plan, start in zip(plans, starts, strict=False)]).to(device)
     shares = pad_sequence([plan.weights for plan in plans]).to(next(iter(weights.values())))
+    if len(data.weight):
+        by_record = torch.cat([data.weight[held] for held in rows]).to(shares)
+        shares = shares * by_record[order]
     active = len(plans)
     for step in range(len(order)):
         while len(plans[active - 1].order) <= step:

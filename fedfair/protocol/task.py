@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import lru_cache, reduce
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,26 +13,24 @@ from torch import nn
 from fedfair.accounting.events import PUBLIC, Unit
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
 from fedfair.datasets.client_shards import Shares
-from fedfair.datasets.features import Range, drop_first, leave_out, standardise, to_ranges
-from fedfair.datasets.grouped import Pixels
-from fedfair.datasets.intersections import crossed
+from fedfair.datasets.features import Range
 from fedfair.datasets.name_lists import as_text, names_in
 from fedfair.datasets.partition import by_group, by_mixture, by_site
-from fedfair.datasets.prepare import Missing, keep, reduce_group, split
+from fedfair.datasets.prepare import Missing
 from fedfair.datasets.reading import ALL, Asked, Capitals, Decimal
-from fedfair.datasets.schema import RECORDS, Listed, Schema, prepared, read
+from fedfair.datasets.schema import RECORDS, Listed, Schema, read
+from fedfair.datasets.weights import LARGEST
 from fedfair.models import find, published
 from fedfair.plugins.registry import unknown
+from fedfair.protocol.task_data import HUGGING_FACE, prepared_data
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 
 Preprocessing = Literal["public", "private", "records"]
 """Where the scaling of numbers and the lists of categories come from."""
-
-HUGGING_FACE = "hf:"
-"""Prefix of the names of data sets in Hugging Face's format."""
 
 
 def _listed(ranges: Any) -> Any:
@@ -56,6 +53,17 @@ def _lists(categories: Any) -> Any:
             raise ValueError(f"the categories of {column} are {names!r}: give a list, for example "
                              f'categories = {{ {column} = ["a", "b", "other"] }}')
     return [(column, [str(name) for name in names]) for column, names in categories.items()]
+
+
+def _weights(weights: Any) -> Any:
+    """Return a list of class weights from a table by class; raise `ValueError` for what is no table."""
+    if isinstance(weights, dict):
+        return [(str(name), weight) for name, weight in weights.items()]
+    if isinstance(weights, str):
+        raise ValueError(f"class_weights is {weights!r}: give a number for each class that is publicly known, for "
+                         "example class_weights = { yes = 5.0 }; weights counted from the records would tell of every "
+                         "one of them")
+    return weights
 
 
 def _by_column(value: Any) -> Any:
@@ -130,6 +138,26 @@ class Task(BaseModel):
         default=(0.7, 0.1, 0.2), json_schema_extra={"records": True},
         description="Shares of the training, validation and test parts, which sum to 1; parts that the source "
                     "published are kept.")
+    split_by: Literal["participant", "record"] | None = Field(
+        default=None, json_schema_extra={"records": True},
+        description="What is drawn into the parts: participants, so that all records of one are in one part and the "
+                    "shares are those of participants, or single records. By default participants, where the data name "
+                    "them; with partition natural, where each is a client with test records of its own, records.")
+    duplicates: Literal["apart", "together"] = Field(
+        default="apart", json_schema_extra={"records": True},
+        description="Whether exact duplicates, records equal in features, label and group, go into one part of a split "
+                    "drawn at random: apart, each by itself, or together.")
+    record_weight: str | None = Field(
+        default=None,
+        description="Column of a file or of hf:NAME with a weight for each record, from 0 to 1e6. It multiplies the "
+                    "record's loss before its gradient is clipped: clipping bounds what a record adds, whatever its "
+                    "weight, so that weights cost no privacy, and have less effect the more gradients are clipped. "
+                    "Metrics are not weighted.")
+    class_weights: Annotated[tuple[tuple[str, Weight], ...], BeforeValidator(_weights)] | None = Field(
+        default=None, json_schema_extra={"allowed": "table of numbers by class"},
+        description="Weight of each class, {yes = 5.0}, 1 for the others; it multiplies losses as record_weight does. "
+                    "Weights that follow from counts of the records would not be private: give numbers that are "
+                    "publicly known.")
     balance: str | None = Field(
         default=None, json_schema_extra={"records": True},
         description="Published variant of the data set; `fedfair data list` prints the variants.")
@@ -155,6 +183,10 @@ class Task(BaseModel):
     pixels: tuple[Finite, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
         default=(0.0, 1.0),
         description="Public mean and deviation by which pixels, scaled to [0, 1], are standardised.")
+    attribute_in_model: bool = Field(
+        default=False, json_schema_extra={"records": True},
+        description="Whether the sensitive attributes, the columns that make the groups of a table, are features of "
+                    "the model. Records are grouped by them either way.")
     without: tuple[str, ...] | None = Field(
         default=None,
         description='Columns of a table that are no features, or categories of one-hot columns ("sex=Male"). In '
@@ -253,11 +285,11 @@ class Task(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> Task:
         """Refuse unknown names, shares that do not sum to 1, and settings that do not fit together."""
-        own = self._own
+        own = self.is_own
         if own and not (self.label and self.group):
             raise ValueError(f"{'a CSV file' if self.csv else self.dataset} needs the columns that hold label and "
                              "group: give label and group")
-        for field in () if own else ("label", "participant"):
+        for field in () if own else ("label", "participant", "record_weight"):
             if getattr(self, field) is not None:
                 raise ValueError(f"{field} is {getattr(self, field)!r}, but {self.dataset} has its own: leave it out, "
                                  "or take csv or a data set hf:NAME")
@@ -292,7 +324,8 @@ class Task(BaseModel):
         """What is said of the user's file."""
         ranged = tuple(column for column, _, _ in self.ranges or ())
         return Asked(self.separator, self.encoding, self.sheet, self.decimal or (), self.missing_marks, self.capitals,
-                     self.categorical or (), (*self.numbers, *ranged), self.bands or ())
+                     self.categorical or (), (*self.numbers, *ranged, *filter(None, [self.record_weight])),
+                     self.bands or ())
 
     def data(self) -> Parts:
         """Return the prepared parts in the run's dtype, pixels as bytes; the same object for the same task and file.
@@ -300,7 +333,7 @@ class Task(BaseModel):
         Where preprocessing is private, numbers are not scaled before their ranges have been learned.
         Raises `ValueError` or `FileNotFoundError` if they cannot be made, or a group has no training record.
         """
-        return _data(self, self.modified)
+        return prepared_data(self, self.modified)
 
     @property
     def text(self) -> str:
@@ -360,13 +393,13 @@ class Task(BaseModel):
     @property
     def prepares(self) -> Preprocessing:
         """How columns become features: as set, or public where ranges and lists of categories are known."""
-        known = self.categories is not None if self._own else DATASETS[self.dataset].public is not None
+        known = self.categories is not None if self.is_own else DATASETS[self.dataset].public is not None
         return self.preprocessing or ("public" if known else "records")
 
     @property
     def schema_of_columns(self) -> Schema:
         """What is known of the columns: what the data set's source publishes, and what the settings say."""
-        public = None if self._own or self.prepares == "private" else DATASETS[self.dataset].public
+        public = None if self.is_own or self.prepares == "private" else DATASETS[self.dataset].public
         known = public or Schema(self._known_from)
         return known.overridden(self.ranges or (), self.categories or ())
 
@@ -405,11 +438,11 @@ class Task(BaseModel):
     def _known_from(self) -> str:
         """Where ranges and categories are publicly known from."""
         replaced = self.known_from or ("the settings" if self.ranges or self.categories else "")
-        public = None if self._own else DATASETS[self.dataset].public
+        public = None if self.is_own else DATASETS[self.dataset].public
         return " and ".join(filter(None, (public.source if public else "", replaced)))
 
     @property
-    def _own(self) -> bool:
+    def is_own(self) -> bool:
         """Whether the records are the user's, not a built-in data set's."""
         return bool(self.csv) or self.dataset.startswith(HUGGING_FACE)
 
@@ -417,6 +450,17 @@ class Task(BaseModel):
     def attributes(self) -> tuple[str | None, ...]:
         """The sensitive attributes that define the groups; None for the data set's own."""
         return tuple(names_in(self.group)) if self.group else (None,)
+
+    @property
+    def attribute_columns(self) -> tuple[str, ...]:
+        """The columns of the sensitive attributes, also a built-in data set's own; none where groups are no column."""
+        default = None if self.is_own else DATASETS[self.dataset].attribute
+        return tuple(filter(None, (name or default for name in self.attributes)))
+
+    @property
+    def splits_by(self) -> Literal["participant", "record"]:
+        """What a split draws, as set or by default."""
+        return self.split_by or ("record" if self.partition == "natural" else "participant")
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -439,75 +483,3 @@ def _columns(values: dict[str, Any]) -> list[str]:
 def _text(task: Task) -> str:
     """Write a task as JSON once: every message of a run asks for it."""
     return task.model_dump_json()
-
-
-@lru_cache(maxsize=4)
-def _source(dataset: str, csv: str | None, label: str | None, group: str | None, missing: Missing,
-            participant: str | None, without: tuple[str, ...], numbers: tuple[str, ...] | None, asked: Asked,
-            modified: int) -> GroupedDataset:
-    """Load all records of a data set, or of a file in its state `modified`; a user's data without some columns.
-
-    `numbers` are the columns of a user's data that are declared to hold numbers; None if their values tell.
-    """
-    if csv and label and group:  # imported here, with pandas, which other data do without
-        from fedfair.datasets.table import from_csv
-
-        return from_csv(Path(csv), label, group, missing, participant, without, numbers, asked)
-    if dataset.startswith(HUGGING_FACE) and label and group:
-        from fedfair.datasets import hugging_face
-
-        return hugging_face.load(dataset.removeprefix(HUGGING_FACE), label, group, missing, participant,
-                                 without=without, numbers=numbers, asked=asked)
-    return DATASETS[dataset].load(group)
-
-
-@lru_cache(maxsize=4)
-def _data(task: Task, modified: int) -> Parts:
-    """Prepare the data of a task; `modified` tells one state of a CSV file from another."""
-    own = task._own
-    later = [name for name in task.without or () if not own or name in task.attributes]
-    unread = tuple(name for name in task.without or () if name not in later)
-    mode, schema = task.prepares, task.schema_of_columns
-    numbers = None if mode == "records" else (*(known.column for known in schema.ranges), *task.numbers)
-    data = reduce(crossed, [_source(task.dataset, task.csv, task.label, attribute, task.missing, task.participant,
-                                    unread, numbers, task.asked, modified) for attribute in task.attributes])
-    data = leave_out(data, later)
-    to_be_learned = mode == "private" and not {*data.columns} <= task.known_columns
-    if mode == "records":
-        data = to_ranges(data, task.ranges) if task.ranges else data
-    elif not to_be_learned:
-        data = prepared(data, _with_groups(schema, data, task.attributes))
-    data = drop_first(data) if task.drop_first and not to_be_learned else data
-    if task.balance:
-        data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)
-    parts = split(data, task.split, task.seed)
-    if task.imbalance:
-        parts = reduce_group(parts, task.imbalance, task.seed)
-    absent = [name for name, size in zip(data.names, parts.train.group_sizes(), strict=True) if size == 0]
-    if absent:
-        raise ValueError(f"group {', '.join(map(repr, absent))} has no record in the training part: take a larger "
-                         "share for it, or leave the group out of the data")
-    if not len(parts.test):
-        raise ValueError(f"the test part has none of the {len(data):,} records: take a larger share for it in split, "
-                         f"which is {list(task.split)}")
-    parts = standardise(parts) if mode == "records" else parts
-    dtype = task.torch_dtype
-    if task.pixels != (0, 1) and parts.train.x.dtype != torch.uint8:
-        raise ValueError(f"pixels is {list(task.pixels)}, but the records of {task.dataset} are not images: leave it "
-                         "out")
-
-    def cast(part: GroupedDataset) -> GroupedDataset:
-        """Return one part in the task's dtype; pixels stay bytes until they are used."""
-        if part.x.dtype == torch.uint8:
-            return replace(part, pixels=Pixels(*task.pixels, dtype))
-        return replace(part, x=part.x.to(dtype)) if part.x.is_floating_point() else part
-
-    return replace(parts, train=cast(parts.train), valid=cast(parts.valid), test=cast(parts.test))
-
-
-def _with_groups(schema: Schema, data: GroupedDataset, attributes: tuple[str | None, ...]) -> Schema:
-    """Return a schema that lists also the values of the sensitive attributes, which are public by assumption."""
-    named = schema.columns
-    groups = [Listed(name, data.encoding.categories(name)) for name in attributes
-              if name in data.columns and name not in named and name is not None]
-    return schema.overridden((), groups)

@@ -13,7 +13,7 @@ import torch
 from fedfair import client_app
 from fedfair.datasets import DATASETS, GroupedDataset
 from fedfair.datasets.table_file import read_table
-from fedfair.protocol import task as tasks
+from fedfair.protocol import task_data
 from simulations.settings.experiment import Experiment
 
 
@@ -108,10 +108,11 @@ def _unusual(train: GroupedDataset) -> torch.Tensor:
 
 
 def _exchanged(data: GroupedDataset, target: int, stand_in: int) -> GroupedDataset:
-    """Return the records with the features and the label of one in place of another's."""
+    """Return the records with the features, the label and the weight of one in place of another's."""
     rows = torch.arange(len(data))
     rows[target] = stand_in
-    return replace(data, x=data.x[rows], y=data.y[rows])
+    weight = data.weight[rows] if len(data.weight) else data.weight
+    return replace(data, x=data.x[rows], y=data.y[rows], weight=weight)
 
 
 def _as_it_is(data: GroupedDataset) -> GroupedDataset:
@@ -121,6 +122,6 @@ def _as_it_is(data: GroupedDataset) -> GroupedDataset:
 
 def _forget() -> None:
     """Let the next run load its data anew."""
-    tasks._source.cache_clear()
-    tasks._data.cache_clear()
+    task_data._source.cache_clear()
+    task_data.prepared_data.cache_clear()
     client_app._nodes.cache_clear()

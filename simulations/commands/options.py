@@ -57,6 +57,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts inste
 Csv = Annotated[Path | None, typer.Option(help=meaning("csv"))]
 Label = Annotated[str | None, typer.Option(help=meaning("label"))]
 Group = Annotated[str | None, typer.Option(help=meaning("group"))]
+Attribute = Annotated[bool | None, typer.Option("--attribute-in-model/--no-attribute-in-model",
+                                               help=meaning("attribute_in_model"), show_default=False)]
 Encoding = Annotated[str | None, typer.Option(help=meaning("encoding"))]
 Seed = Annotated[int, typer.Option(min=0, help=meaning("seed"))]
 

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from simulations.commands.options import (
+    Attribute,
     Csv,
     DatasetName,
     EngineName,
@@ -60,6 +61,7 @@ def compare(
     csv: Csv = None,
     label: Label = None,
     group: Group = None,
+    attribute_in_model: Attribute = None,
     out: Out = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time under the engine local, a process with one "
                                              "thread each; by default one a processor.")] = None,
@@ -70,7 +72,9 @@ def compare(
     Example: fedfair compare --dataset adult --strategies sgd,dpsgd,dpsgd-f --preset yang2024 --out out/adult
     """
     names = names_of(strategies)
-    settings = suited(settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group), preset, names)
+    settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group,
+                           attribute_in_model=attribute_in_model)
+    settings = suited(settings, preset, names)
     planned = experiments(names, list(range(seeds)), preset, settings)
     chosen = engine_of(engine, nodes, engine_set)
     if len(planned) == 1:
@@ -100,6 +104,7 @@ def run(
     csv: Csv = None,
     label: Label = None,
     group: Group = None,
+    attribute_in_model: Attribute = None,
     out: Out = None,
     checkpoint_every: Every = None,
     track: Track = None,
@@ -109,7 +114,8 @@ def run(
 
     Example: fedfair run --dataset adult --strategy dpsgd-f --set epochs=5 --set options.max_bound=4
     """
-    settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group)
+    settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group,
+                           attribute_in_model=attribute_in_model)
     settings = suited(settings, preset, [strategy])
     planned = experiments([strategy], [seed], preset, settings)
     _run_one(planned[0], engine_of(engine, nodes, engine_set), out, checkpoint_every, json, track)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,7 +31,8 @@ class Comparison:
 
     `data` has only the settings that choose the records. `metrics` is long (dataset, strategy, seed, round, split,
     group, metric, value); `ledgers` are by run. `favourable` says which class is, and `date` when it was saved; both
-    are empty if unknown.
+    are empty if unknown. `attributes` says which sensitive attributes are features, see
+    `simulations.results.attribute_use.attributes_used`; empty if the folder does not say.
     """
 
     dataset: str
@@ -41,6 +42,7 @@ class Comparison:
     ledgers: Mapping[Run, Ledger]
     favourable: str = ""
     date: str = ""
+    attributes: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def title(self) -> str:

@@ -26,6 +26,7 @@ from simulations.report.tables import (
 )
 from simulations.report.telling import telling
 from simulations.report.tradeoffs import pareto_figure
+from simulations.results.attribute_use import in_words
 from simulations.results.statements import statements
 
 MOST = 12
@@ -125,4 +126,4 @@ def found(comparison: Comparison) -> list[str]:
     """Return what the terminal says around its table."""
     lines = statements(comparison.final, comparison.tests, comparison.summary, comparison.sizes,
                        comparison.first_ledgers.values())
-    return [*lines, *([comparison.favourable] if comparison.favourable else [])]
+    return [*lines, *([comparison.favourable] if comparison.favourable else []), *in_words([comparison.attributes])]

@@ -18,6 +18,7 @@ from fedfair.protocol.task import Task
 from simulations.report.comparison import RECORDS, Comparison, together
 from simulations.results.csv_text import from_csv
 from simulations.results.ledger_table import read_ledgers
+from simulations.results.model_metadata import descriptions
 from simulations.results.statements import favourable_sentence
 from simulations.settings.presets import for_strategy, merged, preset
 from strategies.server.threshold_settings import ThresholdSettings
@@ -107,7 +108,13 @@ def _comparison(chosen: Mapping[str, Any], folders: Sequence[Path]) -> Compariso
     dataset = str(metrics["dataset"].iloc[0])
     day = datetime.fromtimestamp((folders[0] / "metrics.parquet").stat().st_mtime, UTC).date().isoformat()
     return Comparison(dataset, _data(folders[0], dataset), chosen, metrics, ledgers,
-                      _favourable(folders[0], _settings(folders[0], dataset)), day)
+                      _favourable(folders[0], _settings(folders[0], dataset)), day, _attributes(folders[0]))
+
+
+def _attributes(folder: Path) -> dict[str, bool]:
+    """Return which sensitive attributes the saved models have as features; empty if the folder does not say."""
+    file = folder / "model.safetensors"
+    return next(iter(descriptions(file).values())).attributes_used if file.is_file() else {}
 
 
 def _data(folder: Path, dataset: str) -> Task:

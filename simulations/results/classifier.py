@@ -19,6 +19,7 @@ from fedfair.datasets.encoding import NO_TABLE, Encoding
 from fedfair.datasets.grouped import Pixels
 from fedfair.datasets.table import group_names
 from fedfair.fairness.reject_option import RejectOption
+from fedfair.fairness.unknown_groups import decided
 from fedfair.plugins.registry import unknown
 from simulations.results.model_metadata import Description
 from simulations.results.result import Result
@@ -138,7 +139,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Numbers of the classes, `[n]`.
 
         Raises:
-            ValueError: If a threshold needs the groups and they are missing, or if a name is not a group's.
+            ValueError: If a threshold needs the groups and they are not given, or if it decides on a row by its group,
+                which is missing (None) or not a group's; the message says which row.
         """
         output = self._output(x)
         if self.threshold is None:
@@ -148,12 +150,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if sensitive_features is None:
             raise ValueError("decisions depend on the group: give sensitive_features, the name of each record's group, "
                              f"out of {', '.join(self.groups)}")
-        numbers = {name: number for number, name in enumerate(self.groups)}
-        for name in map(str, sensitive_features):
-            if name not in numbers:
-                raise unknown("group", name, self.groups)
-        group = torch.tensor([numbers[str(name)] for name in sensitive_features], dtype=torch.long)
-        return np.asarray(self.threshold.predict(output, group))
+        return np.asarray(decided(self.threshold, output, list(sensitive_features), self.groups))
 
     def _output(self, x: ArrayLike) -> Tensor:
         """Return the model's logits `[n, classes]`."""

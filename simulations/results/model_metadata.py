@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict
+from safetensors import safe_open
 from torch import Tensor, nn
 
 from fedfair.datasets.encoding import Encoding
@@ -19,7 +21,8 @@ class Description(BaseModel):
 
     `shape` is that of one example. `groups` and `labels` are the names of groups and classes in the order of their
     numbers; `group_columns` are the columns of a table whose values make a row's group, empty if none were named. With
-    a `threshold`, decisions depend on the group.
+    a `threshold`, decisions depend on the group. `attributes_used` says of each sensitive attribute that is a column
+    whether the model has it as a feature; empty for models saved by earlier versions.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,6 +37,7 @@ class Description(BaseModel):
     group_columns: tuple[str, ...]
     labels: tuple[str, ...]
     threshold: RejectOption | None
+    attributes_used: dict[str, bool] = {}
 
     def build(self, saved: Mapping[str, Tensor]) -> nn.Module:
         """Build the model from its saved numbers; raise `ValueError` if its kind is unknown or they do not fit."""
@@ -47,6 +51,12 @@ class Description(BaseModel):
             for name, value in built.items():
                 value.copy_(saved[name])
         return model
+
+
+def descriptions(file: Path) -> dict[str, Description]:
+    """Return the descriptions in a file of saved models, by run."""
+    with safe_open(str(file), "pt") as saved:
+        return {run: Description.model_validate_json(text) for run, text in (saved.metadata() or {}).items()}
 
 
 def numbers(model: nn.Module) -> dict[str, Tensor]:

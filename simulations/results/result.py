@@ -17,6 +17,7 @@ from torch import nn
 from fedfair.accounting import Ledger
 from fedfair.datasets import Parts
 from simulations.results.atomic_files import in_json
+from simulations.results.attribute_use import attributes_used
 from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
 from simulations.results.folder_files import Run, contents_of
@@ -78,7 +79,8 @@ class Result:
         return Description(
             model=made.model, hidden=made.hidden, dtype=made.dtype, shape=tuple(train.x.shape[1:]), pixels=made.pixels,
             encoding=train.encoding, groups=train.names, group_columns=tuple(filter(None, made.attributes)),
-            labels=train.labels, threshold=self.threshold.rule if self.threshold else None)
+            labels=train.labels, attributes_used=attributes_used(made, train.columns),
+            threshold=self.threshold.rule if self.threshold else None)
 
     def threshold_to_dict(self) -> dict[str, Any]:
         """Return the threshold by names of groups and classes.

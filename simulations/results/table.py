@@ -15,6 +15,7 @@ from rich.text import Text
 from fedfair.accounting.figures import up
 from fedfair.datasets.columns import LEFT_OUT, Column
 from fedfair.datasets.names import visible
+from simulations.results.attribute_use import in_words
 from simulations.results.marks import BEST, DOUBTFUL, NONE, Marks, marks
 from simulations.results.measures import measures
 from simulations.results.paired_tests import comparisons
@@ -32,7 +33,8 @@ def results_table(results: Sequence[Result]) -> RenderableType:
     tested = comparisons(measures(final))
     first, favourable = constant_models(measures(final)), favourable_class(results[0].experiment, results[0].data)
     table = comparison_table(summary, sizes, marks(final, tested))
-    lines = [*statements(final, tested, summary, sizes, (result.ledger for result in results)), favourable]
+    uses = in_words(result.description.attributes_used for result in results)
+    lines = [*statements(final, tested, summary, sizes, (result.ledger for result in results)), favourable, *uses]
     return Group(*(Text(visible(line), "yellow") for line in first), table,
                  *(Text(visible(line)) for line in [*lines[len(first):], *corrected(results)]))
 

@@ -62,6 +62,9 @@ class Experiment(Task, Training):
         if self.sync is not None and self.sync not in strategy.modes:
             raise ValueError(f"sync is {self.sync!r}, but {self.strategy} runs only with sync = "
                              f"{' or '.join(map(repr, strategy.modes))}: leave it out")
+        if self.risk_every is not None and (self.record_weight or self.class_weights):
+            raise ValueError("risk_every describes steps on losses without weights: leave it out, or record_weight and "
+                             "class_weights")
         if self.risk_every is not None:
             refuse_unmeasurable(self, self.sync or strategy.default_sync, strategy.exchange)
         try:

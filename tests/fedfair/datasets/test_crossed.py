@@ -28,7 +28,7 @@ def test_groups_are_the_intersections_that_occur() -> None:
 def test_a_task_crosses_the_columns_that_its_group_names(tmp_path: Path) -> None:
     rows = [f"{i},{'mf'[i % 2]},{'xyz'[i // 2 % 3]},{i % 5 // 3}" for i in range(120)]
     (tmp_path / "own.csv").write_text("\n".join(["size,sex,kind,label", *rows]))
-    one, both = (Task(csv=str(tmp_path / "own.csv"), label="label", group=group).data().test
+    one, both = (Task(csv=str(tmp_path / "own.csv"), label="label", group=group, attribute_in_model=True).data().test
                  for group in ("sex", "sex, kind"))
     assert both.names == tuple(f"{a} & {b}" for a in "fm" for b in "xyz")
     assert torch.equal(both.records, one.records)

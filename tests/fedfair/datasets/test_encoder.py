@@ -50,7 +50,8 @@ def test_rows_are_encoded_as_those_that_were_trained_on(frame: pd.DataFrame, set
                                                         tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     frame.to_csv(file, index=False)
-    parts = Task(**{"csv": str(file), "label": "vote", "group": "race", "dtype": "float64", **settings}).data()
+    parts = Task(**{"csv": str(file), "label": "vote", "group": "race", "dtype": "float64",
+                    "attribute_in_model": True, **settings}).data()
     encodings = TypeAdapter(Encoding)
     saved = encodings.validate_json(encodings.dump_json(parts.train.encoding))
     for _, part in parts:

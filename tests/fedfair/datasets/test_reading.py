@@ -131,7 +131,8 @@ def test_a_protected_number_is_put_into_bands() -> None:
 
 def test_bands_cross_with_other_columns(tmp_path: Path) -> None:
     table(age=list(range(18, 78))).to_csv(tmp_path / "own.csv", index=False)
-    task = Task(csv=str(tmp_path / "own.csv"), label="good", group="sex,age", bands={"age": [40]})
+    task = Task(csv=str(tmp_path / "own.csv"), label="good", group="sex,age", bands={"age": [40]},
+                attribute_in_model=True)
     assert Task.model_validate_json(task.text) == task
     assert task.data().train.names == ("f & under 40", "f & 40 and over", "m & under 40", "m & 40 and over")
     with pytest.raises(ValueError, match="say which it is for, for example bands"):
@@ -234,7 +235,7 @@ def test_bands_of_a_number_without_a_public_range_are_its_categories(tmp_path: P
     frame = table(age=list(range(18, 78)), town=["x", "y"])
     frame.to_csv(tmp_path / "own.csv", index=False)
     task = Task(csv=str(tmp_path / "own.csv"), label="good", group="age", bands=[40], dtype="float64",
-                categories={"town": ["x", "y"], "sex": ["f", "m"]})
+                attribute_in_model=True, categories={"town": ["x", "y"], "sex": ["f", "m"]})
     train = task.data().train
     assert {*train.columns} == {"age", "sex", "town"}
     assert train.encoding.categories("age") == ("40 and over", "under 40")

@@ -94,7 +94,7 @@ def own(tmp_path: Path, **settings: object) -> Task:
     lines = [f"{20 + i},{('clerk', 'nurse')[i % 2]},{('north', 'south')[i // 2 % 2]},{'ab'[i % 2]},{i // 3 % 2}"
              for i in range(60)]
     path.write_text("age,job,town,g,y\n" + "\n".join([*lines, "999,spy,elsewhere,a,1", "99,spy,moon,b,0"]) + "\n")
-    return Task(csv=str(path), label="y", group="g", **settings)  # type: ignore[arg-type]
+    return Task(csv=str(path), label="y", group="g", **{"attribute_in_model": True, **settings})  # type: ignore[arg-type]
 
 
 def test_a_schema_file_is_its_content(tmp_path: Path) -> None:

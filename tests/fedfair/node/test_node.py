@@ -7,11 +7,23 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.mechanisms.clipping import ClipRule, Flat, Global, GlobalAdapt, PerGroup, Reweighted, Unclipped
+from fedfair.datasets.weights import LARGEST
+from fedfair.mechanisms.clipping import (
+    ClipRule,
+    Flat,
+    Global,
+    GlobalAdapt,
+    PerGroup,
+    Reweighted,
+    Unclipped,
+    sensitivity,
+)
 from fedfair.mechanisms.counting import Above, AboveAndBelow, AtMost, CountQuery, GroupSizes
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.sampling import poisson
@@ -177,6 +189,41 @@ def test_a_record_whose_gradient_is_not_finite_is_as_if_it_had_not_been_drawn(ba
     assert without.counts is not None
     assert found.counts is not None
     assert torch.equal(found.counts, without.counts)
+
+
+@settings(deadline=None, max_examples=60)
+@given(weight=st.one_of(st.floats(0, LARGEST), st.sampled_from([0.0, 1e-300, 1e-38, 1.0, LARGEST])),
+       scale=st.floats(-30, 30), rule=st.sampled_from([
+           Flat(0.5), Flat(1e-3), PerGroup((0.5, 1.0)), Global(0.5, 1.0), GlobalAdapt(0.5, 1.0),
+           Reweighted((0.5, 0.5), (1.0, 3.0))]))
+def test_a_record_of_any_weight_adds_no_more_than_the_sensitivity(weight: float, scale: float, rule: ClipRule) -> None:
+    """A weight after clipping would add up to a million times that."""
+    x = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
+    x[-1] *= 10**scale
+    labels, weights = torch.arange(6) % 2, torch.tensor([0.5, 2.0, 1.0, 3.0, 0.1, weight], dtype=torch.float64)
+    model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2))
+    values = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    round_ = Round(seed=0, step=0, rates=(1.0, 1.0), noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1, rule=rule)
+    data = GroupedDataset(x, labels, labels, ("a", "b"), 2, weight=weights)
+    sums = [Node({0: Parts(part, part, part)}, model, "cpu").gradient_sum(values, round_).sums
+            for part in (data, data.take(torch.arange(5)))]
+    added = torch.stack([(sums[0][name] - sums[1][name]).double().square().sum() for name in values]).sum().sqrt()
+    assert added <= sensitivity(rule, 2) * (1 + 1e-5) + 1e-6
+
+
+@pytest.mark.parametrize("rule", [Unclipped(), Flat(1e6)])
+def test_a_weight_of_two_counts_as_two_records(rule: ClipRule) -> None:
+    x, labels = torch.randn(4, 5, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 0, 1])
+    model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2))
+    values = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    round_ = Round(seed=0, step=0, rates=(1.0, 1.0), noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1, rule=rule)
+    plain = GroupedDataset(x, labels, labels, ("a", "b"), 2)
+    twice = plain.take(torch.tensor([0, 1, 1, 2]))
+    weighted = replace(plain, weight=torch.tensor([1.0, 2.0, 1.0, 0.0], dtype=torch.float64))
+    wanted, found = (Node({0: Parts(part, part, part)}, model, "cpu").gradient_sum(values, round_).sums
+                     for part in (replace(twice, records=torch.arange(4)), weighted))
+    for name in values:
+        torch.testing.assert_close(found[name], wanted[name])
 
 
 def test_a_gradient_that_is_not_finite_names_its_client_where_nothing_is_clipped() -> None:

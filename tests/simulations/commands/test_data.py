@@ -75,7 +75,7 @@ def test_a_file_is_checked_column_by_column(tmp_path: Path) -> None:
     for words in ("income │ number", "town │ category │ 3:", "│ 7 │", "rooms │ number │ 1 to 4", "married │ boolean",
                   "insured │ boolean", "country │ single value, left out │ 1: NL", "group │ group │ 3: group",
                   "outcome │ label │ 2: 0 = a, 1 = b", "Unnamed: 0 │ row number, left out",
-                  "413 records, (12,) features, 2 classes"):
+                  "413 records, (9,) features, 2 classes"):
         assert words in shown
     refused = said("data", "check", file, "--label", "outcome", "--group", "group", code=2)
     assert "missing values in town (7), in 7 of 420 rows: fill them, or leave those rows out with missing" in refused
@@ -111,7 +111,7 @@ def test_a_data_set_in_hugging_faces_format_runs(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "0")
     Dataset.from_pandas(people(3)).save_to_disk(tmp_path / "people")
     name = f"hf:{tmp_path / 'people'}"
-    assert "420 records, (12,) features, 2 classes" in said("data", "describe", name, "--label", "outcome", "--group",
+    assert "420 records, (9,) features, 2 classes" in said("data", "describe", name, "--label", "outcome", "--group",
                                                             "group")
     run = ["run", "--dataset", name, "--label", "outcome", "--set", "epochs=0.5", "--set", "batch_size=32",
            "--set", "hidden=[4]", "--out", tmp_path / "out"]
@@ -132,7 +132,7 @@ def test_every_data_set_is_listed_and_the_embedded_one_described() -> None:
 
 def test_public_data_sets_are_described(data_dir: Path) -> None:
     shown = said("data", "describe", "compas")
-    assert "compas: 5,278 records, (16,) features, 2 classes" in shown
+    assert "compas: 5,278 records, (14,) features, 2 classes" in shown
     assert "law: 20,798 records, verified" in said("data", "fetch", "law")
 
 

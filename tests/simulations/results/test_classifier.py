@@ -50,8 +50,13 @@ def test_a_loaded_model_decides_as_the_run_did_threshold_included(result: Result
     assert np.array_equal(predicted, TrainedClassifier.of(result).predict(test.x.numpy(), names))
     with pytest.raises(ValueError, match="give sensitive_features"):
         loaded.predict(test.x.numpy())
-    with pytest.raises(ValueError, match="unknown group 'x'"):
-        loaded.predict(test.x.numpy()[:1], ["x"])
+    surest = int(loaded.predict_proba(test.x.numpy())[:, 1].argmax())
+    doubtful = int((predicted != loaded.predict_proba(test.x.numpy()).argmax(1)).argmax())
+    for name, message in (("x", "row 2 depends, 'x': known are f, m"), (None, "row 2 has no group"),
+                          (np.nan, "row 2 has no group")):
+        assert loaded.predict(test.x.numpy()[[surest]], [name]) == [predicted[surest]]
+        with pytest.raises(ValueError, match=message):
+            loaded.predict(test.x.numpy()[[surest, doubtful]], [name, name])
 
 
 def test_the_rows_of_a_table_are_predicted_as_they_stand(result: Result, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = folder / "people.csv"
     pd.DataFrame({"years": years, "sex": sex, "rank": rank, "answer": answer}).to_csv(file, index=False)
     given = {"csv": str(file), "label": "answer", **SHORT}
-    run(Experiment(**given, group="sex")).save(folder / "plain")
+    run(Experiment(**given, group="sex", attribute_in_model=True)).save(folder / "plain")
     run(Experiment(**given, group="sex, rank", threshold="by-group", favourable="approved")).save(folder / "threshold")
     return folder
 
@@ -54,7 +54,7 @@ def test_rows_are_predicted_as_the_run_decided(folder: Path, name: str) -> None:
 
 
 def test_a_run_of_a_comparison_is_named(folder: Path) -> None:
-    given = {"csv": str(folder / "people.csv"), "label": "answer", "group": "sex", **SHORT}
+    given = {"csv": str(folder / "people.csv"), "label": "answer", "group": "sex", "attribute_in_model": True, **SHORT}
     results = compare(experiments(["sgd"], [0, 1], None, {name: given[name] for name in given if name != "strategy"}))
     save_comparison(results, {"strategies": ["sgd"]}, folder / "two")
     shown = said(folder / "two", folder / "people.csv", "--run", "sgd/seed-0")

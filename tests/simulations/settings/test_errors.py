@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fedfair.protocol import task
+from fedfair.protocol import task_data
 from fedfair.protocol.task import Task
 from simulations import Experiment
 from simulations.cli import app
@@ -167,7 +167,7 @@ def test_a_group_with_one_record_and_a_client_without_some_group_are_fine() -> N
 def test_a_data_file_with_another_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "dutch.csv").write_text("sex,occupation\nmale,1\n")
     monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
-    for kept in (task._source, task._data):
+    for kept in (task_data._source, task_data.prepared_data):
         kept.cache_clear()  # what another test read
     assert "is truncated or changed; replace it" in error_of("data", "fetch", "dutch")
     assert "adult.data is not in FEDFAIR_DATA_DIR" in error_of("data", "fetch", "adult")

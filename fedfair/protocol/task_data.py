@@ -1,0 +1,131 @@
+"""The data of a task: loaded from their source, made into features, and split into parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache, reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from fedfair.datasets import DATASETS, GroupedDataset, Parts
+from fedfair.datasets.features import drop_first, leave_out, standardise, to_ranges
+from fedfair.datasets.grouped import Pixels
+from fedfair.datasets.intersections import crossed
+from fedfair.datasets.prepare import Missing, keep, reduce_group, split
+from fedfair.datasets.reading import Asked
+from fedfair.datasets.schema import Listed, Schema, prepared
+from fedfair.datasets.ties import Together
+from fedfair.datasets.weights import weighted
+
+if TYPE_CHECKING:
+    from fedfair.protocol.task import Task
+
+HUGGING_FACE = "hf:"
+"""Prefix of the names of data sets in Hugging Face's format."""
+
+
+@lru_cache(maxsize=4)
+def prepared_data(task: Task, modified: int) -> Parts:
+    """Prepare the data of a task; see `fedfair.protocol.task.Task.data`.
+
+    Args:
+        task: The task.
+        modified: When its file was last changed: tells one state of the file from another.
+    """
+    data = weighted(_features(task, _loaded(task, modified)), task.class_weights or ())
+    if task.balance:
+        data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)
+    parts = split(data, task.split, task.seed, Together(task.splits_by == "participant", task.duplicates == "together"))
+    if task.imbalance:
+        parts = reduce_group(parts, task.imbalance, task.seed)
+    _refuse_empty(task, parts)
+    parts = standardise(parts) if task.prepares == "records" else parts
+    train, valid, test = (_cast(task, part) for _, part in parts)
+    return replace(parts, train=train, valid=valid, test=test)
+
+
+def _loaded(task: Task, modified: int) -> GroupedDataset:
+    """Load all records of a task, grouped by the intersections of its attributes."""
+    numbers = None if task.prepares == "records" else (
+        *(known.column for known in task.schema_of_columns.ranges), *task.numbers)
+    unread = tuple(name for name in task.without or () if task.is_own and name not in task.attributes)
+    return reduce(crossed, [_source(task.dataset, task.csv, task.label, attribute, task.missing, task.participant,
+                                    task.record_weight, unread, numbers, task.asked, modified)
+                            for attribute in task.attributes])
+
+
+@lru_cache(maxsize=4)
+def _source(dataset: str, csv: str | None, label: str | None, group: str | None, missing: Missing,
+            participant: str | None, weight: str | None, without: tuple[str, ...], numbers: tuple[str, ...] | None,
+            asked: Asked, modified: int) -> GroupedDataset:
+    """Load all records of a data set, or of a file in its state `modified`; a user's data without some columns.
+
+    `numbers` are the columns of a user's data that are declared to hold numbers; None if their values tell.
+    """
+    if csv and label and group:  # imported here, with pandas, which other data do without
+        from fedfair.datasets.table import from_csv
+
+        return from_csv(Path(csv), label, group, missing, participant, without, numbers, asked, weight)
+    if dataset.startswith(HUGGING_FACE) and label and group:
+        from fedfair.datasets import hugging_face
+
+        return hugging_face.load(dataset.removeprefix(HUGGING_FACE), label, group, missing, participant,
+                                 without=without, numbers=numbers, asked=asked, weight=weight)
+    return DATASETS[dataset].load(group)
+
+
+def _features(task: Task, data: GroupedDataset) -> GroupedDataset:
+    """Choose the features, and make them of each record alone unless preprocessing is that of the records."""
+    mode = task.prepares
+    data = leave_out(data, _left_out(task, data))
+    to_be_learned = mode == "private" and not {*data.columns} <= task.known_columns
+    if mode == "records":
+        data = to_ranges(data, task.ranges) if task.ranges else data
+    elif not to_be_learned:
+        data = prepared(data, _with_groups(task.schema_of_columns, data, task.attributes))
+    return drop_first(data) if task.drop_first and not to_be_learned else data
+
+
+def _left_out(task: Task, data: GroupedDataset) -> list[str]:
+    """Return the columns and categories to be left out once they are read; the sensitive attributes are among them."""
+    chosen = [name for name in task.without or () if not task.is_own or name in task.attributes]
+    attributes = () if task.attribute_in_model else task.attribute_columns
+    left_out = [*chosen, *(name for name in attributes if name in data.columns and name not in chosen)]
+    if data.columns and {*data.columns} <= {*left_out}:
+        raise ValueError(f"no column is left to learn from without {', '.join(left_out)}: give the table more columns, "
+                         "or take the sensitive attribute as a feature by attribute_in_model = true")
+    return left_out
+
+
+def _refuse_empty(task: Task, parts: Parts) -> None:
+    """Raise `ValueError` if a group has no training record, or the test part has none."""
+    train = parts.train
+    absent = [name for name, size in zip(train.names, train.group_sizes(), strict=True) if size == 0]
+    if absent:
+        raise ValueError(f"group {', '.join(map(repr, absent))} has no record in the training part: take a larger "
+                         "share for it, or leave the group out of the data")
+    if not len(parts.test):
+        records = sum(len(part) for _, part in parts)
+        raise ValueError(f"the test part has none of the {records:,} records: take a larger share for it in split, "
+                         f"which is {list(task.split)}")
+    if task.pixels != (0, 1) and train.x.dtype != torch.uint8:
+        raise ValueError(f"pixels is {list(task.pixels)}, but the records of {task.dataset} are not images: leave it "
+                         "out")
+
+
+def _cast(task: Task, part: GroupedDataset) -> GroupedDataset:
+    """Return one part in the task's dtype; pixels stay bytes until they are used."""
+    dtype = task.torch_dtype
+    if part.x.dtype == torch.uint8:
+        return replace(part, pixels=Pixels(*task.pixels, dtype))
+    return replace(part, x=part.x.to(dtype)) if part.x.is_floating_point() else part
+
+
+def _with_groups(schema: Schema, data: GroupedDataset, attributes: tuple[str | None, ...]) -> Schema:
+    """Return a schema that lists also the values of the sensitive attributes, which are public by assumption."""
+    named = schema.columns
+    groups = [Listed(name, data.encoding.categories(name)) for name in attributes
+              if name in data.columns and name not in named and name is not None]
+    return schema.overridden((), groups)
