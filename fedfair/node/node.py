@@ -192,7 +192,11 @@ class Node:
             self.kept = None
 
     def batch(self, weights: Mapping[str, Tensor], round_: Round) -> Batch:
-        """Return the round's batch over all clients of the node at `weights`; keep it for later exchanges."""
+        """Return the round's batch over all clients of the node at `weights`; keep it for later exchanges.
+
+        Raises `ValueError` for a round of another number of groups.
+        """
+        _refuse_other_groups(self.clients.together.train, round_)
         values, when = list(weights.values()), (round_.seed, round_.step, round_.label, round_.rates)
         if self._last and self._last[0] == when and all(map(torch.equal, self._last[1], values)):
             self._set(weights)
@@ -238,8 +242,16 @@ class Node:
             parameter.data = weights[name].to(memory_format=memory_format(parameter))
 
 
+def _refuse_other_groups(data: GroupedDataset, round_: Round) -> None:
+    """Raise `ValueError` for sampling rates of another number of groups than there are: noise follows the groups."""
+    if len(round_.rates) != len(data.names):
+        raise ValueError(f"the round has sampling rates of {len(round_.rates)} groups, but there are "
+                         f"{len(data.names)}: give one for each")
+
+
 def draw(data: GroupedDataset, round_: Round) -> Tensor:
-    """Return the rows of the round's Poisson batch among the records of `data`."""
+    """Return the rows of the round's Poisson batch among the records of `data`; raise `ValueError` for other groups."""
+    _refuse_other_groups(data, round_)
     same = len(set(round_.rates)) == 1
     rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
     return poisson(round_.seed, round_.step, data.records, rates)
