@@ -96,5 +96,5 @@ def _from_file(path: Path) -> type[Strategy]:
     if len(defined) != 1:
         raise ValueError(f"{path} defines {len(defined)} strategies: it must define exactly one subclass of "
                          "strategies.Strategy")
-    refuse_misshapen_class(defined[0], Strategy)
+    refuse_misshapen_class(defined[0])
     return defined[0]

@@ -57,8 +57,8 @@ def build(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, 
         torch.manual_seed(key(seed, "model"))
         model = builder(shape, hidden, classes)
     if not isinstance(model, nn.Module):
-        raise ValueError(f"{place_of(builder)}: {builder.__name__} returns {_shown(model)}: it must return the model, a "
-                         "torch.nn.Module")
+        raise ValueError(f"{place_of(builder)}: {builder.__name__} returns {_shown(model)}: it must return the model, "
+                         "a torch.nn.Module")
     return model.to(dtype)
 
 

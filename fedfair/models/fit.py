@@ -22,16 +22,16 @@ def refuse_misfit(model: nn.Module, where: str, like: Tensor, classes: int) -> N
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        x = torch.randn(ROWS, *like.shape[1:]) if like.is_floating_point() else torch.randint(2, (ROWS, *like.shape[1:]))
-    x = x.to(like.dtype)
+        shape = (ROWS, *like.shape[1:])
+        x = (torch.randn(shape) if like.is_floating_point() else torch.randint(2, shape)).to(like.dtype)
     model.eval()
     output = _output(model, where, x)
     _refuse_shape(output, where, classes)
     if not output.requires_grad:
-        raise ValueError(f"{where}: the model's outputs, of the type {output.dtype}, do not depend on its parameters, so "
-                         "that nothing can be trained: return the logits themselves, without argmax, int(), detach() "
-                         "or no_grad()")
-    alone = torch.cat([_output(model, where, row) for row in x.split(1)])
+        raise ValueError(f"{where}: the model's outputs, of the type {output.dtype}, do not depend on its parameters, "
+                         "so that nothing can be trained: return the logits themselves, without argmax, detach() or "
+                         "no_grad()")
+    alone = torch.cat([_output(model, where, row) for row in torch.split(x, 1)])
     tolerance = torch.finfo(output.dtype).eps ** 0.5
     if alone.shape != output.shape or not torch.allclose(output, alone, rtol=tolerance, atol=tolerance, equal_nan=True):
         raise ValueError(f"{where}: the model gives an example another output when it is alone in its batch: its "
@@ -54,8 +54,8 @@ def _output(model: nn.Module, where: str, x: Tensor) -> Tensor:
         raise ValueError(f"{where}: the model returns a {type(output).__name__}: return one tensor of logits, "
                          "[examples, classes]" + (", for example its first part" if isinstance(output, tuple) else ""))
     if output.dim() == 0 or len(output) != len(x):
-        raise ValueError(f"{where}: the model returns a tensor of the shape {list(output.shape)} for {len(x)} examples: "
-                         "keep the examples apart along the first dimension")
+        raise ValueError(f"{where}: the model returns a tensor of the shape {list(output.shape)} for {len(x)} "
+                         "examples: keep the examples apart along the first dimension")
     return output
 
 

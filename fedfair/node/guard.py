@@ -14,8 +14,8 @@ from fedfair.node.request_checks import (
     check_exchange,
     check_model,
     check_numbers,
-    check_readable,
     check_plan,
+    check_readable,
     check_sizes,
     check_weights,
 )

@@ -17,7 +17,7 @@ from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_cou
 from fedfair.fairness.score_sums import Scores
 from fedfair.gradients.kernels.malloc import keep_freed
 from fedfair.gradients.kernels.onednn import FastLinear
-from fedfair.gradients.layer_probe import Probe
+from fedfair.gradients.layer_probe import Loss, Probe
 from fedfair.gradients.layers import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.parameters import trained_parameters
@@ -64,10 +64,10 @@ class Node:
     node (`fedfair.client_app`), so that the exchanges of a round use one batch.
     """
 
-    def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str) -> None:
+    def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str, loss: Loss = loss) -> None:
         keep_freed()
         self.clients = clients if isinstance(clients, Shares) else Shares.joined(clients)
-        self.model, self.device = model, device
+        self.model, self.device, self.loss = model, device, loss
         self._parameters, _ = trained_parameters(model)
         self.kept: tuple[str, Tensor] | None = None
         self._last: tuple[tuple[int | None, int, str, tuple[float, ...]], list[Tensor], Batch] | None = None
@@ -134,11 +134,11 @@ class Node:
         for rows in part.portions(torch.arange(len(part))):
             x, y, group = self._batch(part, rows)
             counted = holders[rows].to(self.device) if by_client else group
-            norms = per_example(self.model, loss, x, y).norms if gradient_norms else torch.zeros(len(x))
+            norms = per_example(self.model, self.loss, x, y).norms if gradient_norms else torch.zeros(len(x))
             with torch.no_grad(), FastLinear(), forgetting(self.model):
                 output = self.model(x)
                 predicted = threshold.predict(output, group) if threshold else output.argmax(1)
-                total = total + GroupCounts.of(predicted, y, counted, loss(output, y), norms, total,
+                total = total + GroupCounts.of(predicted, y, counted, self.loss(output, y), norms, total,
                                                Scores(output, favourable))
         return total
 
@@ -218,7 +218,7 @@ class Node:
         self._set(weights)
         while True:
             x, y, groups = self._batch(data, rows)
-            probe = per_example(self.model, loss, x, y)
+            probe = per_example(self.model, self.loss, x, y)
             finite = probe.norms.isfinite().cpu()
             if bool(finite.all()):
                 return Batch(probe, groups, x, y)

@@ -38,11 +38,13 @@ def place_of(definition: Any) -> str:
     if isinstance(code, CodeType):
         return f"{_shown(code.co_filename)}, line {code.co_firstlineno}"
     module = sys.modules.get(definition.__module__)
-    file = next((file for file, name in _FILES.items() if name == definition.__module__), getattr(module, "__file__", ""))
-    lines = enumerate(linecache.getlines(file or ""), 1)
-    line = next((number for number, line in lines if line.split("(")[0].split(":")[0].strip()
-                 == f"class {definition.__name__}"), None)
-    return f"{_shown(file)}, line {line}" if file and line else f"class {definition.__name__}"
+    files = [file for file, name in _FILES.items() if name == definition.__module__]
+    for file in filter(None, [*reversed(files), getattr(module, "__file__", None)]):
+        linecache.checkcache(file)
+        for number, line in enumerate(linecache.getlines(file), 1):
+            if line.split("(")[0].split(":")[0].strip() == f"class {definition.__name__}":
+                return f"{_shown(file)}, line {number}"
+    return f"class {definition.__name__}"
 
 
 def sentence_of(error: BaseException, quoted: bool = True) -> str | None:
@@ -92,6 +94,7 @@ def _is_of_user(file: str) -> bool:
 
 def _source(frame: FrameSummary) -> str:
     """Return a line of a program, in brackets."""
+    linecache.checkcache(frame.filename)
     line = linecache.getline(frame.filename, frame.lineno or 0).strip()
     return f" (`{line}`)" if line else ""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def rule_of(strategy: Strategy) -> ClipRule:
     """Return a strategy's clip rule; raise `ValueError`, with file and line, for what is none."""
     rule = strategy.rule()
-    if not (hasattr(rule, "coefficients") and hasattr(rule, "group_sensitivities")):
+    if isinstance(rule, type) or not (hasattr(rule, "coefficients") and hasattr(rule, "group_sensitivities")):
         raise ValueError(f"{_of(strategy, strategy.rule)} returns {_described(rule)}: it must return a clip rule, for "
                          "example Flat(self.training.clip_norm)")
     _named(strategy.rule, refuse_broken_rule, rule, len(strategy.population.names))
@@ -32,7 +32,7 @@ def rule_of(strategy: Strategy) -> ClipRule:
 def query_of(strategy: Strategy) -> CountQuery | None:
     """Return a strategy's count query, if any; raise `ValueError`, with file and line, for what is none."""
     query = strategy.query()
-    if query is not None and not hasattr(query, "counts"):
+    if query is not None and (isinstance(query, type) or not hasattr(query, "counts")):
         raise ValueError(f"{_of(strategy, strategy.query)} returns {_described(query)}: it must return a count query, "
                          "for example GroupSizes(), or None")
     if query is not None:
@@ -61,18 +61,19 @@ def refuse_broken_hooks(strategy: Strategy) -> None:
         _try_learning(strategy, none + count, expected)
 
 
-def refuse_misshapen_class(kind: type[Strategy], base: type[Strategy]) -> None:
-    """Raise `ValueError`, with file and line, for a class of a person's that is not a method as `base` describes it.
+def refuse_misshapen_class(kind: type[Strategy]) -> None:
+    """Raise `ValueError`, with file and line, for a class of a person's that is not a method.
 
-    It defines what every method must, and what it defines takes the arguments that the round gives it.
+    It must define what every method does, and what it defines must take the arguments that the round gives it.
     """
+    base = next(parent for parent in kind.__mro__ if parent.__module__ == "strategies.server.strategy")
     for name in sorted(getattr(kind, "__abstractmethods__", ())):
         raise ValueError(f"{place_of(kind)}: it does not define {name}: every method needs "
                          f"def {name}(self), which returns its clip rule")
     if not isinstance(kind.state, tuple):
         raise ValueError(f"{place_of(kind)}: state is {kind.state!r}: give a tuple of names, for example "
                          'state = ("bound",)')
-    if not (inspect.isclass(kind.Options) and issubclass(kind.Options, base.Options)):
+    if not (inspect.isclass(kind.Options) and issubclass(kind.Options, vars(base)["Options"])):
         raise ValueError(f"{place_of(kind)}: Options is no subclass of strategies.Options: write "
                          "class Options(Strategy.Options)")
     for name, value in vars(base).items():
@@ -127,4 +128,6 @@ def _of(strategy: Strategy, method: Callable[..., Any]) -> str:
 
 def _described(value: object) -> str:
     """Describe what was returned in place of a rule or query."""
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself"
     return "nothing" if value is None else f"a {type(value).__name__}"

@@ -169,7 +169,8 @@ REQUESTS: dict[str, tuple[Callable[[], Request], str]] = {
                               "clip_norm of the clip rule Flat is inf"),
     "a clip norm below floats": (lambda: training(round_(rule=Flat(1e-44))), "clip_norm that is not between"),
     "clip norms for one group": (lambda: training(plan_with(rule=per_group(1.0))), "(1.0,) for 2 groups"),
-    "thresholds for one group": (lambda: training(plan_with(query={"kind": "above-and-below", "thresholds": [1.0]}), COUNTS),
+    "thresholds for one group": (lambda: training(plan_with(
+        query={"kind": "above-and-below", "thresholds": [1.0]}), COUNTS),
                                  "one number for each of the 2 groups"),
     "rates for one group": (lambda: training(round_(rates=(0.1,), query=GroupSizes()), COUNTS), "number of groups"),
     "a rate above 1": (lambda: training(plan_with(rates=[7.0, 0.1])), "rates of the round is (7.0, 0.1)"),
@@ -211,7 +212,8 @@ def test_a_request_that_the_policy_does_not_list_is_refused(name: str, node: Pat
     "no noise", "no clipping", "no noise and all records", "exact figures of training records",
     "a path around", "an absolute path", "a link", "a tiny range", "scaling by the records",
     "huge rounding of sizes", "another split", "noise of the server", "a small share of the noise", "noise of a seed",
-    "claims of more noise than there is", "a clip norm below floats", "exact counts", "a local epoch without noise", "scores without noise", "risk terms", "an exchange in a file"])
+    "claims of more noise than there is", "a clip norm below floats", "exact counts", "a local epoch without noise",
+    "scores without noise", "risk terms", "an exchange in a file"])
 def test_the_same_request_is_answered_where_there_is_no_policy(name: str, node: Path) -> None:
     """These are the attacks: each shows that the test above could fail."""
     assert REQUESTS[name][0]()(Server.new()) == ""
