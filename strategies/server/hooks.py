@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,13 +15,12 @@ from fedfair.mechanisms.counting import CountQuery
 from fedfair.mechanisms.rule_trial import refuse_broken_query, refuse_broken_rule
 from fedfair.plugins.user_errors import UserFileError, place_of, sentence_of
 
-if TYPE_CHECKING:
-    from strategies.server.strategy import Strategy
+_Strategy = Any  # of `strategies.server.strategy`, which imports this module
 
 
-def rule_of(strategy: Strategy) -> ClipRule:
+def rule_of(strategy: _Strategy) -> ClipRule:
     """Return a strategy's clip rule; raise `ValueError`, with file and line, for what is none."""
-    rule = strategy.rule()
+    rule: ClipRule = strategy.rule()
     if isinstance(rule, type) or not (hasattr(rule, "coefficients") and hasattr(rule, "group_sensitivities")):
         raise ValueError(f"{_of(strategy, strategy.rule)} returns {_described(rule)}: it must return a clip rule, for "
                          "example Flat(self.training.clip_norm)")
@@ -29,9 +28,9 @@ def rule_of(strategy: Strategy) -> ClipRule:
     return rule
 
 
-def query_of(strategy: Strategy) -> CountQuery | None:
+def query_of(strategy: _Strategy) -> CountQuery | None:
     """Return a strategy's count query, if any; raise `ValueError`, with file and line, for what is none."""
-    query = strategy.query()
+    query: CountQuery | None = strategy.query()
     if query is not None and (isinstance(query, type) or not hasattr(query, "counts")):
         raise ValueError(f"{_of(strategy, strategy.query)} returns {_described(query)}: it must return a count query, "
                          "for example GroupSizes(), or None")
@@ -40,7 +39,7 @@ def query_of(strategy: Strategy) -> CountQuery | None:
     return query
 
 
-def refuse_broken_hooks(strategy: Strategy) -> None:
+def refuse_broken_hooks(strategy: _Strategy) -> None:
     """Try a strategy before anything is trained: a round's plan, and what it learns from made-up counts.
 
     Nothing of it stays. Raises `ValueError` for an attribute of `state` that is not there, and what the methods raise.
@@ -61,7 +60,7 @@ def refuse_broken_hooks(strategy: Strategy) -> None:
         _try_learning(strategy, none + count, expected)
 
 
-def refuse_misshapen_class(kind: type[Strategy]) -> None:
+def refuse_misshapen_class(kind: type[_Strategy]) -> None:
     """Raise `ValueError`, with file and line, for a class of a person's that is not a method.
 
     It must define what every method does, and what it defines must take the arguments that the round gives it.
@@ -81,7 +80,7 @@ def refuse_misshapen_class(kind: type[Strategy]) -> None:
             _refuse_other_arguments(kind, name, value)
 
 
-def _refuse_other_arguments(kind: type[Strategy], name: str, of_base: Callable[..., Any]) -> None:
+def _refuse_other_arguments(kind: type[_Strategy], name: str, of_base: Callable[..., Any]) -> None:
     """Raise `ValueError` if a class defines something in place of a method that cannot be called like it."""
     own = inspect.getattr_static(kind, name)
     if own is of_base:
@@ -99,7 +98,7 @@ def _refuse_other_arguments(kind: type[Strategy], name: str, of_base: Callable[.
                          f"calls it as {name}({arguments})") from None
 
 
-def _try_learning(strategy: Strategy, counts: Tensor, expected: float) -> None:
+def _try_learning(strategy: _Strategy, counts: Tensor, expected: float) -> None:
     """Let a strategy learn from counts, and put back what it has changed."""
     before = {name: deepcopy(getattr(strategy, name)) for name in strategy.state}
     try:
@@ -121,7 +120,7 @@ def _named(method: Callable[..., Any], check: Callable[..., Any], *given: Any) -
         raise UserFileError(sentence_of(error) or f"{place_of(method)}: {error}") from error
 
 
-def _of(strategy: Strategy, method: Callable[..., Any]) -> str:
+def _of(strategy: _Strategy, method: Callable[..., Any]) -> str:
     """Return where a method of a strategy is defined, and its name."""
     return f"{place_of(method)}: {method.__name__} of {type(strategy).__name__}"
 

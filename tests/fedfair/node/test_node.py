@@ -79,6 +79,17 @@ def test_a_batch_is_kept_for_equal_weights_in_one_round_alone() -> None:
     assert not torch.equal(host.batch(weights, first).probe.norms, before)
 
 
+def test_rates_for_too_few_groups_are_refused() -> None:
+    """Else the noise would follow the clip norms of some groups alone."""
+    model, zeros = build("logistic", (), (3,), 2, 0, torch.float64), torch.zeros(40, dtype=torch.long)
+    data = GroupedDataset(torch.randn(40, 3, dtype=torch.float64), zeros, torch.arange(40) % 3, ("a", "b", "c"), 2)
+    weights = {name: value.detach().clone() for name, value in model.named_parameters()}
+    round_ = Round(seed=0, step=0, rates=(0.5, 0.5), noise_multiplier=1.0, trust=Trust.CENTRAL, clients=1,
+                   rule=PerGroup((1.0, 2.0)))
+    with pytest.raises(ValueError, match="sampling rates of 2 groups, but there are 3: give one for each"):
+        Node({0: Parts(data, data, data)}, model, "cpu").gradient_sum(weights, round_)
+
+
 RECORDS, BATCH = 40, 2  # of every client here: 20 steps in a local epoch
 
 

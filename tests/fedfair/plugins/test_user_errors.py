@@ -259,3 +259,12 @@ def test_a_mistake_in_a_model_is_one_sentence(name: str, tmp_path: Path, monkeyp
 def test_a_mistake_in_a_method_is_one_sentence(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert METHODS[name].said in said(tmp_path, "mine.py", METHODS[name].program, "--strategy", "mine")
+
+
+def test_what_a_file_says_of_a_record_stays_on_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up rows pass; at a record the model fails, and the server hears the line alone."""
+    monkeypatch.chdir(tmp_path)
+    program = net("assert x.min() < 0 or x.max() < 0.5, f'cell {x.max()}'; return self.out(x)")
+    sentence = said(tmp_path, "models/mine.py", program, "--strategy", "sgd", "--set", "model=mine")
+    assert "models/mine.py, line 8, in forward, raises AssertionError" in sentence.split("Error: ")[-1]
+    assert "cell 1" not in sentence.split("Error: ")[-1]
