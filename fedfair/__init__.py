@@ -1,12 +1,15 @@
 """What does each group pay for privacy, which method closes the gap, and is the printed epsilon true.
 
 This package holds what a node knows and does, and the vocabulary that nodes and server share. Its face, imported when
-it is first asked for: `per_example`, `ClipRule`, `GroupedDataset`, `Ledger`, `train_privately`.
+it is first asked for: `per_example`, `ClipRule`, `GroupedDataset`, `Ledger`, `train_privately`, `PrivateTraining`.
 """
 
 from __future__ import annotations
 
 from fedfair.plugins.lazy import lazy
+from fedfair.plugins.shared_names import share
+
+share("strategies", "simulations")
 
 TYPE_CHECKING = False  # as typing's, which takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -15,13 +18,15 @@ if TYPE_CHECKING:
     from fedfair.gradients.probe import per_example
     from fedfair.mechanisms.clipping import ClipRule
     from fedfair.node.private_training import train_privately
+    from strategies.server.existing_app import PrivateTraining
 
-__all__ = ["ClipRule", "GroupedDataset", "Ledger", "per_example", "train_privately"]
+__all__ = ["ClipRule", "GroupedDataset", "Ledger", "PrivateTraining", "per_example", "train_privately"]
 
 __getattr__ = lazy(__name__, {
     "ClipRule": "fedfair.mechanisms.clipping",
     "GroupedDataset": "fedfair.datasets.grouped",
     "Ledger": "fedfair.accounting.ledger",
+    "PrivateTraining": "strategies.server.existing_app",
     "per_example": "fedfair.gradients.probe",
     "train_privately": "fedfair.node.private_training",
 })

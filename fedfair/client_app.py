@@ -20,6 +20,7 @@ from flwr.clientapp import ClientApp
 from fedfair.node.exchanges import find_exchange
 from fedfair.node.node import ClientError, Node
 from fedfair.node.policy import Refused, find_policy, read_policy
+from fedfair.plugins.user_errors import UserFileError, sentence_of
 from fedfair.protocol.exchange import Request, plan_text
 from fedfair.protocol.messages import ACTION
 from fedfair.protocol.task import Task
@@ -44,9 +45,23 @@ def answer(message: Message, context: Context) -> Message:
         return Message(_guarded(message, context, policy), reply_to=message)
     try:
         content = _content(message, context, None)
-    except (ClientError, ValueError, OSError) as error:
-        content = _failure(context, str(error))
+    except Exception as error:
+        content = _failure(context, _said_of(error))
     return Message(content, reply_to=message)
+
+
+def _said_of(error: Exception) -> str:
+    """Return what leaves the node of an error; raise it again if it is none that is expected.
+
+    Of one in a file of the user's only the line leaves, since its words may quote records; the node's log has them.
+    """
+    located = None if isinstance(error, UserFileError | ClientError) else sentence_of(error, quoted=False)
+    if located is not None:
+        log.warning("%s", sentence_of(error))
+        return located
+    if not isinstance(error, ClientError | ValueError | OSError):
+        raise error
+    return str(error)
 
 
 def _guarded(message: Message, context: Context, policy: Path) -> RecordDict:

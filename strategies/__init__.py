@@ -25,6 +25,7 @@ from strategies.fairlens import FairLens
 from strategies.fedavg import Fedavg
 from strategies.gs_dp_sgd import GsDpSgd
 from strategies.naive import Naive
+from strategies.server.hooks import refuse_misshapen_class
 from strategies.server.strategy import Strategy
 from strategies.sgd import Sgd
 
@@ -95,4 +96,5 @@ def _from_file(path: Path) -> type[Strategy]:
     if len(defined) != 1:
         raise ValueError(f"{path} defines {len(defined)} strategies: it must define exactly one subclass of "
                          "strategies.Strategy")
+    refuse_misshapen_class(defined[0])
     return defined[0]

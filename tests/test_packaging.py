@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-NEEDED = {"fedfair/node/node.py", "strategies/server/strategy.py", "simulations/cli.py",
+NEEDED = {"fedfair/py.typed", "strategies/py.typed", "simulations/py.typed",
+          "fedfair/node/node.py", "strategies/server/strategy.py", "simulations/cli.py",
           "simulations/configs/yang2024.toml", "simulations/configs/published/yang2024-table1.csv",
           "simulations/report/page/page.html.j2", "simulations/report/page/page.css", "simulations/report/page/page.js"}
 

@@ -129,8 +129,10 @@ class GroupedDataset:
     def portions(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Split `rows` `[m]` into pieces that can go through a model together without filling the memory.
 
-        No rows are one empty piece.
+        No rows are no piece: not every model can be given none.
         """
+        if not len(rows):
+            return ()
         return torch.split(rows, max(1, min(_ROWS, _NUMBERS // max(1, self.x.shape[1:].numel()))))
 
     @cached_property

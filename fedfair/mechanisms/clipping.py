@@ -2,7 +2,8 @@
 
 A rule is a frozen description that travels from the server to the clients. `K` is the number of groups, `n_i` the norm
 of example i's gradient, `a_i` its group, `c_i` the factor by which it is scaled. A zero gradient stays zero under every
-rule. A NaN stays NaN; a node leaves such gradients out before it sums.
+rule. A NaN stays NaN; a node leaves such gradients out before it sums. A rule cannot be made with a number that bounds
+nothing, wherever it comes from.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fedfair.mechanisms.rule_numbers import refuse_bad_numbers
 from fedfair.plugins.registry import Registry
 
 
@@ -112,6 +114,10 @@ class Flat:
 
     clip_norm: float
 
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number that bounds nothing."""
+        refuse_bad_numbers(self)
+
     def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
         """See `ClipRule`."""
         return (self.clip_norm / norms).clamp(max=1)
@@ -131,6 +137,10 @@ class PerGroup:
     """
 
     clip_norms: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number that bounds nothing."""
+        refuse_bad_numbers(self)
 
     def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
         """See `ClipRule`."""
@@ -156,6 +166,10 @@ class Global:
     clip_norm: float
     bound: float
 
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number that bounds nothing."""
+        refuse_bad_numbers(self)
+
     def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
         """See `ClipRule`."""
         return torch.where(norms <= self.bound, self.clip_norm / self.bound, 0.0 * norms)
@@ -180,6 +194,10 @@ class GlobalAdapt:
     clip_norm: float
     bound: float
 
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number that bounds nothing."""
+        refuse_bad_numbers(self)
+
     def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
         """See `ClipRule`."""
         return self.clip_norm / norms.clamp(min=self.bound)
@@ -203,6 +221,10 @@ class Reweighted:
 
     clip_norms: tuple[float, ...]
     weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number that bounds nothing."""
+        refuse_bad_numbers(self)
 
     def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
         """See `ClipRule`."""

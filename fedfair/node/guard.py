@@ -15,6 +15,7 @@ from fedfair.node.request_checks import (
     check_model,
     check_numbers,
     check_plan,
+    check_readable,
     check_sizes,
     check_weights,
 )
@@ -65,6 +66,8 @@ class Guard:
             Refused: For what the policy does not allow, or what exceeds a budget.
             OSError: If the ledger cannot be written.
         """
+        if request.plan is not None:
+            check_readable(request)
         node.forget_batches(but="" if request.plan is None else request.round.label)
         if request.has("weights"):
             check_weights(request.weights, node.model)

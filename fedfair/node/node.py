@@ -17,7 +17,7 @@ from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_cou
 from fedfair.fairness.score_sums import Scores
 from fedfair.gradients.kernels.malloc import keep_freed
 from fedfair.gradients.kernels.onednn import FastLinear
-from fedfair.gradients.layer_probe import Probe
+from fedfair.gradients.layer_probe import Loss, Probe
 from fedfair.gradients.layers import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.parameters import trained_parameters
@@ -65,10 +65,10 @@ class Node:
     node (`fedfair.client_app`), so that the exchanges of a round use one batch.
     """
 
-    def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str) -> None:
+    def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str, loss: Loss = loss) -> None:
         keep_freed()
         self.clients = clients if isinstance(clients, Shares) else Shares.joined(clients)
-        self.model, self.device = model, device
+        self.model, self.device, self.loss = model, device, loss
         self._parameters, _ = trained_parameters(model)
         self.kept: tuple[str, Tensor] | None = None
         self._last: tuple[tuple[str | None, int, str, tuple[float, ...]], list[Tensor], Batch] | None = None
@@ -135,11 +135,11 @@ class Node:
         for rows in part.portions(torch.arange(len(part))):
             x, y, group = self._batch(part, rows)
             counted = holders[rows].to(self.device) if by_client else group
-            norms = per_example(self.model, loss, x, y).norms if gradient_norms else torch.zeros(len(x))
+            norms = per_example(self.model, self.loss, x, y).norms if gradient_norms else torch.zeros(len(x))
             with torch.no_grad(), FastLinear(), forgetting(self.model):
                 output = self.model(x)
                 predicted = threshold.predict(output, group) if threshold else output.argmax(1)
-                total = total + GroupCounts.of(predicted, y, counted, loss(output, y), norms, total,
+                total = total + GroupCounts.of(predicted, y, counted, self.loss(output, y), norms, total,
                                                Scores(output, favourable))
         return total
 
@@ -191,7 +191,11 @@ class Node:
             self.kept = None
 
     def batch(self, weights: Mapping[str, Tensor], round_: Round) -> Batch:
-        """Return the round's batch over all clients of the node at `weights`; keep it for later exchanges."""
+        """Return the round's batch over all clients of the node at `weights`; keep it for later exchanges.
+
+        Raises `ValueError` for a round of another number of groups.
+        """
+        _refuse_other_groups(self.clients.together.train, round_)
         values, when = list(weights.values()), (round_.key, round_.step, round_.label, round_.rates)
         if self._last and self._last[0] == when and all(map(torch.equal, self._last[1], values)):
             self._set(weights)
@@ -213,7 +217,7 @@ class Node:
         self._set(weights)
         while True:
             x, y, groups = self._batch(data, rows)
-            probe = per_example(self.model, loss, x, y)
+            probe = per_example(self.model, self.loss, x, y)
             if len(data.weight):
                 probe = WeightedProbe(probe, data.weight[rows])
             finite = probe.norms.isfinite().cpu()
@@ -239,8 +243,16 @@ class Node:
             parameter.data = weights[name].to(memory_format=memory_format(parameter))
 
 
+def _refuse_other_groups(data: GroupedDataset, round_: Round) -> None:
+    """Raise `ValueError` for sampling rates of another number of groups than there are: noise follows the groups."""
+    if len(round_.rates) != len(data.names):
+        raise ValueError(f"the round has sampling rates of {len(round_.rates)} groups, but there are "
+                         f"{len(data.names)}: give one for each")
+
+
 def draw(data: GroupedDataset, round_: Round) -> Tensor:
-    """Return the rows of the round's Poisson batch among the records of `data`."""
+    """Return the rows of the round's Poisson batch among the records of `data`; raise `ValueError` for other groups."""
+    _refuse_other_groups(data, round_)
     same = len(set(round_.rates)) == 1
     rates = round_.rates[0] if same else torch.tensor(round_.rates, dtype=torch.float64)[data.group]
     return poisson(round_.key, round_.step, data.records, rates)

@@ -10,9 +10,12 @@ from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.gradients.known_layers import leaves
+from fedfair.gradients.layer_probe import Loss
 from fedfair.gradients.layers import memory_format
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.parameters import trained_parameters
+from fedfair.models.published import loss as cross_entropy
+from fedfair.node.client_records import ClientRecords, Loader
 from fedfair.node.node import Node
 from fedfair.node.policy import find_policy, read_policy
 from fedfair.protocol.round import LocalEpoch, Round
@@ -21,21 +24,24 @@ if TYPE_CHECKING:
     from fedfair.node.guard import Guard
 
 
-def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan: str, data: str | None = None
-                    ) -> dict[str, Any]:
-    """Train a classifier in place for one local epoch on all of a client's records, with cross entropy.
+def train_privately(model: nn.Module, x: Tensor | Loader, y: Tensor | None = None, group: Tensor | None = None,
+                    plan: str = "", data: str | None = None, loss: Loss = cross_entropy) -> dict[str, Any]:
+    """Train a classifier in place for one local epoch on all of a client's records.
 
     Batches and noise come from the operating system. Only the weights and the returned values may leave the client.
     Nothing else is protected, a loss least of all. Parameters that do not require a gradient stay as they are.
 
     Args:
         model: The classifier, in float32 or float64, which gives logits `[n, classes]`.
-        x: Features of all of the client's records, `[n, ...]`.
-        y: Labels by number, `[n]`.
-        group: Groups by number, `[n]`.
+        x: Features of all of the client's records, `[n, ...]`; or a DataLoader whose batches are (features, targets,
+            groups). Its records are read once; the plan draws the batches.
+        y: Labels by number, `[n]`; None with a loader.
+        group: Groups by number, `[n]`; None with a loader.
         plan: Clip rule, noise and batch size, as `strategies.server.existing_app.PrivateTraining` put them into the
             message.
         data: Name of the records in the node's policy, if it has one; None for its only entry.
+        loss: From the model's outputs and targets to one number for each example, `[n]`, for example
+            `nn.BCEWithLogitsLoss(reduction="none")`; by default cross entropy. Targets are numbers from 0.
 
     Returns:
         A dictionary for the reply: the number of the client's records, which is taken as public, the number of the
@@ -45,7 +51,8 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
         fedfair.node.policy.Refused: For a plan that the node's policy does not allow.
         ValueError: For a plan without local training, a model that mixes examples or keeps something of them, one in
             less than float32, or one that is not in float64 where noise is discrete; and before the training, for
-            labels, groups or words that are out of range.
+            a loader that draws records twice, a loss that is not one number an example, and for labels, groups or
+            words that are out of range.
         fedfair.node.node.ClientError: For a gradient that is not finite, if the plan clips nothing. A plan that clips
             leaves such records out.
     """
@@ -62,12 +69,13 @@ def train_privately(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, plan:
     if round_.noise == "discrete" and any(parameter.dtype != torch.float64 for parameter in parameters.values()):
         raise ValueError('noise is "discrete", but the model is not in float64, in which alone sums are exact enough '
                          "for it: use model.double(), and features in float64")
-    _refuse_out_of_range(model, x, y, group, len(round_.rates))
+    x, y, group = ClientRecords.of(x, y, group)
+    _refuse_out_of_range(model, x, y, group, len(round_.rates), loss)
     names = tuple(map(str, range(len(round_.rates))))
     records = GroupedDataset(x.cpu(), y.cpu(), group.long().cpu(), names, int(y.max()) + 1 if len(y) else 1)
     empty = records.take(torch.empty(0, dtype=torch.long))
     weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}
-    node = Node({0: Parts(records, empty, empty)}, model, str(next(model.parameters()).device))
+    node = Node({0: Parts(records, empty, empty)}, model, str(next(model.parameters()).device), loss)
     sized = replace(round_, local=replace(round_.local, sizes=(len(x),)))
     if guard is not None and len(x):
         release = sized.local_event(0, (True,) * len(names)).guaranteed(0)
@@ -93,22 +101,38 @@ def _guard(plan: str) -> Guard | None:
     return guard
 
 
-def _refuse_out_of_range(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, groups: int) -> None:
-    """Raise `ValueError` for labels, groups or words that the model or the plan does not have.
+def _refuse_out_of_range(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, groups: int, loss: Loss) -> None:
+    """Raise `ValueError` for labels, groups or words that the model, the loss or the plan does not have.
 
     Once the training has begun, a record that stops it would reveal itself. The sentences quote no record, since Flower
     sends them to the server.
     """
     device = next(model.parameters()).device
     with torch.no_grad(), forgetting(model):
-        classes = model(x.new_zeros(1, *x.shape[1:]).to(device)).shape[-1]
+        output = model(x.new_zeros(1, *x.shape[1:]).to(device))
     words = [layer.num_embeddings for layer in leaves(model)[:1] if isinstance(layer, nn.Embedding)]
     words = words or [max((layer.num_embeddings for layer in model.modules() if isinstance(layer, nn.Embedding)),
                           default=2**62)]
-    _refuse_outside("label", y, classes, "the model has an output")
+    if loss is cross_entropy:
+        _refuse_outside("label", y, output.shape[-1], "the model has an output")
+    _refuse_loss(loss, output, y.to(device))
     _refuse_outside("group", group, groups, "the plan has a sampling rate")
     if not x.is_floating_point():
         _refuse_outside("word", x, words[0], "the embedding has a row")
+
+
+def _refuse_loss(loss: Loss, output: Tensor, y: Tensor) -> None:
+    """Raise `ValueError` unless a loss gives one number for each target, at an output `[1, ...]` for no record."""
+    outputs = output.detach().expand(len(y), *output.shape[1:])
+    try:
+        losses = loss(outputs, y)
+    except Exception as error:
+        raise ValueError(f"the loss raises {type(error).__name__} for outputs of the shape {list(outputs.shape)} and "
+                         f"targets of the shape {list(y.shape)} in {y.dtype}: give a loss for both, and targets that "
+                         "it takes") from None
+    if losses.shape != (len(y),):
+        raise ValueError(f"the loss has the shape {list(losses.shape)} for {len(y)} examples: it must be one number "
+                         'for each, [n], for example with reduction="none"')
 
 
 def _refuse_outside(what: str, values: Tensor, count: int, why: str) -> None:

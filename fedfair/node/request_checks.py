@@ -18,6 +18,7 @@ from fedfair.mechanisms.counting import COUNT_QUERIES
 from fedfair.models.published import MODELS
 from fedfair.node.exchanges import is_of_fedfair
 from fedfair.node.policy import Policy, Refused
+from fedfair.protocol.exchange import Request
 from fedfair.protocol.round import Round
 
 LEAST, MOST = 1e-9, 1e9
@@ -46,6 +47,14 @@ def check_plan(policy: Policy, text: str) -> None:
     _check_listed(policy, "clip rule", rule, policy.rules, rule in set(CLIP_RULES))
     if query is not None:
         _check_listed(policy, "count query", query, policy.queries, query in set(COUNT_QUERIES))
+
+
+def check_readable(request: Request) -> None:
+    """Raise `Refused` for a round that cannot be read: its rule bounds nothing, or its numbers are none."""
+    try:
+        _ = request.round
+    except ValueError as error:
+        raise Refused(f"the round bounds or adds nothing: {error}") from error
 
 
 def check_numbers(round_: Round, groups: int) -> None:

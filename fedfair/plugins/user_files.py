@@ -10,6 +10,8 @@ from threading import RLock
 from types import ModuleType
 from typing import Any
 
+from fedfair.plugins.user_errors import blaming_user_files, note_user_file
+
 METHOD_FOLDERS = ("", "strategies")
 """The folders, below the current one, in which files with methods, clip rules, queries and exchanges are looked up."""
 
@@ -40,7 +42,8 @@ def user_file(name: str, folders: Iterable[str]) -> Path | None:
 def defined_in(path: Path) -> Mapping[str, Any]:
     """Return the classes and functions that a file defines, by name, without those that it imports.
 
-    The file is run to get them, once in a process unless it is changed: every caller gets the same classes.
+    The file is run to get them, once in a process unless it is changed: every caller gets the same classes. Raises
+    `fedfair.plugins.user_errors.UserFileError` with the line for what is wrong in it.
     """
     status = path.stat()
     state = (path.resolve(), status.st_mtime_ns, status.st_size)
@@ -63,18 +66,28 @@ def find_in_file(name: str) -> Any:
     """
     stem, _, key = name.partition(".")
     path = user_file(stem, METHOD_FOLDERS)
-    if path is None or key not in _top_level(path.read_text(encoding="utf-8")):
+    if path is None or key not in _top_level(path):
         return None
     return defined_in(path).get(key)
 
 
-def _top_level(source: str) -> set[str]:
-    """Return the names of the classes and functions that a program defines at its top level, without running it."""
-    return {node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+def _top_level(path: Path) -> set[str]:
+    """Return the names of the classes and functions that a file defines at its top level, without running it."""
+    note_user_file(path, f"{_PREFIX}{path.stem}")
+    with blaming_user_files():
+        program = ast.parse(path.read_bytes(), str(path))
+    return {node.name for node in program.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
 
 
 def _run(path: Path) -> Mapping[str, Any]:
-    """Run a file, and return what it defines."""
+    """Run a file, and return what it defines; raise `UserFileError` with the line for what is wrong in it."""
+    note_user_file(path, f"{_PREFIX}{path.stem}")
+    with blaming_user_files():
+        return _executed(path)
+
+
+def _executed(path: Path) -> Mapping[str, Any]:
+    """Compile and run a file, and return what it defines."""
     name = f"{_PREFIX}{path.stem}"
     module = ModuleType(name)
     module.__file__ = str(path)

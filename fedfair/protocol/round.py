@@ -13,6 +13,8 @@ from fedfair.accounting.events import Event, spent_multipliers
 from fedfair.mechanisms.clipping import CLIP_RULES, ClipRule
 from fedfair.mechanisms.counting import COUNT_QUERIES, CountQuery
 from fedfair.mechanisms.noise import NoiseName, Trust, client_share, server_share
+from fedfair.mechanisms.rule_numbers import is_number
+from fedfair.mechanisms.rule_trial import refuse_broken_query, refuse_broken_rule
 from fedfair.models.optimizers import OptimizerName
 
 
@@ -140,9 +142,15 @@ class Round:
     label: str = ""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a round that counts without a noise multiplier of the counts."""
+        """Raise `ValueError` for a round that counts without noise, or with numbers that bound or add nothing."""
         if self.query is not None and self.count_noise_multiplier is None:
             raise ValueError("the round has a count query but no count_noise_multiplier: give one, 0 for exact counts")
+        if self.rule is not None:
+            refuse_broken_rule(self.rule, len(self.rates))
+        if self.query is not None:
+            refuse_broken_query(self.query, len(self.rates))
+        for name, most in (("noise_multiplier", math.inf), ("count_noise_multiplier", math.inf), ("rates", 1.0)):
+            _refuse_outside(name, getattr(self, name), most)
 
     def event(self) -> Event:
         """Return what the round's gradient sum and counts charge, in step mode.
@@ -251,6 +259,13 @@ def refuse_distrust(round_: Round, purpose: str) -> None:
     if round_.trust is not Trust.CENTRAL:
         raise ValueError(f"sums for {purpose} leave a client without noise, but trust is {round_.trust.value!r}: only "
                          "central trust allows it")
+
+
+def _refuse_outside(name: str, value: Any, most: float) -> None:
+    """Raise `ValueError` for anything but finite numbers from 0 to `most`, or None."""
+    numbers = value if isinstance(value, tuple) else () if value is None else (value,)
+    if not all(is_number(number) and 0 <= number <= most and math.isfinite(number) for number in numbers):
+        raise ValueError(f"{name} of the round is {value!r}: give finite numbers from 0{f' to {most:g}' * (most < 2)}")
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:

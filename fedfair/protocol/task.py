@@ -430,8 +430,9 @@ class Task(BaseModel):
         return "; ".join(learned) or None
 
     def build_model(self) -> nn.Module:
-        """Build the model with its initial parameters."""
+        """Build the model with its initial parameters; raise `ValueError` for one that does not fit the records."""
         train = self.data().train
+        find.refuse_misfit(self.model, self.hidden, train.classes, train.features(slice(0, 0)))
         return find.build(self.model, self.hidden, train.x.shape[1:], train.classes, self.seed, self.torch_dtype)
 
     @property

@@ -34,7 +34,7 @@ def trace_samples(model: nn.Module, data: GroupedDataset, rows: Tensor, noise_ke
     samples, device = [first.new_zeros(0, device="cpu")], first.device
     _, calls = recorded(model, data.features(slice(1), device))
     widths = [_width(call) for call in calls]
-    for portion in data.portions(rows) if len(rows) else ():
+    for portion in data.portions(rows):
         for part in torch.split(portion, max(1, _NUMBERS // sum(widths))):
             output, calls = recorded(model, data.features(part, device))
             drawn = signs(noise_key, "rademacher", step, data.records[part], sum(widths), output.dtype).to(device)

@@ -14,6 +14,7 @@ from flwr.serverapp import Grid
 from torch import nn
 
 from fedfair.gradients.parameters import trained_parameters
+from fedfair.plugins.user_errors import blaming_user_files
 from fedfair.protocol.messages import pack, unpacked
 from fedfair.protocol.task import Task
 from simulations.engines.checkpoint import Checkpoint
@@ -101,7 +102,17 @@ def refuse_unfit(planned: Iterable[Experiment]) -> None:
 
 def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None = None,
             watch: Watch = lambda *_: None) -> Result:
-    """Train and evaluate over the nodes of a grid."""
+    """Train and evaluate over the nodes of a grid.
+
+    Raises `fedfair.plugins.user_errors.UserFileError` with file and line for what goes wrong in a file of the user's.
+    """
+    with blaming_user_files():
+        return _conducted(experiment, grid, progress, checkpoint, watch)
+
+
+def _conducted(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None, watch: Watch
+               ) -> Result:
+    """Train and evaluate; raise errors of a user's file as they are."""
     strategy = _strategy(experiment, grid, progress, checkpoint)
     task, model = strategy.task, strategy.task.build_model()
     parameters, _ = trained_parameters(model)
@@ -122,8 +133,10 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
 def _planned(experiment: Experiment, grid: Grid) -> Strategy:
     """Make the experiment's strategy for the records that the nodes of a grid hold, releasing nothing."""
     task, training = experiment.task, experiment.training
-    return find_strategy(experiment.strategy)(task, training, population(grid, task, training.answer_timeout),
-                                              preprocessing=planned(task, training))
+    task.build_model()
+    with blaming_user_files():
+        return find_strategy(experiment.strategy)(task, training, population(grid, task, training.answer_timeout),
+                                                  preprocessing=planned(task, training))
 
 
 def _strategy(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None) -> Strategy:

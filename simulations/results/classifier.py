@@ -157,6 +157,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         like, (mean, deviation) = next(self.model.parameters()), self.pixels
         rows = torch.as_tensor(encode(x, self.encoding) if isinstance(x, pd.DataFrame) and self.encoding.features
                                else np.asarray(x), device=like.device)
+        if not len(rows):  # not every model can be given none
+            return like.detach().new_zeros(0, len(self.labels)).cpu()
         rows = Pixels(mean, deviation, like.dtype).scaled(rows) if rows.dtype == torch.uint8 else rows
         with torch.no_grad():
             return self.model(rows.to(like.dtype) if rows.is_floating_point() else rows).cpu()  # type: ignore[no-any-return]

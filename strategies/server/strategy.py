@@ -37,6 +37,7 @@ from fedfair.protocol.task import Task
 from strategies.server.calibration import Beside, Schedule, common_noise, count_noise
 from strategies.server.evaluation import Evaluation
 from strategies.server.group_budget import GroupBudget, group_budget
+from strategies.server.hooks import query_of, refuse_broken_hooks, rule_of
 from strategies.server.metrics_log import Rows
 from strategies.server.noise_key import noise_key
 from strategies.server.population import Population
@@ -112,6 +113,7 @@ class Strategy(FlowerStrategy):
                       if training.risk_every else None)
         self.preprocessing = preprocessing
         self.prepare()
+        refuse_broken_hooks(self)
         self.noise = self.noise_multipliers()
         self.count_noise = count_noise(training, self.noise[0]) if self.query() is not None else None
         self.budget = self._group_budget()
@@ -316,12 +318,12 @@ class Strategy(FlowerStrategy):
         Args:
             step: Number of the round, from 0.
         """
-        training, rule, local = self.training, self.rule(), self.local_training()
+        training, rule, local = self.training, rule_of(self), self.local_training()
         noise = self.release_noise(rule) if local is None else self.noise[0]
         return Round(
             key=self.key, step=step, rates=self.rates(), noise_multiplier=noise,
             count_noise_multiplier=self.count_noise, trust=training.trust, clients=self.sharers, rule=rule,
-            planned_multipliers=self.planned_multipliers(noise), query=self.query(), local=local,
+            planned_multipliers=self.planned_multipliers(noise), query=query_of(self), local=local,
             local_sgd=self.local_sgd(), noise=training.noise, label=token_hex(16) if self.key is None else "")
 
     def decided(self, plan: Round) -> Round:
@@ -330,7 +332,7 @@ class Strategy(FlowerStrategy):
         Args:
             plan: The round as `plan` gave it; if `counts_first`, its counts have been learned.
         """
-        rule = self.rule()
+        rule = rule_of(self)
         noise = self.release_noise(rule)
         if self.budget is not None:
             rule, noise = self.budget.within(rule, noise)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
-from fedfair.mechanisms.clipping import Flat, Global, GlobalAdapt, PerGroup, Reweighted, Unclipped
+from fedfair.mechanisms.clipping import Flat, Global, Unclipped
 from fedfair.mechanisms.counting import AboveAndBelow, AtMost, GroupSizes
 from fedfair.mechanisms.noise import Trust
 from fedfair.node import node as node_module
@@ -98,6 +98,11 @@ def training(plan: Any, exchange: str = SUM, **more: Any) -> Request:
     return lambda server: server.reason(exchange, category, plan=plan, weights=weights(), **more)
 
 
+def per_group(*clip_norms: float) -> dict[str, Any]:
+    """Return a rule as it travels: no honest server could make it."""
+    return {"kind": "per-group", "clip_norms": clip_norms}
+
+
 def sizes(task: str) -> Request:
     return lambda server: server.reason(SIZES, "query", task=task)
 
@@ -152,18 +157,23 @@ REQUESTS: dict[str, tuple[Callable[[], Request], str]] = {
         noise_multiplier=0.1, planned_multipliers=(9.0, 9.0), spent_multipliers=(9.0, 9.0),
         certain_multipliers=(9.0, 9.0))), NOISE_REFUSED),
     "noise of a seed": (lambda: training(round_(key="3")), "from a seed"),
-    "negative noise": (lambda: training(round_(noise_multiplier=-5.0)), "none that the node can account for"),
-    "noise that is no number": (lambda: training(round_(noise_multiplier=float("nan"))), "not a number"),
-    "a negative clip norm": (lambda: training(round_(rule=PerGroup((1.0, -1e6)))), "clip_norms that is not between"),
-    "a negative weight": (lambda: training(round_(rule=Reweighted((1.0, 1.0), (1.0, -1e6)))), "list this clip rule"),
-    "a clip norm of zero": (lambda: training(round_(rule=PerGroup((1.0, 0.0)))), "clip_norms that is not between"),
-    "a bound of zero": (lambda: training(round_(rule=GlobalAdapt(1.0, 0.0))), "bound that is not between"),
-    "a clip norm without end": (lambda: training(round_(rule=Flat(float("inf")))), "clip_norm that is not between"),
+    "negative noise": (lambda: training(plan_with(noise_multiplier=-5.0)), "noise_multiplier of the round is -5.0"),
+    "noise that is no number": (lambda: training(plan_with(noise_multiplier=float("nan"))), "the round is nan"),
+    "a negative clip norm": (lambda: training(plan_with(rule=per_group(1.0, -1e6))), "clip_norms of the clip rule"),
+    "a negative weight": (lambda: training(plan_with(rule={
+        "kind": "reweighted", "clip_norms": [1.0, 1.0], "weights": [1.0, -1e6]})), "list this clip rule"),
+    "a clip norm of zero": (lambda: training(plan_with(rule=per_group(1.0, 0.0))), "clip_norms of the clip rule"),
+    "a bound of zero": (lambda: training(plan_with(rule={"kind": "global-adapt", "clip_norm": 1.0, "bound": 0.0})),
+                        "bound of the clip rule GlobalAdapt is 0.0"),
+    "a clip norm without end": (lambda: training(plan_with(rule={"kind": "flat", "clip_norm": float("inf")})),
+                              "clip_norm of the clip rule Flat is inf"),
     "a clip norm below floats": (lambda: training(round_(rule=Flat(1e-44))), "clip_norm that is not between"),
-    "clip norms for one group": (lambda: training(round_(rule=PerGroup((1.0,)))), "another number of groups"),
-    "thresholds for one group": (lambda: training(round_(query=AboveAndBelow((1.0,))), COUNTS), "number of groups"),
+    "clip norms for one group": (lambda: training(plan_with(rule=per_group(1.0))), "(1.0,) for 2 groups"),
+    "thresholds for one group": (lambda: training(plan_with(
+        query={"kind": "above-and-below", "thresholds": [1.0]}), COUNTS),
+                                 "one number for each of the 2 groups"),
     "rates for one group": (lambda: training(round_(rates=(0.1,), query=GroupSizes()), COUNTS), "number of groups"),
-    "a rate above 1": (lambda: training(round_(rates=(7.0, 0.1))), "none that the node can account for"),
+    "a rate above 1": (lambda: training(plan_with(rates=[7.0, 0.1])), "rates of the round is (7.0, 0.1)"),
     "exact counts": (lambda: training(round_(query=GroupSizes(), count_noise_multiplier=0.0), COUNTS), NOISE_REFUSED),
     "exact counts beside the sum": (lambda: training(round_(query=GroupSizes(), count_noise_multiplier=0.0)),
                                     NOISE_REFUSED),
@@ -202,14 +212,14 @@ def test_a_request_that_the_policy_does_not_list_is_refused(name: str, node: Pat
     "no noise", "no clipping", "no noise and all records", "exact figures of training records",
     "a path around", "an absolute path", "a link", "a tiny range", "scaling by the records",
     "huge rounding of sizes", "another split", "noise of the server", "a small share of the noise", "noise of a seed",
-    "claims of more noise than there is", "negative noise", "a negative clip norm", "a clip norm below floats",
-    "exact counts", "a local epoch without noise", "scores without noise", "risk terms", "an exchange in a file"])
+    "claims of more noise than there is", "a clip norm below floats", "exact counts", "a local epoch without noise",
+    "scores without noise", "risk terms", "an exchange in a file"])
 def test_the_same_request_is_answered_where_there_is_no_policy(name: str, node: Path) -> None:
     """These are the attacks: each shows that the test above could fail."""
     assert REQUESTS[name][0]()(Server.new()) == ""
 
 
-@pytest.mark.parametrize(("name", "cell"), [("another table", "name"), ("another column as groups", "'44'"),
+@pytest.mark.parametrize(("name", "cell"), [("another table", "birth"), ("another column as groups", "67 different values"),
                                             ("a file of another kind", "BEGIN KEY")])
 def test_without_a_policy_a_refusal_quotes_records(name: str, cell: str, node: Path) -> None:
     """As it should where somebody works on data of their own."""

@@ -104,5 +104,5 @@ def test_records_need_not_lie_row_by_row_in_memory_to_be_counted() -> None:
         assert [found.tolist() for found in GroupedDataset(x, zeros, zeros, ("a",), 1).distinct] == [[0, 1], [2, 1]]
 
 
-def test_no_records_are_one_empty_portion() -> None:
-    assert [len(rows) for rows in toy(0).portions(torch.arange(0))] == [0]
+def test_no_records_are_no_portion_since_not_every_model_can_be_given_none() -> None:
+    assert toy(0).portions(torch.arange(0)) == ()

@@ -91,6 +91,17 @@ def test_a_batch_is_kept_for_equal_weights_in_one_round_alone() -> None:
     assert not torch.equal(host.batch(weights, first).probe.norms, before)
 
 
+def test_rates_for_too_few_groups_are_refused() -> None:
+    """Else the noise would follow the clip norms of some groups alone."""
+    model, zeros = build("logistic", (), (3,), 2, 0, torch.float64), torch.zeros(40, dtype=torch.long)
+    data = GroupedDataset(torch.randn(40, 3, dtype=torch.float64), zeros, torch.arange(40) % 3, ("a", "b", "c"), 2)
+    weights = {name: value.detach().clone() for name, value in model.named_parameters()}
+    round_ = Round(key="0", step=0, rates=(0.5, 0.5), noise_multiplier=1.0, trust=Trust.CENTRAL, clients=1,
+                   rule=PerGroup((1.0, 2.0)))
+    with pytest.raises(ValueError, match="sampling rates of 2 groups, but there are 3: give one for each"):
+        Node({0: Parts(data, data, data)}, model, "cpu").gradient_sum(weights, round_)
+
+
 RECORDS, BATCH = 40, 2  # of every client here: 20 steps in a local epoch
 
 
@@ -203,7 +214,7 @@ def test_a_record_of_any_weight_adds_no_more_than_the_sensitivity(weight: float,
     labels, weights = torch.arange(6) % 2, torch.tensor([0.5, 2.0, 1.0, 3.0, 0.1, weight], dtype=torch.float64)
     model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2))
     values = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    round_ = Round(seed=0, step=0, rates=(1.0, 1.0), noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1, rule=rule)
+    round_ = Round(key="0", step=0, rates=(1.0, 1.0), noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1, rule=rule)
     data = GroupedDataset(x, labels, labels, ("a", "b"), 2, weight=weights)
     sums = [Node({0: Parts(part, part, part)}, model, "cpu").gradient_sum(values, round_).sums
             for part in (data, data.take(torch.arange(5)))]
@@ -216,7 +227,7 @@ def test_a_weight_of_two_counts_as_two_records(rule: ClipRule) -> None:
     x, labels = torch.randn(4, 5, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 0, 1])
     model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2))
     values = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    round_ = Round(seed=0, step=0, rates=(1.0, 1.0), noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1, rule=rule)
+    round_ = Round(key="0", step=0, rates=(1.0, 1.0), noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1, rule=rule)
     plain = GroupedDataset(x, labels, labels, ("a", "b"), 2)
     twice = plain.take(torch.tensor([0, 1, 1, 2]))
     weighted = replace(plain, weight=torch.tensor([1.0, 2.0, 1.0, 0.0], dtype=torch.float64))

@@ -11,6 +11,7 @@ import pytest
 from ray import cloudpickle
 
 from fedfair.mechanisms.clipping import CLIP_RULES
+from fedfair.plugins.user_errors import UserFileError
 from fedfair.plugins.user_files import defined_in, find_in_file, name_in_file
 
 COUNTED = """
@@ -76,7 +77,7 @@ def test_a_file_that_is_changed_is_run_again(file: Path) -> None:
 def test_a_file_that_fails_is_run_again_until_it_does_not(tmp_path: Path) -> None:
     file, folder = tmp_path / "late.py", tmp_path / "made"
     file.write_text(f"from pathlib import Path\nPath({str(folder)!r}, 'x').write_text('')\nclass Late: ...\n")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(UserFileError, match=r"late\.py, line 2: FileNotFoundError: "):
         defined_in(file)
     folder.mkdir()
     assert [*defined_in(file)] == ["Late"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,3 +86,25 @@ def test_only_accounting_and_the_rounds_plan_make_events() -> None:
               if path not in allowed]
     assert len(others) > 100
     assert {path.name: makers_of_events(path.read_text()) for path in others} == {path.name: [] for path in others}
+
+
+@pytest.mark.parametrize("rule", [
+    {"kind": "per-group", "clip_norms": [1.0, -1e6]}, {"kind": "per-group", "clip_norms": [1.0, 0.0]},
+    {"kind": "per-group", "clip_norms": [1.0]}, {"kind": "per-group", "clip_norms": []},
+    {"kind": "flat", "clip_norm": float("nan")}, {"kind": "flat", "clip_norm": float("inf")},
+    {"kind": "flat", "clip_norm": "1"}, {"kind": "flat", "clip_norm": True}, {"kind": "flat", "clip_norm": None},
+    {"kind": "global", "clip_norm": 1.0, "bound": 0.0}, {"kind": "global-adapt", "clip_norm": 1.0, "bound": 0},
+    {"kind": "reweighted", "clip_norms": [1.0, 1.0], "weights": [1.0, -1.0]}])
+def test_a_rule_that_bounds_nothing_cannot_be_read(rule: dict[str, object]) -> None:
+    """Under a negative clip norm a group's gradients are unbounded, while the noise follows the largest clip norm."""
+    text = json.dumps({**json.loads(PLAN.to_json()), "rule": rule})
+    with pytest.raises(ValueError, match=r"clip rule|group_sensitivities"):
+        Round.from_json(text)
+
+
+@pytest.mark.parametrize("numbers", [{"noise_multiplier": -1.0}, {"noise_multiplier": float("nan")},
+                                     {"count_noise_multiplier": -1.0}, {"rates": [0.1, 1.5]},
+                                     {"rates": [0.1, float("nan")]}, {"rates": [0.1, "0.2"]}])
+def test_a_round_with_noise_or_rates_that_are_none_cannot_be_read(numbers: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="give finite numbers from 0"):
+        Round.from_json(json.dumps({**json.loads(PLAN.to_json()), **numbers}))
