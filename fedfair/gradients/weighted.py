@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from fedfair.gradients.layers import Gradients
 from fedfair.gradients.layer_probe import Probe
+from fedfair.gradients.layers import Gradients
 
 
 class WeightedProbe:
