@@ -22,7 +22,7 @@ from fedfair.datasets.schema import RECORDS, Listed, Schema, read
 from fedfair.datasets.weights import LARGEST
 from fedfair.models import find, published
 from fedfair.plugins.registry import unknown
-from fedfair.protocol.task_data import HUGGING_FACE, prepared_data
+from fedfair.protocol.task_data import HUGGING_FACE, Preparation, prepared_data
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1)]
@@ -333,7 +333,7 @@ class Task(BaseModel):
         Where preprocessing is private, numbers are not scaled before their ranges have been learned.
         Raises `ValueError` or `FileNotFoundError` if they cannot be made, or a group has no training record.
         """
-        return prepared_data(self, self.modified)
+        return prepared_data(Preparation(**{name: getattr(self, name) for name in Preparation._fields}))
 
     @property
     def text(self) -> str:
@@ -404,9 +404,9 @@ class Task(BaseModel):
         return known.overridden(self.ranges or (), self.categories or ())
 
     @property
-    def known_columns(self) -> set[str]:
+    def known_columns(self) -> frozenset[str]:
         """The columns that something is known of, with those of the groups, whose names are public by assumption."""
-        return self.schema_of_columns.columns | {name for name in self.attributes if name is not None}
+        return frozenset(self.schema_of_columns.columns | {name for name in self.attributes if name is not None})
 
     def learned_from_records(self) -> str | None:
         """Say what preprocessing learned from the records without noise, so that no epsilon covers it; None if nothing.

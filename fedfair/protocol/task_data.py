@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import torch
 
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
-from fedfair.datasets.features import drop_first, leave_out, standardise, to_ranges
+from fedfair.datasets.features import Range, drop_first, leave_out, standardise, to_ranges
 from fedfair.datasets.grouped import Pixels
 from fedfair.datasets.intersections import crossed
 from fedfair.datasets.prepare import Missing, keep, reduce_group, split
@@ -19,22 +19,54 @@ from fedfair.datasets.schema import Listed, Schema, prepared
 from fedfair.datasets.ties import Together
 from fedfair.datasets.weights import weighted
 
-if TYPE_CHECKING:
-    from fedfair.protocol.task import Task
-
 HUGGING_FACE = "hf:"
 """Prefix of the names of data sets in Hugging Face's format."""
 
 
+class Preparation(NamedTuple):
+    """What the data of a task follow from: fields and properties of `fedfair.protocol.task.Task`, by their names.
+
+    `modified` tells one state of a file from another.
+    """
+
+    dataset: str
+    csv: str | None
+    label: str | None
+    missing: Missing
+    participant: str | None
+    record_weight: str | None
+    class_weights: tuple[tuple[str, float], ...] | None
+    is_own: bool
+    attributes: tuple[str | None, ...]
+    attribute_columns: tuple[str, ...]
+    attribute_in_model: bool
+    without: tuple[str, ...] | None
+    asked: Asked
+    numbers: tuple[str, ...]
+    prepares: str
+    ranges: tuple[Range, ...] | None
+    schema_of_columns: Schema
+    known_columns: frozenset[str]
+    drop_first: bool
+    balance: str | None
+    split: tuple[float, float, float]
+    splits_by: str
+    duplicates: str
+    imbalance: str | None
+    seed: int
+    pixels: tuple[float, float]
+    torch_dtype: torch.dtype
+    modified: int
+
+
 @lru_cache(maxsize=4)
-def prepared_data(task: Task, modified: int) -> Parts:
+def prepared_data(task: Preparation) -> Parts:
     """Prepare the data of a task; see `fedfair.protocol.task.Task.data`.
 
     Args:
-        task: The task.
-        modified: When its file was last changed: tells one state of the file from another.
+        task: What they follow from.
     """
-    data = weighted(_features(task, _loaded(task, modified)), task.class_weights or ())
+    data = weighted(_features(task, _loaded(task)), task.class_weights or ())
     if task.balance:
         data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)
     parts = split(data, task.split, task.seed, Together(task.splits_by == "participant", task.duplicates == "together"))
@@ -46,13 +78,13 @@ def prepared_data(task: Task, modified: int) -> Parts:
     return replace(parts, train=train, valid=valid, test=test)
 
 
-def _loaded(task: Task, modified: int) -> GroupedDataset:
+def _loaded(task: Preparation) -> GroupedDataset:
     """Load all records of a task, grouped by the intersections of its attributes."""
     numbers = None if task.prepares == "records" else (
         *(known.column for known in task.schema_of_columns.ranges), *task.numbers)
     unread = tuple(name for name in task.without or () if task.is_own and name not in task.attributes)
     return reduce(crossed, [_source(task.dataset, task.csv, task.label, attribute, task.missing, task.participant,
-                                    task.record_weight, unread, numbers, task.asked, modified)
+                                    task.record_weight, unread, numbers, task.asked, task.modified)
                             for attribute in task.attributes])
 
 
@@ -76,7 +108,7 @@ def _source(dataset: str, csv: str | None, label: str | None, group: str | None,
     return DATASETS[dataset].load(group)
 
 
-def _features(task: Task, data: GroupedDataset) -> GroupedDataset:
+def _features(task: Preparation, data: GroupedDataset) -> GroupedDataset:
     """Choose the features, and make them of each record alone unless preprocessing is that of the records."""
     mode = task.prepares
     data = leave_out(data, _left_out(task, data))
@@ -88,7 +120,7 @@ def _features(task: Task, data: GroupedDataset) -> GroupedDataset:
     return drop_first(data) if task.drop_first and not to_be_learned else data
 
 
-def _left_out(task: Task, data: GroupedDataset) -> list[str]:
+def _left_out(task: Preparation, data: GroupedDataset) -> list[str]:
     """Return the columns and categories to be left out once they are read; the sensitive attributes are among them."""
     chosen = [name for name in task.without or () if not task.is_own or name in task.attributes]
     attributes = () if task.attribute_in_model else task.attribute_columns
@@ -99,7 +131,7 @@ def _left_out(task: Task, data: GroupedDataset) -> list[str]:
     return left_out
 
 
-def _refuse_empty(task: Task, parts: Parts) -> None:
+def _refuse_empty(task: Preparation, parts: Parts) -> None:
     """Raise `ValueError` if a group has no training record, or the test part has none."""
     train = parts.train
     absent = [name for name, size in zip(train.names, train.group_sizes(), strict=True) if size == 0]
@@ -115,7 +147,7 @@ def _refuse_empty(task: Task, parts: Parts) -> None:
                          "out")
 
 
-def _cast(task: Task, part: GroupedDataset) -> GroupedDataset:
+def _cast(task: Preparation, part: GroupedDataset) -> GroupedDataset:
     """Return one part in the task's dtype; pixels stay bytes until they are used."""
     dtype = task.torch_dtype
     if part.x.dtype == torch.uint8:

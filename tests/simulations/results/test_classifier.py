@@ -31,8 +31,8 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     hired = years + 6 * (sex == "m") + draws.normal(0, 4, 600) > 17
     file = tmp_path_factory.mktemp("data") / "people.csv"
     pd.DataFrame({"years": years, "sex": sex, "hired": hired.astype(int)}).to_csv(file, index=False)
-    return run(Experiment(csv=str(file), label="hired", group="sex", model="logistic", epochs=4, batch_size=64,
-                          learning_rate=0.5, strategy="sgd", threshold="toc"))
+    return run(Experiment(csv=str(file), label="hired", group="sex", attribute_in_model=True, model="logistic",
+                          epochs=4, batch_size=64, learning_rate=0.5, strategy="sgd", threshold="toc"))
 
 
 def final(result: Result, metric: str, group: str) -> float:
