@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fedfair.mechanisms.clipping import ClipRule, PerGroup
 from fedfair.mechanisms.counting import AboveAndBelow, CountQuery
+from fedfair.protocol.bounds import Positive
 from strategies.server.strategy import Strategy
-from strategies.server.training import Positive
 
 
 class DpsgdFQuantile(Strategy):

@@ -17,10 +17,10 @@ from fedfair.node.fairlens_sums import (
     send_penalty_gradient,
     send_shifted_gradient_sum,
 )
+from fedfair.protocol.bounds import NotNegative
 from fedfair.protocol.messages import pack
 from strategies.server.requests import added
 from strategies.server.strategy import Strategy
-from strategies.server.training import NotNegative
 
 
 class FairLens(Strategy):

@@ -65,7 +65,7 @@ class Search(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     space: Annotated[dict[str, Range], Field(min_length=1)]
-    trials: Annotated[int, Field(ge=1)] = 10
+    trials: Annotated[int, Field(ge=1, le=100_000)] = 10
     metric: str = "accuracy"
     group: str = "all"
     mode: Literal["max", "min"] = "max"

@@ -535,3 +535,7 @@ def _refuse_misfit(task: Task, training: Training, population: Population) -> No
     if len(population.sizes) - training.dropouts < 1:
         raise ValueError(f"dropouts is {training.dropouts}, but there are only {len(population.sizes)} clients: a "
                          "round needs at least one")
+
+
+Options = Strategy.Options
+"""The base of a method's own parameters, which refuses unknown ones."""

@@ -1,0 +1,38 @@
+"""Bounds of settings beyond which no computer can hold or finish a run, whatever the data."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, ValidationInfo
+
+MOST_STEPS = 100_000_000  # half a day, even where a step computes nothing
+MOST_CLIENTS = 1_000_000
+MOST_NODES = 10_000
+MOST_RUNS = 1_000
+MOST_JOBS = 256
+
+
+def held(smallest: float, largest: float) -> AfterValidator:
+    """Return a validator that raises `ValueError` for a positive number outside of these bounds.
+
+    Args:
+        smallest: Smallest number that is allowed beside 0.
+        largest: Largest number that is allowed.
+    """
+    def check(value: float, field: ValidationInfo) -> float:
+        """Return the number; raise `ValueError` if it is not held."""
+        if value and not smallest <= value <= largest:
+            raise ValueError(f"{field.field_name} is {value:g}, which no run can compute with: give a number from "
+                             f"{smallest:g} to {largest:g}")
+        return value
+
+    return AfterValidator(check)
+
+
+_HELD = held(1e-30, 1e38)  # float32 ends at 3.4e38, and loses digits below 1.2e-38
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), _HELD]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False), _HELD]
+Probability = Annotated[float, Field(gt=0, lt=1), held(1e-100, 1)]
+"""A delta."""
