@@ -91,6 +91,7 @@ def find_strategy(name: str) -> type[Strategy]:
 
 def _from_file(path: Path) -> type[Strategy]:
     """Return the one strategy that a file defines."""
+    from strategies.server.hooks import refuse_misshapen_class
     from strategies.server.strategy import Strategy
 
     defined = [value for value in defined_in(path).values() if inspect.isclass(value) and issubclass(value, Strategy)]

@@ -58,6 +58,7 @@ class DpFedavg(Strategy):
         clip_learning_rate: Positive = 0.2
 
     modes = ("epoch",)
+    needs = "each client a participant"
     default_sync = "epoch"
     protects = "participant"
     exchange = send_update_sum

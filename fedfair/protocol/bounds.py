@@ -30,9 +30,16 @@ def held(smallest: float, largest: float) -> AfterValidator:
     return AfterValidator(check)
 
 
-_HELD = held(1e-30, 1e38)  # float32 ends at 3.4e38, and loses digits below 1.2e-38
+_HELD = held(1e-30, 1e30)  # float32 ends at 3.4e38, and loses digits below 1.2e-38
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), _HELD]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False), _HELD]
+AnyPositive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+AnyNotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[AnyPositive, _HELD]
+NotNegative = Annotated[AnyNotNegative, _HELD]
+ClipNorm = Annotated[AnyPositive, held(1e-20, 1e15)]  # with the noise and a group's bound, still within float32
+NoiseMultiplier = Annotated[AnyNotNegative, held(1e-12, 1e6)]  # the grid of privacy losses grows with the noise
+GroupBound = Annotated[float, Field(ge=1, allow_inf_nan=False), held(1, 1e6)]
+"""How many times a group's clip norm may be as large as the clip norm."""
+
 Probability = Annotated[float, Field(gt=0, lt=1), held(1e-100, 1)]
 """A delta."""

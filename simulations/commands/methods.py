@@ -37,9 +37,9 @@ def _purpose(strategy: type[Strategy]) -> str:
 
 
 def _needs(strategy: type[Strategy]) -> str:
-    """Return what a strategy asks nodes for beyond clipped gradient sums, and how long its rounds may be."""
+    """Return what a strategy says that it needs, whether it counts, and what a round must be."""
     from strategies.server.strategy import Strategy
 
     rounds = "" if len(strategy.modes) > 1 else f"sync {strategy.modes[0]}"
-    counts = "noisy counts by group" if strategy.query is not Strategy.query else ""
-    return ", ".join(filter(None, (counts, rounds)))
+    counts = "noisy counts" if strategy.query is not Strategy.query else ""
+    return "; ".join(filter(None, (strategy.needs, counts, rounds)))

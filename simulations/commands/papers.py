@@ -76,7 +76,8 @@ def reproduce(
                                                      "for each, not always the paper's, and often fewer with --quick: "
                                                      "the page says how many.")] = None,
     device: Annotated[str, typer.Option(help="Device: cpu or cuda.")] = "cpu",
-    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Runs at a time, a process each; several can share a GPU.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Runs at a time, a process each; several "
+                                           "can share a GPU.")] = 1,
     datasets: Annotated[str | None, typer.Option(help="Some of its data sets, as the page calls them, separated by "
                                                  "commas. A later call with the same folder adds the others.")] = None,
     runs: Annotated[Path | None, typer.Option(help="Folder of kept runs (runs.parquet), by default OUT. Reproductions "

@@ -58,7 +58,7 @@ def version(asked: Annotated[bool, typer.Option("--version", is_eager=True, call
 
 def _is_expected(error: Exception) -> bool:
     """Return whether an error is one that commands end with by design."""
-    if isinstance(error, ValueError | OSError):
+    if isinstance(error, ValueError | OSError | MemoryError):
         return True
     from fedfair.node.node import ClientError  # here, because importing PyTorch takes a second
 
@@ -76,6 +76,8 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return (f"{error.filename} cannot be used ({error.strerror.lower()}): choose another file or folder, or change "
                 "this one's permissions")
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory ({error}): take a smaller model, fewer clients or a smaller batch_size"
     return str(error)
 
 

@@ -10,7 +10,18 @@ from fedfair.accounting import ACCOUNTANTS, Accountant
 from fedfair.fairness.sklearn_metrics import find_metric
 from fedfair.mechanisms.noise import NoiseName, Trust
 from fedfair.models.optimizers import OptimizerName
-from fedfair.protocol.bounds import MOST_CLIENTS, MOST_STEPS, NotNegative, Positive, Probability, held
+from fedfair.protocol.bounds import (
+    MOST_CLIENTS,
+    MOST_STEPS,
+    AnyNotNegative,
+    AnyPositive,
+    ClipNorm,
+    NoiseMultiplier,
+    NotNegative,
+    Positive,
+    Probability,
+    held,
+)
 from fedfair.protocol.marks import marked
 from strategies.server.threshold_settings import ThresholdSettings
 
@@ -45,7 +56,7 @@ class Training(ThresholdSettings, BaseModel):
         default=None, json_schema_extra={"decided_by_app": True},
         description="What a round is: one gradient step over all clients, or one local epoch of every client; by "
                     "default the strategy's own choice.")
-    epochs: Annotated[NotNegative, held(1e-9, MOST_STEPS)] = Field(
+    epochs: Annotated[AnyNotNegative, held(1e-9, MOST_STEPS)] = Field(
         default=20, json_schema_extra={"decided_by_app": True},
         description="Length of the training in epochs of expected batches.")
     steps: Annotated[int, Field(ge=0, le=MOST_STEPS)] | None = Field(
@@ -67,14 +78,14 @@ class Training(ThresholdSettings, BaseModel):
         default=0, json_schema_extra={"belongs_to": "optimizer"},
         description="Momentum of torch.optim.SGD, only with optimizer sgd; it follows the noise, so it costs no "
                     "privacy.")
-    clip_norm: Positive = Field(
+    clip_norm: ClipNorm = Field(
         default=0.5,
         description="Clip norm C0: bound on the Euclidean norm of a per-example gradient.")
-    noise_multiplier: NotNegative = Field(
+    noise_multiplier: NoiseMultiplier = Field(
         default=1,
         description="Standard deviation of the gradient noise, in multiples of the clip rule's sensitivity; 0 trains "
                     "without noise and without any guarantee.")
-    count_noise_multiplier: NotNegative | None = Field(
+    count_noise_multiplier: Annotated[AnyNotNegative, held(1e-12, 1e9)] | None = Field(
         default=None,
         description="Standard deviation of the noise on counts by group, one record changing a count by 1; by default "
                     "ten times the noise multiplier.")
@@ -117,11 +128,11 @@ class Training(ThresholdSettings, BaseModel):
     dropouts: Annotated[int, Field(ge=0, le=MOST_CLIENTS)] = Field(
         default=0, json_schema_extra={"decided_by_app": True},
         description="Number of clients that may be missing in a round; distributed noise has as many shares too many.")
-    answer_timeout: Annotated[Positive, held(1e-3, 1e7)] = Field(
+    answer_timeout: Annotated[AnyPositive, held(1e-3, 1e7)] = Field(
         default=3600, json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="Seconds after which a node that has not answered is given up, under Flower's runtime; 3600 is "
                     "Flower's own default for a round.")
-    eval_every: Annotated[Positive, held(1e-9, 1e9)] = Field(
+    eval_every: Annotated[AnyPositive, held(1e-9, 1e9)] = Field(
         default=1, json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="Epochs between evaluations of the model.")
     metrics: Metrics = Field(
