@@ -1,7 +1,19 @@
 """What a person runs: experiments, comparisons, and the command `fedfair`."""
 
-from simulations.engines.run import run
-from simulations.results.result import Result
-from simulations.settings.experiment import Experiment
+from __future__ import annotations
+
+from fedfair.plugins.lazy import lazy
+
+TYPE_CHECKING = False  # as typing's, which takes as long to import as all the rest
+if TYPE_CHECKING:
+    from simulations.engines.run import run
+    from simulations.results.result import Result
+    from simulations.settings.experiment import Experiment
 
 __all__ = ["Experiment", "Result", "run"]
+
+__getattr__ = lazy(__name__, {
+    "Experiment": "simulations.settings.experiment",
+    "Result": "simulations.results.result",
+    "run": "simulations.engines.run",
+})

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import typer
 
-from simulations.commands import data, examining, papers, predicting, running, schema, settings, sweeping
-from simulations.commands.terminal import plain_errors
+from simulations.commands import data, examining, methods, papers, predicting, running, schema, settings, sweeping
+from simulations.commands.terminal import plain_errors, version
+from simulations.commands.words import Command
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False,
                   help="What does each group pay for privacy, and which method closes the gap?",
                   epilog="Exit codes: 0 done; 1 an epsilon was refuted, or a trial failed; 2 something given was "
                          "wrong: one sentence says what. FEDFAIR_LOG=INFO shows the log of Flower.")
+app.callback()(version)
 on_data = typer.Typer(no_args_is_help=True, help="List, fetch and describe data sets, and check a file.")
 app.add_typer(on_data, name="data")
 
-app.command()(plain_errors(running.compare))
-app.command()(plain_errors(running.run))
-app.command()(plain_errors(sweeping.sweep))
-app.command()(plain_errors(papers.curve))
-app.command()(plain_errors(examining.audit))
-app.command(epilog=papers.REPRODUCED)(plain_errors(papers.reproduce))
-app.command()(plain_errors(predicting.predict))
-app.command()(plain_errors(examining.ledger))
-app.command()(plain_errors(examining.report))
-app.command()(plain_errors(settings.settings))
-on_data.command("list")(data.list_data)
-on_data.command()(plain_errors(data.fetch))
-on_data.command()(plain_errors(data.describe))
-on_data.command()(plain_errors(data.check))
-on_data.command()(plain_errors(schema.schema))
+app.command(cls=Command)(plain_errors(running.compare))
+app.command(cls=Command)(plain_errors(running.run))
+app.command(cls=Command)(plain_errors(sweeping.sweep))
+app.command(cls=Command)(plain_errors(papers.curve))
+app.command(cls=Command)(plain_errors(examining.audit))
+app.command(epilog=papers.REPRODUCED, cls=Command)(plain_errors(papers.reproduce))
+app.command(cls=Command)(plain_errors(predicting.predict))
+app.command(cls=Command)(plain_errors(examining.ledger))
+app.command(cls=Command)(plain_errors(examining.report))
+app.command(cls=Command)(plain_errors(settings.settings))
+app.command(cls=Command)(plain_errors(methods.methods))
+on_data.command("list", cls=Command)(data.list_data)
+on_data.command(cls=Command)(plain_errors(data.fetch))
+on_data.command(cls=Command)(plain_errors(data.describe))
+on_data.command(cls=Command)(plain_errors(data.check))
+on_data.command(cls=Command)(plain_errors(schema.schema))

@@ -8,51 +8,50 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fedfair.plugins.lazy import lazy
 from fedfair.plugins.registry import Registry, unknown
 from fedfair.plugins.user_files import METHOD_FOLDERS, defined_in, file_name, user_file
-from strategies.clipping_error import DirectionError, MagnitudeError
-from strategies.dp_fedavg import DpFedavg
-from strategies.dpsgd import Dpsgd
-from strategies.dpsgd_f import DpsgdF
-from strategies.dpsgd_f_quantile import DpsgdFQuantile
-from strategies.dpsgd_global import DpsgdGlobal
-from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
-from strategies.fair_dp import FairDp
-from strategies.fairlens import FairLens
-from strategies.fedavg import Fedavg
-from strategies.gs_dp_sgd import GsDpSgd
-from strategies.naive import Naive
-from strategies.server.hooks import refuse_misshapen_class
-from strategies.server.strategy import Strategy
-from strategies.sgd import Sgd
+
+if TYPE_CHECKING:
+    from strategies.server.strategy import Options, Strategy
 
 __all__ = ["COMBINATIONS", "STRATEGIES", "Combination", "Options", "Strategy", "file_of", "find_strategy"]
 
-Options = Strategy.Options
-"""The base of a method's own parameters, which refuses unknown ones."""
+__getattr__ = lazy(__name__, dict.fromkeys(("Options", "Strategy"), "strategies.server.strategy"))
 
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
-_PUBLISHED: dict[str, type[Strategy]] = {
-    "dp-fedavg": DpFedavg,
-    "direction-error": DirectionError,
-    "dpsgd": Dpsgd,
-    "dpsgd-f": DpsgdF,
-    "dpsgd-f-quantile": DpsgdFQuantile,
-    "dpsgd-global": DpsgdGlobal,
-    "dpsgd-global-adapt": DpsgdGlobalAdapt,
-    "fair-dp": FairDp,
-    "fairlens": FairLens,
-    "fedavg": Fedavg,
-    "gs-dp-sgd": GsDpSgd,
-    "magnitude-error": MagnitudeError,
-    "naive": Naive,
-    "sgd": Sgd,
+_PUBLISHED = {
+    "dp-fedavg": "dp_fedavg.DpFedavg",
+    "direction-error": "clipping_error.DirectionError",
+    "dpsgd": "dpsgd.Dpsgd",
+    "dpsgd-f": "dpsgd_f.DpsgdF",
+    "dpsgd-f-quantile": "dpsgd_f_quantile.DpsgdFQuantile",
+    "dpsgd-global": "dpsgd_global.DpsgdGlobal",
+    "dpsgd-global-adapt": "dpsgd_global_adapt.DpsgdGlobalAdapt",
+    "fair-dp": "fair_dp.FairDp",
+    "fairlens": "fairlens.FairLens",
+    "fedavg": "fedavg.Fedavg",
+    "gs-dp-sgd": "gs_dp_sgd.GsDpSgd",
+    "magnitude-error": "clipping_error.MagnitudeError",
+    "naive": "naive.Naive",
+    "sgd": "sgd.Sgd",
 }
-for _name, _strategy in _PUBLISHED.items():
-    STRATEGIES.register(_name)(_strategy)
+
+
+def _published(place: str) -> type[Strategy]:
+    """Return the strategy MODULE.CLASS, which is imported now, with PyTorch: help texts only need the names."""
+    module, _, name = place.partition(".")
+    strategy: type[Strategy] = getattr(import_module(f"strategies.{module}"), name)
+    return strategy
+
+
+for _name, _place in _PUBLISHED.items():
+    STRATEGIES.register_later(_name, partial(_published, _place))
 
 
 class Combination(NamedTuple):
@@ -92,6 +91,9 @@ def find_strategy(name: str) -> type[Strategy]:
 
 def _from_file(path: Path) -> type[Strategy]:
     """Return the one strategy that a file defines."""
+    from strategies.server.hooks import refuse_misshapen_class
+    from strategies.server.strategy import Strategy
+
     defined = [value for value in defined_in(path).values() if inspect.isclass(value) and issubclass(value, Strategy)]
     if len(defined) != 1:
         raise ValueError(f"{path} defines {len(defined)} strategies: it must define exactly one subclass of "

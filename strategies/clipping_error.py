@@ -27,6 +27,7 @@ class ClippingError(Strategy):
     """
 
     modes = ("step",)
+    needs = "trust central; no guarantee, since no noise is added"
     _plain: Gradients
 
     def prepare(self) -> None:

@@ -17,10 +17,10 @@ from fedfair.mechanisms.clipping import ClipRule, Flat
 from fedfair.mechanisms.counting import AtMost, CountQuery
 from fedfair.models.optimizers import Optimizer, Sgd
 from fedfair.node.participant_updates import send_update_sum
+from fedfair.protocol.bounds import Positive
 from fedfair.protocol.round import LocalSgd
 from strategies.server.calibration import Schedule
 from strategies.server.strategy import Strategy
-from strategies.server.training import Positive
 
 
 class DpFedavg(Strategy):
@@ -51,13 +51,14 @@ class DpFedavg(Strategy):
         """See `DpFedavg`; without a `quantile`, S stays at S0."""
 
         participation: Annotated[float, Field(gt=0, le=1)] = 0.5
-        local_epochs: Annotated[int, Field(ge=1)] = 1
+        local_epochs: Annotated[int, Field(ge=1, le=1_000)] = 1
         server_learning_rate: Positive = 1.0
         server_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
         quantile: Annotated[float, Field(gt=0, lt=1)] | None = None
         clip_learning_rate: Positive = 0.2
 
     modes = ("epoch",)
+    needs = "each client a participant"
     default_sync = "epoch"
     protects = "participant"
     exchange = send_update_sum

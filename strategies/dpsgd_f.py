@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from fedfair.mechanisms.clipping import ClipRule, PerGroup, Reweighted, sensitivity
 from fedfair.mechanisms.counting import AboveAndBelow, CountQuery
+from fedfair.protocol.bounds import GroupBound
 from strategies.server.strategy import Strategy
 
 
@@ -41,7 +41,7 @@ class DpsgdF(Strategy):
         """See `DpsgdF`."""
 
         bounds: Literal["paper", "authors"] = "paper"
-        max_bound: Annotated[float, Field(ge=1)] | None = None
+        max_bound: GroupBound | None = None
         noise_at: Literal["largest", "base"] = "largest"
         weighting: Literal["none", "clip-norms"] = "none"
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fedfair.mechanisms.clipping import ClipRule, PerGroup
 from fedfair.mechanisms.counting import AboveAndBelow, CountQuery
+from fedfair.protocol.bounds import GroupBound, Positive
 from strategies.server.strategy import Strategy
-from strategies.server.training import Positive
 
 
 class DpsgdFQuantile(Strategy):
@@ -38,7 +38,7 @@ class DpsgdFQuantile(Strategy):
         quantile: Annotated[float, Field(gt=0, lt=1)] = 0.5
         eta: Positive = 0.1
         min_bound: Annotated[float, Field(gt=0, le=1)] = 0.1
-        max_bound: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 4
+        max_bound: GroupBound = 4
 
     state = ("clip_norms",)
     options: Options

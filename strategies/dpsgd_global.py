@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fedfair.mechanisms.clipping import ClipRule, Global
+from fedfair.protocol.bounds import Positive
 from strategies.server.strategy import Strategy
-from strategies.server.training import Positive
 
 
 class DpsgdGlobal(Strategy):

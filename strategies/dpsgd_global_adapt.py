@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fedfair.mechanisms.clipping import ClipRule, GlobalAdapt
 from fedfair.mechanisms.counting import Above, CountQuery
+from fedfair.protocol.bounds import Positive
 from strategies.server.strategy import Strategy
-from strategies.server.training import Positive
 
 
 class DpsgdGlobalAdapt(Strategy):

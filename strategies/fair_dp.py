@@ -11,10 +11,10 @@ from flwr.serverapp import Grid
 from pydantic import Field
 
 from fedfair.gradients.layers import Gradients
+from fedfair.protocol.bounds import Positive
 from fedfair.protocol.messages import pack, unpacked
 from strategies.gs_dp_sgd import GsDpSgd
 from strategies.server.strategy import Strategy
-from strategies.server.training import Positive
 
 
 class FairDp(GsDpSgd):

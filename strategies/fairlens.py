@@ -17,10 +17,10 @@ from fedfair.node.fairlens_sums import (
     send_penalty_gradient,
     send_shifted_gradient_sum,
 )
+from fedfair.protocol.bounds import NotNegative
 from fedfair.protocol.messages import pack
 from strategies.server.requests import added
 from strategies.server.strategy import Strategy
-from strategies.server.training import NotNegative
 
 
 class FairLens(Strategy):
@@ -48,6 +48,7 @@ class FairLens(Strategy):
         gamma2: NotNegative = 1
 
     modes = ("step",)
+    needs = "two groups, two classes, trust central"
     exchange = send_shifted_gradient_sum
     nominal = ("every gradient of a batch is shifted by a vector that depends on the whole batch, so one record can "
                "change the sum of clipped gradients by more than the clip norm that the noise is relative to")

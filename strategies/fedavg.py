@@ -9,6 +9,8 @@ from strategies.dp_fedavg import DpFedavg
 class Fedavg(DpFedavg):
     """DP-FedAvg without clipping or noise, whatever the settings say; the guarantee is none."""
 
+    needs = "no guarantee: nothing is clipped, and no noise added"
+
     def rule(self) -> ClipRule:
         """Return the rule that leaves updates as they are."""
         return Unclipped()

@@ -22,6 +22,7 @@ class GsDpSgd(Strategy):
     """
 
     default_sync = "epoch"
+    needs = "each group on one client, with sync epoch"
 
     def prepare(self) -> None:
         """Raise `ValueError` if groups cannot train by themselves under these settings."""

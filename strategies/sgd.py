@@ -9,6 +9,8 @@ from strategies.server.strategy import Strategy
 class Sgd(Strategy):
     """SGD without clipping or noise, whatever the settings say; the guarantee is none."""
 
+    needs = "no guarantee: nothing is clipped, and no noise added"
+
     def rule(self) -> ClipRule:
         """Return the rule `c_i = 1`."""
         return Unclipped()

@@ -6,12 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from fedfair.datasets.grouped import GroupedDataset, Parts
-from fedfair.datasets.schema import Schema
+from fedfair.plugins.lazy import lazy
 from fedfair.plugins.registry import Registry
 
+if TYPE_CHECKING:
+    from fedfair.datasets.grouped import GroupedDataset, Parts
+    from fedfair.datasets.schema import Schema
+
 __all__ = ["DATASETS", "GroupedDataset", "Parts", "Source"]
+
+__getattr__ = lazy(__name__, dict.fromkeys(("GroupedDataset", "Parts"), f"{__name__}.grouped"))
 
 
 @dataclass(frozen=True)

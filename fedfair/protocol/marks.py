@@ -1,6 +1,7 @@
 """Marks of a setting's field beyond type, default and description, kept in `json_schema_extra`.
 
 - `replaces`: the setting that this one makes meaningless.
+- `belongs_to`: the setting that it suits one value of; where that changes, a preset's value is not taken over.
 - `chosen_by`: the option of commands, and the key of sweeps, that chooses it in place of a setting.
 - `allowed`: what it allows, in words, where its type does not say it.
 - `records`: whether it decides which records are trained and tested on.

@@ -22,10 +22,11 @@ from fedfair.datasets.schema import RECORDS, Listed, Schema, read
 from fedfair.datasets.weights import LARGEST
 from fedfair.models import find, published
 from fedfair.plugins.registry import unknown
+from fedfair.protocol.bounds import MOST_CLIENTS
 from fedfair.protocol.task_data import HUGGING_FACE, Preparation, prepared_data
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Width = Annotated[int, Field(ge=1)]
+Width = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 
@@ -169,15 +170,15 @@ class Task(BaseModel):
         default="group",
         description="How records are dealt to clients: by group, at random to sites that mix the groups, or natural, "
                     "one client for each participant of the data set.")
-    clients: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
+    clients: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] | None = Field(
+        default=None, json_schema_extra={"belongs_to": "partition"},
         description="Number of clients, by default that of the groups; not with partition natural.")
-    round_sizes: Annotated[int, Field(ge=1)] = Field(
+    round_sizes: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         default=1,
         description="Clients tell their numbers of records rounded up to multiples of this; sampling and accounting "
                     "use the rounded numbers.")
     alpha: Annotated[float, Field(ge=1e-3, le=1e9)] | None = Field(
-        default=None,
+        default=None, json_schema_extra={"belongs_to": "partition"},
         description="Dirichlet concentration of the groups over the sites, only with partition site: the smaller, the "
                     "more the sites differ. Without it all sites are alike.")
     pixels: tuple[Finite, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
@@ -227,7 +228,7 @@ class Task(BaseModel):
         default="mlp",
         description=f"Model: {', '.join(published.MODELS)}, or the name of a file in the folder models/.")
     hidden: tuple[Width, ...] = Field(
-        default=(),
+        default=(), json_schema_extra={"belongs_to": "model"},
         description="Widths of the hidden layers, for example [256, 256], or numbers of a cnn's channels; by default "
                     "the published ones.")
     seed: Annotated[int, Field(ge=0)] = Field(
@@ -313,7 +314,7 @@ class Task(BaseModel):
             raise ValueError(f"clients is {self.clients}, but with partition natural every participant is a client: "
                              "leave clients out")
         try:
-            torch.empty(0, device=self.device)
+            torch.ones(1, device=self.device).cpu()  # the device meta holds nothing
         except (RuntimeError, AssertionError) as error:
             raise ValueError(f"device {self.device!r} cannot be used here: take cpu, or cuda on a machine that has it"
                              ) from error

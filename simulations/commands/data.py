@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from fedfair.datasets import DATASETS
-from fedfair.datasets.columns import numbered
 from fedfair.datasets.names import visible
-from fedfair.protocol.task import Task
 from simulations.commands.options import Encoding, Group, Label, Set, names_of
-from simulations.results.file_findings import examine
-from simulations.results.label_rates import label_rates, small_groups
-from simulations.results.table import columns_table
-from simulations.settings.experiment import Experiment
 from simulations.settings.settings_text import pairs
+
+if TYPE_CHECKING:
+    from fedfair.protocol.task import Task
 
 Name = Annotated[str, typer.Argument(help="Name of a data set, see fedfair data list, or hf:NAME.")]
 
@@ -37,6 +34,8 @@ def fetch(name: Name, label: Label = None, group: Group = None) -> None:
 
     Example: fedfair data fetch adult
     """
+    from simulations.settings.experiment import Experiment
+
     parts = Experiment(dataset=name, label=label, group=group).task.data()
     print(f"{name}: {sum(len(part) for _, part in parts):,} records, verified")
 
@@ -46,6 +45,8 @@ def describe(name: Name, label: Label = None, group: Group = None) -> None:
 
     Example: fedfair data describe digits
     """
+    from simulations.settings.experiment import Experiment
+
     _describe(name, Experiment(dataset=name, label=label, group=group).task)
 
 
@@ -59,6 +60,11 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
 
     Example: fedfair data check people.csv --label hired --group sex
     """
+    from simulations.results.file_findings import examine
+    from simulations.results.label_rates import label_rates, small_groups
+    from simulations.results.table import columns_table
+    from simulations.settings.experiment import Experiment
+
     given = {"encoding": encoding, "without": tuple(names_of(without)) or None}
     task = Experiment(**{"csv": str(file), "label": label, "group": group, "missing": missing,
                          **{name: value for name, value in given.items() if value}, **pairs(set_)}).task
@@ -75,6 +81,8 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
 
 def _describe(name: str, task: Task) -> None:
     """Print what a task's data holds."""
+    from fedfair.datasets.columns import numbered
+
     parts = task.data()
     print(visible(f"{name}: {sum(len(part) for _, part in parts):,} records, {tuple(parts.train.x.shape[1:])} features,"
                   f" {parts.train.classes} classes ({numbered(parts.train.labels)})"))

@@ -10,11 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from fedfair.datasets.names import visible
-from simulations.audits.audit_table import audit_table, audits
-from simulations.commands.options import EngineName, Set, StrategyName
+from simulations.commands.options import EngineName, Seeds, Set, StrategyName
 from simulations.commands.terminal import progress_bar
 from simulations.results.atomic_files import refuse_as_file, refuse_unwritable, write_json
-from simulations.results.ledger_table import ledger_table, methods_ledger, read_ledgers
 from simulations.settings.settings_text import pairs
 
 
@@ -26,8 +24,8 @@ def audit(
     "canaries",
     epsilon: Annotated[float | None, typer.Option(help="Epsilon to claim: 3, unless noise_multiplier is set.")] =
     None,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with seeds 0, 1, ....")] = 1,
-    canaries: Annotated[int, typer.Option(min=100, help="Number of canaries.")] = 20_000,
+    seeds: Seeds = 1,
+    canaries: Annotated[int, typer.Option(min=100, max=10_000_000, help="Number of canaries.")] = 20_000,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="Confidence of each bound.")] = 0.95,
     engine: EngineName = "local",
     set_: Set = [],  # noqa: B006 - Typer copies it
@@ -37,6 +35,8 @@ def audit(
 
     Example: fedfair audit --strategy dpsgd-f --epsilon 1 --seeds 5 --set trust=local
     """
+    from simulations.audits.audit_table import audit_table, audits
+
     settings = pairs(set_)
     if epsilon is not None or "noise_multiplier" not in settings:
         settings = {"target_epsilon": 3.0 if epsilon is None else epsilon, **settings}
@@ -60,6 +60,8 @@ def ledger(
 
     Example: fedfair ledger out/adult --delta 1e-5
     """
+    from simulations.results.ledger_table import ledger_table, methods_ledger, read_ledgers
+
     ledgers = read_ledgers(folder)
     if len(ledgers) > 1:
         Console().print(methods_ledger(ledgers, delta))

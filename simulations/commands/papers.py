@@ -9,6 +9,7 @@ import typer
 
 from fedfair.datasets.names import visible
 from fedfair.plugins.registry import unknown
+from fedfair.protocol.bounds import MOST_JOBS, MOST_RUNS
 from simulations.commands.options import (
     Csv,
     DatasetName,
@@ -17,29 +18,17 @@ from simulations.commands.options import (
     Label,
     Out,
     Preset,
+    Seeds,
     Set,
     StrategyNames,
     names_of,
     settings_of,
 )
 from simulations.commands.terminal import progress_bar
-from simulations.plans.curve_files import save_curves
-from simulations.plans.curves import curves
-from simulations.reproductions.fair_fight import fair_fight
-from simulations.reproductions.markdown import sentence
-from simulations.reproductions.published import names as published_names
-from simulations.reproductions.request import Request
-from simulations.reproductions.shakespeare import NAME as SHAKESPEARE
-from simulations.reproductions.shakespeare import reproduce as reproduce_shakespeare
-from simulations.reproductions.tables import reproduce as reproduce_table
-from simulations.reproductions.tuning import NAME as FAIR_FIGHT
-from simulations.reproductions.yang_curves import NAME as YANG_CURVES
-from simulations.reproductions.yang_curves import yang_curves
-from simulations.results.result_folder import refuse_other
+from simulations.commands.words import reproductions
 from simulations.settings.settings_text import pairs
 
-_NAMES = (FAIR_FIGHT, SHAKESPEARE, YANG_CURVES, *published_names())
-REPRODUCED = f"NAME is one of {', '.join(_NAMES)}."
+REPRODUCED = "NAME is one of {reproductions}."
 
 
 def curve(
@@ -48,7 +37,7 @@ def curve(
     over: Annotated[list[str], typer.Option(help="Values to try: theta=[...], or STRATEGY.key=[...] for one strategy; "
                                             "by default theta, for strategies that search a threshold.")] = [],  # noqa: B006
     preset: Preset = "yang2024",
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")] = 1,
+    seeds: Seeds = 1,
     engine: EngineName = "local",
     set_: Set = [],  # noqa: B006 - Typer copies it
     csv: Csv = None,
@@ -60,6 +49,10 @@ def curve(
 
     Example: fedfair curve --strategies dpsgd,gs-dp-sgd-to,dpsgd-p --over theta=[0.02,0.05,0.1] --out out/curve
     """
+    from simulations.plans.curve_files import save_curves
+    from simulations.plans.curves import curves
+    from simulations.results.result_folder import refuse_other
+
     names = names_of(strategies)
     settings = settings_of(set_, default="adult", dataset=dataset, csv=csv, label=label, group=group)
     values = pairs(over)
@@ -79,11 +72,12 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder to save the comparison in; runs found there are not repeated.")],
     quick: Annotated[bool, typer.Option("--quick", help="Run a smaller version; the page says what differs.")
                      ] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; by default our choice for each, not "
-                                                     "always the paper's, and often fewer with --quick: the page says "
-                                                     "how many.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, max=MOST_RUNS, help="Number of seeds; by default our choice "
+                                                     "for each, not always the paper's, and often fewer with --quick: "
+                                                     "the page says how many.")] = None,
     device: Annotated[str, typer.Option(help="Device: cpu or cuda.")] = "cpu",
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, a process each; several can share a GPU.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Runs at a time, a process each; several "
+                                           "can share a GPU.")] = 1,
     datasets: Annotated[str | None, typer.Option(help="Some of its data sets, as the page calls them, separated by "
                                                  "commas. A later call with the same folder adds the others.")] = None,
     runs: Annotated[Path | None, typer.Option(help="Folder of kept runs (runs.parquet), by default OUT. Reproductions "
@@ -93,19 +87,24 @@ def reproduce(
 
     Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
     """
-    if name not in _NAMES:
-        raise unknown("reproduction", name, _NAMES)
+    from simulations.reproductions import shakespeare, tables, tuning, yang_curves
+    from simulations.reproductions.fair_fight import fair_fight
+    from simulations.reproductions.markdown import sentence
+    from simulations.reproductions.request import Request
+
+    if name not in reproductions():
+        raise unknown("reproduction", name, reproductions())
     chosen = tuple(names_of(datasets or ""))
     if datasets is not None and not chosen:
         raise ValueError(f"datasets is {datasets!r}, which names none: name some, or leave --datasets out for all")
     request = Request(seeds, quick, chosen, device, runs)
     with progress_bar() as on_round:
-        if name == FAIR_FIGHT:
+        if name == tuning.NAME:
             conclusion = fair_fight(out, request, on_round, jobs)
-        elif name == YANG_CURVES:
-            conclusion = yang_curves(out, request, on_round, jobs)
-        elif name == SHAKESPEARE:
-            conclusion = reproduce_shakespeare(out, request, on_round, jobs)
+        elif name == yang_curves.NAME:
+            conclusion = yang_curves.yang_curves(out, request, on_round, jobs)
+        elif name == shakespeare.NAME:
+            conclusion = shakespeare.reproduce(out, request, on_round, jobs)
         else:
-            conclusion = sentence(reproduce_table(name, out, request, on_round, jobs))
+            conclusion = sentence(tables.reproduce(name, out, request, on_round, jobs))
     print(f"{conclusion} See {out / 'README.md'}.")

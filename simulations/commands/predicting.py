@@ -9,8 +9,6 @@ from typing import Annotated
 import typer
 
 from fedfair.datasets.names import spreadsheet_cell, visible
-from fedfair.datasets.reading import Asked
-from fedfair.datasets.table_file import read_table
 from simulations.commands.options import Encoding, names_of
 from simulations.results.atomic_files import refuse_as_file, write_text
 
@@ -28,6 +26,8 @@ def predict(
 
     Example: fedfair predict out/people new.csv --out predicted.csv
     """
+    from fedfair.datasets.reading import Asked
+    from fedfair.datasets.table_file import read_table
     from simulations.results import prediction  # here, because only this command needs scikit-learn
 
     if out is not None:

@@ -4,46 +4,45 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from fedfair.protocol.bounds import MOST_JOBS
 from simulations.commands.options import (
     Attribute,
     Csv,
     DatasetName,
+    Delta,
     EngineName,
     EngineSet,
+    Epsilon,
     Every,
     Group,
     Json,
     Label,
+    Missing,
     Nodes,
     Out,
     Preset,
     Risk,
     Seed,
+    Seeds,
     Set,
     StrategyName,
     StrategyNames,
     Track,
+    Without,
     engine_of,
     names_of,
     settings_of,
 )
 from simulations.commands.terminal import progress_bar, show
-from simulations.engines.checkpoint import Checkpoint
-from simulations.engines.engines import Engine
-from simulations.engines.run import run as run_experiment
-from simulations.engines.tracking import tracking
-from simulations.plans.compare import compare as run_comparison
-from simulations.plans.compare import experiments
-from simulations.plans.parallel_runs import in_parallel
-from simulations.results.result import save_comparison
-from simulations.results.result_folder import refuse_to_replace
-from simulations.settings.experiment import Experiment
-from simulations.settings.own_data import suited
+
+if TYPE_CHECKING:
+    from simulations.engines.engines import Engine
+    from simulations.settings.experiment import Experiment
 
 _OPENING = "sgd,dpsgd,dpsgd-f,dpsgd-global-adapt"
 
@@ -52,7 +51,7 @@ def compare(
     dataset: DatasetName = None,
     strategies: StrategyNames = _OPENING,
     preset: Preset = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ....")] = 3,
+    seeds: Seeds = 3,
     engine: EngineName = "local",
     nodes: Nodes = None,
     engine_set: EngineSet = [],  # noqa: B006 - Typer copies it
@@ -62,17 +61,29 @@ def compare(
     label: Label = None,
     group: Group = None,
     attribute_in_model: Attribute = None,
+    missing: Missing = None,
+    without: Without = "",
+    epsilon: Epsilon = None,
+    delta: Delta = None,
     out: Out = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time under the engine local, a process with one "
-                                             "thread each; by default one a processor.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, max=MOST_JOBS, help="Runs at a time under the engine local, a "
+                                             "process with one thread each; by default one a processor.")] = None,
     json: Json = False,
 ) -> None:
     """Compare strategies on one data set; without arguments, on the embedded digits.
 
     Example: fedfair compare --dataset adult --strategies sgd,dpsgd,dpsgd-f --preset yang2024 --out out/adult
     """
+    from simulations.plans.compare import compare as run_comparison
+    from simulations.plans.compare import experiments
+    from simulations.plans.parallel_runs import in_parallel
+    from simulations.results.result import save_comparison
+    from simulations.results.result_folder import refuse_to_replace
+    from simulations.settings.own_data import suited
+
     names = names_of(strategies)
-    settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group,
+    settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group, missing=missing,
+                           without=names_of(without) or None, target_epsilon=epsilon, delta=delta,
                            attribute_in_model=attribute_in_model)
     settings = suited(settings, preset, names)
     planned = experiments(names, list(range(seeds)), preset, settings)
@@ -105,6 +116,10 @@ def run(
     label: Label = None,
     group: Group = None,
     attribute_in_model: Attribute = None,
+    missing: Missing = None,
+    without: Without = "",
+    epsilon: Epsilon = None,
+    delta: Delta = None,
     out: Out = None,
     checkpoint_every: Every = None,
     track: Track = None,
@@ -114,7 +129,11 @@ def run(
 
     Example: fedfair run --dataset adult --strategy dpsgd-f --set epochs=5 --set options.max_bound=4
     """
-    settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group,
+    from simulations.plans.compare import experiments
+    from simulations.settings.own_data import suited
+
+    settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group, missing=missing,
+                           without=names_of(without) or None, target_epsilon=epsilon, delta=delta,
                            attribute_in_model=attribute_in_model)
     settings = suited(settings, preset, [strategy])
     planned = experiments([strategy], [seed], preset, settings)
@@ -124,6 +143,10 @@ def run(
 def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: int | None, json: bool,
              track: str | None = None) -> None:
     """Run, from a checkpoint if there is one, save, and print the result."""
+    from simulations.engines.checkpoint import Checkpoint
+    from simulations.engines.run import run as run_experiment
+    from simulations.engines.tracking import tracking
+
     checkpoint = None if out is None else Checkpoint(out, experiment.settings(), every)
     saved = checkpoint.read() if checkpoint else None
     if saved:

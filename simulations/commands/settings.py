@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -13,14 +13,14 @@ from rich.text import Text
 
 from fedfair.plugins.registry import unknown
 from fedfair.protocol.marks import marked
-from simulations.commands.options import completing
-from simulations.settings.catalogue import Setting, options_by_strategy, options_of, sections, settings_of
-from simulations.settings.experiment import Experiment
+from simulations.commands import words
 from strategies import COMBINATIONS, STRATEGIES, file_of
 
-_NAMES = (*Experiment.model_fields, *STRATEGIES, *COMBINATIONS)
+if TYPE_CHECKING:
+    from simulations.settings.catalogue import Setting
+
 Name = Annotated[str | None, typer.Argument(help="A setting, options.X, or a strategy, whose own options are listed.",
-                                            autocompletion=completing(_NAMES))]
+                                            autocompletion=words.completing(words.settings))]
 
 
 def settings(name: Name = None) -> None:
@@ -28,6 +28,9 @@ def settings(name: Name = None) -> None:
 
     Example: fedfair settings clip_norm
     """
+    from simulations.settings.catalogue import options_by_strategy, options_of, sections, settings_of
+    from simulations.settings.experiment import Experiment
+
     fields, options = {setting.name: setting for setting in settings_of(Experiment)}, options_by_strategy()
     if name is None:
         for title, part in sections().items():
@@ -56,6 +59,8 @@ def _describe(setting: Setting, notes: Iterable[str]) -> None:
 
 def _notes(name: str) -> Iterator[str]:
     """Yield where else a setting is chosen, and what it replaces."""
+    from simulations.settings.experiment import Experiment
+
     for field, option in marked(Experiment, "chosen_by").items():
         if field == name:
             yield f"chosen by {option}"

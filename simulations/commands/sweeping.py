@@ -10,8 +10,6 @@ from rich.console import Console
 from rich.text import Text
 
 from fedfair.datasets.names import visible
-from simulations.plans.search import refuse_unmeasured
-from simulations.plans.sweep import Sweep, prepare_folder, trials
 
 
 def sweep(
@@ -27,6 +25,9 @@ def sweep(
     Example: fedfair sweep yang.toml --out out/yang, with datasets, strategies, seeds, preset, and tables settings and
     vary in yang.toml; a table search instead of vary looks for the best settings.
     """
+    from simulations.plans.search import refuse_unmeasured
+    from simulations.plans.sweep import Sweep, prepare_folder, trials
+
     described = Sweep.read(config)
     planned = trials(described)
     if described.search is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from importlib import metadata
 from pathlib import Path
-from typing import ParamSpec
+from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
 from rich.console import Console
@@ -15,9 +16,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from fedfair.datasets.names import visible
-from fedfair.node.node import ClientError
-from simulations.results.result import Result, as_json
-from simulations.results.table import results_table
+from simulations.results.atomic_files import refuse_unnameable
+
+if TYPE_CHECKING:
+    from simulations.results.result import Result
 
 P = ParamSpec("P")
 
@@ -29,8 +31,12 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         """Run the command; raise `typer.Exit` with code 2 for an expected error."""
         try:
+            for path in _paths(kwargs.values()):
+                refuse_unnameable(path)
             command(*args, **kwargs)
-        except (ValueError, OSError, ClientError) as error:
+        except Exception as error:
+            if not _is_expected(error):
+                raise
             sentence = visible(_in_words(error), keep="\n")
             Console(stderr=True).print(Text.assemble(("Error:", "red"), f" {sentence}"), soft_wrap=True)
             raise typer.Exit(2) from None
@@ -38,16 +44,48 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
     return guarded
 
 
+def _print_version(asked: bool) -> None:
+    """Print the version if it is asked for; raise `typer.Exit`."""
+    if asked:
+        print(f"fedfair {metadata.version('fedfair')}")
+        raise typer.Exit
+
+
+def version(asked: Annotated[bool, typer.Option("--version", is_eager=True, callback=_print_version,
+                                                help="Print the version, and end.")] = False) -> None:
+    """Take the options of `fedfair` itself."""
+
+
+def _is_expected(error: Exception) -> bool:
+    """Return whether an error is one that commands end with by design."""
+    if isinstance(error, ValueError | OSError | MemoryError):
+        return True
+    from fedfair.node.node import ClientError  # here, because importing PyTorch takes a second
+
+    return isinstance(error, ClientError)
+
+
+def _paths(values: Iterable[object]) -> Iterator[Path]:
+    """Yield the paths among a command's arguments and options, also those in lists."""
+    for value in values:
+        yield from (each for each in (value if isinstance(value, list) else [value]) if isinstance(each, Path))
+
+
 def _in_words(error: Exception) -> str:
     """Put an error into a sentence, also one of the operating system."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         return (f"{error.filename} cannot be used ({error.strerror.lower()}): choose another file or folder, or change "
                 "this one's permissions")
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory ({error}): take a smaller model, fewer clients or a smaller batch_size"
     return str(error)
 
 
 def show(results: Sequence[Result], saved: Path | None, json: bool) -> None:
     """Print the results, and where they were saved."""
+    from simulations.results.result import as_json
+    from simulations.results.table import results_table
+
     if json:
         print(as_json(results, saved))
         return

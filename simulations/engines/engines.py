@@ -13,13 +13,16 @@ from flwr.serverapp import Grid, ServerApp
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedfair import client_app
-from fedfair.plugins.registry import Registry
+from fedfair.protocol.bounds import MOST_NODES, held
 from simulations.engines.local import LocalGrid
+from simulations.engines.names import ENGINES
 from simulations.engines.quiet import quiet_flower
 from simulations.settings.experiment import SettingsError, in_words
 
+__all__ = ["ENGINES", "Engine", "Flower", "Local", "Ray", "make_engine"]
+
 T = TypeVar("T")
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=MOST_NODES)]
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -55,10 +58,6 @@ class Engine(BaseModel):
         return self
 
 
-ENGINES: Registry[type[Engine]] = Registry("engine")
-"""Engines by name."""
-
-
 def make_engine(name: str | Engine, nodes: int | None = None, settings: Mapping[str, Any] | None = None) -> Engine:
     """Make the engine called `name`, or return the engine that is given.
 
@@ -75,14 +74,13 @@ def make_engine(name: str | Engine, nodes: int | None = None, settings: Mapping[
     """
     if isinstance(name, Engine):
         return name
-    kind = ENGINES[name]
+    kind: type[Engine] = ENGINES[name]
     try:
         return kind(nodes=nodes, **(settings or {}))
     except ValidationError as error:
         raise SettingsError(f"engine {name}: {in_words(error, kind.model_fields)}") from None
 
 
-@ENGINES.register("local")
 class Local(Engine):
     """Engine in this process: no serialisation, thousands of steps a minute.
 
@@ -96,7 +94,6 @@ class Local(Engine):
             return serve(LocalGrid(client_app.app, self.nodes or 1))
 
 
-@ENGINES.register("ray")
 class Ray(Engine):
     """Engine of Ray actors, one for each node.
 
@@ -120,8 +117,8 @@ class Ray(Engine):
     cpus: Amount = 1
     gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
     threads: Count | None = None
-    timeout: Amount = 300
-    restarts: Annotated[int, Field(ge=0)] = 3
+    timeout: Annotated[Amount, held(1e-3, 1e7)] = 300
+    restarts: Annotated[int, Field(ge=0, le=1_000)] = 3
 
     def without_repeats(self) -> Ray:
         """See `Engine`."""
@@ -138,7 +135,6 @@ class Ray(Engine):
             return serve(RayGrid(client_app.app, self.nodes or workers.room(shape), shape, self.timeout))
 
 
-@ENGINES.register("flower")
 class Flower(Engine):
     """Engine of Flower's own simulation, on Ray: the program that `flwr run` starts.
 
@@ -147,11 +143,13 @@ class Flower(Engine):
     """
 
     def __call__(self, serve: Callable[[Grid], T]) -> T:
-        """See `Engine`."""
+        """See `Engine`; raises `ConnectionError` if RAY_ADDRESS names a cluster that does not answer."""
         from flwr.simulation import run_simulation  # here, because it imports a SuperLink, which takes a second
 
         from simulations.engines import ray_workers as workers
+        from simulations.engines.ray_address import refuse_dead
 
+        refuse_dead(None)
         workers.release()  # Flower waits for free cores, however long that takes
         results: list[T] = []
         server_app = ServerApp()

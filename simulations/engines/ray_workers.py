@@ -13,6 +13,7 @@ from flwr.app import ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from simulations.engines.numbered import identify_process
+from simulations.engines.ray_address import refuse_dead
 
 
 class Shape(NamedTuple):
@@ -72,6 +73,7 @@ def connect(address: str | None) -> None:
     """
     global _within_messages
     if not ray.is_initialized():
+        refuse_dead(address)
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's own advice; silences a warning
         new = address is None and "RAY_ADDRESS" not in os.environ
         try:

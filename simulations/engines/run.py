@@ -19,6 +19,7 @@ from fedfair.protocol.messages import pack, unpacked
 from fedfair.protocol.task import Task
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import ENGINES, Engine, make_engine
+from simulations.engines.estimate import refuse_endless, refuse_too_large
 from simulations.engines.resume import Watch, train
 from simulations.results.atomic_files import alone_in
 from simulations.results.result import Result
@@ -53,7 +54,7 @@ def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | Non
         The result: metrics, ledger and model.
 
     Raises:
-        ValueError: If the engine is unknown, or settings do not fit the data.
+        ValueError: If the engine is unknown, settings do not fit the data, or no machine could do this run.
         FileNotFoundError: If the data cannot be had.
         OSError: If a checkpoint cannot be written, or its folder is in use.
         fedfair.node.node.ClientError: If a client fails.
@@ -61,7 +62,7 @@ def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | Non
     chosen = make_engine(engine, nodes)
     if experiment.randomness == "system":
         chosen = chosen.without_repeats()
-    experiment.task.data()
+    refuse_too_large(experiment.task)
     with threads_for(experiment):
         return chosen(lambda grid: conduct(experiment, grid, progress, checkpoint, watch))
 
@@ -133,18 +134,24 @@ def _conducted(experiment: Experiment, grid: Grid, progress: Progress, checkpoin
 def _planned(experiment: Experiment, grid: Grid) -> Strategy:
     """Make the experiment's strategy for the records that the nodes of a grid hold, releasing nothing."""
     task, training = experiment.task, experiment.training
+    size = refuse_too_large(task)
     task.build_model()
     with blaming_user_files():
-        return find_strategy(experiment.strategy)(task, training, population(grid, task, training.answer_timeout),
-                                                  preprocessing=planned(task, training))
+        strategy = find_strategy(experiment.strategy)(task, training, population(grid, task, training.answer_timeout),
+                                                      preprocessing=planned(task, training))
+    refuse_endless(experiment, strategy.rounds, len(list(grid.get_node_ids())), size)
+    return strategy
 
 
 def _strategy(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None) -> Strategy:
     """Make the experiment's strategy, after private preprocessing, which a checkpoint holds if there is one."""
     task, training, strategy = experiment.task, experiment.training, find_strategy(experiment.strategy)
+    size = refuse_too_large(task)
     sizes, spent = population(grid, task, training.answer_timeout), planned(task, training)
     if spent is not None:
         latest = checkpoint.read() if checkpoint else None
         task = (Task.model_validate_json(latest[1]["task"]) if latest else
                 learn_columns(task, training, sizes, grid, spent, strategy.protects, strategy.key_of(task, training)))
-    return strategy(task, training, sizes, progress, preprocessing=spent)
+    made = strategy(task, training, sizes, progress, preprocessing=spent)
+    refuse_endless(experiment, made.rounds, len(list(grid.get_node_ids())), size)
+    return made

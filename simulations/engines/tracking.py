@@ -5,8 +5,11 @@ Tracked values were measured without noise, except the ledger's epsilon: they ar
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain, count
 from os import environ
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,6 +39,10 @@ class Tracker(Protocol):
 TRACKERS: Registry[Callable[[str, Path, Mapping[str, Any]], Tracker]] = Registry("tracker")
 """Trackers by name; making one raises `ValueError` if its library is not installed."""
 
+_log = logging.getLogger(__name__)
+
+_LONGEST = 240  # characters of a metric's name; MLflow takes 250, and file systems 255
+
 
 @contextmanager
 def tracking(name: str, folder: Path, experiment: Experiment) -> Iterator[Watch]:
@@ -47,25 +54,45 @@ def tracking(name: str, folder: Path, experiment: Experiment) -> Iterator[Watch]
         experiment: The experiment that is run: its settings are recorded, and name the run.
 
     Raises:
-        ValueError: If the tracker is unknown, or its library is not installed.
+        ValueError: If the tracker is unknown, or cannot be made.
     """
+    lost = False
     label = f"{experiment.dataset}-{experiment.strategy}-{experiment.seed}"
-    tracker = TRACKERS[name](label, folder, experiment.settings())
+    make = TRACKERS[name]
+    try:
+        tracker = make(label, folder, experiment.settings())
+    except Exception as error:
+        raise ValueError(f"{name} cannot follow the run: {error}") from error
 
     def watch(strategy: Strategy, now: int) -> None:
-        """Send the tracker what was measured in this round."""
+        """Send the tracker what was measured in this round; what a tracker cannot take is lost, not the run."""
+        nonlocal lost
         strategy.ledger.expose(f"what {name} is sent", "the metrics that the result has, without noise")
         rows = strategy.rows.latest(now)
         values = {f"{row['split']}/{row['metric']}/{row['group']}": row["value"] for row in rows}
         if any(row["split"] == "test" for row in rows):
             values["ledger/epsilon/all"] = strategy.ledger.epsilon()
-        if values:
+        if not values or lost:
+            return
+        try:
             tracker.measured(values, now)
+        except Exception as error:
+            lost = True
+            _log.warning("%s takes no more values from round %d on, and the run goes on without it: %s", name, now,
+                         _first_line(error))
 
     try:
         yield watch
     finally:
-        tracker.finish()
+        try:
+            tracker.finish()
+        except Exception as error:
+            _log.warning("%s could not be closed: %s", name, _first_line(error))
+
+
+def _first_line(error: Exception) -> str:
+    """Return an error's kind and the first line of its message."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 @TRACKERS.register("tensorboard")
@@ -110,6 +137,7 @@ class MLflow:
         environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         from mlflow import MlflowClient
 
+        self._names: dict[str, str] = {}
         self._client = MlflowClient(environ.get("MLFLOW_TRACKING_URI") or folder.absolute().as_uri())
         existing = self._client.get_experiment_by_name("fedfair")
         number = existing.experiment_id if existing else self._client.create_experiment("fedfair")
@@ -120,7 +148,16 @@ class MLflow:
     def measured(self, values: Mapping[str, float], round_: int) -> None:
         """See `Tracker`."""
         for name, value in values.items():
-            self._client.log_metric(self._run, name.replace("&", "and"), value, step=round_)
+            self._client.log_metric(self._run, self._allowed(name), value, step=round_)
+
+    def _allowed(self, name: str) -> str:
+        """Return the name that MLflow gets: without characters that it refuses, and no other value's."""
+        if name not in self._names:
+            parts = (re.sub(r"[^\w\-. ]", "_", part.replace("&", "and")) for part in name.split("/", 2))
+            made = "/".join(part if set(part) - {"."} else "_" for part in parts)[:_LONGEST]
+            again = (f"{made} {number}" for number in count(2))
+            self._names[name] = next(each for each in chain([made], again) if each not in self._names.values())
+        return self._names[name]
 
     def finish(self) -> None:
         """See `Tracker`."""

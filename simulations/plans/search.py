@@ -56,7 +56,7 @@ class Range(BaseModel):
 
 class Search(BaseModel):
     """Random search: draws settings from `space` for `trials` runs, and finds the best by a metric of the validation
-    part.
+    part, by default one that no constant model wins.
 
     A `scheduler` stops bad trials early, after at least `grace` percent of their rounds: "asha" (asynchronous
     successive halving, Li et al. 2020), "median" (below the median of the others), or "none". `seed` is the search's.
@@ -65,8 +65,8 @@ class Search(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     space: Annotated[dict[str, Range], Field(min_length=1)]
-    trials: Annotated[int, Field(ge=1)] = 10
-    metric: str = "accuracy"
+    trials: Annotated[int, Field(ge=1, le=100_000)] = 10
+    metric: str = "balanced_accuracy"
     group: str = "all"
     mode: Literal["max", "min"] = "max"
     scheduler: Literal["none", "asha", "median"] = "none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -13,11 +14,14 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedfair.mechanisms.randomness import key
+from fedfair.protocol.bounds import MOST_RUNS
 from simulations.plans.compare import experiments
 from simulations.plans.search import Search, refuse_other_stops
 from simulations.results.atomic_files import write_text
 from simulations.settings.experiment import Experiment, SettingsError, in_words
 from simulations.settings.presets import refuse_chosen
+
+_MOST_TRIALS = 100_000
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
@@ -58,7 +62,11 @@ class Sweep(BaseModel):
     @classmethod
     def _number_of_seeds(cls, value: Any) -> Any:
         """Read a number n as 0, 1, ..., n - 1."""
-        return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+        if not isinstance(value, int) or isinstance(value, bool):
+            return value
+        if value > MOST_RUNS:
+            raise ValueError(f"seeds is {value}: give at most {MOST_RUNS:,}")
+        return tuple(range(value))
 
     @model_validator(mode="after")
     def _one_of_each_in_a_search(self) -> Sweep:
@@ -67,6 +75,15 @@ class Sweep(BaseModel):
             raise ValueError("a search draws settings for one data set, strategy and seed: name one of each, and leave "
                              "out vary (other seeds split the records in other ways, so that one would validate on "
                              "what another trains on)")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_listed(self) -> Sweep:
+        """Refuse more trials than a machine can list, let alone run."""
+        trials = math.prod(map(len, (self.datasets, self.strategies, self.seeds, *self.vary.values())))
+        if trials > _MOST_TRIALS:
+            raise ValueError(f"this sweep has {trials:,} trials: give fewer seeds or values, for at most "
+                             f"{_MOST_TRIALS:,}")
         return self
 
     @model_validator(mode="after")

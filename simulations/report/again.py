@@ -12,7 +12,8 @@ from fedfair.protocol.marks import marked
 from simulations.report.folders import Source
 from simulations.settings.experiment import Experiment, SettingsError
 from simulations.settings.own_data import FITTED, is_own
-from simulations.settings.presets import merged, preset, preset_names
+from simulations.settings.preset_files import preset_names
+from simulations.settings.presets import merged, preset
 from simulations.settings.settings_text import parsed
 
 REPLACED: Mapping[str, str] = {old: new for new, old in marked(Experiment, "replaces").items()}

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 def refuse_unwritable(folder: Path) -> None:
     """Raise `OSError` if files in `folder`, which need not exist yet, could not be written; change nothing."""
+    refuse_unnameable(folder)
     whole = folder.resolve()
     nearest = next(path for path in (whole, *whole.parents) if path.exists())
     if not nearest.is_dir():
@@ -24,6 +25,14 @@ def refuse_unwritable(folder: Path) -> None:
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise PermissionError(f"{folder} cannot be written, because nothing may be changed in {nearest}: choose "
                               "another folder")
+
+
+def refuse_unnameable(path: Path) -> None:
+    """Raise `ValueError` or `OSError` for a path that no file can have: with a null character, or a loop of links."""
+    if "\0" in str(path):
+        raise ValueError(f"{path} has a null character, which no file's name can hold: choose another name")
+    with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+        path.stat()
 
 
 def write_text(path: Path, text: str) -> None:

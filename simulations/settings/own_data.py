@@ -39,11 +39,12 @@ def suited(settings: Mapping[str, Any], preset: str | None, strategies: Sequence
     """
     if not is_own(settings) or preset is not None:
         return dict(settings)
-    clip_norm = float(settings.get("clip_norm", _CLIP_NORM))
+    known = {*Task.model_fields, "clip_norm"} & settings.keys()
+    made = Experiment(**{"clip_norm": _CLIP_NORM, **{name: settings[name] for name in known}})
+    clip_norm = made.clip_norm
     fitting: dict[str, Any] = {"target_epsilon": _EPSILON, "clip_norm": clip_norm, "epochs": _EPOCHS}
     if not {"batch_size", "delta"} <= settings.keys():
-        table = Experiment(**{name: value for name, value in settings.items() if name in Task.model_fields}).task
-        records = len(table.data().train)
+        records = len(made.task.data().train)
         fitting |= {"delta": min(1e-6, 1 / (10 * records)), "batch_size": max(1, round(_SHARE * records))}
     if not {"model", "hidden"} & settings.keys():
         fitting |= {"model": "logistic"}

@@ -6,25 +6,17 @@ for a pair; the more particular wins.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 from fedfair.plugins.registry import unknown
 from fedfair.protocol.marks import marked
 from simulations.settings.experiment import Experiment, SettingsError
+from simulations.settings.preset_files import preset_names, read_preset
 from strategies import COMBINATIONS
-
-_CONFIGS = files("simulations") / "configs"
 
 CHOSEN_BY: Mapping[str, str] = marked(Experiment, "chosen_by")
 """Fields of an experiment that people do not choose among its settings, and where they do."""
-
-
-def preset_names() -> list[str]:
-    """List the preset names."""
-    return sorted(file.name.removesuffix(".toml") for file in _CONFIGS.iterdir() if file.name.endswith(".toml"))
 
 
 def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, Any]:
@@ -39,7 +31,7 @@ def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, An
         name = dataset
     if name not in preset_names():
         raise unknown("preset", name, preset_names())
-    config = tomllib.loads((_CONFIGS / f"{name}.toml").read_text(encoding="utf-8"))
+    config = read_preset(name)
     own = dict(config.get("datasets", {}).get(dataset, {}))
     pairs, strategies = own.pop("strategies", {}), config.get("strategies", {})
     names = [COMBINATIONS[strategy].strategy, strategy] if strategy in COMBINATIONS else [strategy]
@@ -48,14 +40,18 @@ def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, An
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Return one mapping from several, as `joined`; a setting also wins over one that it replaces, or is replaced by,
-    in an earlier mapping.
+    in an earlier mapping, and another model (or optimiser, or partition) does without the settings of the earlier one.
     """
+    belongs, fields = marked(Experiment, "belongs_to"), Experiment.model_fields
     replaces = marked(Experiment, "replaces")
     rivals = {**replaces, **{replaced: name for name, replaced in replaces.items()}}
     result: dict[str, Any] = {}
     for layer in layers:
-        gone = {rivals[key] for key in layer if key in rivals} - layer.keys()
-        result = joined({key: value for key, value in result.items() if key not in gone}, layer)
+        gone = {rivals[key] for key in layer if key in rivals}
+        changed = {owner for owner in belongs.values()
+                   if owner in layer and layer[owner] != result.get(owner, fields[owner].default)}
+        gone |= {key for key, owner in belongs.items() if owner in changed}
+        result = joined({key: value for key, value in result.items() if key not in gone - layer.keys()}, layer)
     return result
 
 

@@ -67,10 +67,11 @@ class Strategy(FlowerStrategy):
         preprocessing: What was released for private preprocessing of the task's data, or None.
 
     Attributes:
-        modes: Modes that the method supports, of "step" and "epoch" (class attribute, as the next seven).
+        modes: Modes that the method supports, of "step" and "epoch" (class attribute, as the next eight).
         default_sync: Mode of a run whose settings name none.
         protects: What neighbouring data sets differ by: one "record", or one "participant" with all its records.
         exchange: What nodes are asked for when they train, except in local epochs.
+        needs: What it needs beyond a clip norm and noise, for `fedfair methods`; "" for nothing.
         counts_first: Whether the query is answered before the gradients are clipped; if not, with their sum.
         nominal: Why no proof supports the epsilon, whatever the options, or None.
         broadcasts: Whether clients are sent sums without noise.
@@ -94,6 +95,7 @@ class Strategy(FlowerStrategy):
     default_sync: ClassVar[Literal["step", "epoch"]] = "step"
     protects: ClassVar[Unit] = "record"
     exchange: ClassVar[Exchange] = exchanges.send_gradient_sum
+    needs: ClassVar[str] = ""
     counts_first: ClassVar[bool] = False
     nominal: ClassVar[str | None] = None
     broadcasts: ClassVar[bool] = False
@@ -535,3 +537,7 @@ def _refuse_misfit(task: Task, training: Training, population: Population) -> No
     if len(population.sizes) - training.dropouts < 1:
         raise ValueError(f"dropouts is {training.dropouts}, but there are only {len(population.sizes)} clients: a "
                          "round needs at least one")
+
+
+Options = Strategy.Options
+"""The base of a method's own parameters, which refuses unknown ones."""

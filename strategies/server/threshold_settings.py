@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from fedfair.plugins.registry import unknown
+from fedfair.protocol.bounds import Positive
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: _names(value)), Field(min_length=1)]
@@ -39,7 +40,7 @@ class ThresholdSettings(BaseModel):
         default=None,
         description="Favourable class, by the label's name, or by number where no label is a number; of two classes "
                     "by default the second, class 1.")
-    threshold_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+    threshold_epsilon: Positive | None = Field(
         default=None,
         description="Epsilon, at the run's delta, that the search for a threshold costs the validation records; by "
                     "default it is not private.")

@@ -10,12 +10,20 @@ from fedfair.accounting import ACCOUNTANTS, Accountant
 from fedfair.fairness.sklearn_metrics import find_metric
 from fedfair.mechanisms.noise import NoiseName, Trust
 from fedfair.models.optimizers import OptimizerName
+from fedfair.protocol.bounds import (
+    MOST_CLIENTS,
+    MOST_STEPS,
+    AnyNotNegative,
+    AnyPositive,
+    ClipNorm,
+    NoiseMultiplier,
+    NotNegative,
+    Positive,
+    Probability,
+    held,
+)
 from fedfair.protocol.marks import marked
 from strategies.server.threshold_settings import ThresholdSettings
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0)]
 
 
 def _known_metrics(names: Any) -> Any:
@@ -48,10 +56,10 @@ class Training(ThresholdSettings, BaseModel):
         default=None, json_schema_extra={"decided_by_app": True},
         description="What a round is: one gradient step over all clients, or one local epoch of every client; by "
                     "default the strategy's own choice.")
-    epochs: NotNegative = Field(
+    epochs: Annotated[AnyNotNegative, held(1e-9, MOST_STEPS)] = Field(
         default=20, json_schema_extra={"decided_by_app": True},
         description="Length of the training in epochs of expected batches.")
-    steps: Count | None = Field(
+    steps: Annotated[int, Field(ge=0, le=MOST_STEPS)] | None = Field(
         default=None, json_schema_extra={"decided_by_app": True, "replaces": "epochs"},
         description="Number of rounds, in place of epochs; 0 returns the initial model.")
     batch_size: Annotated[int, Field(ge=1)] = Field(
@@ -67,17 +75,17 @@ class Training(ThresholdSettings, BaseModel):
         default=0,
         description="Weight decay of the optimiser, as in torch.optim.")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0,
+        default=0, json_schema_extra={"belongs_to": "optimizer"},
         description="Momentum of torch.optim.SGD, only with optimizer sgd; it follows the noise, so it costs no "
                     "privacy.")
-    clip_norm: Positive = Field(
+    clip_norm: ClipNorm = Field(
         default=0.5,
         description="Clip norm C0: bound on the Euclidean norm of a per-example gradient.")
-    noise_multiplier: NotNegative = Field(
+    noise_multiplier: NoiseMultiplier = Field(
         default=1,
         description="Standard deviation of the gradient noise, in multiples of the clip rule's sensitivity; 0 trains "
                     "without noise and without any guarantee.")
-    count_noise_multiplier: NotNegative | None = Field(
+    count_noise_multiplier: Annotated[AnyNotNegative, held(1e-12, 1e9)] | None = Field(
         default=None,
         description="Standard deviation of the noise on counts by group, one record changing a count by 1; by default "
                     "ten times the noise multiplier.")
@@ -93,7 +101,7 @@ class Training(ThresholdSettings, BaseModel):
         default=None,
         description="Epsilon at delta that the records of each group are kept within, only with sync step and "
                     "strategies that have bounds or weights by group.")
-    delta: Annotated[float, Field(gt=0, lt=1)] = Field(
+    delta: Probability = Field(
         default=1e-6,
         description="Delta at which every epsilon is stated.")
     accountant: Annotated[Accountant, AfterValidator(_known_accountant)] = Field(
@@ -117,28 +125,28 @@ class Training(ThresholdSettings, BaseModel):
         description="What is measured without noise: figures of held-out records alone (held-out), or of training "
                     "records too (exact), which is for simulation: a folder that holds them cannot be published. By "
                     "default exact with randomness seeded, and held-out with randomness system.")
-    dropouts: Count = Field(
+    dropouts: Annotated[int, Field(ge=0, le=MOST_CLIENTS)] = Field(
         default=0, json_schema_extra={"decided_by_app": True},
         description="Number of clients that may be missing in a round; distributed noise has as many shares too many.")
-    answer_timeout: Positive = Field(
+    answer_timeout: Annotated[AnyPositive, held(1e-3, 1e7)] = Field(
         default=3600, json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="Seconds after which a node that has not answered is given up, under Flower's runtime; 3600 is "
                     "Flower's own default for a round.")
-    eval_every: Positive = Field(
+    eval_every: Annotated[AnyPositive, held(1e-9, 1e9)] = Field(
         default=1, json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="Epochs between evaluations of the model.")
     metrics: Metrics = Field(
         default=(), json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="Further metrics of every group, by scikit-learn's names of scorers or functions, for example "
                     '["matthews_corrcoef", "f1_macro", "sklearn:average_precision"].')
-    risk_every: Annotated[int, Field(ge=1)] | None = Field(
+    risk_every: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = Field(
         default=None, json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="Steps between measurements of the excessive-risk terms, which are not private; by default they "
                     "are not measured.")
-    risk_records: Annotated[int, Field(ge=1)] = Field(
+    risk_records: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         default=256, json_schema_extra={"same_releases": True},
         description="Training records of each group, about, that Hessians are estimated from; only with risk_every.")
-    risk_vectors: Annotated[int, Field(ge=2)] = Field(
+    risk_vectors: Annotated[int, Field(ge=2, le=1_000_000)] = Field(
         default=1000, json_schema_extra={"same_releases": True},
         description="Rademacher vectors, about, for the trace of a group's Hessian, each with another record; only "
                     "with risk_every.")

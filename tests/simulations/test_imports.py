@@ -11,7 +11,8 @@ SLOW = ("dp_accounting", "matplotlib", "opacus", "ray", "scipy.optimize", "scipy
         "torch._dynamo")
 
 
-@pytest.mark.parametrize(("module", "more"), [("fedfair.client_app", ("pandas", "scipy")), ("simulations.cli", ())])
+@pytest.mark.parametrize(("module", "more"), [("fedfair.client_app", ("pandas", "scipy")),
+                                              ("simulations.cli", ("flwr", "pandas", "scipy", "torch"))])
 def test_a_process_starts_without_what_it_may_never_need(module: str, more: tuple[str, ...]) -> None:
     code = f"import sys, {module}; print([name for name in {SLOW + more} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -25,6 +26,25 @@ from simulations import Experiment, run
 for optimizer in ("sgd", "adam", "rmsprop"):
     run(Experiment(split=(0.2, 0.0, 0.8), hidden=(4,), steps=2, batch_size=32, optimizer=optimizer))
 print([name for name in ("torch._dynamo", "sklearn") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("typed", ["fedfair ", "fedfair run --dataset co", "fedfair compare --strategies sgd,fair",
+                                   "fedfair run --engine l", "fedfair run --preset ya"])
+def test_help_and_completion_do_without_what_takes_seconds(typed: str) -> None:
+    code = f"""
+import os, sys
+words = {typed!r}
+os.environ.update(_FEDFAIR_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
+from typer.testing import CliRunner
+from simulations.cli import app
+done = CliRunner().invoke(app, [], prog_name="fedfair")
+assert done.stdout.split(), done
+del os.environ["_FEDFAIR_COMPLETE"]
+assert CliRunner().invoke(app, ["--help"]).exit_code == 0
+print([name for name in ("torch", "flwr", "pandas", "scipy", "ray") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

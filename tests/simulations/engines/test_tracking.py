@@ -134,3 +134,40 @@ def test_an_unknown_tracker_and_a_missing_library_are_said_in_words(monkeypatch:
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     missing = CliRunner().invoke(app, ["run", "--track", "wandb", "--set", "epochs=1"])
     assert (missing.exit_code, "pip install 'fedfair[wandb]'" in missing.output) == (2, True)
+
+
+@pytest.mark.slow
+def test_any_group_reaches_mlflow_and_no_two_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    tracker = TRACKERS["mlflow"]("run", tmp_path / "mlruns", {})
+    groups = ("<25", ">25", "60+ (senior)", "a & b", "a and b", "..", "a/../b", "Łódź", "x" * 400, "x" * 401, "?")
+    values = {f"test/accuracy/{group}": float(place) for place, group in enumerate(groups)}
+    tracker.measured(values, 1)
+    tracker.measured(values, 2)
+    tracker.finish()
+    from mlflow import MlflowClient
+
+    client = MlflowClient((tmp_path / "mlruns").as_uri())
+    experiment = client.get_experiment_by_name("fedfair")
+    assert experiment is not None
+    (found,) = client.search_runs([experiment.experiment_id])
+    assert sorted(found.data.metrics.values()) == sorted(values.values())
+    assert "test/accuracy/a and b" in found.data.metrics
+
+
+def test_a_tracker_that_fails_is_said_once_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                              caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Noted):
+        def measured(self, values: dict[str, float], round_: int) -> None:
+            raise ConnectionError("the server is gone\nand more")
+
+        def finish(self) -> None:
+            raise ConnectionError("still gone")
+
+    monkeypatch.setitem(TRACKERS._values, "broken", lambda *_: Broken("", tmp_path, {}))
+    assert len(followed("broken", tmp_path).metrics)
+    assert [record.message.partition(":")[0] for record in caplog.records if "broken" in record.message] == [
+        "broken takes no more values from round 5 on, and the run goes on without it", "broken could not be closed"]
+    monkeypatch.setitem(TRACKERS._values, "absent", lambda *_: 1 / 0)
+    with pytest.raises(ValueError, match="absent cannot follow the run: division by zero"):
+        followed("absent", tmp_path)

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from simulations.cli import app
-from simulations.commands.papers import _NAMES
+from simulations.commands.words import reproductions
 from simulations.reproductions.published import load, plan
 from simulations.reproductions.request import Request
 from simulations.reproductions.tuning import load as load_tuning
@@ -50,7 +50,7 @@ def test_the_title_has_what_a_page_is_limited_to(request_: Request, title: str) 
 @pytest.mark.parametrize(("arguments", "why"), [
     (["fair-fight", "--datasets", ","], "datasets is ',', which names none: name some, or leave --datasets out for "
                                         "all"),
-    (["nope"], f"unknown reproduction 'nope': known are {', '.join(sorted(_NAMES))}"),
+    (["nope"], f"unknown reproduction 'nope': known are {', '.join(sorted(reproductions()))}"),
     (["xu2021-table1", "--datasets", "Dutsch"], "unknown data set 'Dutsch': did you mean 'Dutch'? known are Adult, "
                                                 "Dutch, MNIST"),
     (["xu2021-table1", "--datasets", "MNIST", "--quick"], "unknown data set of the quick version 'MNIST': known are "

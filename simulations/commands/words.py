@@ -1,0 +1,106 @@
+"""Names and meanings in help texts and completions, looked up when somebody asks for them.
+
+Importing PyTorch and Flower takes seconds, which a person who asks for help, or presses the tab key, should not wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+
+def data_sets() -> Iterable[str]:
+    """Return the names of the data sets."""
+    from fedfair.datasets import DATASETS
+
+    return DATASETS
+
+
+def strategies() -> Iterable[str]:
+    """Return the names of the strategies and combinations."""
+    from strategies import COMBINATIONS, STRATEGIES
+
+    return (*STRATEGIES, *COMBINATIONS)
+
+
+def engines() -> Iterable[str]:
+    """Return the names of the engines."""
+    from simulations.engines.names import ENGINES
+
+    return ENGINES
+
+
+def presets() -> Iterable[str]:
+    """Return the names of the presets."""
+    from simulations.settings.preset_files import preset_names
+
+    return preset_names()
+
+
+def trackers() -> Iterable[str]:
+    """Return the names of the trackers."""
+    from simulations.engines.tracking import TRACKERS
+
+    return TRACKERS
+
+
+def reproductions() -> Iterable[str]:
+    """Return the names of what can be reproduced."""
+    from simulations.reproductions import published, shakespeare, tuning, yang_curves
+
+    return (tuning.NAME, shakespeare.NAME, yang_curves.NAME, *published.names())
+
+
+def settings() -> Iterable[str]:
+    """Return the names of all settings and strategies."""
+    from simulations.settings.experiment import Experiment
+
+    return (*Experiment.model_fields, *strategies())
+
+
+_NAMES: Mapping[str, Callable[[], Iterable[str]]] = {
+    made.__name__: made for made in (data_sets, strategies, engines, presets, trackers, reproductions)}
+
+
+class Words(dict[str, str]):
+    """What stands in place of {braces} in a help text: names, or what the setting of that name means."""
+
+    def __missing__(self, name: str) -> str:
+        """Look a word up."""
+        if name in _NAMES:
+            return ", ".join(_NAMES[name]())
+        from simulations.settings.catalogue import meaning
+
+        return meaning(name)
+
+
+class Command(TyperCommand):
+    """Command whose help texts hold {words}."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse as usual; raise `typer.BadParameter` for a null character, which no file's name can hold."""
+        if any("\0" in given for given in args):
+            raise typer.BadParameter("a null character was given: leave it out")
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Put the words in, then print as usual."""
+        words = Words()
+        described: Any
+        for described in self.params:
+            described.help = (described.help or "").format_map(words)
+        self.epilog = self.epilog and self.epilog.format_map(words)
+        super().format_help(ctx, formatter)
+
+
+def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return the shell's completion among names: of what was typed, or of its part behind the last comma."""
+    def complete(incomplete: str) -> list[str]:
+        """Return what the last name can be completed to."""
+        before, comma, begun = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(begun)]
+
+    return complete
