@@ -219,7 +219,8 @@ def test_the_same_request_is_answered_where_there_is_no_policy(name: str, node: 
     assert REQUESTS[name][0]()(Server.new()) == ""
 
 
-@pytest.mark.parametrize(("name", "cell"), [("another table", "birth"), ("another column as groups", "67 different values"),
+@pytest.mark.parametrize(("name", "cell"), [("another table", "birth"),
+                                            ("another column as groups", "67 different values"),
                                             ("a file of another kind", "BEGIN KEY")])
 def test_without_a_policy_a_refusal_quotes_records(name: str, cell: str, node: Path) -> None:
     """As it should where somebody works on data of their own."""
