@@ -14,6 +14,7 @@ from fedfair.mechanisms.clipping import ClipRule
 from fedfair.mechanisms.counting import CountQuery
 from fedfair.mechanisms.rule_trial import refuse_broken_query, refuse_broken_rule
 from fedfair.plugins.user_errors import UserFileError, place_of, sentence_of
+from fedfair.plugins.user_files import name_in_file
 
 _Strategy = Any  # of `strategies.server.strategy`, which imports this module
 
@@ -40,9 +41,10 @@ def query_of(strategy: _Strategy) -> CountQuery | None:
 
 
 def refuse_broken_hooks(strategy: _Strategy) -> None:
-    """Try a strategy before anything is trained: a round's plan, and what it learns from made-up counts.
+    """Try a strategy before anything is trained: its rule, its query and, if it is the user's, how it learns.
 
-    Nothing of it stays. Raises `ValueError` for an attribute of `state` that is not there, and what the methods raise.
+    It learns from counts that are made up, and nothing of them stays. Raises `ValueError` for an
+    attribute of `state` that is not there, and what the methods raise.
     """
     kind = type(strategy)
     missing = [name for name in kind.state if not hasattr(strategy, name)]
@@ -51,7 +53,7 @@ def refuse_broken_hooks(strategy: _Strategy) -> None:
                          f"self.{missing[0]} to its first value")
     rule_of(strategy)
     query = query_of(strategy)
-    if query is None:
+    if query is None or name_in_file(type(strategy)) is None:
         return
     norms = torch.empty(0, dtype=strategy.task.torch_dtype)
     none = query.counts(norms, torch.empty(0, dtype=torch.long), len(strategy.population.names))
