@@ -125,7 +125,7 @@ def test_a_category_of_one_person_is_named_by_the_ledger(tmp_path: Path) -> None
     """The name, the number of features that tells that there is such a person, and the size of the file."""
     _, folder = saved(tmp_path, ranges={"salary": [0, 200]})
     assert any(GOVERNOR.encode() in path.read_bytes() for path in folder.iterdir())
-    assert len(encoding(folder)) == 7
+    assert len(encoding(folder)) == 5
     assert any("categories of job" in what for what in listed(folder, "model.safetensors", "training"))
     assert "model.safetensors" in reasons(folder)
 

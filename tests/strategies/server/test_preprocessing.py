@@ -90,7 +90,7 @@ def test_the_release_carries_the_noise_that_it_is_charged(data_dir: Path, trust:
     difference = torch.stack(seen[1:]) - seen[0]  # twice the variance
     root = prefix_sums._toeplitz(prefix_sums._coefficients(float_grid.CELLS, -0.5))
     noise = difference @ root.T / prefix_sums.sensitivity(float_grid.CELLS) / math.sqrt(2)
-    expected = spent.multiplier * math.sqrt(7) * (math.sqrt(2) if trust == "local" else 1)
+    expected = spent.multiplier * math.sqrt(6) * (math.sqrt(2) if trust == "local" else 1)
     assert float(noise.std()) == pytest.approx(expected, rel=0.05)
 
 
@@ -110,7 +110,7 @@ def test_the_target_covers_the_release_and_its_delta(data_dir: Path) -> None:
     assert Ledger.from_dict(ledger.to_dict()).epsilon() == ledger.epsilon()
     assert "part of the figures above" in ledger.preprocessing_data()
     assert ledger.epsilon(delta=1e-8) == math.inf  # less than the categories alone take
-    assert result.data.train.categories.count(OTHER) == 6
+    assert result.data.train.categories.count(OTHER) == 5
     assert 0 <= float(result.data.train.x.min()) <= float(result.data.train.x.max()) <= 1
 
 
