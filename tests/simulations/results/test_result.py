@@ -132,7 +132,8 @@ def test_a_group_that_was_not_measured_neither_pays_most_nor_makes_a_gap(tmp_pat
     file.write_text("\n".join(["x,hired,group", *(f"{i % 7},{i % 7 // 4},{'C' if i % 3 else 'B'}" for i in range(90)),
                               "1,1,A"]) + "\n")
     settings = {"csv": str(file), "label": "hired", "group": "group", "hidden": [8], "steps": 40, "batch_size": 16,
-                "delta": 1e-4, "noise_multiplier": 20, "attribute_in_model": True, "learning_rate": 0.5, "split": [0.7, 0, 0.3]}
+                "delta": 1e-4, "noise_multiplier": 20, "attribute_in_model": True, "learning_rate": 0.5,
+                "split": [0.7, 0, 0.3]}
     results = compare(experiments(["sgd", "dpsgd", "dpsgd-f"], [2], None, settings))
     table, sizes = summary(results), dict(zip("ABC", results[0].data.train.group_sizes(), strict=True))
     private = table.set_index("strategy").loc["dpsgd"]
