@@ -3,7 +3,9 @@
 Two experiments that differ in a setting share no draw: the difference of two releases that carry one noise holds none.
 Settings marked `same_releases` stay out, so that a measured run is the run without the measurement. So does what the
 records hold: a key that depends on a secret would tell of it. Two seeded runs of one experiment on other records
-therefore share their noise, which is one reason why a seeded run is "simulated".
+therefore share their noise, which is one reason why a seeded run is "simulated". In data of the user's own, the columns
+that are features and the public numbers of records stand for the file and the names of its columns: two files that hold
+the same table under other names are one experiment.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import json
 from hashlib import blake2b
 from typing import Any
 
+import torch
 from pydantic import BaseModel
 
 from fedfair.plugins.user_files import name_in_file
@@ -35,9 +38,18 @@ def noise_key(method: type, sync: str, options: BaseModel, task: Task, training:
     if training.randomness == "system":
         return None
     identity = {"strategy": name_in_file(method) or method.__name__, "sync": sync, "options": _chosen(options),
-                "task": _chosen(task), "training": _chosen(training, "options", "sync")}
+                "task": _of_data(task), "training": _chosen(training, "options", "sync")}
     text = json.dumps(identity, sort_keys=True)
     return blake2b(text.encode(), digest_size=_BITS // 8, person=b"noise key").hexdigest()
+
+
+def _of_data(task: Task) -> dict[str, Any]:
+    """Return what defines the data, split and model of a run, as JSON values."""
+    if not task.is_own:
+        return _chosen(task)
+    train = task.data().train
+    return {**_chosen(task, "csv", "dataset", "group", "without"), "columns": [*dict.fromkeys(train.columns)],
+            "shape": list(train.x.shape[1:]), "records": task.public_sizes(torch.tensor(train.group_sizes())).tolist()}
 
 
 def _chosen(settings: BaseModel, *without: str) -> dict[str, Any]:

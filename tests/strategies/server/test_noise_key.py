@@ -164,3 +164,23 @@ def test_a_resumed_run_draws_what_an_undisturbed_one_does(tmp_path: Path) -> Non
     resumed, undisturbed = run(made, checkpoint=checkpoint, nodes=2), run(made)
     assert torch.allclose(weights(resumed), weights(undisturbed), rtol=0, atol=1e-6)
     assert torch.equal(resumed.search.scores, undisturbed.search.scores)
+
+
+def test_a_table_under_other_names_is_one_experiment_and_another_table_is_not(tmp_path: Path) -> None:
+    """As a file whose two columns are the groups, and one in which they are one column."""
+    rows = [(i % 2, "fm"[i // 2 % 2], "ns"[i // 4 % 2], i, 3 * i % 7) for i in range(80)]
+    (tmp_path / "two.csv").write_text("y,sex,town,a,b\n" + "".join(f"{y},{s},{t},{a},{b}\n" for y, s, t, a, b in rows))
+    (tmp_path / "one.csv").write_text("y,g,a,b\n" + "".join(f"{y},{s}{t},{a},{b}\n" for y, s, t, a, b in rows))
+    strategy = find_strategy("dpsgd")
+
+    def key(file: str, **settings: Any) -> str | None:
+        """Return the key of a run on a file."""
+        made = Experiment(csv=str(tmp_path / file), label="y", strategy="dpsgd", **settings)
+        return strategy.key_of(made.task, made.training)
+
+    same = key("two.csv", group="sex,town")
+    assert key("one.csv", group="g") == same
+    others = [key("two.csv", group="sex"), key("two.csv", group="sex,town", without=["a"]),
+              key("two.csv", group="sex,town", without=["b"]), key("two.csv", group="sex,town", seed=1),
+              key("two.csv", group="sex,town", split=[0.6, 0.2, 0.2])]
+    assert len({same, *others}) == 6
