@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.plugins.registry import unknown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LARGEST = 1e6
 """The largest weight: coefficients of larger ones would leave the range in which single precision is exact enough."""
@@ -30,6 +33,8 @@ def weights_of(column: pd.Series) -> Tensor:
     Raises:
         ValueError: If one of them is no number from 0 to `LARGEST`, or if all are 0.
     """
+    import pandas as pd  # here, since a process that answers for other data does without
+
     values = pd.to_numeric(column, errors="coerce").to_numpy(dtype="float64", na_value=np.nan)
     strange = ~((values >= 0) & (values <= LARGEST))
     if strange.any():

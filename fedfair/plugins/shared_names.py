@@ -7,7 +7,8 @@ for what it does not define itself in the project's `__init__.py`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -46,13 +47,16 @@ class _Finder(MetaPathFinder):
             def with_the_projects(module: ModuleType) -> None:
                 """Run fedfair's package, and let it ask the project's for what it does not define."""
                 run(module)
-                vars(module)["__getattr__"] = self._attribute_of(name, searched)
+                vars(module)["__getattr__"] = self._attribute_of(name, searched, vars(module).get("__getattr__"))
 
             spec.loader.exec_module = with_the_projects  # type: ignore[method-assign]
         return spec
 
-    def _attribute_of(self, name: str, searched: list[str]) -> Any:
-        """Return the `__getattr__` of a package (PEP 562), which looks into the project's package."""
+    def _attribute_of(self, name: str, searched: list[str], lazily: Callable[[str], Any] | None) -> Any:
+        """Return the `__getattr__` of a package (PEP 562), which looks into the project's package.
+
+        What fedfair's package imports `lazily` comes first.
+        """
 
         @lru_cache(maxsize=1)
         def project() -> ModuleType | None:
@@ -69,7 +73,10 @@ class _Finder(MetaPathFinder):
             return module
 
         def find(attribute: str) -> Any:
-            """Return an attribute of the project's package; raise `AttributeError` if it has none."""
+            """Return an attribute of fedfair's or of the project's package; raise `AttributeError` if none has it."""
+            if lazily is not None:
+                with suppress(AttributeError):
+                    return lazily(attribute)
             if not attribute.startswith("__") and hasattr(project(), attribute):
                 return getattr(project(), attribute)
             raise AttributeError(f"module {name!r} has no attribute {attribute!r}")

@@ -5,18 +5,22 @@ from __future__ import annotations
 import linecache
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from inspect import unwrap
 from pathlib import Path
 from traceback import FrameSummary, extract_tb
 from types import CodeType
-from typing import Any
+from typing import Any, ParamSpec
 
 _HERE = Path(__file__).resolve().parents[2]
 _LIBRARIES = tuple(str(folder) for folder in (
     *(_HERE / package for package in ("fedfair", "strategies", "simulations")),
     *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))))
+
+P = ParamSpec("P")
+_OF_CALLER = "of_caller"  # an attribute of errors
 
 _FILES: dict[str, str] = {}
 """The files of the user's that were run, as their code names them, and their modules' names."""
@@ -81,10 +85,28 @@ def blaming_user_files() -> Iterator[None]:
     except UserFileError:
         raise
     except Exception as error:
-        sentence = sentence_of(error)
+        sentence = None if getattr(error, _OF_CALLER, False) else sentence_of(error)
         if sentence is None:
             raise
         raise UserFileError(sentence) from error
+
+
+def of_caller(function: Callable[P, None]) -> Callable[P, None]:
+    """Return a function of whoever calls a run, whose errors come back as they are.
+
+    Args:
+        function: Called along the run, for example with its progress.
+    """
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> None:
+        """Call the function, and mark an error that it raises."""
+        try:
+            function(*args, **kwargs)
+        except Exception as error:
+            setattr(error, _OF_CALLER, True)
+            raise
+
+    return called
 
 
 def _is_of_user(file: str) -> bool:

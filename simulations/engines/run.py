@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from torch import nn
 
 from fedfair.gradients.parameters import trained_parameters
-from fedfair.plugins.user_errors import blaming_user_files
+from fedfair.plugins.user_errors import blaming_user_files, of_caller
 from fedfair.protocol.messages import pack, unpacked
 from fedfair.protocol.task import Task
 from simulations.engines.checkpoint import Checkpoint
@@ -59,7 +59,7 @@ def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | Non
         OSError: If a checkpoint cannot be written, or its folder is in use.
         fedfair.node.node.ClientError: If a client fails.
     """
-    chosen = make_engine(engine, nodes)
+    chosen, progress, watch = make_engine(engine, nodes), of_caller(progress), of_caller(watch)
     if experiment.randomness == "system":
         chosen = chosen.without_repeats()
     refuse_too_large(experiment.task)

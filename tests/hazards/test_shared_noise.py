@@ -95,8 +95,8 @@ def test_one_record_changed_in_a_second_run_of_one_seed_is_seen_which_is_why_a_s
     """The records are in no key, since a key that depends on them would tell of them."""
     made = FULL.model_copy(update={"randomness": randomness, "noise_multiplier": 3.0})
     first = run(made)
-    data = tasks._data
-    monkeypatch.setattr(tasks, "_data", lambda task, modified: without_one_record(data(task, modified)))
+    data = tasks.prepared_data
+    monkeypatch.setattr(tasks, "prepared_data", lambda *given: without_one_record(data(*given)))
     second = run(made)
     moved = float((sent(first) - sent(second)).norm())
     if randomness == "seeded":

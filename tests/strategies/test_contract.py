@@ -205,7 +205,7 @@ def test_more_nodes_than_clients_change_nothing(strategy: str, sync: str) -> Non
 @pytest.mark.parametrize("sync", ["step", "epoch"])
 def test_a_client_whose_gradients_explode_is_named_and_ends_the_run(sync: str) -> None:
     with pytest.raises(ClientError, match=r"client \d"):
-        run(experiment("sgd", learning_rate=1e30, sync=sync, steps=20))
+        run(experiment("sgd", learning_rate=1e20, weight_decay=10.0, sync=sync, steps=20))
 
 
 def test_participants_whose_updates_explode_add_nothing_and_do_not_end_the_run() -> None:

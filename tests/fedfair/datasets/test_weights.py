@@ -53,6 +53,7 @@ def test_weights_that_are_none_are_refused(tmp_path: Path, weights: list[Any], s
 @pytest.mark.parametrize(("strategy", "settings"), [
     ("dpsgd", {}), ("dpsgd", {"sync": "epoch"}), ("sgd", {}),
     ("dp-fedavg", {"partition": "natural", "participant": "who", "options": {"participation": 0.5}})])
+@pytest.mark.usefixtures("keyed_by_seed")
 def test_every_way_of_training_uses_them(tmp_path: Path, strategy: str, settings: dict[str, Any]) -> None:
     given = own(tmp_path, [1], strategy=strategy, model="logistic", delta=1e-3, steps=3, batch_size=20,
                 clip_norm=100, **settings)

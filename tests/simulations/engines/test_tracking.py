@@ -167,7 +167,7 @@ def test_a_tracker_that_fails_is_said_once_and_the_run_goes_on(tmp_path: Path, m
     monkeypatch.setitem(TRACKERS._values, "broken", lambda *_: Broken("", tmp_path, {}))
     assert len(followed("broken", tmp_path).metrics)
     assert [record.message.partition(":")[0] for record in caplog.records if "broken" in record.message] == [
-        "broken takes no more values from round 5 on, and the run goes on without it", "broken could not be closed"]
+        "broken takes no more values from round 1 on, and the run goes on without it", "broken could not be closed"]
     monkeypatch.setitem(TRACKERS._values, "absent", lambda *_: 1 / 0)
     with pytest.raises(ValueError, match="absent cannot follow the run: division by zero"):
         followed("absent", tmp_path)

@@ -49,7 +49,7 @@ def test_a_comparisons_command_makes_the_same_experiments(monkeypatch: pytest.Mo
         planned.append(experiments)
         raise ValueError("planned")
 
-    monkeypatch.setattr(running, "in_parallel", stop)
+    monkeypatch.setattr("simulations.plans.parallel_runs.in_parallel", stop)
     words = shlex.split(command(Source(Path("x"), "comparison", tomli_w.dumps(described), {})))
     CliRunner().invoke(cli.app, [word for word in words[1:] if word not in ("--out", "again")])
     assert planned == [experiments(["sgd", "dpsgd-f"], [0, 1], "yang2024", settings)]

@@ -221,7 +221,8 @@ def test_a_file_of_findings_that_cannot_be_written_is_refused_before_anything_is
 
 
 def test_a_client_whose_values_are_not_finite() -> None:
-    message = error_of("run", "--strategy", "sgd", "--set", "learning_rate=1e30", "--set", "epochs=20")
+    message = error_of("run", "--strategy", "sgd", "--set", "learning_rate=1e20", "--set", "weight_decay=10", "--set",
+                       "epochs=20")
     assert "has a gradient that is not finite" in message
     assert "client " in message
 
