@@ -327,7 +327,7 @@ class Mistaken(Strategy):
 def test_trials_that_fail_for_reasons_of_their_own_are_named_and_made_once_and_the_others_finish(tmp_path: Path
                                                                                                    ) -> None:
     (tmp_path / "mistaken.py").write_text(MISTAKEN)
-    settings = {"strategies": ["sgd", "mistaken"], "settings": {"steps": 20, "hidden": [8]},
+    settings = {"strategies": ["sgd", "mistaken"], "settings": {"steps": 20, "hidden": [8], "weight_decay": 10.0},
                 "vary": {"learning_rate": [1e30, 0.1]}}
     done = subprocess.run(command(write(tmp_path / "sweep.toml", **settings), tmp_path / "out"), check=False,
                           capture_output=True, text=True, timeout=600, cwd=tmp_path)
