@@ -217,6 +217,7 @@ def clipping_layer_by_layer(patch: Patch) -> None:
         return sums
 
     patch.setattr(gradients.LayerProbe, "weighted_sum", by_layer)
+    patch.setattr(gradients, "_is_right", lambda *_: True)  # else the probe notices, and takes another path
 
 
 def the_sensitivity_of_theta_forgotten(patch: Patch) -> None:
