@@ -389,7 +389,8 @@ class Task(BaseModel):
         """Return in words what everybody is assumed to know of the data, where `protects` is what is protected."""
         rounded = "" if self.round_sizes == 1 else f" (numbers rounded up to multiples of {self.round_sizes})"
         columns = "" if self.prepares != "public" else f"; ranges and categories of columns ({self._known_from})"
-        return PUBLIC[protects] + rounded + columns
+        file = "; the format of the file and the names of its columns" if self.is_own else ""
+        return PUBLIC[protects] + rounded + columns + file
 
     @property
     def prepares(self) -> Preprocessing:
@@ -428,6 +429,9 @@ class Task(BaseModel):
         unlisted -= {*self.attributes, *self.data().train.encoding.listed}  # names of groups are public by assumption
         if unlisted:
             learned.append(f"the categories of {', '.join(sorted(unlisted))} are those that occur in the records")
+        if self.is_own and features and self.prepares == "records":
+            learned.append("which columns hold numbers, and which are left out, was read off the records: list the "
+                           "categories too (categories, or a schema_file; {} if all columns are numbers)")
         return "; ".join(learned) or None
 
     def build_model(self) -> nn.Module:
