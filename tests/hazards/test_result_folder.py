@@ -89,7 +89,8 @@ def label_read_from_the_loss(result: Result, folder: Path, target: int) -> int |
 
 def test_the_loss_of_the_training_part_reveals_a_label_only_where_the_ledger_says_so(tmp_path: Path) -> None:
     for figures, guarantee in (("exact", "training"), (None, None)):
-        result, folder = saved(tmp_path, figures=figures, ranges={"salary": [0, 200]}, without=("job",))
+        result, folder = saved(tmp_path, figures=figures, ranges={"salary": [0, 200]}, categories={},
+                               without=("job",))
         target = 17
         guess = label_read_from_the_loss(result, folder, target)
         assert guess == (int(result.data.train.y[target]) if guarantee else None)
@@ -131,7 +132,7 @@ def test_a_category_of_one_person_is_named_by_the_ledger(tmp_path: Path) -> None
 
 
 def test_a_column_that_is_left_out_leaves_nothing_of_it(tmp_path: Path) -> None:
-    _, folder = saved(tmp_path, ranges={"salary": [0, 200]}, without=("job",))
+    _, folder = saved(tmp_path, ranges={"salary": [0, 200]}, categories={}, without=("job",))
     held = b"".join(path.read_bytes() for path in folder.iterdir())
     assert not any(word.encode() in held for word in (GOVERNOR, "nurse", "clerk", "99999.25"))
     assert reasons(folder) == ""

@@ -43,7 +43,7 @@ def test_the_default_scaling_is_found_and_is_nominal(people: dict[str, Any]) -> 
 
 
 def test_with_public_ranges_nothing_is_found(people: dict[str, Any]) -> None:
-    made = Experiment(**people, without=["job"], ranges=RANGES)
+    made = Experiment(**people, without=["job"], ranges=RANGES, categories={})
     found = audit_outlier(made)
     assert (found.columns, found.moved, found.learned) == (("age", "hours", "years"), (), None)
     assert run(made.model_copy(update={"randomness": "system"})).ledger.guarantee == "proved"
@@ -85,8 +85,8 @@ def test_a_scale_by_the_largest_value_is_found(people: dict[str, Any], monkeypat
     def by_the_largest(data: Any, ranges: Any) -> Any:
         return scale(data, [(name, low, float(data.x[:, place].max())) for place, (name, low, _) in enumerate(ranges)])
 
-    monkeypatch.setattr("fedfair.protocol.task_data.to_ranges", by_the_largest)
-    assert audit_outlier(Experiment(**people, without=["job"], ranges=RANGES)).refuted
+    monkeypatch.setattr("fedfair.datasets.schema.to_ranges", by_the_largest)
+    assert audit_outlier(Experiment(**people, without=["job"], ranges=RANGES, categories={})).refuted
 
 
 def test_it_is_saved_as_json_and_refuses_what_is_no_file(people: dict[str, Any]) -> None:
