@@ -26,7 +26,7 @@ def audited(**settings: Any) -> FolderAudit:
     """Audit short runs on a small table."""
     return audit_folder(Experiment(**{**two_groups(), "strategy": "dpsgd", "model": "logistic", "steps": 4,
                                       "batch_size": 16, "eval_every": 0.2, "randomness": "system", "ranges": RANGES,
-                                      **settings}), runs=8)
+                                      "categories": {}, **settings}), runs=8)
 
 
 def kinds(audit: FolderAudit) -> set[tuple[str, str]]:
@@ -49,7 +49,7 @@ def test_exact_figures_are_found_and_refute_the_guarantee() -> None:
 
 
 def test_what_preprocessing_learned_is_found() -> None:
-    audit = audited(ranges=None)
+    audit = audited(ranges=None, categories=None)
     assert ("model.safetensors", "fixed") in kinds(audit)
     assert (audit.guarantee, audit.refuted) == ("nominal", False)
 
