@@ -71,6 +71,23 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
+def superlink(port: int, environment: dict[str, str], cwd: Path) -> subprocess.Popen[str]:
+    """Start a SuperLink, named "own" in the environment's configuration, and wait until it answers."""
+    home, log = Path(environment["FLWR_HOME"]), cwd / "link.log"
+    home.mkdir()
+    (home / "config.toml").write_text(f'[superlink.own]\naddress = "127.0.0.1:{port}"\ninsecure = true\n')
+    with log.open("w") as output:
+        started = subprocess.Popen(["flower-superlink", "--insecure", "--port", str(port)], env=environment, cwd=cwd,
+                                   stdout=output, stderr=subprocess.STDOUT, text=True)
+    end = time.monotonic() + 120
+    while started.poll() is None and time.monotonic() < end:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return started
+        time.sleep(0.2)
+    raise AssertionError(f"the SuperLink does not answer: {log.read_text()[-3000:]}")
+
+
 def supernode(number: int, superlink: int, port: int, environment: dict[str, str], log: Path, nodes: int = 3,
               cwd: Path | None = None) -> subprocess.Popen[str]:
     """Start one SuperNode of several, in a process group of its own."""
@@ -86,16 +103,12 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
                                                                                 ) -> None:
     """The run ends with a sentence that says so, and the same command resumes after the last checkpoint."""
     link, *ports = free_ports(5)
-    home, out = Path(flower["FLWR_HOME"]), tmp_path / "out"
-    home.mkdir()
+    out = tmp_path / "out"
     (tmp_path / "sooner").mkdir()  # a node that is gone is noticed after 2 heartbeats: 20 s instead of 60
     (tmp_path / "sooner" / "sitecustomize.py").write_text(
         "import flwr.common.constant\nflwr.common.constant.HEARTBEAT_DEFAULT_INTERVAL = 10\n")
     heart = {**flower, "PYTHONPATH": str(tmp_path / "sooner")}
-    (home / "config.toml").write_text(f'[superlink.own]\naddress = "127.0.0.1:{link}"\ninsecure = true\n')
-    with (tmp_path / "link.log").open("w") as output:
-        superlink = subprocess.Popen(["flower-superlink", "--insecure", "--port", str(link)], env=flower, stdout=output,
-                                     stderr=subprocess.STDOUT, cwd=tmp_path)
+    server = superlink(link, flower, tmp_path)
     nodes = [supernode(p, link, ports[p], heart, tmp_path / f"node{p}.log") for p in range(3)]
     settings = {"strategy": "dpsgd-f", "sync": "epoch", "steps": 2, "clients": 3, "partition": "site", "hidden": "[8]",
                 "dtype": "float64", "eval-every": 1000.0, "checkpoint-every": 1, "out": str(out)}
@@ -118,7 +131,7 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
     weights = [load_file(folder / "model.safetensors") for folder in (local, out)]
     assert all(torch.allclose(value, weights[1][name], rtol=0, atol=1e-12) for name, value in weights[0].items())
     assert (local / "ledger.json").read_text() == (out / "ledger.json").read_text()
-    for process in (*nodes, superlink):
+    for process in (*nodes, server):
         process.terminate()
         process.wait(60)
 
@@ -158,15 +171,10 @@ def test_a_node_that_hangs_is_given_up_after_the_timeout_with_a_sentence(flower:
                                                                            ) -> None:
     """Its SuperNode is there, but its app sleeps for hours, in a file that only this node has."""
     link, *ports = free_ports(3)
-    home = Path(flower["FLWR_HOME"])
-    home.mkdir()
-    (home / "config.toml").write_text(f'[superlink.own]\naddress = "127.0.0.1:{link}"\ninsecure = true\n')
     for folder, seconds in (("server", 0), ("node0", 0), ("node1", 36_000)):
         (tmp_path / folder / "models").mkdir(parents=True)
         (tmp_path / folder / "models" / "own_layers.py").write_text(MODEL.format(seconds))
-    with (tmp_path / "link.log").open("w") as output:
-        superlink = subprocess.Popen(["flower-superlink", "--insecure", "--port", str(link)], env=flower, stdout=output,
-                                     stderr=subprocess.STDOUT, cwd=tmp_path / "server")
+    server = superlink(link, flower, tmp_path / "server")
     nodes = [supernode(p, link, ports[p], flower, tmp_path / f"node{p}.log", 2, tmp_path / f"node{p}")
              for p in range(2)]
     config = 'sync="epoch" steps=1 clients=2 partition="site" settings="model=own-layers answer_timeout=25"'
@@ -177,6 +185,6 @@ def test_a_node_that_hangs_is_given_up_after_the_timeout_with_a_sentence(flower:
     assert said, (done.stdout + done.stderr)[-3000:]
     assert said[1] in (tmp_path / "node1.log").read_text()
     assert time.monotonic() - start > 25
-    for process in (*nodes, superlink):
+    for process in (*nodes, server):
         process.terminate()
         process.wait(60)
