@@ -37,6 +37,7 @@ _PUBLISHED = {
     "fairlens": "fairlens.FairLens",
     "fedavg": "fedavg.Fedavg",
     "gs-dp-sgd": "gs_dp_sgd.GsDpSgd",
+    "moments": "moments.Moments",
     "magnitude-error": "clipping_error.MagnitudeError",
     "naive": "naive.Naive",
     "sgd": "sgd.Sgd",

@@ -14,7 +14,6 @@ from torch import Tensor
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, Unclipped
 from fedfair.mechanisms.noise import Trust
-from fedfair.protocol.round import Round
 from strategies.server.requests import added
 from strategies.server.risk_meter import other_steps
 from strategies.server.strategy import Strategy
@@ -65,11 +64,11 @@ class ClippingError(Strategy):
         self._plain = added(without, "sums", self.descent.weights)
         return asked
 
-    def _update(self, sums: Gradients, plan: Round, rule: ClipRule) -> None:
+    def update(self, noisy: Gradients) -> None:
         """Take one step along the mixture."""
-        plain, clipped = _norm(self._plain), _norm(sums)
+        plain, clipped = _norm(self._plain), _norm(noisy)
         ratio = float(clipped / plain) if plain > 0 else 1.0
-        super()._update(self.mixture(self._plain, sums, ratio), plan, rule)
+        super().update(self.mixture(self._plain, noisy, ratio))
 
 
 class DirectionError(ClippingError):

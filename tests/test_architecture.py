@@ -17,6 +17,7 @@ LAYERS = (
     ("fedfair.client_app",),
     ("fedfair.auditing", "fedfair.risk"),
     ("fedfair.node",),
+    ("fedfair.moments",),
     ("fedfair.protocol",),
     ("fedfair.datasets", "fedfair.models", "fedfair.fairness"),
     ("fedfair.accounting", "fedfair.mechanisms"),

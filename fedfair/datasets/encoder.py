@@ -50,7 +50,9 @@ def encode(frame: pd.DataFrame, encoding: Encoding) -> Tensor:
             values |= _categories(column, encoding.categories(name), name in encoding.listed, encoding.reading)
         else:
             values[Feature(name)] = _numbers(column, encoding.reading)
-    return torch.stack([_scaled(values[feature._replace(scaling=None)], feature) for feature in encoding.features], 1)
+    made = torch.stack([_made(values[feature._replace(scaling=None, bin=None)], feature)
+                        for feature in encoding.features], 1)
+    return made if encoding.bounding is None else encoding.bounding.of(made)
 
 
 def _banded(column: pd.Series, reading: Reading) -> pd.Series:
@@ -59,8 +61,10 @@ def _banded(column: pd.Series, reading: Reading) -> pd.Series:
     return column if ends is None else in_bands(tidied_column(column, reading), ends).astype("string")
 
 
-def _scaled(values: Tensor, feature: Feature) -> Tensor:
-    """Return the values of a feature, `[n]`, scaled if the feature is."""
+def _made(values: Tensor, feature: Feature) -> Tensor:
+    """Return the values of a feature, `[n]`, scaled or in its bin if the feature is."""
+    if feature.bin is not None:
+        return feature.in_bin(values)
     return feature.scaling.of(values) if feature.scaling else values
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from fedfair.datasets.reading import PLAIN, Reading
@@ -25,18 +27,52 @@ class Scaling(NamedTuple):
 class Feature(NamedTuple):
     """What one column of `x` is made of: the table's `column`.
 
-    With a `category`, it is 1 where the record has that category and 0 elsewhere. Otherwise it is a number, which is
+    With a `category`, it is 1 where the record has that category and 0 elsewhere; with a `bin`, it is 1 where the
+    number is at least the first end and below the second, of which one may be None. Otherwise it is a number, which is
     not yet scaled if there is no `scaling`.
     """
 
     column: str
     category: str | None = None
     scaling: Scaling | None = None
+    bin: tuple[float | None, float | None] | None = None
+
+    def in_bin(self, numbers: Tensor) -> Tensor:
+        """Return 1 where a number is in the bin, else 0, in the shape and type of the numbers."""
+        assert self.bin is not None
+        low, high = self.bin
+        within = torch.ones_like(numbers, dtype=torch.bool)
+        within &= numbers >= low if low is not None else within
+        within &= numbers < high if high is not None else within
+        return within.to(numbers.dtype)
 
     @property
     def is_raw(self) -> bool:
         """Whether this is a number that is not yet scaled."""
-        return self.category is None and self.scaling is None
+        return self.category is None and self.scaling is None and self.bin is None
+
+
+class Bounding(NamedTuple):
+    """How a row of features z becomes phi, of norm at most 1 whatever the row holds.
+
+    phi = (z min(1, `longest` / |z|), `constant`) / sqrt(longest^2 + constant^2): its last coordinate is the same for
+    every record, and public.
+    """
+
+    longest: float
+    constant: float
+
+    @property
+    def last(self) -> float:
+        """The last coordinate of every phi."""
+        return self.constant / math.hypot(self.longest, self.constant)
+
+    def of(self, features: Tensor) -> Tensor:
+        """Return phi, `[n, d + 1]`, of rows `[n, d]`."""
+        norms = torch.linalg.vector_norm(features, dim=1, keepdim=True)
+        shortened = features * (self.longest / norms.clamp(min=self.longest))
+        constant = features.new_full((len(features), 1), self.constant)
+        return torch.cat([shortened, constant], 1) / math.hypot(self.longest, self.constant)
 
 
 class Encoding(NamedTuple):
@@ -44,13 +80,14 @@ class Encoding(NamedTuple):
 
     `reading` says how the cells of the table were read. The categories of the columns `listed` are a list that does not
     depend on the records: a value that is not on it is `OTHER`, if that is listed, or else none. All are empty without
-    a table.
+    a table. With a `bounding`, `x` has one more column than there are features, which is constant.
     """
 
     features: tuple[Feature, ...] = ()
     left_out: tuple[Feature, ...] = ()
     reading: Reading = PLAIN
     listed: tuple[str, ...] = ()
+    bounding: Bounding | None = None
 
     def categories(self, column: str) -> tuple[str, ...]:
         """Return the categories of a one-hot column, also those left out, sorted."""

@@ -24,6 +24,14 @@ class Range(NamedTuple):
     high: float
 
 
+class Standard(NamedTuple):
+    """The public mean and standard deviation of a numeric column."""
+
+    column: str
+    mean: float
+    deviation: float
+
+
 def leave_out(data: GroupedDataset, columns: Sequence[str]) -> GroupedDataset:
     """Leave out columns of the table with all their features, or single categories of one-hot columns ("sex=Male").
 
@@ -70,12 +78,7 @@ def to_ranges(data: GroupedDataset, ranges: Sequence[Range]) -> GroupedDataset:
     statistic of the records. Raises `ValueError` unless every numeric column has one range, finite and not empty, and
     every other column with a range holds numbers.
     """
-    for column, low, high in ranges:
-        if not -math.inf < low < high < math.inf:
-            raise ValueError(f"the range of {column} is {low:g} to {high:g}: give two numbers, the smaller first")
-        if [named for named, _, _ in ranges].count(column) > 1:
-            raise ValueError(f"ranges names {column} twice: leave one of them out")
-        data = _as_number(data, column)
+    data = as_numbers(data, ranges)
     scalings = {column: Scaling(low, high - low, within=True) for column, low, high in ranges}
     numeric = {position: data.columns[position] for position in data.numeric}
     without = [column for column in numeric.values() if column not in scalings]
@@ -83,6 +86,20 @@ def to_ranges(data: GroupedDataset, ranges: Sequence[Range]) -> GroupedDataset:
         raise ValueError(f"ranges says nothing of {', '.join(without)}: give every numeric column its public range, or "
                          "leave ranges out, and all are standardised by the training records, which is not private")
     return _scaled(data, {position: scalings[column] for position, column in numeric.items()})
+
+
+def as_numbers(data: GroupedDataset, ranges: Sequence[Range]) -> GroupedDataset:
+    """Replace every one-hot column that has a range by one number, which its categories are.
+
+    Raises `ValueError` for a range that is empty, not finite or given twice, and for a column that holds no numbers.
+    """
+    for column, low, high in ranges:
+        if not -math.inf < low < high < math.inf:
+            raise ValueError(f"the range of {column} is {low:g} to {high:g}: give two numbers, the smaller first")
+        if [named for named, _, _ in ranges].count(column) > 1:
+            raise ValueError(f"ranges names {column} twice: leave one of them out")
+        data = _as_number(data, column)
+    return data
 
 
 def _as_number(data: GroupedDataset, column: str) -> GroupedDataset:
@@ -146,6 +163,24 @@ def standardise(parts: Parts) -> Parts:
                 for position, mean, deviation in zip(columns, means, deviations, strict=True)}
     return replace(parts, train=_scaled(parts.train, scalings), valid=_scaled(parts.valid, scalings),
                    test=_scaled(parts.test, scalings))
+
+
+def to_standards(data: GroupedDataset, standards: Sequence[Standard]) -> GroupedDataset:
+    """Centre and scale every numeric column by its public mean and deviation.
+
+    Raises `ValueError` unless every numeric column has a mean and a deviation, finite and above 0.
+    """
+    scalings = {column: Scaling(mean, deviation) for column, mean, deviation in standards}
+    numeric = {position: data.columns[position] for position in data.numeric}
+    without = [column for column in numeric.values() if column not in scalings]
+    if without:
+        raise ValueError(f"scalings says nothing of {', '.join(without)}: give every numeric column its public mean "
+                         "and deviation, or take features binned or ranges, or preprocessing private")
+    for column, scaling in scalings.items():
+        if not (math.isfinite(scaling.centre) and 0 < scaling.width < math.inf):
+            raise ValueError(f"the mean and deviation of {column} are {scaling.centre:g} and {scaling.width:g}: give "
+                             "finite numbers, the second above 0")
+    return _scaled(data, {position: scalings[column] for position, column in numeric.items()})
 
 
 def _varies(mean: float, deviation: float) -> bool:

@@ -87,9 +87,10 @@ class GroupedDataset:
             if len(getattr(self, name)) not in (0, len(self)):
                 raise ValueError(f"{name} has {len(getattr(self, name))} numbers, but there are {len(self)} records: "
                                  "give one for each, or none at all")
-        if self.encoding.features and self.x.shape[1:] != (len(self.encoding.features),):
-            raise ValueError(f"encoding has {len(self.encoding.features)} features, but x is of shape "
-                             f"{list(self.x.shape)}: give one for each of its columns, or none at all")
+        width = len(self.encoding.features) + (self.encoding.bounding is not None)
+        if self.encoding.features and self.x.shape[1:] != (width,):
+            raise ValueError(f"encoding has {width} features, but x is of shape {list(self.x.shape)}: give one for "
+                             "each of its columns, or none at all")
         if not self.labels:
             object.__setattr__(self, "labels", tuple(map(str, range(self.classes))))
         if len(self.labels) != self.classes:

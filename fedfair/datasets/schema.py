@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,10 @@ class Listed(NamedTuple):
 
     column: str
     categories: tuple[str, ...]
+
+
+WithNumbers = Callable[[GroupedDataset, Sequence[Range]], GroupedDataset]
+"""From records and the public ranges of their columns to records with features of the numbers."""
 
 
 class Schema(NamedTuple):
@@ -62,22 +66,23 @@ class Schema(NamedTuple):
                       (*(each for each in self.categories if each.column not in named), *categories))
 
 
-def prepared(data: GroupedDataset, schema: Schema) -> GroupedDataset:
+def prepared(data: GroupedDataset, schema: Schema, with_numbers: WithNumbers = to_ranges) -> GroupedDataset:
     """Return the records with features that depend on each record alone: numbers by range, categories by list.
 
-    A number beyond its range goes to its end. A category that is not listed counts as "other" where that is listed,
+    A number beyond its range counts as its end. A category that is not listed counts as "other" where that is listed,
     and else as none. What the schema says of columns that are not there is ignored, since they may be left out.
 
     Args:
         data: Records with raw numbers, and a feature for every category that occurs.
         schema: Public ranges and lists.
+        with_numbers: Makes features of the numbers, given the ranges of the columns that are there.
 
     Raises:
         ValueError: If a column has neither range nor list.
     """
     there = {*data.columns}
     ranges = tuple(each for each in schema.ranges if each.column in there)
-    data = to_ranges(data, ranges) if ranges or data.numeric else data
+    data = with_numbers(data, ranges) if ranges or data.numeric else data
     lists = {each.column: each.categories for each in schema.categories}
     one_hot = dict.fromkeys(feature.column for feature in data.encoding.features if feature.category is not None)
     unlisted = [column for column in one_hot if column not in lists]

@@ -31,6 +31,18 @@ def logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Mo
     return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), classes))
 
 
+@MODELS.register("linear")
+def linear(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """Build one score for each class, linear in the features, which have a constant among them, without a bias.
+
+    On features of norm at most 1 the gradient of a record's cross entropy is at most sqrt(2) long. Raises `ValueError`
+    for hidden layers.
+    """
+    if hidden:
+        raise ValueError(f"model linear has no hidden layers, but hidden is {list(hidden)}: leave it out or use mlp")
+    return nn.Sequential(nn.Flatten(), nn.Linear(_size(shape), classes, bias=False))
+
+
 @MODELS.register("binary_logistic")
 def binary_logistic(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
     """Build logistic regression with one score and no intercept; the other class always has the score 0.

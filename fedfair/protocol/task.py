@@ -12,8 +12,9 @@ from torch import nn
 
 from fedfair.accounting.events import PUBLIC, Unit
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
+from fedfair.datasets.bounded import FeatureMap
 from fedfair.datasets.client_shards import Shares
-from fedfair.datasets.features import Range
+from fedfair.datasets.features import Range, Standard
 from fedfair.datasets.name_lists import as_text, names_in
 from fedfair.datasets.partition import by_group, by_mixture, by_site
 from fedfair.datasets.prepare import Missing
@@ -224,6 +225,25 @@ class Task(BaseModel):
     drop_first: bool = Field(
         default=False,
         description="Whether the first category of every one-hot column is left out.")
+    features: FeatureMap | None = Field(
+        default=None, json_schema_extra={"records": True},
+        description="Features whose norm is at most 1 for every record, so that sums of them need no clipping: binned "
+                    "(a column for every category and every bin of a number), ranges or standardised (numbers scaled), "
+                    "all of tables; filters or pixels of images. The last of them is constant: model linear needs no "
+                    "bias. By default the numbers and categories as they are, of any norm.")
+    bins: Annotated[int, Field(ge=2, le=1_000)] = Field(
+        default=10, json_schema_extra={"belongs_to": "features"},
+        description="Number of bins of every number, only with features binned: of equal width in its public range (of "
+                    "equal ratio, if it is as wide as amounts of money), or of about equal numbers of records where "
+                    "preprocessing learns them.")
+    edges: Annotated[tuple[tuple[str, tuple[Finite, ...]], ...], BeforeValidator(_by_column)] | None = Field(
+        default=None, json_schema_extra={"allowed": "table of lists of numbers by column", "belongs_to": "features"},
+        description="Public ends between the bins of a number, { age = [25, 40, 60] }, in place of those that follow "
+                    "from bins; only with features binned.")
+    scalings: Annotated[tuple[Standard, ...], BeforeValidator(_listed)] | None = Field(
+        default=None, json_schema_extra={"allowed": "table of two numbers by column", "belongs_to": "features"},
+        description="Public mean and deviation of numeric columns, { age = [38.6, 13.7] }, only with features "
+                    "standardised.")
     model: str = Field(
         default="mlp",
         description=f"Model: {', '.join(published.MODELS)}, or the name of a file in the folder models/.")
@@ -309,6 +329,9 @@ class Task(BaseModel):
         if self.bands and self.bands[0][0] == ALL and len(self.attributes) > 1:
             raise ValueError(f"bands is {list(self.bands[0][1])}, but several columns make groups, {self.group}: say "
                              f"which it is for, for example bands = {{ {self.attributes[0]} = [25, 60] }}")
+        if self.feature_map != "binned" and (self.edges or self.bins != 10):
+            raise ValueError(f"bins or edges are given, but features is {self.features!r}: take features = "
+                             '"binned", or leave them out')
         find.find_model(self.model)
         if self.partition == "natural" and self.clients is not None:
             raise ValueError(f"clients is {self.clients}, but with partition natural every participant is a client: "
@@ -399,6 +422,12 @@ class Task(BaseModel):
         return self.preprocessing or ("public" if known else "records")
 
     @property
+    def feature_map(self) -> FeatureMap | None:
+        """The kind of bounded features, where the data set tells: "binned" for a table whose kind follows from it."""
+        is_table = self.is_own or DATASETS[self.dataset].public is not None
+        return "binned" if self.features == "bounded" and is_table else self.features
+
+    @property
     def schema_of_columns(self) -> Schema:
         """What is known of the columns: what the data set's source publishes, and what the settings say."""
         public = None if self.is_own or self.prepares == "private" else DATASETS[self.dataset].public
@@ -425,6 +454,10 @@ class Task(BaseModel):
         if any(feature.scaling is not None and not feature.scaling.within for feature in features):
             learned.append("numbers are scaled by means and deviations of the training records, and one extreme record "
                            "moves all of them: give their public ranges (ranges)")
+        of_records = {each.column for each in features if each.bin} - {name for name, *_ in self.ranges or ()}
+        if self.prepares == "records" and of_records - {name for name, _ in self.edges or ()}:
+            learned.append("the ends of bins are quantiles of the training records: give public ranges (ranges), or "
+                           "the ends themselves (edges)")
         unlisted = {feature.column for feature in features if feature.category is not None}
         unlisted -= {*self.attributes, *self.data().train.encoding.listed}  # names of groups are public by assumption
         if unlisted:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
-from fedfair.datasets.features import Range, drop_first, leave_out, standardise, to_ranges
+from fedfair.datasets.bins import binned, public_edges, quantiles
+from fedfair.datasets.bounded import FeatureMap, bounded
+from fedfair.datasets.features import (
+    Range,
+    Standard,
+    as_numbers,
+    drop_first,
+    leave_out,
+    standardise,
+    to_ranges,
+    to_standards,
+)
 from fedfair.datasets.grouped import Pixels
 from fedfair.datasets.intersections import crossed
 from fedfair.datasets.prepare import Missing, keep, reduce_group, split
@@ -48,6 +60,10 @@ class Preparation(NamedTuple):
     schema_of_columns: Schema
     known_columns: frozenset[str]
     drop_first: bool
+    feature_map: FeatureMap | None
+    bins: int
+    edges: tuple[tuple[str, tuple[float, ...]], ...] | None
+    scalings: tuple[Standard, ...] | None
     balance: str | None
     split: tuple[float, float, float]
     splits_by: str
@@ -73,8 +89,10 @@ def prepared_data(task: Preparation) -> Parts:
     if task.imbalance:
         parts = reduce_group(parts, task.imbalance, task.seed)
     _refuse_empty(task, parts)
-    parts = standardise(parts) if task.prepares == "records" else parts
-    train, valid, test = (_cast(task, part) for _, part in parts)
+    parts = _by_records(task, parts) if task.prepares == "records" else parts
+    known = not _to_be_learned(task, parts.train)
+    train, valid, test = (_cast(task, bounded(part, task.feature_map) if task.feature_map and known else part)
+                          for _, part in parts)
     return replace(parts, train=train, valid=valid, test=test)
 
 
@@ -112,12 +130,39 @@ def _features(task: Preparation, data: GroupedDataset) -> GroupedDataset:
     """Choose the features, and make them of each record alone unless preprocessing is that of the records."""
     mode = task.prepares
     data = leave_out(data, _left_out(task, data))
-    to_be_learned = mode == "private" and not {*data.columns} <= task.known_columns
+    to_be_learned = _to_be_learned(task, data)
     if mode == "records":
-        data = to_ranges(data, task.ranges) if task.ranges else data
+        data = to_ranges(data, task.ranges) if task.ranges and task.feature_map != "binned" else data
     elif not to_be_learned:
-        data = prepared(data, _with_groups(task.schema_of_columns, data, task.attributes))
+        schema = _with_groups(task.schema_of_columns, data, task.attributes)
+        data = prepared(data, schema, partial(_with_numbers, task))
     return drop_first(data) if task.drop_first and not to_be_learned else data
+
+
+def _to_be_learned(task: Preparation, data: GroupedDataset) -> bool:
+    """Return whether ranges or lists of some columns are yet to be learned from a noisy release."""
+    return task.prepares == "private" and not {*data.columns} <= task.known_columns
+
+
+def _with_numbers(task: Preparation, data: GroupedDataset, ranges: Sequence[Range]) -> GroupedDataset:
+    """Make features of the numbers by what is publicly known of them: bins, or scaled numbers."""
+    if task.feature_map == "binned":
+        edges = {known.column: public_edges(known, task.bins) for known in ranges} | dict(task.edges or ())
+        return binned(as_numbers(data, ranges), edges)
+    if task.feature_map == "standardised":
+        return to_standards(as_numbers(data, ranges), task.scalings or ())
+    return to_ranges(data, ranges)
+
+
+def _by_records(task: Preparation, parts: Parts) -> Parts:
+    """Make features of the numbers by the training records, which is not private: bins, or standardised numbers."""
+    if task.feature_map != "binned":
+        return standardise(parts)
+    train = parts.train
+    edges = {train.columns[place]: quantiles(train.x[:, place], task.bins) for place in train.numeric}
+    edges |= {known.column: public_edges(known, task.bins) for known in task.ranges or ()} | dict(task.edges or ())
+    train, valid, test = (binned(as_numbers(part, task.ranges or ()), edges) for _, part in parts)
+    return replace(parts, train=train, valid=valid, test=test)
 
 
 def _left_out(task: Preparation, data: GroupedDataset) -> list[str]:

@@ -48,6 +48,8 @@ def suited(settings: Mapping[str, Any], preset: str | None, strategies: Sequence
         fitting |= {"delta": min(1e-6, 1 / (10 * records)), "batch_size": max(1, round(_SHARE * records))}
     if not {"model", "hidden"} & settings.keys():
         fitting |= {"model": "logistic"}
+        needed = {name: find_strategy(name).settings for name in strategies}
+        fitting |= {f"{name}.{key}": value for name, own in needed.items() for key, value in own.items()}
     if "optimizer" not in settings:
         fitting |= {"learning_rate": _RATE / max(clip_norm, _CLIP_NORM), "momentum": _MOMENTUM}
         fitting |= {f"{name}.momentum": 0.0 for name in strategies if _refuses_momentum(name, settings)}

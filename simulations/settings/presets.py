@@ -13,7 +13,7 @@ from fedfair.plugins.registry import unknown
 from fedfair.protocol.marks import marked
 from simulations.settings.experiment import Experiment, SettingsError
 from simulations.settings.preset_files import preset_names, read_preset
-from strategies import COMBINATIONS
+from strategies import COMBINATIONS, find_strategy
 
 CHOSEN_BY: Mapping[str, str] = marked(Experiment, "chosen_by")
 """Fields of an experiment that people do not choose among its settings, and where they do."""
@@ -22,12 +22,14 @@ CHOSEN_BY: Mapping[str, str] = marked(Experiment, "chosen_by")
 def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, Any]:
     """Return a preset's settings for one data set and strategy; without a name, the preset named like the data set.
 
-    `dataset` is None for a CSV file, which gets only the settings for all data. A combination has the settings of its
-    strategy, unless the preset has some for the combination. Raises `ValueError` for an unknown name.
+    Above them are those that the method cannot do without. `dataset` is None for a CSV file, which gets only the
+    settings for all data. A combination has the settings of its strategy, unless the preset has some for the
+    combination. Raises `ValueError` for an unknown name.
     """
+    needed = find_strategy(strategy).settings
     if name is None:
         if dataset not in preset_names():
-            return {}
+            return dict(needed)
         name = dataset
     if name not in preset_names():
         raise unknown("preset", name, preset_names())
@@ -35,7 +37,8 @@ def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, An
     own = dict(config.get("datasets", {}).get(dataset, {}))
     pairs, strategies = own.pop("strategies", {}), config.get("strategies", {})
     names = [COMBINATIONS[strategy].strategy, strategy] if strategy in COMBINATIONS else [strategy]
-    return merged(config["settings"], own, *(of.get(name, {}) for of in (strategies, pairs) for name in names))
+    return merged(config["settings"], own, *(of.get(name, {}) for of in (strategies, pairs) for name in names),
+                  needed)
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:

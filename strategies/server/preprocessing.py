@@ -9,8 +9,9 @@ Desfontaines, Voss, Gipson and Mandayam 2022). All others are "other", also in n
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from flwr.app import ConfigRecord, Message
@@ -20,9 +21,9 @@ from torch import Tensor
 from fedfair.accounting import Release, calibrate
 from fedfair.accounting.events import Preprocessed, Unit
 from fedfair.datasets.encoding import OTHER
-from fedfair.datasets.features import Range
+from fedfair.datasets.features import Range, Standard
 from fedfair.datasets.schema import Listed
-from fedfair.mechanisms import float_grid, prefix_sums
+from fedfair.mechanisms import column_quantiles, float_grid, prefix_sums
 from fedfair.mechanisms.noise import Trust, client_share, server_share, sum_share
 from fedfair.mechanisms.randomness import source
 from fedfair.node.column_counts import COUNTS, NOISE, TEXTS, keep_frequent, send_column_counts
@@ -111,6 +112,7 @@ def learn_columns(task: Task, training: Training, population: Population, grid: 
         training.noise, added(replies, "sums", like)["numbers"],
         server_share(trust) * deviation * prefix_sums.sensitivity(float_grid.CELLS), source(noise_key, NOISE))
     total = _protected(population, unit)
+    below = dict(zip(columns.numbers, counts.cumsum(1), strict=True))
     ranges = [Range(column, *_range(row, total, margin)) for column, row in zip(columns.numbers, counts, strict=True)]
     draws, lists = source(noise_key, TEXTS), []
     for column in columns.categories:
@@ -118,7 +120,23 @@ def learn_columns(task: Task, training: Training, population: Population, grid: 
         kept = keep_frequent(found, deviation, threshold, training.noise, draws) if trust is Trust.CENTRAL else found
         lists.append(Listed(column, (*sorted(kept.keys() - {OTHER}), OTHER)))
     return task.model_copy(update={"ranges": (*(task.ranges or ()), *ranges),
-                                   "categories": (*(task.categories or ()), *lists)})
+                                   "categories": (*(task.categories or ()), *lists),
+                                   **_features_of(task, ranges, below, total)})
+
+
+def _features_of(task: Task, ranges: Sequence[Range], below: Mapping[str, Tensor], total: int) -> dict[str, Any]:
+    """Return what else the features need to know of each number: ends between bins, or mean and deviation.
+
+    Both follow from the same noisy counts, and cost nothing more.
+    """
+    if task.feature_map == "binned":
+        edges = {name: column_quantiles.edges(below[name], total, task.bins, (low, high)) for name, low, high in ranges}
+        return {"edges": (*edges.items(), *(task.edges or ()))}
+    if task.feature_map == "standardised":
+        made = [Standard(name, *column_quantiles.mean_and_deviation(below[name], (low, high)))
+                for name, low, high in ranges]
+        return {"scalings": (*made, *(task.scalings or ()))}
+    return {}
 
 
 def _protected(population: Population, unit: Unit) -> int:

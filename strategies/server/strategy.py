@@ -8,7 +8,7 @@ ledger and evaluation.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from secrets import token_hex
 from typing import Any, ClassVar, Literal
@@ -67,11 +67,12 @@ class Strategy(FlowerStrategy):
         preprocessing: What was released for private preprocessing of the task's data, or None.
 
     Attributes:
-        modes: Modes that the method supports, of "step" and "epoch" (class attribute, as the next eight).
+        modes: Modes that the method supports, of "step" and "epoch" (class attribute, as the next nine).
         default_sync: Mode of a run whose settings name none.
         protects: What neighbouring data sets differ by: one "record", or one "participant" with all its records.
         exchange: What nodes are asked for when they train, except in local epochs.
         needs: What it needs beyond a clip norm and noise, for `fedfair methods`; "" for nothing.
+        settings: Settings that it cannot do without, for commands: they win over a preset's, and a person's over them.
         counts_first: Whether the query is answered before the gradients are clipped; if not, with their sum.
         nominal: Why no proof supports the epsilon, whatever the options, or None.
         broadcasts: Whether clients are sent sums without noise.
@@ -96,6 +97,7 @@ class Strategy(FlowerStrategy):
     protects: ClassVar[Unit] = "record"
     exchange: ClassVar[Exchange] = exchanges.send_gradient_sum
     needs: ClassVar[str] = ""
+    settings: ClassVar[Mapping[str, Any]] = {}
     counts_first: ClassVar[bool] = False
     nominal: ClassVar[str | None] = None
     broadcasts: ClassVar[bool] = False
@@ -242,6 +244,30 @@ class Strategy(FlowerStrategy):
         return make_optimizer(training.optimizer, parameters, training.learning_rate, training.weight_decay,
                               training.momentum)
 
+    def asked_besides(self) -> Mapping[str, Any]:
+        """Return what requests of the method's `exchange` say beside weights and plan, by name.
+
+        Override it for a method whose exchange takes options: numbers, texts or lists of them.
+        """
+        return {}
+
+    def like_sums(self) -> Mapping[str, Tensor]:
+        """Return tensors of the names, shapes and types of the sums that nodes send: those of the weights.
+
+        Override it for a method that adds up something else.
+        """
+        return self.descent.weights
+
+    def update(self, noisy: dict[str, Tensor]) -> None:
+        """Change the weights by the noisy sums of a round, in step mode: a step of the optimiser along their mean.
+
+        Override it for a method that does something else with the sums; it is post-processing, and costs no privacy.
+
+        Args:
+            noisy: Sums over all nodes, with all of the round's noise.
+        """
+        self.descent.step({name: value / self.divisor() for name, value in noisy.items()})
+
     def client_weights(self) -> tuple[float, ...]:
         """Return each client's share in the average of locally trained weights: its share of the records.
 
@@ -369,7 +395,7 @@ class Strategy(FlowerStrategy):
             self.ledger.expose("risk terms on the train part", "losses, gradients, Hessians by group, without noise")
             self.rows.add(server_round, "train", self._risk.measure(
                 grid, arrays, self._round, self.divisor(), self.training.learning_rate))
-        self._asked = self._requests(self.exchange, grid, weights=arrays, round_=self._round)
+        self._asked = self._requests(self.exchange, grid, weights=arrays, round_=self._round, **self.asked_besides())
         return self._asked
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]
@@ -390,9 +416,9 @@ class Strategy(FlowerStrategy):
         assert self._round.rule is not None
         answered, plan = self._answers(replies), self._round
         self.rows.add_rule(server_round, self._round.rule)
-        sums = added(answered, "sums", self.descent.weights)
+        sums = added(answered, "sums", self.like_sums())
         if plan.local is None:
-            self._update(sums, plan, self._round.rule)
+            self.update(self._with_server_noise(sums, plan, self._round.rule))
         else:
             self.descent.become(self._averaged(sums, present(answered)))
         for event, steps, first in plan.charges(self.population.sizes):
@@ -513,13 +539,13 @@ class Strategy(FlowerStrategy):
                 raise ValueError(f"{type(self).__name__}.learn changes {name!r}, which `state` does not declare, so "
                                  f"that a run would lose it when it goes on from a checkpoint: add {name!r} to `state`")
 
-    def _update(self, sums: dict[str, Tensor], plan: Round, rule: ClipRule) -> None:
-        """Take one step of the optimiser along the noisy gradient sum divided by the expected batch size."""
+    def _with_server_noise(self, sums: dict[str, Tensor], plan: Round, rule: ClipRule) -> dict[str, Tensor]:
+        """Return the sums with the server's share of the noise."""
         share = server_share(plan.trust)
-        if share and plan.noise_multiplier:
-            deviation = share * plan.noise_multiplier * sensitivity(rule, len(plan.rates))
-            sums = add_noise(plan.noise, sums, deviation, source(plan.key, "noise", 0, plan.step))
-        self.descent.step({name: value / self.divisor() for name, value in sums.items()})
+        if not share or not plan.noise_multiplier:
+            return sums
+        deviation = share * plan.noise_multiplier * sensitivity(rule, len(plan.rates))
+        return add_noise(plan.noise, sums, deviation, source(plan.key, "noise", 0, plan.step))
 
 
 def _refuse_misfit(task: Task, training: Training, population: Population) -> None:

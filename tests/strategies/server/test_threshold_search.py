@@ -22,6 +22,7 @@ from strategies.server.population import Population
 from strategies.server.threshold_search import ThresholdSearch
 from tests.fedfair.mechanisms.test_prefix_sums import square_root
 from tests.strategies.server.test_released_noise import LossyGrid
+from tests.strategies.test_contract import SETTINGS
 from tests.strategies.two_groups import two_groups
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -44,7 +45,7 @@ def experiment(table: str, strategy: str = "dpsgd", **settings: Any) -> Experime
     return Experiment(**{"csv": table, "label": "label", "group": "group", "strategy": strategy, "model": "logistic",
                          "split": (0.4, 0.3, 0.3), "learning_rate": 0.5, "clip_norm": 1.0, "steps": 6, "batch_size": 32,
                          "noise_multiplier": 0.5, "options": OPTIONS.get(strategy, {}), "delta": 1e-4,
-                         "accountant": "rdp", **settings})
+                         "accountant": "rdp", **settings, **SETTINGS.get(strategy, {})})
 
 
 def exact_scores(result: Result) -> torch.Tensor:

@@ -1,0 +1,95 @@
+"""The front: all classifiers of a grid of settings, from one release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedfair.moments.constraints import Constraint, constrained, directions
+from fedfair.moments.heads import Head, discriminant, least_squares
+from fedfair.moments.release import Moments
+from fedfair.moments.worst_group import group_weights
+
+HeadName = Literal["least_squares", "equal", "counted"]
+"""A fit by least squares, or discriminant analysis with equal or counted priors."""
+
+TAUS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2, -0.3)
+STRENGTHS = (0.25, 0.5, 0.75, 1.0)
+
+
+class Point(NamedTuple):
+    """Settings of one classifier.
+
+    Attributes:
+        head: How it is fitted.
+        tau: Share that is left of the differences between groups' mean scores.
+        worst_group: How much more weight groups of larger losses have, from 0 to 1.
+    """
+
+    head: HeadName
+    tau: float = 1.0
+    worst_group: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The point in words, for tables."""
+        told = [self.head.replace("_", " ") + (" priors" if self.head != "least_squares" else "")]
+        told += [f"tau {self.tau:g}"] if self.tau != 1 else []
+        told += [f"worst group {self.worst_group:g}"] if self.worst_group else []
+        return ", ".join(told)
+
+
+class Front(NamedTuple):
+    """Classifiers by their settings.
+
+    Attributes:
+        points: Settings.
+        weights: Weights of each classifier, `[points, d, C]`.
+    """
+
+    points: tuple[Point, ...]
+    weights: Tensor
+
+
+def points(heads: Sequence[HeadName], by_group: bool) -> tuple[Point, ...]:
+    """Return the grid of settings.
+
+    Args:
+        heads: How classifiers are fitted.
+        by_group: Whether the moments are those of each group, so that groups can be weighted.
+    """
+    made = [Point(head, tau) for head in heads for tau in TAUS]
+    return (*made, *(Point(head, 1.0, strength) for head in heads for strength in STRENGTHS if by_group))
+
+
+def front(moments: Moments, wanted: Sequence[Point], constraint: Constraint, favourable: int | None) -> Front:
+    """Return the classifiers of some settings; none costs anything, since the moments have been released.
+
+    Args:
+        moments: What was released.
+        wanted: Settings.
+        constraint: What tau makes equal.
+        favourable: Number of the favourable class, or None.
+    """
+    return Front(tuple(wanted), torch.stack(list(_weights(moments, wanted, constraint, favourable))))
+
+
+def _weights(moments: Moments, wanted: Sequence[Point], constraint: Constraint, favourable: int | None
+             ) -> Iterator[Tensor]:
+    """Yield the weights `[d, C]` of each point; what several points have in common is computed once."""
+    across = directions(moments, constraint, favourable) if any(point.tau != 1 for point in wanted) else None
+    heads: dict[tuple[HeadName, float], Head] = {}
+    for point in wanted:
+        key = (point.head, point.worst_group)
+        if key not in heads:
+            heads[key] = _head(moments, *key)
+        yield heads[key].weights if across is None or point.tau == 1 else constrained(heads[key], across, point.tau)
+
+
+def _head(moments: Moments, head: HeadName, worst_group: float) -> Head:
+    """Fit a classifier without a constraint."""
+    pooled = moments.pooled(group_weights(moments, worst_group) if worst_group else None)
+    return least_squares(pooled) if head == "least_squares" else discriminant(pooled, head)

@@ -1,0 +1,79 @@
+"""Linear classifiers that follow from second moments without further cost: weights `[d, C]`, a score for each class.
+
+With noise of deviation s on svec(S), the noise on S is a symmetric matrix whose spectral norm is about s sqrt(2 d).
+Eigenvalues below half of that are raised to it, so that no direction is trusted in which there is only noise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedfair.moments.release import Pooled
+
+Priors = Literal["equal", "counted"]
+"""Whether a class is as probable as any other, or as often as it was counted."""
+
+_SINGULAR = 1e-9  # of the largest eigenvalue: directions in which no record differs
+
+
+class Head(NamedTuple):
+    """A classifier, and the matrix in whose norm it is nearest to the best one.
+
+    Attributes:
+        weights: Scores are phi' weights, `[d, C]`.
+        inverse: P^-1, `[d, d]`.
+    """
+
+    weights: Tensor
+    inverse: Tensor
+
+
+def least_squares(moments: Pooled, floor: float = 1.0) -> Head:
+    """Return the least squares fit of +1 for a record's class and -1 for every other class.
+
+    Half the difference of two classes' scores is that of the usual fit to -1 and 1; scores as logits make its
+    probabilities about (1 + score) / 2.
+
+    Args:
+        moments: Moments of all groups.
+        floor: Factor of the least eigenvalue.
+    """
+    inverse = _inverse(moments.second, floor * moments.noise_second * math.sqrt(len(moments.second) / 2))
+    return Head(inverse @ (2 * moments.first - moments.first.sum(1, keepdim=True)), inverse)
+
+
+def discriminant(moments: Pooled, priors: Priors = "equal", floor: float = 1.0) -> Head:
+    """Return linear discriminant analysis: classes with means m_c and one covariance matrix.
+
+        score_c = phi' B_c - (m_c' B_c - tr(P^-1) s^2 / n_c^2) / 2 + log prior_c,       B = P^-1 m
+
+    The subtracted trace is what the noise of m_c adds to m_c' P^-1 m_c on average. Without it a small class, whose mean
+    is the noisiest, is hardly ever predicted.
+
+    Args:
+        moments: Moments of all groups.
+        priors: Whether all classes count as equally probable.
+        floor: Factor of the least eigenvalue.
+    """
+    counts, total = moments.by_class, float(moments.by_class.sum())
+    means = moments.first / counts
+    within = moments.second - torch.einsum("c,ic,jc->ij", counts, means, means)
+    inverse = total * _inverse(within, floor * moments.noise_second * math.sqrt(len(within)))
+    weights = inverse @ means
+    lengths = (means * weights).sum(0) - inverse.trace() * (moments.noise_first / counts) ** 2
+    offsets = -lengths / 2 + (torch.log(counts / total) if priors == "counted" else 0.0)
+    weights = weights.clone()
+    weights[-1] += offsets / moments.last
+    return Head(weights, inverse)
+
+
+def _inverse(matrix: Tensor, least: float) -> Tensor:
+    """Return the inverse of a symmetric matrix whose eigenvalues below `least` are raised to it."""
+    values, vectors = torch.linalg.eigh(matrix)
+    least = max(least, _SINGULAR * float(values.abs().max()), torch.finfo(values.dtype).tiny)
+    inverse: Tensor = (vectors / values.clamp(min=least)) @ vectors.T
+    return inverse

@@ -1,0 +1,101 @@
+"""The sums of one release: second moments of the features, and sums of features by group and class.
+
+    S   = sum_i phi_i phi_i'                    [d, d], symmetric
+    V_k = sum_{i: a_i = k} phi_i e(y_i)'        [d, C] for each group k of K
+
+A record i has the features phi_i of norm at most 1, the group a_i and the class y_i. S travels as svec(S), its upper
+triangle with off-diagonal entries times sqrt(2), so that |svec(phi phi')| = |phi|^2. A record changes (svec(S), V) by
+(svec(phi phi'), phi in one column of one V_k), which is at most sqrt(1 + 1) long. With S_k for each group in place of S
+the same holds, since a record is in one group.
+
+Sufficient statistics with noise: Vu and Slavkovic 2009; Foulds et al. 2016; Wang 2018 (AdaSSP).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+SENSITIVITY = math.sqrt(2)
+"""The most, in Euclidean norm, by which one record changes svec(S) and V together."""
+
+_AT_A_TIME = 8192  # records whose features are held in double precision
+
+
+def moment_sums(features: Tensor, y: Tensor, group: Tensor, groups: int, classes: int, by_group: bool
+                ) -> dict[str, Tensor]:
+    """Return the sums over n records, in double precision, whatever the type of the features.
+
+    A row that is longer than 1 is shortened to 1, and one that is not finite adds nothing.
+
+    Args:
+        features: phi, `[n, d]`.
+        y: Labels, `[n]`, from 0 to C - 1.
+        group: Group numbers, `[n]`, from 0 to K - 1.
+        groups: Number of groups K.
+        classes: Number of classes C.
+        by_group: Whether to add up S for each group.
+
+    Returns:
+        "second": svec(S), `[1, d (d + 1) / 2]`, or `[K, ...]`; "first": V, `[K, d, C]`.
+    """
+    width, parts = features.shape[1], groups if by_group else 1
+    second = torch.zeros(parts, width, width, dtype=torch.float64)
+    first = torch.zeros(groups * classes, width, dtype=torch.float64)
+    for rows in torch.split(torch.arange(len(features)), _AT_A_TIME):
+        phi, cell = within_one(features[rows].double().cpu()), (group[rows] * classes + y[rows]).cpu()
+        first.index_add_(0, cell, phi)
+        for part in range(parts):
+            own = phi[group[rows].cpu() == part] if by_group else phi
+            second[part] += own.T @ own
+    return {"second": svec(second), "first": first.view(groups, classes, width).transpose(1, 2).contiguous()}
+
+
+def within_one(features: Tensor) -> Tensor:
+    """Return rows `[n, d]` of norm at most 1: longer ones shortened, those that are not finite as zeros."""
+    finite = torch.where(features.isfinite().all(1, keepdim=True), features, 0.0)
+    largest = finite.abs().amax(1, keepdim=True).clamp(min=1.0)  # so that no square overflows
+    scaled = finite / largest
+    norms = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
+    return scaled / torch.maximum(norms, 1.0 / largest)
+
+
+def svec(matrices: Tensor) -> Tensor:
+    """Return symmetric matrices `[k, d, d]` as vectors `[k, d (d + 1) / 2]` of the same norm."""
+    rows, columns, factors = _triangle(matrices.shape[-1])
+    return matrices[:, rows, columns] * factors
+
+
+def unsvec(vectors: Tensor) -> Tensor:
+    """Return the symmetric matrices `[k, d, d]` whose `svec` the vectors `[k, d (d + 1) / 2]` are."""
+    width = (math.isqrt(8 * vectors.shape[-1] + 1) - 1) // 2
+    rows, columns, factors = _triangle(width)
+    matrices = vectors.new_zeros(len(vectors), width, width)
+    matrices[:, rows, columns] = vectors / factors
+    return matrices + matrices.triu(1).transpose(1, 2)
+
+
+def zeros(width: int, groups: int, classes: int, by_group: bool) -> Mapping[str, Tensor]:
+    """Return the sums over no record, in the shape that nodes send.
+
+    Args:
+        width: Number of features d.
+        groups: Number of groups K.
+        classes: Number of classes C.
+        by_group: Whether S is added up for each group.
+    """
+    parts = groups if by_group else 1
+    return {"second": torch.zeros(parts, width * (width + 1) // 2, dtype=torch.float64),
+            "first": torch.zeros(groups, width, classes, dtype=torch.float64)}
+
+
+@lru_cache(maxsize=8)
+def _triangle(width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows, columns and factors of the entries of svec, each `[d (d + 1) / 2]`."""
+    rows, columns = torch.triu_indices(width, width)
+    factors = torch.where(rows == columns, 1.0, math.sqrt(2)).double()
+    return rows, columns, factors
