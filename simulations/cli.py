@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import typer
 
-from simulations.commands import data, examining, methods, papers, predicting, running, schema, settings, sweeping
+from simulations.commands import (
+                  choosing,
+                  data,
+                  examining,
+                  methods,
+                  papers,
+                  predicting,
+                  running,
+                  schema,
+                  settings,
+                  sweeping,
+)
 from simulations.commands.terminal import plain_errors, version
 from simulations.commands.words import Command
 
@@ -22,6 +33,7 @@ app.command(cls=Command)(plain_errors(sweeping.sweep))
 app.command(cls=Command)(plain_errors(papers.curve))
 app.command(cls=Command)(plain_errors(examining.audit))
 app.command(epilog=papers.REPRODUCED, cls=Command)(plain_errors(papers.reproduce))
+app.command(cls=Command)(plain_errors(choosing.choose))
 app.command(cls=Command)(plain_errors(predicting.predict))
 app.command(cls=Command)(plain_errors(examining.ledger))
 app.command(cls=Command)(plain_errors(examining.report))

@@ -38,6 +38,7 @@ _PUBLISHED = {
     "fedavg": "fedavg.Fedavg",
     "gs-dp-sgd": "gs_dp_sgd.GsDpSgd",
     "moments": "moments.Moments",
+    "moments-of-participants": "moments_of_participants.MomentsOfParticipants",
     "magnitude-error": "clipping_error.MagnitudeError",
     "naive": "naive.Naive",
     "sgd": "sgd.Sgd",

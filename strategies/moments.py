@@ -10,6 +10,7 @@ from flwr.serverapp import Grid
 from pydantic import Field
 from torch import Tensor
 
+from fedfair.fairness.score_sums import favourable_of
 from fedfair.mechanisms.clipping import ClipRule, Flat, sensitivity
 from fedfair.mechanisms.noise import sum_share
 from fedfair.moments import release, sums
@@ -17,8 +18,7 @@ from fedfair.moments.constraints import Constraint
 from fedfair.moments.front import Front, HeadName, Point, front, points
 from fedfair.node.front_counts import HELD_OUT, send_front_counts
 from fedfair.node.moment_sums import send_moments
-from strategies.server.metrics_log import Rows
-from strategies.server.requests import group_counts
+from strategies.server.front import measured
 from strategies.server.strategy import Strategy
 
 
@@ -31,7 +31,8 @@ class Moments(Strategy):
     Everything after it is computed from the noisy sums (`fedfair.moments`):
 
     - `head`: "least_squares", or discriminant analysis with priors that are "equal" (nobody pays for being rare) or
-      "counted"; by default the first for two classes, and the second for more.
+      "counted"; by default the first for two classes, and the second for more. `floor` scales the least eigenvalue
+      of the matrix that is inverted.
     - `tau`: what is left of the difference between groups' mean scores, 1 for all; 0 makes them equal. `constraint`
       says of which records: all ("demographic_parity"), those of the favourable class ("equal_opportunity"), or both.
     - `worst_group`: from 0 to 1, how much more weight groups have whose loss is larger. It needs `by_group`, a release
@@ -44,6 +45,7 @@ class Moments(Strategy):
         """See `Moments`."""
 
         head: HeadName | None = None
+        floor: Annotated[float, Field(gt=0, le=100)] = 1.0
         tau: Annotated[float, Field(ge=-2, le=2)] = 1.0
         constraint: Constraint = "demographic_parity"
         worst_group: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -56,20 +58,21 @@ class Moments(Strategy):
     options: Options
 
     def prepare(self) -> None:
-        """Refuse settings of the data that do not fit."""
+        """Refuse settings of the data that do not fit, and a constraint on groups that are the classes."""
         task, options = self.task, self.options
         if task.features is None or task.model != "linear":
-            raise ValueError(f"{self._name} needs features of bounded norm and a linear model, but features is "
+            raise ValueError(f"moments needs features of bounded norm and a linear model, but features is "
                              f"{task.features!r} and model {task.model!r}: take features = \"bounded\" and "
                              'model = "linear"')
         if task.record_weight or task.class_weights:
-            raise ValueError(f"{self._name} counts all records alike: leave record_weight and class_weights out")
+            raise ValueError("moments counts all records alike: leave record_weight and class_weights out")
         if options.worst_group and not options.by_group:
             raise ValueError(f"options.worst_group is {options.worst_group:g}, which needs the moments of each group: "
                              "take options.by_group = true too")
-        self.moments: release.Moments | None = None
-        self.front: Front | None = None
-        self.front_rows: list[Rows] = []
+        if not self._constrains and (options.tau != 1 or options.by_group):
+            raise ValueError("groups are the classes here, so their scores are to differ: leave options.tau and "
+                             "options.by_group out")
+        self._made: Front | None = None
 
     def rule(self) -> ClipRule:
         """Return what one record adds at most: sqrt(2), without clipping."""
@@ -90,54 +93,60 @@ class Moments(Strategy):
         return 1
 
     def asked_besides(self) -> Mapping[str, object]:
-        """Ask for second moments by group, or over all."""
-        return {"by-group": self.options.by_group}
+        """Say which groups have sums of their own."""
+        return {"by-group": self.options.by_group, "groups": self._groups}
 
     def like_sums(self) -> Mapping[str, Tensor]:
         """Return moments of no record."""
         width = self.descent.weights[self._parameter].shape[1]
-        return sums.zeros(width, len(self.population.names), self.population.classes, self.options.by_group)
+        return sums.zeros(width, self._groups, self.population.classes, self.options.by_group)
 
     def update(self, noisy: Mapping[str, Tensor]) -> None:
-        """Keep the moments and the front, and take the classifier that the options name."""
-        self.moments = release.Moments(sums.unsvec(noisy["second"]), noisy["first"], self._deviation, self._last)
-        options, favourable = self.options, self.rows.favourable
-        chosen = Point(options.head or self._heads[0], options.tau, options.worst_group)
-        grid = points(self._heads, options.by_group)
-        self.front = front(self.moments, [*dict.fromkeys((chosen, *grid))], options.constraint, favourable)
+        """Take the classifier that the options name; all others of the front follow from the same moments."""
+        moments = release.Moments(sums.unsvec(noisy["second"]), noisy["first"], self._deviation, self._last)
+        options = self.options
+        chosen = Point(options.head or self._heads[0], options.floor, options.tau, options.worst_group)
+        grid = points(self._heads, self._constrains, options.by_group)
+        self._made = front(moments, [*dict.fromkeys((chosen, *grid))], options.constraint, self._favourable)
         like = self.descent.weights[self._parameter]
-        self.descent.become({self._parameter: self.front.weights[0].T.to(like).contiguous()})
+        self.descent.become({self._parameter: self._made.weights[0].T.to(like).contiguous()})
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                            ) -> Iterable[Message]:
-        """Measure the whole front on held-out records too."""
-        if self.front is not None:
-            self._measure_front(self.front, grid)
+        """Count the decisions of the whole front on held-out records too."""
+        if self._made is not None:
+            replies = self._ask(send_front_counts, grid, tensors={"front": {"weights": self._made.weights}},
+                                splits=list(HELD_OUT))
+            self.ledger.expose("figures of the front on held-out parts", "counts by group of decisions, without noise")
+            self.front = measured(self._made, replies, self.population, self._favourable)
         return super().configure_evaluate(server_round, arrays, config, grid)
 
-    def _measure_front(self, made: Front, grid: Grid) -> None:
-        """Ask for counts of every classifier on held-out parts."""
-        favourable, dtype = self.rows.favourable, self.task.torch_dtype
-        replies = self._ask(send_front_counts, grid, tensors={"front": {"weights": made.weights.to(dtype)}},
-                            splits=list(HELD_OUT), favourable=-1 if favourable is None else favourable)
-        self.ledger.expose("figures of the front on held-out parts", "counts by group of classifiers, without noise")
-        self.front_rows = [Rows(self.population.names, favourable) for _ in made.points]
-        for number, rows in enumerate(self.front_rows):
-            for split in HELD_OUT:
-                counts = group_counts(replies, f"{split} {number}", len(self.population.names), self.population.classes)
-                rows.add_counts(self.rounds, split, counts)
+    @property
+    def _constrains(self) -> bool:
+        """Whether groups are something else than classes, as everybody can see by their names."""
+        return self.population.names != self.population.labels
+
+    @property
+    def _groups(self) -> int:
+        """The number of groups whose features are added up apart: all, or one for all records."""
+        return len(self.population.names) if self._constrains else 1
+
+    @property
+    def _favourable(self) -> int | None:
+        """The number of the favourable class; of two classes the second, unless another is named."""
+        return favourable_of(self.rows.favourable, self.population.classes)
 
     @property
     def _heads(self) -> tuple[HeadName, ...]:
         """How classifiers of the front are fitted; the first is the default."""
-        return ("least_squares", "equal") if self.population.classes == 2 else ("equal", "counted")
+        two = self.population.classes == 2
+        return ("least_squares", "counted", "equal") if two else ("equal", "counted", "least_squares")
 
     @property
     def _deviation(self) -> float:
         """The standard deviation of the noise on every number of the sums."""
-        rule = self.rule()
-        return (self.noise[0] * sensitivity(rule, len(self.population.names))
-                * sum_share(self.training.trust, self.sharers))
+        share = sum_share(self.training.trust, self.sharers)
+        return self.noise[0] * sensitivity(self.rule(), len(self.population.names)) * share
 
     @property
     def _last(self) -> float:
@@ -148,9 +157,3 @@ class Moments(Strategy):
     def _parameter(self) -> str:
         """Name of the model's only parameter."""
         return next(iter(self.descent.weights))
-
-    @property
-    def _name(self) -> str:
-        """The method's name in errors."""
-        return "moments"
-

@@ -42,9 +42,11 @@ def quantiles(numbers: Tensor, bins: int) -> tuple[float, ...]:
         numbers: Numbers of a column; where they are those of records, this is not private.
         bins: Number of bins, at least 2.
     """
+    rising = numbers.double().sort().values
     shares = torch.linspace(0, 1, bins + 1, dtype=torch.float64)[1:-1]
-    places = (shares * (len(numbers) - 1)).round().long()
-    return tuple(sorted(set(numbers.double().sort().values[places].tolist())))
+    above = rising[rising > rising[0]]  # the first bin holds the smallest number, however frequent it is
+    found = rising[(shares * (len(numbers) - 1)).round().long()].clamp(min=float(above[0])) if len(above) else above
+    return tuple(sorted(set(found.tolist())))
 
 
 def binned(data: GroupedDataset, edges: Mapping[str, Sequence[float]]) -> GroupedDataset:
@@ -57,6 +59,8 @@ def binned(data: GroupedDataset, edges: Mapping[str, Sequence[float]]) -> Groupe
     Raises:
         ValueError: If a column of numbers has no ends, or ends that do not rise.
     """
+    if not data.numeric:
+        return data
     raw = {data.columns[place] for place in data.numeric}
     missing = sorted(raw - edges.keys())
     if missing:

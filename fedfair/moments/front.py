@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Literal, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ HeadName = Literal["least_squares", "equal", "counted"]
 
 TAUS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2, -0.3)
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
+FLOORS = (1.0, 0.5, 2.0)
 
 
 class Point(NamedTuple):
@@ -25,11 +27,13 @@ class Point(NamedTuple):
 
     Attributes:
         head: How it is fitted.
+        floor: Factor of the least eigenvalue, in units of what suits the head.
         tau: Share that is left of the differences between groups' mean scores.
         worst_group: How much more weight groups of larger losses have, from 0 to 1.
     """
 
     head: HeadName
+    floor: float = 1.0
     tau: float = 1.0
     worst_group: float = 0.0
 
@@ -37,6 +41,7 @@ class Point(NamedTuple):
     def name(self) -> str:
         """The point in words, for tables."""
         told = [self.head.replace("_", " ") + (" priors" if self.head != "least_squares" else "")]
+        told += [f"floor {self.floor:g}"] if self.floor != 1 else []
         told += [f"tau {self.tau:g}"] if self.tau != 1 else []
         told += [f"worst group {self.worst_group:g}"] if self.worst_group else []
         return ", ".join(told)
@@ -54,15 +59,17 @@ class Front(NamedTuple):
     weights: Tensor
 
 
-def points(heads: Sequence[HeadName], by_group: bool) -> tuple[Point, ...]:
+def points(heads: Sequence[HeadName], constrains: bool, by_group: bool) -> tuple[Point, ...]:
     """Return the grid of settings.
 
     Args:
         heads: How classifiers are fitted.
+        constrains: Whether there are groups that tau can make more alike.
         by_group: Whether the moments are those of each group, so that groups can be weighted.
     """
-    made = [Point(head, tau) for head in heads for tau in TAUS]
-    return (*made, *(Point(head, 1.0, strength) for head in heads for strength in STRENGTHS if by_group))
+    made = [Point(head, floor, tau) for head, floor, tau in product(heads, FLOORS, TAUS if constrains else (1.0,))]
+    weighted = [Point(head, worst_group=strength) for head, strength in product(heads, STRENGTHS)]
+    return (*made, *(weighted if by_group else ()))
 
 
 def front(moments: Moments, wanted: Sequence[Point], constraint: Constraint, favourable: int | None) -> Front:
@@ -81,15 +88,15 @@ def _weights(moments: Moments, wanted: Sequence[Point], constraint: Constraint, 
              ) -> Iterator[Tensor]:
     """Yield the weights `[d, C]` of each point; what several points have in common is computed once."""
     across = directions(moments, constraint, favourable) if any(point.tau != 1 for point in wanted) else None
-    heads: dict[tuple[HeadName, float], Head] = {}
+    heads: dict[tuple[HeadName, float, float], Head] = {}
     for point in wanted:
-        key = (point.head, point.worst_group)
+        key = (point.head, point.floor, point.worst_group)
         if key not in heads:
             heads[key] = _head(moments, *key)
         yield heads[key].weights if across is None or point.tau == 1 else constrained(heads[key], across, point.tau)
 
 
-def _head(moments: Moments, head: HeadName, worst_group: float) -> Head:
+def _head(moments: Moments, head: HeadName, floor: float, worst_group: float) -> Head:
     """Fit a classifier without a constraint."""
     pooled = moments.pooled(group_weights(moments, worst_group) if worst_group else None)
-    return least_squares(pooled) if head == "least_squares" else discriminant(pooled, head)
+    return least_squares(pooled, floor) if head == "least_squares" else discriminant(pooled, head, floor)

@@ -40,40 +40,53 @@ def least_squares(moments: Pooled, floor: float = 1.0) -> Head:
 
     Args:
         moments: Moments of all groups.
-        floor: Factor of the least eigenvalue.
+        floor: Factor of the least eigenvalue, half of the noise's spectral norm.
     """
-    inverse = _inverse(moments.second, floor * moments.noise_second * math.sqrt(len(moments.second) / 2))
+    inverse = _inverse(moments.second, floor * _half_of_noise(moments))
     return Head(inverse @ (2 * moments.first - moments.first.sum(1, keepdim=True)), inverse)
 
 
 def discriminant(moments: Pooled, priors: Priors = "equal", floor: float = 1.0) -> Head:
     """Return linear discriminant analysis: classes with means m_c and one covariance matrix.
 
-        score_c = phi' B_c - (m_c' B_c - tr(P^-1) s^2 / n_c^2) / 2 + log prior_c,       B = P^-1 m
+        score_c = (phi - m)' B_c - (d_c' B_c - tr(P^-1) s^2 / n_c^2) / 2 + log prior_c,     B = P^-1 d,  d_c = m_c - m
 
-    The subtracted trace is what the noise of m_c adds to m_c' P^-1 m_c on average. Without it a small class, whose mean
-    is the noisiest, is hardly ever predicted.
+    m is the mean of all records: without it, directions in which no record differs would swamp the scores. The
+    subtracted trace is what the noise of m_c adds to d_c' P^-1 d_c on average. Without it a small class, whose mean is
+    the noisiest, is hardly ever predicted.
 
     Args:
         moments: Moments of all groups.
         priors: Whether all classes count as equally probable.
-        floor: Factor of the least eigenvalue.
+        floor: Factor of the least eigenvalue, half of the noise's spectral norm.
     """
     counts, total = moments.by_class, float(moments.by_class.sum())
-    means = moments.first / counts
+    means, middle = moments.first / counts, moments.first.sum(1, keepdim=True) / total
     within = moments.second - torch.einsum("c,ic,jc->ij", counts, means, means)
-    inverse = total * _inverse(within, floor * moments.noise_second * math.sqrt(len(within)))
-    weights = inverse @ means
-    lengths = (means * weights).sum(0) - inverse.trace() * (moments.noise_first / counts) ** 2
+    inverse = total * _inverse(within, floor * _half_of_noise(moments))
+    apart = means - middle
+    weights = inverse @ apart
+    lengths = ((apart + 2 * middle) * weights).sum(0) - inverse.trace() * (moments.noise_first / counts) ** 2
     offsets = -lengths / 2 + (torch.log(counts / total) if priors == "counted" else 0.0)
     weights = weights.clone()
     weights[-1] += offsets / moments.last
     return Head(weights, inverse)
 
 
+def _half_of_noise(moments: Pooled) -> float:
+    """Return half of the spectral norm of the noise on S, about."""
+    return moments.noise_second * math.sqrt(len(moments.second) / 2)
+
+
 def _inverse(matrix: Tensor, least: float) -> Tensor:
-    """Return the inverse of a symmetric matrix whose eigenvalues below `least` are raised to it."""
+    """Return the inverse of a symmetric matrix whose eigenvalues below `least` are raised to it.
+
+    Where there is no noise, directions in which no record differs are left out, as in a pseudoinverse.
+    """
     values, vectors = torch.linalg.eigh(matrix)
-    least = max(least, _SINGULAR * float(values.abs().max()), torch.finfo(values.dtype).tiny)
-    inverse: Tensor = (vectors / values.clamp(min=least)) @ vectors.T
+    singular = _SINGULAR * float(values.abs().max())
+    inverted = values.clamp(min=max(least, singular, torch.finfo(values.dtype).tiny)).reciprocal()
+    if least < singular:
+        inverted = torch.where(values > singular, inverted, 0.0)
+    inverse: Tensor = (vectors * inverted) @ vectors.T
     return inverse

@@ -97,5 +97,6 @@ def zeros(width: int, groups: int, classes: int, by_group: bool) -> Mapping[str,
 def _triangle(width: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows, columns and factors of the entries of svec, each `[d (d + 1) / 2]`."""
     rows, columns = torch.triu_indices(width, width)
-    factors = torch.where(rows == columns, 1.0, math.sqrt(2)).double()
+    factors = torch.full((len(rows),), math.sqrt(2), dtype=torch.float64)
+    factors[rows == columns] = 1.0
     return rows, columns, factors

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple, cast
+
 import torch
 from flwr.app import RecordDict
+from torch import Tensor
 
 from fedfair.datasets import GroupedDataset
 from fedfair.gradients.layers import Gradients
@@ -16,13 +19,31 @@ from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.round import Round
 
 
-def record_moments(node: Node, round_: Round, by_group: bool) -> Contribution:
+class Wanted(NamedTuple):
+    """Which sums are apart: features of `groups` groups, K or 1 for all records, and second moments `by_group`."""
+
+    groups: int
+    by_group: bool
+
+    @staticmethod
+    def asked(request: Request) -> Wanted:
+        """Return what the options of a request want."""
+        return Wanted(cast(int, request.options["groups"]), bool(request.options["by-group"]))
+
+    def number(self, data: GroupedDataset) -> Tensor:
+        """Return the number of each record's group, `[n]`; raise `ValueError` for another number of groups."""
+        if self.groups not in (1, len(data.names)):
+            raise ValueError(f"the server asks for moments of {self.groups} groups, but there are {len(data.names)}")
+        return data.group if self.groups > 1 else torch.zeros_like(data.group)
+
+
+def record_moments(node: Node, round_: Round, wanted: Wanted) -> Contribution:
     """Return the sums over all records of the node's clients, with each client's share of the noise.
 
     Args:
         node: The node.
         round_: The plan: every record takes part, and its rule allows for what one record adds.
-        by_group: Whether second moments are added up for each group.
+        wanted: Which sums are apart.
 
     Raises:
         ValueError: For a round whose noise would be too little for what one record adds, or that samples records.
@@ -33,16 +54,16 @@ def record_moments(node: Node, round_: Round, by_group: bool) -> Contribution:
                          f"{SENSITIVITY:g} to the moments")
     if not node.clients:
         return Contribution({}, None)
-    return with_noise(_sums(node.clients.together.train, by_group), None, round_, node.clients)
+    return with_noise(_sums(node.clients.together.train, wanted), None, round_, node.clients)
 
 
-def participant_moments(node: Node, round_: Round, by_group: bool) -> Contribution:
+def participant_moments(node: Node, round_: Round, wanted: Wanted) -> Contribution:
     """Return the sums over participants, those of each clipped as one vector to the rule's norm, with noise.
 
     Args:
         node: The node, each of whose clients is a participant.
         round_: The plan: every participant takes part.
-        by_group: Whether second moments are added up for each group.
+        wanted: Which sums are apart.
 
     Raises:
         ValueError: For a round whose rule bounds nothing, or that samples participants.
@@ -50,9 +71,9 @@ def participant_moments(node: Node, round_: Round, by_group: bool) -> Contributi
     rule = _flat(round_)
     if not node.clients:
         return Contribution({}, None)
-    total = {name: value.clone() for name, value in _zeros(node.clients.together.train, by_group).items()}
+    total = {name: value.clone() for name, value in _zeros(node.clients.together.train, wanted).items()}
     for number in node.clients:
-        own = _sums(node.clients.training(number), by_group)
+        own = _sums(node.clients.training(number), wanted)
         norm = torch.linalg.vector_norm(torch.stack([value.norm() for value in own.values()]))
         factor = min(1.0, rule.clip_norm / max(float(norm), rule.clip_norm))
         total = {name: value + factor * own[name] for name, value in total.items()}
@@ -62,13 +83,13 @@ def participant_moments(node: Node, round_: Round, by_group: bool) -> Contributi
 @exchange("train", promise_sum)
 def send_moments(node: Node, request: Request) -> RecordDict:
     """Send second moments and sums of features over all records, with the clients' noise."""
-    return content(record_moments(node, request.round, bool(request.options["by-group"])))
+    return content(record_moments(node, request.round, Wanted.asked(request)))
 
 
 @exchange("train", promise_sum)
 def send_participant_moments(node: Node, request: Request) -> RecordDict:
     """Send the clipped second moments of all participants, added up, with the clients' noise."""
-    return content(participant_moments(node, request.round, bool(request.options["by-group"])))
+    return content(participant_moments(node, request.round, Wanted.asked(request)))
 
 
 def _flat(round_: Round) -> Flat:
@@ -79,11 +100,11 @@ def _flat(round_: Round) -> Flat:
     return round_.rule
 
 
-def _sums(data: GroupedDataset, by_group: bool) -> Gradients:
+def _sums(data: GroupedDataset, wanted: Wanted) -> Gradients:
     """Return the exact sums over the records of one data set."""
-    return moment_sums(data.x, data.y, data.group, len(data.names), data.classes, by_group)
+    return moment_sums(data.x, data.y, wanted.number(data), wanted.groups, data.classes, wanted.by_group)
 
 
-def _zeros(data: GroupedDataset, by_group: bool) -> Gradients:
+def _zeros(data: GroupedDataset, wanted: Wanted) -> Gradients:
     """Return the sums over no record."""
-    return dict(zeros(data.x.shape[1], len(data.names), data.classes, by_group))
+    return dict(zeros(data.x.shape[1], wanted.groups, data.classes, wanted.by_group))

@@ -451,7 +451,8 @@ class Task(BaseModel):
                     "the source in known_from")
         features = self.data().train.encoding.features
         learned = []
-        if any(feature.scaling is not None and not feature.scaling.within for feature in features):
+        known = {column for column, _, _ in self.scalings or ()}
+        if any(each.scaling is not None and not each.scaling.within for each in features if each.column not in known):
             learned.append("numbers are scaled by means and deviations of the training records, and one extreme record "
                            "moves all of them: give their public ranges (ranges)")
         of_records = {each.column for each in features if each.bin} - {name for name, *_ in self.ranges or ()}

@@ -128,7 +128,7 @@ def _conducted(experiment: Experiment, grid: Grid, progress: Progress, checkpoin
         for name, parameter in parameters.items():
             parameter.copy_(unpacked(arrays)[name])
     return Result(experiment, task.data(), pd.DataFrame(strategy.rows.all), strategy.ledger, model, strategy.search,
-                  strategy.evaluation.threshold)
+                  strategy.evaluation.threshold, strategy.front)
 
 
 def _planned(experiment: Experiment, grid: Grid) -> Strategy:

@@ -13,6 +13,8 @@ from simulations.settings.experiment import Experiment
 _NAMES = Part("names of groups and classes", "public")
 _ADDED = ("report.html",)
 """Files that a command adds later."""
+_CHOSEN = ("choice.toml",)
+"""Files that `fedfair choose` adds where there is a front."""
 
 
 class Run(NamedTuple):
@@ -21,6 +23,7 @@ class Run(NamedTuple):
     experiment: Experiment
     ledger: Ledger
     has_threshold: bool = False
+    has_front: bool = False
 
 
 def contents_of(run: Run, written: Iterable[str], kept: Iterable[str] = ()) -> Contents:
@@ -34,7 +37,8 @@ def contents_of(run: Run, written: Iterable[str], kept: Iterable[str] = ()) -> C
     Returns:
         The parts of every file, those that a command may add later included.
     """
-    return {**dict.fromkeys(kept, OTHER), **{name: _PARTS[name](run) for name in (*written, *_ADDED)}}
+    added = (*_ADDED, *(_CHOSEN if run.has_front else ()))
+    return {**dict.fromkeys(kept, OTHER), **{name: _PARTS[name](run) for name in (*written, *added)}}
 
 
 def _config(run: Run) -> tuple[Part, ...]:
@@ -83,6 +87,16 @@ def _model(run: Run) -> tuple[Part, ...]:
     return (Part("weights", _releases(run)), encoding, *_threshold(run), _NAMES)
 
 
+def _front(run: Run) -> tuple[Part, ...]:
+    """Say what the figures of a front's classifiers are, if the run has one."""
+    return (*_held_out(run), _NAMES) if run.has_front else ()
+
+
+def _weights(run: Run) -> tuple[Part, ...]:
+    """Say what a file with weights of linear models holds."""
+    return (Part("weights", _releases(run)), _NAMES)
+
+
 def _threshold(run: Run) -> tuple[Part, ...]:
     """Say what the rule of decision is made of, if there is one."""
     if not run.has_threshold:
@@ -116,4 +130,5 @@ def _releases(run: Run) -> Protection:
 _PARTS: Mapping[str, Callable[[Run], tuple[Part, ...]]] = {
     "config.toml": _config, "metrics.parquet": _metrics, "summary.csv": _summary, "statistics.csv": _statistics,
     "ledger.json": _ledger, "model.safetensors": _model, "thresholds.json": _threshold,
-    "environment.json": _environment, "report.html": _report}
+    "environment.json": _environment, "report.html": _report, "front.parquet": _front, "front.safetensors": _weights,
+    "scorecard.csv": _weights, "choice.toml": _front}

@@ -21,13 +21,16 @@ from simulations.results.attribute_use import attributes_used
 from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
 from simulations.results.folder_files import Run, contents_of
+from simulations.results.front_files import save_fronts
 from simulations.results.measures import measures
 from simulations.results.model_metadata import Description, numbers
 from simulations.results.paired_tests import comparisons
 from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
+from simulations.results.scorecard import SCORECARD, is_scorecard, scorecard
 from simulations.results.statements import favourable_class, statements
 from simulations.results.summary import final_test, summarise
 from simulations.settings.experiment import Experiment
+from strategies.server.front import MeasuredFront
 from strategies.server.threshold_search import Threshold, ThresholdSearch
 
 
@@ -47,6 +50,7 @@ class Result:
         search: Search for a threshold, which can choose other thresholds from the counts that it received; None if
             there was none.
         threshold: Threshold that the search chose; None if there is none.
+        front: Other classifiers that follow from the same releases, with their figures; None for most methods.
     """
 
     experiment: Experiment
@@ -56,6 +60,7 @@ class Result:
     model: nn.Module
     search: ThresholdSearch | None = None
     threshold: Threshold | None = None
+    front: MeasuredFront | None = None
 
     def save(self, folder: str | Path) -> Path:
         """Write config, metrics, summary, ledger, model and environment into a folder, as a whole.
@@ -169,6 +174,13 @@ def write_folder(folder: Path, settings: Mapping[str, Any], named: Mapping[str, 
         if len(results) > 1:
             (new / "statistics.csv").write_text(to_csv(tests(results)), encoding="utf-8")
         _save_models(named, new / "model.safetensors", folder)
+        fronts = {name: result.front for name, result in named.items() if result.front is not None}
+        if fronts:
+            save_fronts(fronts, new)
+        cards = {name: scorecard(result.model, result.data.train) for name, result in named.items()
+                 if is_scorecard(result.experiment.model, result.data.train)}
+        if cards:
+            (new / SCORECARD).write_text(to_csv(pd.concat(cards, names=["run"]).reset_index("run")), encoding="utf-8")
         thresholds = {name: r.threshold_to_dict() for name, r in by_run(results).items() if r.threshold}
         if thresholds:
             (new / "thresholds.json").write_text(in_json(thresholds), encoding="utf-8")
@@ -199,5 +211,6 @@ def _save_models(named: Mapping[str, Result], file: Path, folder: Path) -> None:
 def _listing(result: Result, written: Sequence[str], kept: Sequence[str]) -> dict[str, Any]:
     """Return a run's ledger with what the files hold of the run."""
     ledger = copy(result.ledger)
-    ledger.files = contents_of(Run(result.experiment, ledger, result.threshold is not None), written, kept)
+    ledger.files = contents_of(Run(result.experiment, ledger, result.threshold is not None,
+                                   result.front is not None), written, kept)
     return ledger.to_dict()

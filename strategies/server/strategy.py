@@ -36,6 +36,7 @@ from fedfair.protocol.round import LocalEpoch, LocalSgd, LocalTraining, Round
 from fedfair.protocol.task import Task
 from strategies.server.calibration import Beside, Schedule, common_noise, count_noise
 from strategies.server.evaluation import Evaluation
+from strategies.server.front import MeasuredFront
 from strategies.server.group_budget import GroupBudget, group_budget
 from strategies.server.hooks import query_of, refuse_broken_hooks, rule_of
 from strategies.server.metrics_log import Rows
@@ -85,6 +86,8 @@ class Strategy(FlowerStrategy):
         ledger: What was released, and what it cost.
         counted: The latest noisy counts, or None.
         rows: What was measured.
+        front: Classifiers besides the model that follow from the same releases, with their figures; None for a method
+            that makes none.
     """
 
     class Options(BaseModel):
@@ -102,6 +105,7 @@ class Strategy(FlowerStrategy):
     nominal: ClassVar[str | None] = None
     broadcasts: ClassVar[bool] = False
     state: ClassVar[tuple[str, ...]] = ()
+    front: MeasuredFront | None = None
 
     def __init__(self, task: Task, training: Training, population: Population,
                  progress: Callable[[int, int], None] = lambda done, rounds: None, *,

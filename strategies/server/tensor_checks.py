@@ -40,11 +40,16 @@ def check_tensors(who: Sender, record: ArrayRecord, name: str, like: Mapping[str
 
 def check_group_counts(who: Sender, split: str, values: Gradients) -> GroupCounts:
     """Return evaluation counts; raise `ClientError` for counts that are negative or not finite."""
+    return GroupCounts(**check_counts(who, split, values))
+
+
+def check_counts(who: Sender, split: str, values: Gradients) -> Gradients:
+    """Return tensors of an evaluation; raise `ClientError` for counts that are negative or not finite."""
     for name in ("labels", "predicted", "correct", "scores", "confusion"):
         if name in values and not bool((values[name].isfinite() & (values[name] >= 0)).all()):
             raise ClientError(f"{who} sent {split} counts {name!r} that are negative or not finite, but they are "
                               "numbers of records: look at the program that it runs")
-    return GroupCounts(**values)
+    return values
 
 
 def refuse_infinite(parts: Sequence[tuple[Gradients, Sender]], total: Gradients) -> None:

@@ -47,8 +47,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dpsgd-global": {"bound": 5.0}, "dpsgd-global-adapt": {"bound": 5.0}, "fair-dp": {"late_share": 0.0},
     "dp-fedavg": {"server_learning_rate": 0.1}, "fedavg": {"server_learning_rate": 0.1}, **VARIANTS}
 LINEAR = {"features": "bounded", "model": "linear", "hidden": ()}
-SETTINGS: dict[str, dict[str, Any]] = {"moments": LINEAR}
-ONE_ROUND = ("moments",)
+SETTINGS: dict[str, dict[str, Any]] = {"moments": LINEAR, "moments-of-participants": LINEAR}
+ONE_ROUND = ("moments", "moments-of-participants")
 LARGEST = {"dpsgd-f": 1.5e-3, "dpsgd-f: capped": 1.5e-3, "dpsgd-f: authors": 2e-3,
            "dpsgd-f: weighted": 1.5e-3, "naive": 3.2e-3}
 

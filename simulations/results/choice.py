@@ -1,0 +1,159 @@
+"""The choice of another classifier of a front: by figures on the validation part, and at no cost in privacy.
+
+The classifiers follow from the same releases. What the choice reveals of validation records is what their figures,
+which the folder holds, reveal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import pandas as pd
+import tomli_w
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fedfair.fairness.metrics import ALL
+from fedfair.moments.front import Point
+from fedfair.protocol.messages import BY_CLIENT
+from simulations.results.csv_text import to_csv
+from simulations.results.front_files import read_front, settings_of
+from simulations.results.ledger_table import read_ledgers
+from simulations.results.result_folder import carry_over, replaced
+from simulations.results.summary import summarise
+
+CHOICE = "choice.toml"
+
+Gap = Literal["demographic_parity", "equal_opportunity", "equalised_odds", "accuracy_parity"]
+"""A gap between groups that can be limited."""
+
+_SPLITS = ("valid", "test")
+
+
+class Wish(NamedTuple):
+    """What is asked of a classifier.
+
+    Attributes:
+        limits: The largest gap that is allowed, by its name.
+        worst_group: Whether to look for the best accuracy of the worst group, in place of all records.
+        tau: The share that is left of differences between groups' mean scores; None for any.
+    """
+
+    limits: Mapping[Gap, float]
+    worst_group: bool = False
+    tau: float | None = None
+
+
+class Chosen(NamedTuple):
+    """A classifier that was chosen.
+
+    Attributes:
+        run: Name of its run, "" for the only one.
+        point: Its settings.
+        figures: Figures of all records by part: a row for each metric.
+    """
+
+    run: str
+    point: Point
+    figures: pd.DataFrame
+
+
+def choose(folder: Path, wish: Wish, run: str | None = None) -> Chosen:
+    """Put the classifier of the front that fits best into the folder, in place of the run's model.
+
+    The figures of the folder become those of its decisions; figures of probabilities are left out.
+
+    Args:
+        folder: Folder of a finished run or comparison.
+        wish: What is asked of it, on the validation part.
+        run: Run of a comparison; None if only one has a front.
+
+    Raises:
+        FileNotFoundError: If the folder holds no front.
+        ValueError: If no classifier is within the limits, or there is no validation part.
+    """
+    name, figures, weights = read_front(folder, run)
+    number = best(figures, wish)
+    chosen = Chosen(name, settings_of(figures, number), _overall(figures, number))
+    _write(folder, chosen, figures[figures["point"] == number], weights[number])
+    return chosen
+
+
+def best(figures: pd.DataFrame, wish: Wish) -> int:
+    """Return the number of the most accurate classifier within the limits, by figures on the validation part.
+
+    Args:
+        figures: Figures of a front.
+        wish: What is asked.
+
+    Raises:
+        ValueError: If none is within the limits, or there are no figures of a validation part.
+    """
+    valid = figures[figures["split"] == "valid"]
+    if valid.empty:
+        raise ValueError("the run had no validation part, on which a classifier is chosen: give it a share in split")
+    if wish.tau is not None:
+        valid = valid[valid["tau"] == wish.tau]
+        if valid.empty:
+            known = sorted(figures["tau"].unique().tolist(), reverse=True)
+            raise ValueError(f"no classifier of the front has the tau {wish.tau:g}: take one of "
+                             f"{', '.join(f'{tau:g}' for tau in known)}")
+    wide = valid[valid["group"] == ALL].pivot(index="point", columns="metric", values="value")
+    within = wide
+    for gap, limit in wish.limits.items():
+        within = within[within[gap] <= limit]
+        if within.empty:
+            raise ValueError(f"no classifier of the front has a {gap} of at most {limit:g} on the validation part, "
+                             f"with what else was asked: the least is {wide[gap].min():.4g}")
+    accuracy = valid[(valid["metric"] == "accuracy") & (valid["group"] != ALL)]
+    score = accuracy.groupby("point")["value"].min() if wish.worst_group else wide["accuracy"]
+    return int(str(score.loc[within.index].idxmax()))
+
+
+def _overall(figures: pd.DataFrame, number: int) -> pd.DataFrame:
+    """Return the figures of all records of one classifier: a row for each metric, a column for each part."""
+    own = figures[(figures["point"] == number) & (figures["group"] == ALL)]
+    return own.pivot(index="metric", columns="split", values="value")
+
+
+def _write(folder: Path, chosen: Chosen, own: pd.DataFrame, weights: Tensor) -> None:
+    """Replace the folder by one with the chosen model and its figures."""
+    with replaced(folder) as new:
+        metrics = _with_figures(pd.read_parquet(folder / "metrics.parquet"), chosen.run, own)
+        metrics.to_parquet(new / "metrics.parquet", index=False)
+        ledgers = read_ledgers(folder)
+        runs = metrics[["dataset", "strategy", "seed"]].drop_duplicates().itertuples(index=False)
+        by_run = {(row.dataset, row.strategy, row.seed): ledgers.get(f"{row.strategy}/seed-{row.seed}")
+                  or ledgers[""] for row in runs}
+        (new / "summary.csv").write_text(to_csv(summarise(metrics, by_run)), encoding="utf-8")
+        _replace_model(folder / "model.safetensors", new / "model.safetensors", chosen.run, weights)
+        told = {"run": chosen.run, **chosen.point._asdict(),
+                "figures": {split: chosen.figures[split].dropna().to_dict() for split in chosen.figures}}
+        (new / CHOICE).write_text(tomli_w.dumps(told), encoding="utf-8")
+        carry_over(folder, new)
+
+
+def _with_figures(metrics: pd.DataFrame, run: str, own: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of metrics with the figures of a chosen classifier in the last round of its run."""
+    of_run = metrics["strategy"] + "/seed-" + metrics["seed"].astype(str) == run if run else pd.Series(
+        True, index=metrics.index)
+    held_out = metrics["split"].isin(_SPLITS) & of_run
+    last = held_out & (metrics["round"] == metrics.loc[held_out, "round"].max())
+    values = own.set_index(["split", "group", "metric"])["value"]
+    keys = pd.MultiIndex.from_frame(metrics.loc[last, ["split", "group", "metric"]])
+    made = metrics.copy()
+    made.loc[last, "value"] = values.reindex(keys).to_numpy()
+    return made[~(of_run & made["split"].str.endswith(BY_CLIENT))]
+
+
+def _replace_model(old: Path, new: Path, run: str, weights: Tensor) -> None:
+    """Write a file of models anew, with other weights of one run's linear model."""
+    with safe_open(str(old), "pt") as saved:
+        tensors = {name: saved.get_tensor(name) for name in saved.keys()}  # noqa: SIM118 - no mapping
+        described = saved.metadata()
+    own = [name for name in tensors if name.startswith(f"{run}/") or not run]
+    tensors[own[0]] = weights.T.to(tensors[own[0]]).contiguous()
+    save_file(tensors, new, described)

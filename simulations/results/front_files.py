@@ -1,0 +1,77 @@
+"""The front in a result's folder: weights and figures of classifiers that follow from the same releases as the model.
+
+front.parquet has a row for each figure: run, point, its settings, split, group, metric, value. front.safetensors has
+the weights of all points of a run, `[points, d, C]`, under the run's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fedfair.moments.front import Point
+from fedfair.plugins.registry import unknown
+from strategies.server.front import MeasuredFront
+
+FIGURES, WEIGHTS = "front.parquet", "front.safetensors"
+_ONLY = "run"
+"""Name of the only run of a folder, where a comparison has "strategy/seed-0"."""
+
+
+def save_fronts(fronts: Mapping[str, MeasuredFront], folder: Path) -> None:
+    """Write the fronts of runs.
+
+    Args:
+        fronts: Fronts by the name of their run, a single one by "".
+        folder: Folder to write into.
+    """
+    pd.concat([_table(name, made) for name, made in fronts.items()]).to_parquet(folder / FIGURES, index=False)
+    save_file({name or _ONLY: made.front.weights.contiguous() for name, made in fronts.items()}, folder / WEIGHTS)
+
+
+def read_front(folder: Path, run: str | None) -> tuple[str, pd.DataFrame, Tensor]:
+    """Read the front of one run.
+
+    Args:
+        folder: Folder of a finished run or comparison.
+        run: Run of a comparison; None if only one run has a front.
+
+    Returns:
+        The run's name, "" for the only run of a folder; the figures; and the weights `[points, d, C]`.
+
+    Raises:
+        FileNotFoundError: If the folder holds no front.
+        ValueError: If several runs have one and `run` is None, or no such run has.
+    """
+    if not (folder / FIGURES).is_file():
+        raise FileNotFoundError(f"there is no {FIGURES} in {folder}: only runs of methods that make a front, such as "
+                                "moments, can be chosen from")
+    figures = pd.read_parquet(folder / FIGURES)
+    names = figures["run"].unique().tolist()
+    if run is None and len(names) > 1:
+        raise ValueError(f"{folder} holds the fronts of several runs: choose one with --run, out of {', '.join(names)}")
+    name = names[0] if run is None else run
+    if name not in names:
+        raise unknown("run with a front", name, names)
+    with safe_open(str(folder / WEIGHTS), "pt") as saved:
+        weights = saved.get_tensor(name or _ONLY)
+    return name, figures[figures["run"] == name], weights
+
+
+def settings_of(figures: pd.DataFrame, point: int) -> Point:
+    """Return the settings of a point from a table of figures."""
+    row = figures[figures["point"] == point].iloc[0]
+    return Point(row["head"], float(row["floor"]), float(row["tau"]), float(row["worst_group"]))
+
+
+def _table(run: str, made: MeasuredFront) -> pd.DataFrame:
+    """Return the figures of one run's front with the settings of each point."""
+    settings: list[dict[str, Any]] = [{"run": run, "point": number, **point._asdict()}
+                                      for number, point in enumerate(made.front.points)]
+    return pd.DataFrame(settings).merge(pd.DataFrame(made.rows), on="point")

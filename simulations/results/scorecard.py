@@ -1,0 +1,58 @@
+"""A scorecard: what each category and each bin of a number adds to a record's score, for models linear in bins."""
+
+from __future__ import annotations
+
+import pandas as pd
+from torch import nn
+
+from fedfair.datasets import GroupedDataset
+from fedfair.datasets.encoding import Feature
+
+SCORECARD = "scorecard.csv"
+
+
+def is_scorecard(model: str, data: GroupedDataset) -> bool:
+    """Return whether a model adds up one number for each category and bin.
+
+    Args:
+        model: Name of the model.
+        data: Records with its features.
+    """
+    encoding = data.encoding
+    return model == "linear" and encoding.bounding is not None and all(
+        feature.category is not None or feature.bin is not None for feature in encoding.features)
+
+
+def scorecard(model: nn.Module, data: GroupedDataset) -> pd.DataFrame:
+    """Return a row for each category and bin, and a last one for what every record gets.
+
+    The score of a class is the sum of its numbers over the record's categories and bins; scores are logits, so the
+    class of the largest is decided for.
+
+    Args:
+        model: A trained model for which `is_scorecard` holds.
+        data: Records with its features.
+
+    Returns:
+        Columns: column, value, and the score of each class. The mean of a row over the classes is 0.
+    """
+    layer = next(module for module in model.modules() if isinstance(module, nn.Linear))
+    bounding = data.encoding.bounding
+    assert bounding is not None
+    scores = layer.weight.detach().double() * (bounding.last / bounding.constant)
+    scores = (scores - scores.mean(0)).T.clone()
+    scores[-1] *= bounding.constant
+    rows = [(feature.column, _in_words(feature)) for feature in data.encoding.features]
+    table = pd.DataFrame([*rows, ("every record", "")], columns=["column", "value"])
+    return table.assign(**{f"score of {label}": scores[:, number].tolist()
+                           for number, label in enumerate(data.labels)})
+
+
+def _in_words(feature: Feature) -> str:
+    """Return a category, or a bin's ends."""
+    if feature.bin is None:
+        return str(feature.category)
+    low, high = feature.bin
+    if low is None:
+        return f"under {high:,.6g}"
+    return f"{low:,.6g} and over" if high is None else f"{low:,.6g} to under {high:,.6g}"

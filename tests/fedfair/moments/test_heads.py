@@ -1,0 +1,180 @@
+"""Classifiers from moments: without noise, those of well-known libraries; with it, what theory says."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from torch import Tensor
+
+from fedfair.moments import sums
+from fedfair.moments.constraints import constrained, directions
+from fedfair.moments.front import TAUS, Point, front, points
+from fedfair.moments.heads import Head, discriminant, least_squares
+from fedfair.moments.release import Moments
+from fedfair.moments.worst_group import group_weights, squared_losses
+
+WIDTH, LAST = 6, 0.4
+
+
+def drawn(n: int = 4000, classes: int = 2, groups: int = 2, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw records whose classes and groups differ in their means; the last feature is constant."""
+    draws = np.random.default_rng(seed)
+    y, group = draws.integers(classes, size=n), draws.integers(groups, size=n)
+    x = 0.1 * draws.normal(size=(n, WIDTH)) + 0.1 * np.eye(WIDTH)[y] + 0.05 * np.eye(WIDTH)[-2 - group]
+    x[:, -1] = LAST
+    return torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(group)
+
+
+def exact(x: Tensor, y: Tensor, group: Tensor, classes: int, groups: int, by_group: bool = False) -> Moments:
+    """Return moments without noise."""
+    made = sums.moment_sums(x, y, group, groups, classes, by_group)
+    return Moments(sums.unsvec(made["second"]), made["first"], 0.0, LAST)
+
+
+def test_without_noise_least_squares_is_the_usual_fit() -> None:
+    x, y, group = drawn()
+    head = least_squares(exact(x, y, group, 2, 2).pooled())
+    usual = torch.linalg.lstsq(x, 2.0 * y.double() - 1).solution
+    assert torch.allclose((head.weights[:, 1] - head.weights[:, 0]) / 2, usual, atol=1e-7)
+
+
+@pytest.mark.parametrize("priors", ["equal", "counted"])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_without_noise_discriminant_analysis_is_that_of_scikit_learn(priors: str, classes: int) -> None:
+    x, y, group = drawn(classes=classes)
+    keep = (y != 0) | (torch.arange(len(y)) % 3 == 0)  # class 0 is rarer
+    x, y, group = x[keep], y[keep], group[keep]
+    head = discriminant(exact(x, y, group, classes, 2).pooled(), priors)  # type: ignore[arg-type]
+    usual = LinearDiscriminantAnalysis(solver="lsqr").fit(x[:, :-1].numpy(), y.numpy())
+    scores, wanted = x @ head.weights, _centred(usual.decision_function(x[:, :-1].numpy()), classes)
+    if priors == "equal":  # scikit-learn's covariance follows priors that are given, so they are taken off here
+        wanted = wanted - (np.log(usual.priors_) - np.log(usual.priors_).mean())
+    assert np.allclose(scores - scores.mean(1, keepdim=True), wanted, atol=1e-5)
+
+
+def _centred(scores: np.ndarray, classes: int) -> np.ndarray:
+    """Return scores of each class around their mean; of two classes scikit-learn gives the difference."""
+    if classes == 2:
+        return np.stack([-scores / 2, scores / 2], 1)
+    return scores - scores.mean(1, keepdims=True)
+
+
+def test_what_noise_adds_to_a_quadratic_form_is_taken_out_on_average() -> None:
+    """E (m + e)' A (m + e) = m' A m + tr(A) s^2, for noise e of deviation s that A does not depend on."""
+    draws = torch.Generator().manual_seed(0)
+    inverse = torch.diag(torch.arange(1.0, WIDTH + 1, dtype=torch.float64))
+    mean, deviation = torch.ones(WIDTH, dtype=torch.float64), 0.3
+    noisy = mean + deviation * torch.randn(200_000, WIDTH, generator=draws, dtype=torch.float64)
+    debiased = torch.einsum("ni,ij,nj->n", noisy, inverse, noisy) - inverse.trace() * deviation**2
+    assert float(debiased.mean()) == pytest.approx(float(mean @ inverse @ mean), abs=5 * float(debiased.std()) / 447)
+
+
+def test_without_the_debiasing_a_small_class_is_hardly_predicted() -> None:
+    """The mean of few records is so noisy that it looks far from every record."""
+    classes, draws = 4, torch.Generator().manual_seed(1)
+    x, y, group = drawn(40_000, classes, 1)
+    keep = (y != 3) | (torch.arange(len(y)) % 100 == 0)
+    made = sums.moment_sums(x[keep], y[keep], group[keep], 1, classes, False)
+    noise = 3.0
+    noisy = {name: value + noise * torch.randn(value.shape, generator=draws, dtype=torch.float64)
+             for name, value in made.items()}
+    pooled = Moments(sums.unsvec(noisy["second"]), noisy["first"], noise, LAST).pooled()
+    with_it, counts = discriminant(pooled), pooled.by_class
+    extra = with_it.inverse.trace() * (noise / counts) ** 2 / 2
+    without = with_it.weights.clone()
+    without[-1] -= extra / LAST
+    share = [float(((x @ weights).argmax(1) == 3).double().mean()) for weights in (with_it.weights, without)]
+    assert float((y == 3).double().mean()) > 0.2
+    assert share[0] > 2 * share[1]
+
+
+@pytest.mark.parametrize("constraint", ["demographic_parity", "equal_opportunity", "both"])
+@pytest.mark.parametrize("tau", [1.0, 0.3, 0.0, -0.2])
+def test_mean_scores_differ_tau_times_as_much_and_nothing_else_loses_less(constraint: str, tau: float) -> None:
+    x, y, group = drawn(groups=3)
+    moments = exact(x, y, group, 2, 3)
+    head, across = least_squares(moments.pooled()), directions(moments, constraint, 1)  # type: ignore[arg-type]
+    weights = constrained(head, across, tau)
+    assert torch.allclose(across.T @ weights, tau * across.T @ head.weights, atol=1e-9)
+    best = _loss(x, y, weights[:, 1])
+    draws = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        step = 0.1 * torch.randn(WIDTH, generator=draws, dtype=torch.float64)
+        step = step - across @ torch.linalg.pinv(across.T @ across) @ (across.T @ step)
+        assert _loss(x, y, weights[:, 1] + step) > best - 1e-12
+    means = [float((x @ weights)[group == k, 1].mean()) for k in range(3)]
+    if constraint != "equal_opportunity":
+        free = [float((x @ head.weights)[group == k, 1].mean()) for k in range(3)]
+        assert max(means) - min(means) == pytest.approx(abs(tau) * (max(free) - min(free)), abs=1e-9)
+
+
+def _loss(x: Tensor, y: Tensor, weights: Tensor) -> float:
+    """Return the mean squared error against +1 and -1."""
+    return float(((x @ weights - (2.0 * y.double() - 1)) ** 2).mean())
+
+
+def test_equal_opportunity_needs_a_favourable_class() -> None:
+    with pytest.raises(ValueError, match="no class is favourable"):
+        directions(exact(*drawn(), 2, 2), "equal_opportunity", None)
+
+
+def test_losses_by_group_are_those_of_the_records() -> None:
+    x, y, group = drawn()
+    moments, weights = exact(x, y, group, 2, 2, by_group=True), torch.randn(WIDTH, 2, dtype=torch.float64)
+    wanted = torch.stack([1 - 2.0 * y, 2.0 * y - 1], 1)
+    slow = [float(((x @ weights - wanted) ** 2).sum(1)[group == k].mean()) for k in range(2)]
+    assert squared_losses(moments, weights).tolist() == pytest.approx(slow, rel=1e-9)
+
+
+def test_weights_for_the_worst_group_lower_its_loss() -> None:
+    x, y, group = drawn()
+    y = torch.where(group == 1, 1 - y, y)  # what separates one group's classes is wrong for the other
+    keep = (group == 0) | (torch.arange(len(y)) % 4 == 0)
+    moments = exact(x[keep], y[keep], group[keep], 2, 2, by_group=True)
+    worst = []
+    for strength in (0.0, 0.5, 1.0):
+        head = least_squares(moments.pooled(group_weights(moments, strength)))
+        worst.append(float(squared_losses(moments, head.weights).max()))
+    assert worst[0] > worst[1] > worst[2]
+
+
+def test_weights_of_groups_need_moments_of_each() -> None:
+    with pytest.raises(ValueError, match=r"options\.by_group = true"):
+        exact(*drawn(), 2, 2).pooled((1.0, 2.0))
+
+
+def test_noise_of_weighted_groups_adds_up() -> None:
+    x, y, group = drawn()
+    moments = exact(x, y, group, 2, 2, by_group=True)
+    pooled = Moments(moments.second, moments.first, 2.0, LAST).pooled((3.0, 4.0))
+    assert pooled.noise_second == pooled.noise_first == pytest.approx(10.0)
+    together = Moments(moments.second.sum(0, keepdim=True), moments.first, 2.0, LAST).pooled()
+    assert (together.noise_second, together.noise_first) == pytest.approx((2.0, 2.0 * math.sqrt(2)))
+
+
+def test_the_front_has_each_point_as_if_it_were_made_alone() -> None:
+    moments = exact(*drawn(), 2, 2, by_group=True)
+    grid = points(("least_squares", "equal"), True, True)
+    made = front(moments, grid, "demographic_parity", 1)
+    assert len(set(grid)) == len(grid) == len(made.weights) == 2 * 3 * len(TAUS) + 2 * 4
+    for at in (0, 5, 40, len(grid) - 1):
+        alone = front(moments, [grid[at]], "demographic_parity", 1)
+        assert torch.allclose(made.weights[at], alone.weights[0], rtol=0, atol=1e-10)
+
+
+def test_directions_without_any_record_stay_finite() -> None:
+    """A category that nobody has makes S singular."""
+    x, y, group = drawn()
+    x[:, 2] = 0
+    head: Head = least_squares(exact(x, y, group, 2, 2).pooled())
+    assert bool(head.weights.isfinite().all())
+    assert float(head.weights[2].abs().max()) < 1e-6
+
+
+def test_points_are_named_in_words() -> None:
+    assert Point("equal", 0.5, -0.1, 0.25).name == "equal priors, floor 0.5, tau -0.1, worst group 0.25"
+    assert Point("least_squares").name == "least squares"

@@ -1,0 +1,225 @@
+"""Moments as a strategy: the same sums however records are dealt, the noise that is charged, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from fedfair import client_app
+from fedfair.accounting import Release, epsilon
+from fedfair.mechanisms.clipping import Flat, PerGroup
+from fedfair.mechanisms.noise import Trust
+from fedfair.moments import sums
+from fedfair.moments.release import Moments as Released
+from fedfair.node import moment_sums
+from fedfair.node.moment_sums import Wanted, participant_moments, record_moments
+from fedfair.node.node import Node
+from fedfair.protocol.round import Round
+from simulations import Experiment, run
+from simulations.engines.local import LocalGrid
+from simulations.results.result import Result
+from strategies.moments import Moments
+from strategies.server.requests import population
+
+BY_GROUP = Wanted(2, True)
+
+
+def experiment(**settings: Any) -> Experiment:
+    """Describe a run in double precision, without noise where no epsilon is named."""
+    noise = {} if "target_epsilon" in settings else {"noise_multiplier": 0.0}
+    return Experiment(**{"strategy": "moments", "features": "bounded", "model": "linear", "dtype": "float64",
+                         "delta": 1e-6, "batch_size": 10, **noise, **settings})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> dict[str, Any]:
+    """Provide settings of a file of one's own, whose columns are publicly known."""
+    draws = np.random.default_rng(0)
+    n = 900
+    sex, age, job = draws.choice(["f", "m"], n), draws.integers(18, 80, n), draws.choice(["a", "b", "c"], n)
+    score = (age - 45) / 20 + (job == "a") + 0.8 * (sex == "m") + draws.normal(size=n)
+    file = tmp_path / "own.csv"
+    pd.DataFrame({"age": age, "job": job, "sex": sex, "person": np.arange(n) // 30,
+                  "hired": np.where(score > 0.5, "yes", "no")}).to_csv(file, index=False)
+    return {"csv": str(file), "label": "hired", "group": "sex", "participant": "person", "ranges": [("age", 18, 80)],
+            "categories": [("job", ["a", "b", "c", "other"])], "split_by": "record"}
+
+
+def weights(result: Result) -> Tensor:
+    return next(result.model.parameters()).detach()
+
+
+@pytest.mark.parametrize("settings", [
+    {"partition": "site", "clients": 1}, {"partition": "site", "clients": 7}, {"partition": "group"},
+    {"partition": "natural"}, {"partition": "site", "clients": 3, "trust": "distributed"}])
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_without_noise_every_deal_of_the_records_gives_the_same_classifier(table: dict[str, Any], nodes: int,
+                                                                           settings: dict[str, Any]) -> None:
+    whole = run(experiment(**table, options={"tau": 0.2, "by_group": True}))
+    dealt = run(experiment(**table, options={"tau": 0.2, "by_group": True}, **settings), nodes=nodes)
+    assert torch.allclose(weights(dealt), weights(whole), rtol=0, atol=1e-10)
+    assert dealt.ledger.guarantee == "none"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_ray_gives_the_same_classifier(table: dict[str, Any]) -> None:
+    made = experiment(**table, partition="site", clients=3, noise_multiplier=2.0)
+    assert torch.allclose(weights(run(made, "ray", nodes=3)), weights(run(made)), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("trust", list(Trust))
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_the_sums_carry_the_noise_that_the_ledger_charges(table: dict[str, Any], trust: Trust, noise: str,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of deviation sigma sqrt(2) on every number; under local trust of each client."""
+    seen: list[Released] = []
+    monkeypatch.setattr("strategies.moments.release.Moments", lambda *parts: seen.append(Released(*parts)) or seen[-1])
+    settings = {**table, "partition": "site", "clients": 3, "trust": trust, "noise": noise, "bins": 30}
+    ledgers = [run(experiment(**settings, noise_multiplier=sigma)).ledger for sigma in (0.0, 2.0)]
+    quiet, noisy = (torch.cat([sums.svec(one.second).flatten(), one.first.flatten()]) for one in seen)
+    deviation = 2.0 * math.sqrt(2) * (math.sqrt(3) if trust is Trust.LOCAL else 1)
+    assert seen[1].noise == pytest.approx(deviation)
+    drawn = ((noisy - quiet) / deviation).numpy()
+    assert len(drawn) > 700
+    assert stats.kstest(drawn, "norm").pvalue > 1e-4
+    assert drawn.std() == pytest.approx(1, abs=0.1)
+    assert ledgers[1].epsilon() == pytest.approx(epsilon({Release(1.0, 2.0): 1}, 1e-6, "pld"))
+    assert sum(ledgers[1].events.values()) == 1
+
+
+def test_the_ledger_is_that_of_one_gaussian_release_of_everybody() -> None:
+    """Mu = 1 / sigma, by the formula of Balle and Wang 2018, not by any accountant."""
+    ledger = run(experiment(dataset="digits", target_epsilon=1.0)).ledger
+    (event, times), = ledger.events.items()
+    assert (times, event.rates, event.count_multiplier) == (1, (1.0,) * 10, None)
+    mu = 1 / event.multipliers[0]
+    at = ledger.epsilon()
+    delta = stats.norm.cdf(-at / mu + mu / 2) - math.exp(at) * stats.norm.cdf(-at / mu - mu / 2)
+    assert at <= 1.0
+    assert delta == pytest.approx(1e-6, rel=0.02)
+
+
+def test_a_participant_is_protected_by_clipping_its_sums(table: dict[str, Any]) -> None:
+    result = run(experiment(**table, partition="natural", strategy="moments-of-participants", clip_norm=3.0,
+                            noise_multiplier=1.5))
+    assert result.ledger.protects == "participant"
+    assert result.ledger.epsilon() == pytest.approx(epsilon({Release(1.0, 1.5): 1}, 1e-6, "pld"))
+
+
+def round_(rule: Any, rates: tuple[float, ...] = (1.0, 1.0)) -> Round:
+    """Return a plan without noise."""
+    return Round(key="k", step=0, rates=rates, noise_multiplier=0.0, trust=Trust.CENTRAL, clients=1, rule=rule,
+                 planned_multipliers=(0.0, 0.0))
+
+
+@pytest.fixture
+def node(table: dict[str, Any]) -> Node:
+    task = experiment(**table, partition="natural").task
+    return Node(task.clients_data(), task.build_model(), "cpu")
+
+
+def test_no_participant_adds_more_than_the_clip_norm(node: Node) -> None:
+    """However many records it has: each has about 20, which add up to far more."""
+    clipped = participant_moments(node, round_(Flat(2.5)), BY_GROUP).sums
+    for left_out in list(node.clients)[:5]:
+        kept = {number: node.clients[number] for number in node.clients if number != left_out}
+        others = Node(kept, node.model, "cpu")
+        without = participant_moments(others, round_(Flat(2.5)), BY_GROUP).sums
+        change = torch.cat([(clipped[name] - without[name]).flatten() for name in clipped])
+        assert float(change.norm()) == pytest.approx(2.5, rel=1e-9)
+
+
+@pytest.mark.parametrize(("rule", "rates"), [(Flat(1.0), (1.0, 1.0)), (Flat(1.4), (1.0, 1.0)),
+                                             (PerGroup((9.0, 9.0)), (1.0, 1.0)), (Flat(9.0), (0.5, 0.5))])
+def test_a_node_refuses_a_plan_whose_noise_is_too_little(node: Node, rule: Any, rates: tuple[float, float]) -> None:
+    """A server that says a record adds less than it does would have it charged for noise that is not there."""
+    with pytest.raises(ValueError, match=r"the round's noise is for records|moments are released of all records"):
+        record_moments(node, round_(rule, rates), BY_GROUP)
+
+
+def test_a_node_refuses_another_number_of_groups(node: Node) -> None:
+    with pytest.raises(ValueError, match="moments of 3 groups, but there are 2"):
+        record_moments(node, round_(Flat(9.0)), Wanted(3, False))
+
+
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"features": None, "model": "logistic"}, "needs features of bounded norm and a linear model"),
+    ({"class_weights": {"yes": 2.0}}, "counts all records alike"),
+    ({"options": {"worst_group": 0.5}}, "needs the moments of each group"),
+])
+def test_settings_that_do_not_fit_are_refused_before_anything_is_released(table: dict[str, Any], said: str,
+                                                                          settings: dict[str, Any],
+                                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moment_sums, "moment_sums", lambda *_: pytest.fail("something was summed"))
+    with pytest.raises(ValueError, match=said):
+        run(experiment(**{**table, **settings}))
+
+
+def test_groups_that_are_the_classes_have_no_parity() -> None:
+    with pytest.raises(ValueError, match="groups are the classes here"):
+        run(experiment(dataset="digits", options={"tau": 0.0}))
+
+
+def test_the_front_has_the_figures_of_its_classifiers(table: dict[str, Any]) -> None:
+    """And its first point is the run's model."""
+    result = run(experiment(**table, noise_multiplier=1.0, options={"tau": 0.5}, partition="site", clients=3), nodes=2)
+    assert result.front is not None
+    made, test = result.front.front, result.data.test
+    assert torch.allclose(made.weights[0].T, weights(result))
+    rows = pd.DataFrame(result.front.rows)
+    for point in (0, 7, len(made.points) - 1):
+        decided = (test.x @ made.weights[point]).argmax(1)
+        rates = [float((decided[test.group == k] == 1).double().mean()) for k in range(2)]
+        own = rows[(rows["point"] == point) & (rows["split"] == "test") & (rows["group"] == "all")].set_index("metric")
+        assert own.loc["accuracy", "value"] == pytest.approx(float((decided == test.y).double().mean()))
+        assert own.loc["demographic_parity", "value"] == pytest.approx(abs(rates[0] - rates[1]))
+    final = result.metrics.query("split == 'test' and group == 'all'").set_index("metric")["value"]
+    first = rows.query("point == 0 and split == 'test' and group == 'all'").set_index("metric")["value"]
+    assert final["accuracy"] == pytest.approx(first["accuracy"])
+
+
+def test_tau_makes_the_groups_rates_more_alike(table: dict[str, Any]) -> None:
+    gaps = [run(experiment(**table, options={"tau": tau}, attribute_in_model=True)).metrics.query(
+        "split == 'test' and metric == 'demographic_parity'")["value"].iloc[0] for tau in (1.0, 0.3, 0.0)]
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[0] > 3 * gaps[2]
+
+
+@pytest.mark.parametrize(("dataset", "accuracy"), [("compas", 0.66), ("law", 0.89)])
+def test_built_in_tables_are_proved_by_public_bins(dataset: str, accuracy: float, data_dir: Path) -> None:
+    made = experiment(dataset=dataset, target_epsilon=1.0, randomness="system", dtype="float32")
+    result = run(made)
+    assert result.ledger.guarantee == "proved"
+    final = result.metrics.query("split == 'test' and metric == 'accuracy' and group == 'all'")["value"].iloc[0]
+    assert final > accuracy - 0.02
+
+
+def test_private_preprocessing_learns_bins_and_is_charged(data_dir: Path) -> None:
+    made = experiment(dataset="law", target_epsilon=3.0, preprocessing="private", bins=6, dtype="float32")
+    result = run(made)
+    assert result.ledger.preprocessing is not None
+    assert 2.9 < result.ledger.epsilon() <= 3.0
+    binned = [feature for feature in result.data.train.encoding.features if feature.bin]
+    by_column: dict[str, int] = {}
+    for feature in binned:
+        by_column[feature.column] = by_column.get(feature.column, 0) + 1
+    assert by_column
+    assert max(by_column.values()) <= 6
+    assert result.ledger.nominal is None
+
+
+def test_a_helper_server_knows_the_deviation(table: dict[str, Any]) -> None:
+    made = experiment(**table, noise_multiplier=3.0, trust="local", partition="site", clients=4)
+    server = Moments(made.task, made.training, population(LocalGrid(client_app.app, 1), made.task))
+    assert server._deviation == pytest.approx(3.0 * math.sqrt(2) * 2)
+    assert replace(server.plan(0), key=None).event().multipliers == (3.0, 3.0)
