@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fedfair.moments.constraints import Constraint, constrained, directions
-from fedfair.moments.heads import Head, discriminant, least_squares
+from fedfair.moments.heads import Head, constant, discriminant, least_squares
 from fedfair.moments.release import Moments
 from fedfair.moments.worst_group import group_weights
 
-HeadName = Literal["least_squares", "equal", "counted"]
-"""A fit by least squares, or discriminant analysis with equal or counted priors."""
+HeadName = Literal["least_squares", "equal", "counted", "constant"]
+"""A fit by least squares, discriminant analysis with equal or counted priors, or the most frequent class for all."""
 
 TAUS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2, -0.3)
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
@@ -67,9 +67,9 @@ def points(heads: Sequence[HeadName], constrains: bool, by_group: bool) -> tuple
         constrains: Whether there are groups that tau can make more alike.
         by_group: Whether the moments are those of each group, so that groups can be weighted.
     """
-    made = [Point(head, floor, tau) for head, floor, tau in product(heads, FLOORS, TAUS if constrains else (1.0,))]
+    fitted = [Point(head, floor, tau) for head, floor, tau in product(heads, FLOORS, TAUS if constrains else (1.0,))]
     weighted = [Point(head, worst_group=strength) for head, strength in product(heads, STRENGTHS)]
-    return (*made, *(weighted if by_group else ()))
+    return (*fitted, *(weighted if by_group else ()), Point("constant"))
 
 
 def front(moments: Moments, wanted: Sequence[Point], constraint: Constraint, favourable: int | None) -> Front:
@@ -99,4 +99,6 @@ def _weights(moments: Moments, wanted: Sequence[Point], constraint: Constraint, 
 def _head(moments: Moments, head: HeadName, floor: float, worst_group: float) -> Head:
     """Fit a classifier without a constraint."""
     pooled = moments.pooled(group_weights(moments, worst_group) if worst_group else None)
+    if head == "constant":
+        return constant(pooled)
     return least_squares(pooled, floor) if head == "least_squares" else discriminant(pooled, head, floor)

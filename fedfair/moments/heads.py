@@ -46,6 +46,17 @@ def least_squares(moments: Pooled, floor: float = 1.0) -> Head:
     return Head(inverse @ (2 * moments.first - moments.first.sum(1, keepdim=True)), inverse)
 
 
+def constant(moments: Pooled) -> Head:
+    """Return the classifier that decides for the class which was counted most often, whatever the record.
+
+    Args:
+        moments: Moments of all groups.
+    """
+    weights = torch.zeros_like(moments.first)
+    weights[-1] = torch.log(moments.by_class / moments.by_class.sum()) / moments.last
+    return Head(weights, torch.zeros_like(moments.second))
+
+
 def discriminant(moments: Pooled, priors: Priors = "equal", floor: float = 1.0) -> Head:
     """Return linear discriminant analysis: classes with means m_c and one covariance matrix.
 

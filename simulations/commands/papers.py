@@ -83,11 +83,11 @@ def reproduce(
     runs: Annotated[Path | None, typer.Option(help="Folder of kept runs (runs.parquet), by default OUT. Reproductions "
                                               "with runs in common can share one, one command at a time.")] = None,
 ) -> None:
-    """Run a published table or figure again and set it beside the paper's; or fair-fight, every method tuned alike.
+    """Run a published table or figure again and set it beside the paper's; or fair-fight or frontier, all tuned alike.
 
     Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
     """
-    from simulations.reproductions import shakespeare, tables, tuning, yang_curves
+    from simulations.reproductions import frontier, shakespeare, tables, tuning, yang_curves
     from simulations.reproductions.fair_fight import fair_fight
     from simulations.reproductions.markdown import sentence
     from simulations.reproductions.request import Request
@@ -101,6 +101,8 @@ def reproduce(
     with progress_bar() as on_round:
         if name == tuning.NAME:
             conclusion = fair_fight(out, request, on_round, jobs)
+        elif name == frontier.NAME:
+            conclusion = frontier.frontier(out, request, on_round, jobs)
         elif name == yang_curves.NAME:
             conclusion = yang_curves.yang_curves(out, request, on_round, jobs)
         elif name == shakespeare.NAME:

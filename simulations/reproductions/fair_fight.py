@@ -61,7 +61,7 @@ def measures(entries: Sequence[Entry], runs: Sequence[Kept]) -> pd.DataFrame:
     valid (accuracy on the validation part), and on the test part accuracy and accuracy_parity.
     """
     rows = []
-    for (dataset, strategy, setting, experiment), (metrics, ledger) in zip(entries, runs, strict=True):
+    for (dataset, strategy, setting, experiment), (metrics, ledger, _) in zip(entries, runs, strict=True):
         named = metrics.assign(dataset=dataset, strategy=strategy, seed=experiment.seed)
         valid, test = (final_part(named, split).iloc[0] for split in ("valid", "test"))
         rows.append({"dataset": dataset, "strategy": strategy, "setting": setting, "seed": experiment.seed,

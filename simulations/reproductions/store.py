@@ -15,6 +15,7 @@ from fedfair.mechanisms.randomness import key
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
 from simulations.engines.worker_processes import in_processes
+from simulations.reproductions.frontier_choice import front_points
 from simulations.results.atomic_files import alone_in
 from simulations.results.run_file import RUNS, RunFile, run_key
 from simulations.settings.experiment import Experiment
@@ -28,11 +29,13 @@ _RULE_ROUNDS = 600  # of which a number of the clip rule is kept: figures show 6
 
 class Kept(NamedTuple):
     """What is kept of a run: its metrics (see `simulations.results.result.Result`), those of the clip rule thinned out,
-    and its ledger, with what was guaranteed in advance alone, unless there was a budget.
+    and its ledger, with what was guaranteed in advance alone, unless there was a budget; of a front the figures of each
+    point (`simulations.reproductions.frontier_choice.front_points`).
     """
 
     metrics: pd.DataFrame
     ledger: Ledger
+    points: list[Any] | None = None
 
 
 def kept_runs(experiments: Sequence[Experiment], folder: Path, on_round: OnRound = lambda *_: None, jobs: int = 1
@@ -58,7 +61,7 @@ def kept_runs(experiments: Sequence[Experiment], folder: Path, on_round: OnRound
 def _kept(runs: RunFile, experiment: Experiment) -> Kept:
     """Read back a run that is there."""
     columns = runs.find(experiment.settings()) or {}
-    return Kept(columns["metrics"], Ledger.from_dict(columns["ledger"]))
+    return Kept(columns["metrics"], Ledger.from_dict(columns["ledger"]), columns["points"])
 
 
 def _finished(missing: Sequence[Experiment], folder: Path, on_round: OnRound, jobs: int
@@ -85,7 +88,8 @@ def _run(experiment: Experiment, folder: Path, progress: Callable[[int, int], No
     """Run one experiment, from its last checkpoint on, and return what is kept of it, by column of a `RunFile`."""
     checkpoint = Checkpoint(_checkpoints(experiment, folder), experiment.settings())
     result = run(experiment, progress=progress, checkpoint=checkpoint)
-    return {"metrics": _thinned(result.metrics), "ledger": _in_short(result.ledger)}
+    return {"metrics": _thinned(result.metrics), "ledger": _in_short(result.ledger),
+            "points": front_points(result.front) if result.front else None}
 
 
 def _checkpoints(experiment: Experiment, folder: Path) -> Path:

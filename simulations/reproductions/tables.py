@@ -77,7 +77,7 @@ def _save(figure: Figure, out: Path) -> None:
 def _metrics(published: Published, planned: Sequence[Planned], runs: Sequence[Kept]) -> pd.DataFrame:
     """Return the metrics of all runs under the paper's names, with epsilon as one more metric of the test part."""
     frames = []
-    for (dataset, method, experiment), (metrics, ledger) in zip(planned, runs, strict=True):
+    for (dataset, method, experiment), (metrics, ledger, _) in zip(planned, runs, strict=True):
         last = {"round": metrics["round"].max(), "split": "test", "group": ALL, "metric": "epsilon",
                 "value": ledger.epsilon()}
         frame = pd.concat([metrics, pd.DataFrame([last])], ignore_index=True)

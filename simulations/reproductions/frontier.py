@@ -1,0 +1,159 @@
+"""The frontier: accuracy against equality between groups, of every method at the same epsilon, tuned alike.
+
+Every method tries as many settings, on the same features. For each limit on a gap, the setting with the highest mean
+accuracy on the validation part among those within the limit there is kept, and measured on the test part.
+`fedfair reproduce frontier`.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
+
+from fedfair.node.front_counts import HELD_OUT
+from simulations.plans.compare import experiments
+from simulations.reproductions import frontier_choice as choice
+from simulations.reproductions import frontier_report as report
+from simulations.reproductions.request import EVERYTHING, Request
+from simulations.reproductions.store import Kept, OnRound, kept_runs
+from simulations.results.atomic_files import write_json, write_text
+from simulations.results.csv_text import to_csv
+from simulations.results.environment import environment
+from simulations.settings.experiment import Experiment
+
+NAME = "frontier"
+CONFIG = Path(str(files("simulations") / "configs" / "tuning" / f"{NAME}.toml"))
+
+Shares = tuple[Annotated[float, Field(gt=0, le=1)], ...]
+_AT_THE_END = 1000.0  # epochs between evaluations
+
+
+class Method(BaseModel):
+    """A method with the settings that it tries: every combination of the values of its `grid`.
+
+    `knows_group` says whether decisions may depend on the group: it is a feature, or there are thresholds by group.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    strategy: str
+    knows_group: bool = False
+    grid: Mapping[str, tuple[Any, ...]] = {}
+
+
+class Plan(BaseModel):
+    """What is compared: `methods` by name.
+
+    Batches are a `share` of the records. `limits` are on the gap of demographic parity; `ours` are the methods whose
+    fronts are compared with those of other methods that know as much.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    datasets: tuple[str, ...]
+    epsilons: tuple[Annotated[float, Field(gt=0)], ...]
+    seeds: Annotated[int, Field(ge=2)]
+    share: Annotated[float, Field(gt=0, le=1)]
+    limits: Shares
+    ours: tuple[str, ...]
+    settings: Mapping[str, Any]
+    methods: Mapping[str, Method]
+    text: str = ""
+
+
+class Entry(NamedTuple):
+    """One run: its data set, epsilon, method, the words of its setting, and what it is."""
+
+    dataset: str
+    epsilon: float
+    method: str
+    setting: str
+    experiment: Experiment
+
+
+def frontier(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambda *_: None, jobs: int = 1,
+             file: Path = CONFIG) -> str:
+    """Run everything, write it to `out`, and return the finding in a sentence; kept runs are not repeated.
+
+    `out` gets points.csv (every setting and seed), fronts.csv (what was chosen), README.md, pictures and
+    environment.json. Raises `FileExistsError` if the folder holds something else, another `OSError` if it cannot be
+    written, and what `kept_runs` raises.
+    """
+    plan = load(request, file)
+    entries = list(runs_of(plan, request.device))
+    folder = request.begin(NAME, out)
+    runs = kept_runs([entry.experiment for entry in entries], folder, on_round, jobs)
+    points = measured(entries, runs)
+    fronts = choice.fronts(points, plan.limits)
+    volumes = choice.volumes(points, plan.limits)
+    known = {name: method.knows_group for name, method in plan.methods.items()}
+    compared = pd.concat([choice.against(fronts[fronts["method"].map(known) == known[ours]], ours)
+                          for ours in plan.ours], ignore_index=True)
+    write_text(out / "points.csv", to_csv(points))
+    write_text(out / "fronts.csv", to_csv(fronts))
+    write_json(out / "environment.json", environment([entry.experiment for entry in entries]))
+    report.write(out, report.Found(plan.limits, fronts, volumes, compared), plan.seeds, request, plan.text)
+    return " ".join(report.findings(compared))
+
+
+def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Plan:
+    """Read the requested part of the configuration; raise `ValueError` for a data set that is not in it."""
+    config = tomllib.loads(file.read_text(encoding="utf-8"))
+    smaller = config.pop("quick")
+    seeds = {"seeds": request.seeds} if request.seeds else {}
+    plan = Plan(**{**config, **(smaller if request.quick else {}), **seeds})
+    return plan.model_copy(update={"datasets": request.among(plan.datasets)})
+
+
+def runs_of(plan: Plan, device: str) -> Iterator[Entry]:
+    """Yield every run: data sets, epsilons, methods, settings and seeds."""
+    for dataset, epsilon, (name, method) in product(plan.datasets, plan.epsilons, plan.methods.items()):
+        noise = {"target_epsilon": epsilon} if math.isfinite(epsilon) else {"noise_multiplier": 0.0}
+        for setting in _grid(method.grid):
+            given = {**plan.settings, **noise, **setting, "dataset": dataset, "device": device, "batch_size": 1,
+                     "eval_every": _AT_THE_END, "preprocessing": "public", "attribute_in_model": method.knows_group}
+            for made in experiments([method.strategy], list(range(plan.seeds)), None, given):
+                batch = max(1, round(plan.share * len(made.task.data().train)))
+                yield Entry(dataset, epsilon, name, _words(setting), made.model_copy(update={"batch_size": batch}))
+
+
+def _grid(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the settings of a grid."""
+    for chosen in product(*values.values()):
+        yield dict(zip(values, chosen, strict=True))
+
+
+def _words(setting: Mapping[str, Any]) -> str:
+    """Return a setting in words."""
+    return ", ".join(f"{name.removeprefix('options.')} {value:g}" for name, value in setting.items())
+
+
+def measured(entries: Sequence[Entry], runs: Sequence[Kept]) -> pd.DataFrame:
+    """Return a row for each point of each run and part.
+
+    Columns: dataset, epsilon, method, setting, seed, split, spent (the ledger's epsilon), and accuracy,
+    demographic_parity, accuracy_parity, worst_group (the least accuracy of a group).
+    """
+    rows = []
+    for entry, run in zip(entries, runs, strict=True):
+        named = {"dataset": entry.dataset, "epsilon": entry.epsilon, "method": entry.method,
+                 "seed": entry.experiment.seed, "spent": run.ledger.epsilon()}
+        points = run.points or [{"setting": entry.setting, "figures": _figures(run.metrics)}]
+        for point in points:
+            rows += [{**named, "setting": point["setting"], "split": split, **point["figures"][split]}
+                     for split in HELD_OUT]
+    return pd.DataFrame(rows)
+
+
+def _figures(metrics: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Return the figures of a run's decisions at its end, by part."""
+    last = metrics[metrics["round"] == metrics["round"].max()]
+    return {split: choice.of_decisions(last[last["split"] == split]) for split in HELD_OUT}
