@@ -23,7 +23,7 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *, groups: int, steps: int, lr: float,
           clip: float, bound: float, tau: float, eta: float, bounds: str = "paper", weighted: bool = False,
-          quantile: float = 0.5, max_norm: float = 1.0, late_lr: float = 0.005) -> Tensor:
+          quantile: float = 0.5, gamma: float = 0.01, max_norm: float = 1.0, late_lr: float = 0.005) -> Tensor:
     """Return the parameters after `steps` full-batch steps without noise, flattened."""
     n_all = len(x)
     z = bound
@@ -65,6 +65,10 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
                 total += row * (clip / z if n <= z else 0) / n_all
             elif method == "dpsgd-global-adapt":
                 total += row * (clip / z if n <= z else clip / n) / n_all
+            elif method == "dpsgd-soft":
+                total += row * clip * math.tanh(n / clip) / n / n_all
+            elif method == "dpsgd-auto":
+                total += row * clip / (n + gamma) / n_all
             elif method in ("gs-dp-sgd", "fair-dp"):
                 total += row * min(1, clip / n) / sum(1 for b in group if b == a) / groups
         if method == "dpsgd-global-adapt":
