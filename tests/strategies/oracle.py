@@ -52,11 +52,16 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
                 m, o = sum(n > clip_of[k] for n in own), sum(n <= clip_of[k] for n in own)
                 moved = clip_of[k] * math.exp(-eta * ((1 - quantile) * o - quantile * m) * groups / n_all)
                 followed[k] = min(max(moved, 0.1 * clip), 4 * clip)
+        if method == "dpsgd-bounded":
+            now = followed[0]
+            clip_of = dict.fromkeys(range(groups), now)
+            above = sum(n > now for n in norms) / n_all
+            followed[0] = max(now * math.exp(eta * (above - (1 - quantile))), 0.1 * clip)
         mean_clip = sum(clip_of.values()) / groups
         for row, n, a in zip(g, norms, group.tolist(), strict=True):
             if method == "sgd":
                 total += row / n_all
-            elif method in ("dpsgd", "dpsgd-f", "dpsgd-f-quantile"):
+            elif method in ("dpsgd", "dpsgd-f", "dpsgd-f-quantile", "dpsgd-bounded"):
                 total += row * min(1, clip_of[a] / n) / n_all * (clip_of[a] / mean_clip if weighted else 1)
             elif method == "naive":
                 size_of_group = sum(1 for b in group if b == a)
