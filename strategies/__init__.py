@@ -44,6 +44,7 @@ _PUBLISHED = {
     "moments": "moments.Moments",
     "magnitude-error": "clipping_error.MagnitudeError",
     "naive": "naive.Naive",
+    "raco": "raco.Raco",
     "sgd": "sgd.Sgd",
 }
 
