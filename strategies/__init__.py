@@ -39,6 +39,7 @@ _PUBLISHED = {
     "dpsgd-soft": "dpsgd_soft.DpsgdSoft",
     "fair-dp": "fair_dp.FairDp",
     "fairlens": "fairlens.FairLens",
+    "fermi": "fermi.Fermi",
     "fedavg": "fedavg.Fedavg",
     "gs-dp-sgd": "gs_dp_sgd.GsDpSgd",
     "moments": "moments.Moments",

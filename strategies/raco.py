@@ -85,4 +85,4 @@ class Raco(Strategy):
 
     def _like_counts(self, plan: Round) -> dict[str, Tensor]:
         """Return a histogram of no record."""
-        return {"counts": self.histogram.new_zeros(self.histogram.shape, dtype=self.task.torch_dtype)}
+        return {"counts": torch.zeros(self.histogram.shape, dtype=self.task.torch_dtype)}

@@ -118,7 +118,7 @@ class Predictions:
                              "finite number above 0")
 
     def counts(self, norms: Tensor, groups: Tensor, number_of_groups: int) -> Tensor:
-        """Raise `ValueError`, whatever the records: predictions do not follow from norms."""
+        """See `CountQuery`; raises `ValueError`, whatever the records: predictions do not follow from norms."""
         raise ValueError("the count query Predictions is of scores, not of gradient norms: ask for it by an exchange "
                          "that knows the scores, such as constrained_sums.send_constrained_sum")
 

@@ -37,7 +37,7 @@ def by_dp_accounting(charged: Charged, noise: float, steps: int, delta: float) -
 RECORDS = 332  # of the experiments' train part, 5 of which are eights
 RIVALS = {"dpsgd-soft": Charged(32 / RECORDS), "dpsgd-auto": Charged(32 / RECORDS),
           "dpsgd-bounded": Charged(32 / RECORDS, 15.0), "dpsgd-is": Charged(3.2 / 5),
-          "raco": Charged(32 / RECORDS, 15.0)}
+          "raco": Charged(32 / RECORDS, 15.0), "fermi": Charged(32 / RECORDS, 15.0)}
 
 
 @pytest.mark.parametrize("strategy", RIVALS)
