@@ -19,7 +19,7 @@ from strategies.server.strategy import Strategy
 class Fermi(Strategy):
     """Descends in the weights of loss + `penalty` times the chi-square dependence between prediction and group.
 
-    With p_i = softmax(z_i), P_k = N_k / N, and p the mean of all p_i, the dependence is the largest value over matrices
+    With p_i = softmax(z_i) and P_k = N_k / N, the dependence is the largest value over matrices
     W `[K, C]` of the mean over records of
 
         psi_i(W) = sum_c p_ic (2 W_kc / sqrt(P_k) - sum_j W_jc^2) - 1,         k = a_i,
