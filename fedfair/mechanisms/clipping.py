@@ -234,3 +234,56 @@ class Reweighted:
     def group_sensitivities(self, groups: int) -> tuple[float, ...]:
         """See `ClipRule`."""
         return tuple(weight * clip_norm for weight, clip_norm in zip(self.weights, self.clip_norms, strict=True))
+
+
+@CLIP_RULES.register("soft")
+@dataclass(frozen=True)
+class Soft:
+    """`c_i = C tanh(n_i / C) / n_i`: short gradients are kept, longer ones approach the norm C (SoftAdaClip).
+
+    Source: arXiv 2510.01447.
+
+    Args:
+        clip_norm: Clip norm C, above 0.
+    """
+
+    clip_norm: float
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number that bounds nothing."""
+        refuse_bad_numbers(self)
+
+    def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
+        """See `ClipRule`."""
+        lengths = norms / self.clip_norm
+        return torch.where(lengths == 0, 1.0, lengths.tanh() / lengths)
+
+    def group_sensitivities(self, groups: int) -> tuple[float, ...]:
+        """See `ClipRule`."""
+        return (self.clip_norm,) * groups
+
+
+@CLIP_RULES.register("automatic")
+@dataclass(frozen=True)
+class Automatic:
+    """`c_i = C / (n_i + gamma)`: gradients are normalised, the shortest ones less (Bu et al. 2022, AUTO-S).
+
+    Args:
+        clip_norm: Norm C that long gradients approach, above 0.
+        gamma: Stability constant, above 0, in the units of a norm.
+    """
+
+    clip_norm: float
+    gamma: float
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number that bounds nothing."""
+        refuse_bad_numbers(self)
+
+    def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
+        """See `ClipRule`."""
+        return self.clip_norm / (norms + self.gamma)
+
+    def group_sensitivities(self, groups: int) -> tuple[float, ...]:
+        """See `ClipRule`."""
+        return (self.clip_norm,) * groups

@@ -1,11 +1,12 @@
 """Count queries: how many records of a batch meet a condition, released with Gaussian noise.
 
-Each query puts a record into at most one of its counts. Adding or removing a record changes one count by one: the
-Euclidean sensitivity of every query is 1. `K` is the number of groups.
+Each query puts a record into at most one of its counts, or spreads it over some. Adding or removing a record changes
+the counts by at most one: the Euclidean sensitivity of every query is 1. `K` is the number of groups.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -94,3 +95,40 @@ class AtMost:
     def counts(self, norms: Tensor, groups: Tensor, number_of_groups: int) -> Tensor:
         """See `CountQuery`."""
         return (norms <= self.threshold).sum().to(norms.dtype).view(1)
+
+
+@COUNT_QUERIES.register("predictions")
+@dataclass(frozen=True)
+class Predictions:
+    """Sum of the tempered predictions of each group's records, `[K, classes]` (Yaghini et al. 2026, RaCO-DP).
+
+    A record of group k adds softmax(t z) to row k, with z its scores: shares that add up to 1, so at most 1 in
+    Euclidean norm. Norms do not tell predictions: an exchange of its own asks for this query.
+
+    Args:
+        temperature: Factor t of the scores, above 0; the larger, the nearer to the count of decisions.
+    """
+
+    temperature: float
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a temperature with which nothing is finite."""
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature of the count query Predictions is {self.temperature!r}: it must be a "
+                             "finite number above 0")
+
+    def counts(self, norms: Tensor, groups: Tensor, number_of_groups: int) -> Tensor:
+        """See `CountQuery`; raises `ValueError`, whatever the records: predictions do not follow from norms."""
+        raise ValueError("the count query Predictions is of scores, not of gradient norms: ask for it by an exchange "
+                         "that knows the scores, such as constrained_sums.send_constrained_sum")
+
+    def histogram(self, scores: Tensor, groups: Tensor, number_of_groups: int) -> Tensor:
+        """Return the exact sums; a record with scores that are not finite adds zero.
+
+        Args:
+            scores: Outputs of the model, `[B, classes]`.
+            groups: Group numbers, `[B]`.
+            number_of_groups: Number of groups K.
+        """
+        shares = (self.temperature * scores).softmax(1).nan_to_num(0.0)
+        return shares.new_zeros(number_of_groups, shares.shape[1]).index_add_(0, groups, shares)

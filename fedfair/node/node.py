@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -52,6 +52,16 @@ class Batch(NamedTuple):
     groups: Tensor
     x: Tensor
     y: Tensor
+
+
+class Objective(NamedTuple):
+    """What a record's gradient is of: a loss, and what it compares outputs with, from `y` `[B]` and `groups` `[B]`.
+
+    What is made of a record's label and group may depend on nothing else but public numbers.
+    """
+
+    loss: Loss
+    targets: Callable[[Tensor, Tensor], Tensor]
 
 
 class Node:
@@ -200,15 +210,33 @@ class Node:
         if self._last and self._last[0] == when and all(map(torch.equal, self._last[1], values)):
             self._set(weights)
             return self._last[2]
-        together = self.clients.together.train
-        if round_.key is None and (self.kept is None or self.kept[0] != round_.label):
-            self.kept = (round_.label, draw(together, round_))
-        rows = self.kept[1] if round_.key is None and self.kept else draw(together, round_)
         copies = [value.clone() for value in values]  # a server in this process steps from the values in place
-        self._last = (when, copies, self._sample(together, weights, round_, rows))
-        return self._last[2]
+        batch = self._sample(self.clients.together.train, weights, round_, self._rows(round_))
+        self._last = (when, copies, batch)
+        return batch
+
+    def batch_of(self, objective: Objective, weights: Mapping[str, Tensor], round_: Round) -> Batch:
+        """Return the same batch, with the gradients of another objective; it is not kept for later exchanges.
+
+        Raises `ValueError` for a round of another number of groups.
+        """
+        return self._probed(objective, self.clients.together.train, weights, round_, self._rows(round_))
+
+    def _rows(self, round_: Round) -> Tensor:
+        """Return the rows of the round's batch over all clients; one that the operating system draws is kept."""
+        together = self.clients.together.train
+        if round_.key is not None:
+            return draw(together, round_)
+        if self.kept is None or self.kept[0] != round_.label:
+            self.kept = (round_.label, draw(together, round_))
+        return self.kept[1]
 
     def _sample(self, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round, rows: Tensor) -> Batch:
+        """Return the batch of the records of `data` at `rows`, with the gradients of the node's loss."""
+        return self._probed(Objective(self.loss, _labels), data, weights, round_, rows)
+
+    def _probed(self, objective: Objective, data: GroupedDataset, weights: Mapping[str, Tensor], round_: Round,
+                rows: Tensor) -> Batch:
         """Return the batch of the records of `data` at `rows`, without those whose gradient is not finite.
 
         They are left out as if they had not been drawn: an error would reveal the record. Raises `ClientError` naming
@@ -217,7 +245,7 @@ class Node:
         self._set(weights)
         while True:
             x, y, groups = self._batch(data, rows)
-            probe = per_example(self.model, self.loss, x, y)
+            probe = per_example(self.model, objective.loss, x, objective.targets(y, groups))
             if len(data.weight):
                 probe = WeightedProbe(probe, data.weight[rows])
             finite = probe.norms.isfinite().cpu()
@@ -248,6 +276,11 @@ def _refuse_other_groups(data: GroupedDataset, round_: Round) -> None:
     if len(round_.rates) != len(data.names):
         raise ValueError(f"the round has sampling rates of {len(round_.rates)} groups, but there are "
                          f"{len(data.names)}: give one for each")
+
+
+def _labels(y: Tensor, groups: Tensor) -> Tensor:
+    """Return the labels, which are all that the node's own loss needs."""
+    return y
 
 
 def draw(data: GroupedDataset, round_: Round) -> Tensor:

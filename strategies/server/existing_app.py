@@ -205,6 +205,9 @@ def _refuse_unsuited(training: Training) -> None:
         if getattr(training, field) is not None:
             raise ValueError(f"{field} is {getattr(training, field)}, but the sizes of an app's clients are not "
                              "known in advance: give noise_multiplier, and read the ledger")
+    if training.sampling_rate is not None:
+        raise ValueError(f"sampling_rate is {training.sampling_rate:g}, but the sizes of an app's clients are not "
+                         "known in advance: give batch_size")
     if training.threshold != "none":
         raise ValueError(f"threshold is {training.threshold!r}, but an app evaluates its model itself: leave it "
                          "out")

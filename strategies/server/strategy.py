@@ -110,12 +110,13 @@ class Strategy(FlowerStrategy):
     def __init__(self, task: Task, training: Training, population: Population,
                  progress: Callable[[int, int], None] = lambda done, rounds: None, *,
                  preprocessing: Preprocessed | None = None) -> None:
+        self.key = self.key_of(task, training)
+        training = training.sized(population.records)
         _refuse_misfit(task, training, population)
         self.task, self.training, self.population, self.progress = task, training, population, progress
         self.sharers = len(population.sizes) - training.dropouts  # the fewest clients whose noise is in a sum
         self.options = self.Options(**training.options)
         self.sync = training.sync or self.default_sync
-        self.key = self.key_of(task, training)
         self.search = ThresholdSearch(task, training, population, self.protects, self.key)
         self._risk = (RiskMeter(task, training, population, self.sync, self.exchange)
                       if training.risk_every else None)

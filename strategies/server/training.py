@@ -65,6 +65,10 @@ class Training(ThresholdSettings, BaseModel):
     batch_size: Annotated[int, Field(ge=1)] = Field(
         default=256,
         description="Expected number of records in a batch; batches are Poisson samples.")
+    sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, json_schema_extra={"replaces": "batch_size"},
+        description="Share of the training records, whose number is public, in place of batch_size; 1 takes all "
+                    "records into every step, so that no sampling must stay secret.")
     optimizer: OptimizerName = Field(
         default="sgd",
         description="Optimiser of the noisy steps.")
@@ -171,6 +175,17 @@ class Training(ThresholdSettings, BaseModel):
             raise ValueError(f"risk_every is {self.risk_every}, which measures training records without noise, but "
                              'figures is "held-out": take figures = "exact", or leave risk_every out')
         return self
+
+    def sized(self, records: int) -> Training:
+        """Return the same settings with the batch size that the sampling rate asks for, if there is one.
+
+        Args:
+            records: Number of all training records, which is public.
+        """
+        if self.sampling_rate is None:
+            return self
+        size = max(1, round(self.sampling_rate * records))
+        return self.model_copy(update={"batch_size": size, "sampling_rate": None})
 
     @property
     def exact_figures(self) -> bool:

@@ -23,7 +23,7 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *, groups: int, steps: int, lr: float,
           clip: float, bound: float, tau: float, eta: float, bounds: str = "paper", weighted: bool = False,
-          quantile: float = 0.5, max_norm: float = 1.0, late_lr: float = 0.005) -> Tensor:
+          quantile: float = 0.5, gamma: float = 0.01, max_norm: float = 1.0, late_lr: float = 0.005) -> Tensor:
     """Return the parameters after `steps` full-batch steps without noise, flattened."""
     n_all = len(x)
     z = bound
@@ -52,11 +52,16 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
                 m, o = sum(n > clip_of[k] for n in own), sum(n <= clip_of[k] for n in own)
                 moved = clip_of[k] * math.exp(-eta * ((1 - quantile) * o - quantile * m) * groups / n_all)
                 followed[k] = min(max(moved, 0.1 * clip), 4 * clip)
+        if method == "dpsgd-bounded":
+            now = followed[0]
+            clip_of = dict.fromkeys(range(groups), now)
+            above = sum(n > now for n in norms) / n_all
+            followed[0] = max(now * math.exp(eta * (above - (1 - quantile))), 0.1 * clip)
         mean_clip = sum(clip_of.values()) / groups
         for row, n, a in zip(g, norms, group.tolist(), strict=True):
             if method == "sgd":
                 total += row / n_all
-            elif method in ("dpsgd", "dpsgd-f", "dpsgd-f-quantile"):
+            elif method in ("dpsgd", "dpsgd-f", "dpsgd-f-quantile", "dpsgd-bounded"):
                 total += row * min(1, clip_of[a] / n) / n_all * (clip_of[a] / mean_clip if weighted else 1)
             elif method == "naive":
                 size_of_group = sum(1 for b in group if b == a)
@@ -65,6 +70,10 @@ def train(method: str, model: nn.Module, x: Tensor, y: Tensor, group: Tensor, *,
                 total += row * (clip / z if n <= z else 0) / n_all
             elif method == "dpsgd-global-adapt":
                 total += row * (clip / z if n <= z else clip / n) / n_all
+            elif method == "dpsgd-soft":
+                total += row * clip * math.tanh(n / clip) / n / n_all
+            elif method == "dpsgd-auto":
+                total += row * clip / (n + gamma) / n_all
             elif method in ("gs-dp-sgd", "fair-dp"):
                 total += row * min(1, clip / n) / sum(1 for b in group if b == a) / groups
         if method == "dpsgd-global-adapt":

@@ -36,7 +36,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dpsgd-f: authors": {"bounds": "authors"}, "dpsgd-f: capped": {"max_bound": 1.5},
     "dpsgd-f: base": {"noise_at": "base"}, "dpsgd-f: weighted": {"weighting": "clip-norms", "max_bound": 1.5},
     "dpsgd-f-quantile: low": {"quantile": 0.2, "eta": 1.0, "max_bound": 2.0},
-    "dpsgd-global-adapt: bounded": {"bound": 5.0, "min_bound": 4.5}, "fair-dp: late": {"late_share": 0.5}}
+    "dpsgd-global-adapt: bounded": {"bound": 5.0, "min_bound": 4.5}, "fair-dp: late": {"late_share": 0.5},
+    "dpsgd-bounded: moving": {"eta": 1.0, "min_bound": 1.0}}
 ALL = [*STRATEGIES, *VARIANTS]
 WITHOUT_PRIVACY = ("sgd", "fedavg", "direction-error", "magnitude-error")
 PRIVATE = [name for name in ALL if name not in WITHOUT_PRIVACY]
@@ -225,13 +226,13 @@ def test_a_batch_larger_than_the_data_is_refused(strategy: str) -> None:
         run(experiment(strategy, batch_size=5000))
 
 
-@pytest.mark.parametrize("strategy", ["dpsgd-f", "dpsgd-f-quantile", "dpsgd-global-adapt", "naive"])
+@pytest.mark.parametrize("strategy", ["dpsgd-f", "dpsgd-f-quantile", "dpsgd-global-adapt", "naive", "dpsgd-bounded"])
 def test_a_target_that_the_counts_alone_exceed_is_refused(strategy: str) -> None:
     with pytest.raises(ValueError, match=r"target_epsilon 0\.1 cannot be reached: .* noise on the counts"):
         run(experiment(strategy, target_epsilon=0.1, count_noise_multiplier=0.5, accountant="rdp"))
 
 
-@pytest.mark.parametrize("strategy", ["dpsgd-f", "dpsgd-f-quantile", "dpsgd-global-adapt", "naive"])
+@pytest.mark.parametrize("strategy", ["dpsgd-f", "dpsgd-f-quantile", "dpsgd-global-adapt", "naive", "dpsgd-bounded"])
 def test_counts_without_noise_are_no_default_and_end_every_guarantee(strategy: str) -> None:
     ledger = run(experiment(strategy, count_noise_multiplier=0.0)).ledger
     assert (ledger.guarantee, ledger.epsilon()) == ("none", math.inf)

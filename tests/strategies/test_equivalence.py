@@ -15,10 +15,11 @@ from tests.strategies.oracle import train
 from tests.strategies.two_groups import two_groups
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "dpsgd-global": {"bound": 3.0}, "dpsgd-global-adapt": {"bound": 3.0, "tau": 0.7, "eta": 0.1}}
+    "dpsgd-global": {"bound": 3.0}, "dpsgd-global-adapt": {"bound": 3.0, "tau": 0.7, "eta": 0.1},
+    "dpsgd-bounded": {"eta": 0.1}}
 ON_DIGITS = ["sgd", "dpsgd", "dpsgd-f", "dpsgd-global", "dpsgd-global-adapt", "gs-dp-sgd", "naive", "fair-dp",
-             "dpsgd-f-quantile"]
-STRATEGIES = [*ON_DIGITS, "fairlens"]
+             "dpsgd-f-quantile", "dpsgd-soft", "dpsgd-auto", "dpsgd-bounded"]
+STRATEGIES = [*ON_DIGITS, "fairlens", "dpsgd-is", "raco", "fermi"]
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedfair.mechanisms.counting import COUNT_QUERIES, Above, AboveAndBelow, AtMost, CountQuery, GroupSizes
+from fedfair.mechanisms.counting import COUNT_QUERIES, Above, AboveAndBelow, AtMost, CountQuery, GroupSizes, Predictions
 
 K = 3
 batches = st.lists(st.tuples(st.floats(0, 2), st.integers(0, K - 1)), max_size=8)
@@ -40,7 +42,7 @@ def slow(query: CountQuery, batch: list[tuple[float, int]]) -> list[float]:
 
 
 def test_every_registered_query_is_tested_here() -> None:
-    assert {COUNT_QUERIES.name_of(query) for query in EXAMPLES} == set(COUNT_QUERIES)
+    assert {COUNT_QUERIES.name_of(query) for query in [*EXAMPLES, Predictions(1.0)]} == set(COUNT_QUERIES)
 
 
 @few
@@ -54,6 +56,53 @@ def test_counts_equal_a_plain_loop(query: CountQuery, batch: list[tuple[float, i
 def test_one_record_changes_the_counts_by_at_most_one_in_euclidean_norm(query: CountQuery,
                                                                          batch: list[tuple[float, int]]) -> None:
     assert float((counted(query, batch) - counted(query, batch[1:])).norm()) <= 1
+
+
+scores = st.lists(st.one_of(st.floats(-5, 5), st.sampled_from([-1e300, 1e300, math.inf, math.nan])), min_size=3,
+                  max_size=3)
+scored = st.lists(st.tuples(scores, st.integers(0, K - 1)), min_size=1, max_size=6)
+
+
+def histogram(temperature: float, batch: list[tuple[list[float], int]]) -> Tensor:
+    return Predictions(temperature).histogram(torch.tensor([z for z, _ in batch], dtype=torch.float64).view(-1, 3),
+                                              torch.tensor([k for _, k in batch], dtype=torch.long), K)
+
+
+@few
+@given(st.floats(1e-3, 1e3), scored)
+def test_a_record_changes_the_histogram_of_predictions_by_at_most_one_whatever_its_scores(
+        temperature: float, batch: list[tuple[list[float], int]]) -> None:
+    """Hazard 9 too: scores that are not finite add zero, and no record can make the histogram reveal that."""
+    found = histogram(temperature, batch)
+    assert found.shape == (K, 3)
+    assert bool(found.isfinite().all())
+    assert float((found - histogram(temperature, batch[1:])).norm()) <= 1 + 1e-12
+
+
+def test_some_record_changes_the_histogram_of_predictions_by_one() -> None:
+    assert histogram(50.0, [([0.0, 99.0, 0.0], 2)]).tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 0]]
+
+
+def test_the_histogram_of_predictions_equals_a_plain_loop() -> None:
+    batch = [([0.1, 0.7, -0.2], 0), ([2.0, 0.0, 1.0], 2), ([0.0, 0.5, 0.25], 2)]
+    plain = [[0.0] * 3 for _ in range(K)]
+    for z, k in batch:
+        for c in range(3):
+            plain[k][c] += math.exp(2 * z[c]) / sum(math.exp(2 * other) for other in z)
+    assert histogram(2.0, batch).flatten().tolist() == pytest.approx([share for row in plain for share in row])
+
+
+@pytest.mark.parametrize("norms", [[], [1.0]])
+def test_predictions_are_never_counted_from_norms(norms: list[float]) -> None:
+    """Whether or not there are records: an error alone must not tell."""
+    with pytest.raises(ValueError, match="of scores, not of gradient norms"):
+        counted(Predictions(1.0), [(norm, 0) for norm in norms])
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, math.nan])
+def test_a_temperature_that_bounds_nothing_is_refused(temperature: float) -> None:
+    with pytest.raises(ValueError, match="it must be a finite number above 0"):
+        Predictions(temperature)
 
 
 @few

@@ -132,7 +132,8 @@ def test_a_method_in_a_file_describes_its_options(tmp_path: Path, monkeypatch: p
 
 
 def test_marks_name_settings() -> None:
-    assert set(marked(Experiment, "replaces").items()) == {("steps", "epochs"), ("target_epsilon", "noise_multiplier")}
+    assert set(marked(Experiment, "replaces").items()) == {
+        ("steps", "epochs"), ("target_epsilon", "noise_multiplier"), ("sampling_rate", "batch_size")}
     assert set(marked(Experiment, "chosen_by")) == {"dataset", "strategy", "seed"}
     assert "steps" in marked(Training, "decided_by_app")
     assert "split" in marked(Task, "records")

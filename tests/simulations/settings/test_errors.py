@@ -32,7 +32,7 @@ def error_of(*arguments: str) -> str:
     (["--engine", "lokal"], "unknown engine 'lokal': did you mean 'local'?"),
     (["--preset", "yang"], "unknown preset 'yang': did you mean 'yang2024'?"),
     (["--set", "model=mpl"], "unknown model 'mpl': did you mean 'mlp'?"),
-    (["--set", "learning_rat=1"], "unknown setting 'learning_rat': did you mean 'learning_rate'?"),
+    (["--set", "learning_rat=1"], "unknown setting 'learning_rat': did you mean 'learning_rate' or 'sampling_rate'?"),
     (["--set", "options.bound=5"], "options of dpsgd-f: unknown setting 'bound': did you mean 'bounds'"),
     (["--set", "options.bounds=mine"], "options of dpsgd-f: bounds is 'mine': it should be 'paper' or 'authors'"),
     (["--set", "clip_norm=-1"], "clip_norm is -1: it should be greater than 0"),

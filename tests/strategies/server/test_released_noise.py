@@ -78,7 +78,8 @@ def test_counts_arrive_with_the_noise_that_the_ledger_charges(strategy: str, mon
     """Hazard 3: learning is replaced by listening, so that both runs see the same batches and models."""
     heard: list[torch.Tensor] = []
     monkeypatch.setattr(type(server(strategy)), "learn", lambda self, counts, expected: heard.append(counts.flatten()))
-    steps = 600 if strategy.startswith("dpsgd-global") else 60  # one count a step, or some for each group
+    one_count = strategy.startswith(("dpsgd-global", "dpsgd-bounded"))  # a step; else some for each group
+    steps = 600 if one_count else 60
     for noise in (1e-9, 7.0):
         result = run(experiment(strategy, steps=steps, learning_rate=1e-9, count_noise_multiplier=noise))
     exact, noisy = torch.stack(heard[:steps]), torch.stack(heard[steps:])

@@ -1,0 +1,26 @@
+"""DP-SGD with automatic clipping: Bu et al. 2022, AUTO-S."""
+
+from __future__ import annotations
+
+from fedfair.mechanisms.clipping import Automatic, ClipRule
+from fedfair.protocol.bounds import Positive
+from strategies.server.strategy import Strategy
+
+
+class DpsgdAuto(Strategy):
+    """Normalises every gradient, `c_i = C / (n_i + gamma)`; the noise is relative to C.
+
+    C only scales the learning rate, since sums and noise are both in proportion to it: there is no clip norm to tune.
+    With a small gamma all records add about the same, those whose gradients are short too.
+    """
+
+    class Options(Strategy.Options):
+        """`gamma` is what is added to every norm; the paper takes 0.01."""
+
+        gamma: Positive = 0.01
+
+    options: Options
+
+    def rule(self) -> ClipRule:
+        """Return one norm for all."""
+        return Automatic(self.training.clip_norm, self.options.gamma)
