@@ -60,7 +60,7 @@ class Plan(BaseModel):
 
     datasets: tuple[str, ...]
     epsilons: tuple[Annotated[float, Field(gt=0)], ...]
-    seeds: Annotated[int, Field(ge=2)]
+    seeds: Annotated[int, Field(ge=1)]
     share: Annotated[float, Field(gt=0, le=1)]
     limits: Shares
     ours: tuple[str, ...]

@@ -100,7 +100,8 @@ def against(chosen: pd.DataFrame, ours: str) -> pd.DataFrame:
     """Return by how much each other method is more accurate than ours within each limit.
 
     Columns: dataset, epsilon, ours, method, limit, mean, low, high (Student's 95 % interval of the difference by
-    seed), and `passes`: whether the whole interval is above 0. Where ours has no setting within a limit, any method passes it.
+    seed), and `passes`: whether the whole interval is above 0. Where ours has no setting within a limit, any method
+    passes it.
 
     Args:
         chosen: What `fronts` returns.
