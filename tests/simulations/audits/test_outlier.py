@@ -87,7 +87,7 @@ def test_a_scale_by_the_largest_value_is_found(people: dict[str, Any], monkeypat
     def by_the_largest(data: Any, ranges: Any) -> Any:
         return scale(data, [(name, low, float(data.x[:, place].max())) for place, (name, low, _) in enumerate(ranges)])
 
-    monkeypatch.setattr("fedfair.datasets.schema.to_ranges", by_the_largest)
+    monkeypatch.setattr("fedfair.protocol.task_data.to_ranges", by_the_largest)
     assert audit_outlier(Experiment(**people, without=["job"], ranges=RANGES, categories={})).refuted
 
 
