@@ -40,6 +40,14 @@ class Preprocessed(NamedTuple):
     multiplier: float
     delta: float
 
+    def with_another(self, other: Preprocessed) -> Preprocessed:
+        """Return what both releases are charged together.
+
+        Args:
+            other: A release about the same records.
+        """
+        return Preprocessed((self.multiplier**-2 + other.multiplier**-2) ** -0.5, self.delta + other.delta)
+
 
 @dataclass(frozen=True)
 class Event:

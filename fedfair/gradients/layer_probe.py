@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fedfair.gradients.layers import Gradients, LayerGradients, norms
+from fedfair.gradients.layers import Gradients, LayerGradients, full_precision, norms
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """`loss(output [B, ...], target [B, ...]) -> [B]`: one number per example."""
@@ -59,6 +59,7 @@ class LayerProbe:
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `Probe`."""
         sums: Gradients = {}
+        factors = full_precision(coefficients)
         for layer in self._layers:
-            sums |= layer.weighted_sum(coefficients)
+            sums |= layer.weighted_sum(factors)
         return {name: sums[name] if name in sums else torch.zeros_like(p) for name, p in self._trained.items()}

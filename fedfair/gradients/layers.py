@@ -168,7 +168,7 @@ class OuterProducts:
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `LayerGradients`."""
-        scaled = (coefficients[:, None, None] * self.deltas).flatten(0, 1)
+        scaled = full_precision(coefficients[:, None, None] * self.deltas).flatten(0, 1)
         weight = sum_of_outer_products(scaled, self.inputs.flatten(0, 1)).view(self.shape)
         return {self.weight: weight} | ({} if self.bias is None else {self.bias: scaled.sum(0)})
 
@@ -229,7 +229,7 @@ class Lookups:
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `LayerGradients`."""
-        scaled = (coefficients[:, None, None] * self.deltas).flatten(0, 1)
+        scaled = full_precision(coefficients[:, None, None] * self.deltas).flatten(0, 1)
         return {self.name: scaled.new_zeros(self.shape).index_add_(0, self.tokens.flatten(), scaled)}
 
 
@@ -345,6 +345,15 @@ def _floor(inputs: Tensor, deltas: Tensor, positions: int, widths: tuple[int, in
     """
     tiny = positions * _tiny(deltas)
     return torch.add(deltas * (widths[0] * tiny), inputs, alpha=widths[1] * tiny).add_(positions * tiny)
+
+
+def full_precision(values: Tensor) -> Tensor:
+    """Return values with zeros for those that the dtype does not hold to full precision.
+
+    A factor of 1e-44 has lost all its digits. Times a number of 1e38 it could scale a gradient to more than the clip
+    norm; 0 never does.
+    """
+    return F.hardshrink(values, _tiny(values))
 
 
 def _tiny(values: Tensor) -> float:

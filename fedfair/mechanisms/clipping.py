@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import mul
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from fedfair.mechanisms.rule_numbers import refuse_bad_numbers
+from fedfair.mechanisms.rule_numbers import refuse_bad_numbers, refuse_unheld
 from fedfair.plugins.registry import Registry
 
 
@@ -169,6 +170,7 @@ class Global:
     def __post_init__(self) -> None:
         """Raise `ValueError` for a number that bounds nothing."""
         refuse_bad_numbers(self)
+        refuse_unheld(self, "clip_norm / bound", [self.clip_norm / self.bound])
 
     def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
         """See `ClipRule`."""
@@ -197,6 +199,7 @@ class GlobalAdapt:
     def __post_init__(self) -> None:
         """Raise `ValueError` for a number that bounds nothing."""
         refuse_bad_numbers(self)
+        refuse_unheld(self, "clip_norm / bound", [self.clip_norm / self.bound])
 
     def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
         """See `ClipRule`."""
@@ -225,6 +228,7 @@ class Reweighted:
     def __post_init__(self) -> None:
         """Raise `ValueError` for a number that bounds nothing."""
         refuse_bad_numbers(self)
+        refuse_unheld(self, "weight times clip norm", map(mul, self.weights, self.clip_norms))
 
     def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
         """See `ClipRule`."""

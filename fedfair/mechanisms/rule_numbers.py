@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
+
+LEAST, MOST = 1e-30, 1e30
+"""Bounds on the numbers of a clip rule: float32 ends at 3.4e38, and loses digits below 1.2e-38."""
 
 _AT_LEAST_ZERO = ("weights",)  # a group of weight 0 adds nothing; all other numbers are divided by, or divide
 
@@ -26,6 +30,22 @@ def refuse_bad_numbers(rule: Any) -> None:
             several = "all must be finite numbers" if isinstance(value, tuple) else "it must be a finite number"
             raise ValueError(f"{name} of the clip rule {type(rule).__name__} is {_shown(value)}: {several} {above}"
                              f"{_remedy(value)}")
+        refuse_unheld(rule, name, numbers)
+
+
+def refuse_unheld(rule: Any, name: str, numbers: Iterable[float]) -> None:
+    """Raise `ValueError` for numbers above 0 that float32 does not hold exactly enough: gradients would pass the clip.
+
+    Args:
+        rule: Clip rule.
+        name: What the numbers are.
+        numbers: Some of its numbers, or products or ratios of them, at least 0.
+    """
+    for number in numbers:
+        if number and not LEAST <= number <= MOST:
+            raise ValueError(f"{name} of the clip rule {type(rule).__name__} is {number:g}, with which float32 does "
+                             "not compute exactly enough to bound gradients: it must be from "
+                             f"{LEAST:g} to {MOST:g}")
 
 
 def is_number(value: object) -> bool:

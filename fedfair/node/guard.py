@@ -9,7 +9,7 @@ from typing import Any, cast
 from fedfair.accounting.events import Release
 from fedfair.node.node import Node
 from fedfair.node.node_ledger import NodeLedger
-from fedfair.node.policy import Data, Policy, Refused
+from fedfair.node.policy import NOT_CHARGED, PRIVATE, Data, Policy, Refused
 from fedfair.node.request_checks import (
     check_exchange,
     check_model,
@@ -50,6 +50,8 @@ class Guard:
         """
         check_exchange(self.policy, exchange)
         asked: Mapping[str, Any] = json.loads(task)
+        if asked.get("preprocessing") == PRIVATE:
+            raise Refused(f"the task has preprocessing = {PRIVATE!r}, {NOT_CHARGED}")
         entry = next((entry for entry in self.policy.data if entry.allows(asked)), None)
         if entry is None:
             raise Refused("its policy does not list this task: data, columns, split, ranges, partition and seed must "

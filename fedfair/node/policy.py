@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from fedfair.plugins.registry import unknown
-from fedfair.protocol.task import Task
+from fedfair.protocol.task import Preprocessing, Task
 
 VARIABLE = "FEDFAIR_NODE_POLICY"
 """Environment variable with the path of a node's policy."""
@@ -27,6 +27,11 @@ FILE = "fedfair-node.toml"
 
 FREE = ("model", "hidden", "dtype")
 """Fields of a task that a server chooses; the policy lists the models."""
+
+
+PRIVATE: Preprocessing = "private"
+NOT_CHARGED = ("whose release a node with a policy does not make, since its ledger cannot charge for it: take public "
+               "ranges and categories")
 
 
 class Refused(ValueError):
@@ -66,6 +71,8 @@ class Data(BaseModel):
             for name in filter(self.task.__contains__, FREE):
                 raise ValueError(f"task has {name}, which a server chooses: leave it out; the policy's models says "
                                  "which models the node builds")
+            if self.task.get("preprocessing") == PRIVATE:
+                raise ValueError(f"task has preprocessing = {PRIVATE!r}, {NOT_CHARGED}")
             self._pinned = pinned(Task(**self.task).model_dump(mode="json"))
         return self
 

@@ -14,6 +14,8 @@ from fedfair.datasets.names import visible
 from fedfair.plugins.registry import unknown
 from simulations.audits.audit import DEFAULTS, audit
 from simulations.audits.findings import Audit
+from simulations.audits.folder import FolderAudit, audit_folder
+from simulations.audits.folder_table import folder_table
 from simulations.audits.membership import membership, split_off_at_random
 from simulations.audits.outlier import OutlierAudit, audit_outlier
 from simulations.audits.release_table import outlier_table, release_table
@@ -24,14 +26,18 @@ from simulations.settings.experiment import Experiment
 from simulations.settings.presets import for_strategy, merged
 from strategies import find_strategy
 
-ATTACKS = ("canaries", "membership", "releases", "outlier")
+ATTACKS = ("canaries", "membership", "releases", "outlier", "folder")
+
+Made = Audit | ReleaseAudit | OutlierAudit | FolderAudit
+"""What an audit found."""
 
 
 def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[str, Any], canaries: int = 20_000,
-           confidence: float = 0.95, engine: str = "local", on_round: OnRound = lambda *progress: None
-           ) -> list[Audit | ReleaseAudit | OutlierAudit]:
+           confidence: float = 0.95, engine: str = "local", on_round: OnRound = lambda *progress: None,
+           runs: int = 10) -> list[Made]:
     """Run one audit for each seed; `settings` win over `simulations.audits.audit.DEFAULTS`.
 
+    The attack folder takes `runs` runs on each of two data sets, whose randomness is the system's unless it is set.
     Raises `ValueError` for an unknown attack, for canaries or releases on another engine than "local", for runs without
     steps, or for membership where it shows nothing, and what `run` raises.
     """
@@ -40,7 +46,8 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
     if attack not in ("membership", "outlier") and engine != "local":
         raise ValueError(f'engine is {engine!r}, but the attack {attack} needs all nodes in this process: take engine '
                          '"local", or the attack membership')
-    layers = merged(DEFAULTS, for_strategy(settings, strategy, [strategy]), {"strategy": strategy})
+    usual = {**DEFAULTS, "randomness": "system"} if attack == "folder" else DEFAULTS  # a seed would give all away
+    layers = merged(usual, for_strategy(settings, strategy, [strategy]), {"strategy": strategy})
     planned = [Experiment(**layers, seed=seed) for seed in seeds]
     if any(each.steps == 0 for each in planned):
         raise ValueError("steps is 0: a run without steps releases nothing that could be attacked, so give it some")
@@ -49,6 +56,8 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
         return [audit(each, canaries, confidence, progress) for each, progress in followed]
     if attack == "outlier":
         return [audit_outlier(each) for each in planned]
+    if attack == "folder":
+        return [audit_folder(each, runs, progress=progress) for each, progress in followed]
     if attack == "releases":
         return [audit_releases(each, confidence, progress) for each, progress in followed]
     for each in planned:
@@ -56,14 +65,19 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
     return [membership(run(each, engine, progress=progress), confidence) for each, progress in followed]
 
 
-def audit_table(audits: Sequence[Audit | ReleaseAudit | OutlierAudit]) -> Table:
-    """Lay out bound and claim of every seed, for all records and by group; or what noise or preparation gave away."""
+def audit_table(audits: Sequence[Made]) -> Table:
+    """Lay out bound and claim of every seed, for all records and by group; or what noise, preparation or folder gave
+    away.
+    """
     of_releases = [each for each in audits if isinstance(each, ReleaseAudit)]
     of_outliers = [each for each in audits if isinstance(each, OutlierAudit)]
     if of_releases:
         return release_table(of_releases)
+    of_folders = [each for each in audits if isinstance(each, FolderAudit)]
     if of_outliers:
         return outlier_table(of_outliers)
+    if of_folders:
+        return folder_table(of_folders)
     return _bounds([each for each in audits if isinstance(each, Audit)])
 
 

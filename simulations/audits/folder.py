@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from fedfair.fairness.metrics import metrics
 from fedfair.node.node import Node
 from simulations.audits.folder_entries import Entry, entries
 from simulations.audits.neighbours import neighbours
-from simulations.engines.run import run
+from simulations.engines.run import Progress, run
 from simulations.settings.experiment import Experiment
 from strategies import Strategy
 
@@ -59,6 +59,7 @@ class FolderAudit:
         target: Row of the training record that one data set has and the other has not.
         runs: Number of runs on each of the two.
         guarantee: Guarantee that the ledgers state.
+        entries: Number of entries in a run's folder.
         leaks: The findings.
     """
 
@@ -66,6 +67,7 @@ class FolderAudit:
     target: int
     runs: int
     guarantee: str
+    entries: int
     leaks: tuple[Leak, ...]
 
     @property
@@ -73,8 +75,15 @@ class FolderAudit:
         """Whether a folder that is called proved reveals the target."""
         return bool(self.leaks) and self.guarantee == "proved"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields and the verdict, ready for JSON."""
+        return {"attack": "folder", "experiment": self.experiment.settings(), "target": self.target, "runs": self.runs,
+                "guarantee": self.guarantee, "entries": self.entries, "refuted": self.refuted,
+                "leaks": [leak._asdict() for leak in self.leaks]}
 
-def audit_folder(experiment: Experiment, runs: int = 10, target: int | None = None) -> FolderAudit:
+
+def audit_folder(experiment: Experiment, runs: int = 10, target: int | None = None,
+                 progress: Progress = lambda *_: None) -> FolderAudit:
     """Run an experiment on two neighbouring data sets, save all results, and look for what tells them apart.
 
     Args:
@@ -82,6 +91,7 @@ def audit_folder(experiment: Experiment, runs: int = 10, target: int | None = No
         runs: Number of runs on each data set, at least 8: with fewer, accuracies of few records look fixed by
             chance.
         target: Row of a training record in the source; None for the most unusual one.
+        progress: Called with the runs done and all runs.
 
     Returns:
         The findings.
@@ -103,12 +113,13 @@ def audit_folder(experiment: Experiment, runs: int = 10, target: int | None = No
         for without in (False, True):
             with chosen.world(without, folder) as made:
                 seen[without] = [_Seen(data[without], data[not without]) for _ in range(runs)]
-                for each in seen[without]:
+                for done, each in enumerate(seen[without]):
                     result = run(made, watch=each.watch)
                     guarantee = result.ledger.guarantee
                     each.entries = entries(result.save(folder / "result"))
+                    progress(without * runs + done + 1, 2 * runs)
     found = (*_fixed(seen[False], seen[True]), *_exact([*seen[False], *seen[True]]))
-    return FolderAudit(experiment, chosen.target, runs, guarantee, found)
+    return FolderAudit(experiment, chosen.target, runs, guarantee, len(seen[False][0].entries), found)
 
 
 @dataclass

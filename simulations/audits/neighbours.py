@@ -10,10 +10,9 @@ from pathlib import Path
 
 import torch
 
-from fedfair import client_app
 from fedfair.datasets import DATASETS, GroupedDataset
 from fedfair.datasets.table_file import read_table
-from fedfair.protocol import task_data
+from simulations.audits.changed_source import changed_source, forget
 from simulations.settings.experiment import Experiment
 
 
@@ -40,13 +39,8 @@ class Neighbours:
             return
         published = DATASETS[made.dataset]
         changed = partial(_exchanged, target=self.target, stand_in=self.stand_in) if without else _as_it_is
-        DATASETS.register(made.dataset)(replace(published, load=lambda group: changed(published.load(group))))
-        _forget()
-        try:
+        with changed_source(made.dataset, lambda group: changed(published.load(group))):
             yield made
-        finally:
-            DATASETS.register(made.dataset)(published)
-            _forget()
 
     def _table(self, without: bool, folder: Path) -> Path:
         """Write one of the two tables."""
@@ -58,7 +52,7 @@ class Neighbours:
             table.loc[self.target, columns] = table.loc[self.stand_in, columns]
         file = folder / f"{Path(str(made.csv)).stem}.csv"
         table.to_csv(file, index=False, sep=made.separator or ",", encoding=made.encoding or "utf-8")
-        _forget()
+        forget()
         return file
 
 
@@ -119,9 +113,3 @@ def _as_it_is(data: GroupedDataset) -> GroupedDataset:
     """Return the records."""
     return data
 
-
-def _forget() -> None:
-    """Let the next run load its data anew."""
-    task_data._source.cache_clear()
-    task_data.prepared_data.cache_clear()
-    client_app._nodes.cache_clear()

@@ -1,4 +1,4 @@
-"""The audit of the preparation: one extreme row in a file, and what that does to the features of all other records.
+"""The audit of the preparation: one extreme row, and what that does to the features of all other records.
 
 Clipping bounds what a record adds to a sum. It bounds nothing if the record also moves the features of the others,
 before any gradient is taken: by means and deviations that scale them, or by a category that becomes a column.
@@ -6,20 +6,16 @@ before any gradient is taken: by means and deviations that scale them, or by a c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pandas as pd
 import torch
 
 from fedfair.datasets import Parts
-from fedfair.protocol.task import Task
+from simulations.audits.extreme_rows import BuiltIn, OwnTable, Source
 from simulations.settings.experiment import Experiment
-
-_FACTOR = 1e3  # of the largest number of a column: what stands in the extreme row
 
 
 @dataclass(frozen=True)
@@ -60,59 +56,36 @@ class OutlierAudit:
 
 
 def audit_outlier(experiment: Experiment) -> OutlierAudit:
-    """Prepare the experiment's file as it is, and with an extreme value in one training record, column by column.
+    """Prepare the experiment's data as they are, and with an extreme value in one training record, column by column.
 
-    Numbers become a thousand times the largest of their column, other values a word that occurs nowhere else. Nothing
-    is trained. Raises `ValueError` unless the data are a CSV file, or for private
-    preprocessing, and what `Task.data` does.
+    Numbers become a thousand times the largest of their column, other values a word that occurs nowhere else. Of
+    records that are no rows of a table all inputs become extreme. Nothing is trained. Raises `ValueError` for data in
+    Hugging Face's format, or for private preprocessing, and what `Task.data` does.
     """
     task = experiment.task
-    if task.csv is None:
-        raise ValueError(f"an extreme row is put into a CSV file, but the data are {task.dataset!r}: give csv")
+    if task.is_own and task.csv is None:
+        raise ValueError(f"an extreme row is put into a CSV file or a built-in data set, but the data are "
+                         f"{task.dataset!r}: give csv, or a built-in dataset")
     if task.prepares == "private":
         raise ValueError("preprocessing is private: its release is noisy, and moves all records whether or not one is "
-                         "extreme; the ledger charges for it, and simulations.audits.folder attacks what is published")
-    frame = pd.read_csv(task.csv, dtype=str)
-    frame = frame.dropna() if task.missing == "drop" else frame
+                         "extreme; the ledger charges for it, and the attack folder reads what is published")
     with TemporaryDirectory() as folder:
-        before = _prepared(task, frame, Path(folder) / "before.csv")
+        source: Source = OwnTable(task, Path(folder)) if task.csv else BuiltIn(task)
+        before, columns = source.prepared(), source.columns()
         row = int(before.train.records[0])
-        columns = tuple(_features(task, frame))
-        moved = [_compared(before, _prepared(task, changed, Path(folder) / f"{number}.csv"), column, row, value)
-                 for number, column in enumerate(columns) for changed, value in [_extreme(frame, column, row)]]
+        moved = [_compared(before, after, column, row, value)
+                 for column in columns for after, value in [source.changed(column, row)]]
     return OutlierAudit(experiment, columns, task.learned_from_records(), tuple(filter(None, moved)))
-
-
-def _features(task: Task, frame: pd.DataFrame) -> Iterator[str]:
-    """Yield the columns of the file that become features and define no group, class or participant."""
-    taken = {task.label, task.participant, *task.attributes, *(task.without or ())}
-    yield from (str(column) for column in frame.columns if column not in taken)
-
-
-def _extreme(frame: pd.DataFrame, column: str, row: int) -> tuple[pd.DataFrame, str]:
-    """Return the table with an extreme value in one cell, and the value."""
-    numbers = pd.to_numeric(frame[column], errors="coerce")
-    numeric = bool(numbers.notna().all())
-    value = f"{_FACTOR * (numbers.abs().max() + 1):.0f}" if numeric else "a word that occurs nowhere else"
-    changed = frame.copy()
-    changed.loc[changed.index[row], column] = value
-    return changed, value
-
-
-def _prepared(task: Task, frame: pd.DataFrame, file: Path) -> Parts:
-    """Return the parts that the task makes of a table."""
-    frame.to_csv(file, index=False)
-    return task.model_copy(update={"csv": str(file)}).data()
 
 
 def _compared(before: Parts, after: Parts, column: str, row: int, value: str) -> Moved | None:
     """Return what changed for other records than the one in `row`; None if nothing did."""
-    features = abs(after.train.x.shape[1] - before.train.x.shape[1])
+    features = abs(after.train.x[0].numel() - before.train.x[0].numel())
     if features:
         return Moved(column, value, len(before.train) - 1, features, float("inf"))
     records, largest = 0, 0.0
     for (_, old), (_, new) in zip(before, after, strict=True):
-        change = (new.x - old.x).abs().double()
+        change = (new.x.double() - old.x.double()).abs().flatten(1)
         change = change[old.records != row].nan_to_num(nan=torch.inf)
         if change.numel():
             records += int((change.amax(1) > 0).sum())

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedfair.datasets.names import visible
+from fedfair.protocol.bounds import MOST_RUNS
 from simulations.commands.options import EngineName, Seeds, Set, StrategyName
 from simulations.commands.terminal import progress_bar
 from simulations.results.atomic_files import refuse_as_file, refuse_unwritable, write_json
@@ -19,14 +20,17 @@ from simulations.settings.settings_text import pairs
 def audit(
     strategy: StrategyName = "dpsgd",
     attack: Annotated[str, typer.Option(help="Attack: canaries (white box), membership (black box, any engine), "
-                                                 "releases (does noise come back, or is it too small?), or outlier "
-                                                 "(what does an extreme row of a CSV file do to other records?).")] =
+                                                 "releases (does noise come back, or is it too small?), outlier "
+                                                 "(what does an extreme row do to other records?), or folder (does a "
+                                                 "file of the result tell of one record?).")] =
     "canaries",
     epsilon: Annotated[float | None, typer.Option(help="Epsilon to claim: 3, unless noise_multiplier is set.")] =
     None,
     seeds: Seeds = 1,
     canaries: Annotated[int, typer.Option(min=100, max=10_000_000, help="Number of canaries.")] = 20_000,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="Confidence of each bound.")] = 0.95,
+    runs: Annotated[int, typer.Option(min=8, max=MOST_RUNS, help="Attack folder: runs on each of two data sets that "
+                                      "differ in one record.")] = 10,
     engine: EngineName = "local",
     set_: Set = [],  # noqa: B006 - Typer copies it
     out: Annotated[Path | None, typer.Option(help="JSON file to write the findings to.")] = None,
@@ -43,7 +47,7 @@ def audit(
     if out is not None:
         refuse_as_file(out)
     with progress_bar() as on_round:
-        made = audits(strategy, attack, range(seeds), settings, canaries, confidence, engine, on_round)
+        made = audits(strategy, attack, range(seeds), settings, canaries, confidence, engine, on_round, runs)
     Console().print(audit_table(made))
     if out is not None:
         write_json(out, {"audits": [each.to_dict() for each in made]})

@@ -6,7 +6,8 @@ machine the last bits of these values may differ.)
 
 With randomness from the operating system these rounds have other noise when they are run again, and somebody may have
 seen both. Such a run is saved before its first round and after every round. When it resumes, the round that may be lost
-is charged, and the charge is saved before the round is asked for again.
+is charged, and the charge is saved before the round is asked for again. The release of private preprocessing is charged
+and kept likewise (`simulations.engines.learned_columns`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from simulations.results.result_folder import (
     same_identity,
 )
 
-_FORMAT = 4  # what a file holds; changes with `strategies.server.state`
+_FORMAT = 5  # what a file holds; changes with `strategies.server.state`
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Check
     again = strategy.training.randomness == "system"
     every = 1 if again else (checkpoint and checkpoint.every) or (_STEPS if strategy.sync == "step" else _EPOCHS)
     latest = checkpoint.read() if checkpoint else None
+    latest = latest if latest and "weights" in latest[1] else None  # else preprocessing alone is done
     done, saved = latest or (0, {})
     if latest:
         arrays = restore(strategy, saved)

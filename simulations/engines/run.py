@@ -16,10 +16,10 @@ from torch import nn
 from fedfair.gradients.parameters import trained_parameters
 from fedfair.plugins.user_errors import blaming_user_files, of_caller
 from fedfair.protocol.messages import pack, unpacked
-from fedfair.protocol.task import Task
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import ENGINES, Engine, make_engine
 from simulations.engines.estimate import refuse_endless, refuse_too_large
+from simulations.engines.learned_columns import begun, learned_once
 from simulations.engines.resume import Watch, train
 from simulations.results.atomic_files import alone_in
 from simulations.results.result import Result
@@ -113,7 +113,14 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
 
 def _conducted(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None, watch: Watch
                ) -> Result:
-    """Train and evaluate; raise errors of a user's file as they are."""
+    """Train and evaluate, alone in the checkpoint's folder; raise errors of a user's file as they are."""
+    with alone_in(checkpoint.folder) if checkpoint else nullcontext():
+        return _trained(experiment, grid, progress, checkpoint, watch)
+
+
+def _trained(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None, watch: Watch
+             ) -> Result:
+    """Train and evaluate."""
     strategy = _strategy(experiment, grid, progress, checkpoint)
     task, model = strategy.task, strategy.task.build_model()
     parameters, _ = trained_parameters(model)
@@ -122,8 +129,7 @@ def _conducted(experiment: Experiment, grid: Grid, progress: Progress, checkpoin
         asked = strategy.configure_evaluate(0, arrays, ConfigRecord(), grid)
         strategy.aggregate_evaluate(0, grid.send_and_receive(asked, timeout=experiment.answer_timeout))
     else:
-        with alone_in(checkpoint.folder) if checkpoint else nullcontext():
-            arrays = train(strategy, grid, arrays, checkpoint, watch)
+        arrays = train(strategy, grid, arrays, checkpoint, watch)
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(unpacked(arrays)[name])
@@ -144,14 +150,19 @@ def _planned(experiment: Experiment, grid: Grid) -> Strategy:
 
 
 def _strategy(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None) -> Strategy:
-    """Make the experiment's strategy, after private preprocessing, which a checkpoint holds if there is one."""
+    """Make the experiment's strategy, after private preprocessing, which a checkpoint holds if there is one.
+
+    What makes the run impossible is refused before the release.
+    """
     task, training, strategy = experiment.task, experiment.training, find_strategy(experiment.strategy)
     size = refuse_too_large(task)
     sizes, spent = population(grid, task, training.answer_timeout), planned(task, training)
-    if spent is not None:
-        latest = checkpoint.read() if checkpoint else None
-        task = (Task.model_validate_json(latest[1]["task"]) if latest else
-                learn_columns(task, training, sizes, grid, spent, strategy.protects, strategy.key_of(task, training)))
-    made = strategy(task, training, sizes, progress, preprocessing=spent)
+    done = begun(spent, training.delta, sizes.fingerprint, checkpoint) if spent else None
+    charged = done.charged if done else None
+    made = strategy(task, training, sizes, progress, preprocessing=charged)
     refuse_endless(experiment, made.rounds, len(list(grid.get_node_ids())), size)
-    return made
+    if spent is None or done is None:
+        return made
+    learn = partial(learn_columns, task, training, sizes, grid, spent, strategy.protects, made.key)
+    learned = done.task or learned_once(learn, done.charged, sizes.fingerprint, None if made.key else checkpoint)
+    return strategy(learned, training, sizes, progress, preprocessing=charged)

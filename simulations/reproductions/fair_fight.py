@@ -18,7 +18,7 @@ from fedfair.accounting.log import EventLog
 from fedfair.fairness.metrics import ALL
 from simulations.reproductions import fair_fight_report as report
 from simulations.reproductions.request import EVERYTHING, Request
-from simulations.reproductions.store import Kept, OnRound, kept_runs
+from simulations.reproductions.store import Kept, OnRound, kept_runs, versions
 from simulations.reproductions.tuning import CONFIG, NAME, PUBLISHED, Entry, confirm, load, plan
 from simulations.results.atomic_files import write_json, write_text
 from simulations.results.csv_text import to_csv
@@ -52,7 +52,9 @@ def fair_fight(out: Path, request: Request = EVERYTHING, on_round: OnRound = lam
     write_text(out / "grid.csv", to_csv(measured))
     write_text(out / "results.csv", to_csv(results))
     write_json(out / "environment.json", environment([entry.experiment for entry in [*entries, *others]]))
-    write_text(out / "README.md", report.page(tuning, results, chosen, clip_norms, costs, request))
+    write_text(out / "README.md", report.page(
+        tuning, results, chosen, clip_norms, costs, request,
+        versions(folder, [entry.experiment for entry in [*entries, *others]])))
     return " ".join(report.findings(results))
 
 

@@ -27,9 +27,11 @@ class Interval(NamedTuple):
 
 
 def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, clip_norms: pd.DataFrame, costs: pd.DataFrame,
-         request: Request) -> str:
-    """Return the page; results, chosen, clip_norms and costs are those of `simulations.reproductions.fair_fight`."""
-    lines = [f"# {request.title('A fair fight')}", "", f"`{request.command(NAME, tuning.seeds)}`", "",
+         request: Request, made_with: str) -> str:
+    """Return the page; results, chosen, clip_norms and costs are those of `simulations.reproductions.fair_fight`, and
+    `made_with` names the versions of the program.
+    """
+    lines = [f"# {request.title('A fair fight')}", "", f"`{request.command(NAME, tuning.seeds)}`", "", made_with, "",
              f"Every method with the settings of {tuning.preset}, and tuned over the learning rates "
              f"{_list(tuning.learning_rates)} and the clip norms {_list(tuning.clip_norms)} at the same epsilon, by "
              f"its mean accuracy on the validation part over {_seeds(len(tuning.choosing))}. The figures are means on "

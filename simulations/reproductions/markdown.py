@@ -19,10 +19,11 @@ from simulations.results.statistics import LEVEL
 
 
 def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequence[Figure], statistics: Statistics,
-           request: Request) -> str:
-    """Return the page; `cells` are those of `cells.compared`."""
+           request: Request, made_with: str) -> str:
+    """Return the page; `cells` are those of `cells.compared`, and `made_with` names the versions of the program."""
     seeds = seeds_of(published, request)
-    lines = [f"# {request.title(published.title)}", "", f"`{request.command(name, seeds)}`", ""]
+    lines = [f"# {request.title(published.title)}", "", f"`{request.command(name, seeds)}`", "",
+             *([made_with, ""] if made_with else [])]
     if len(cells):
         lines += [f"{sentence(cells)} {_rule(published, seeds)}", ""]
     lines += request.left_out(published.quick.text)

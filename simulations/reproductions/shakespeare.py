@@ -23,7 +23,7 @@ from simulations.plans.compare import experiments
 from simulations.reproductions import shakespeare_report as report
 from simulations.reproductions.continuations import accuracies
 from simulations.reproductions.request import EVERYTHING, Request
-from simulations.reproductions.store import OnRound, kept_runs
+from simulations.reproductions.store import OnRound, kept_runs, versions
 from simulations.reproductions.vocabularies import (
     MEASURES,
     PRIVATE,
@@ -55,7 +55,8 @@ def reproduce(out: Path, request: Request = EVERYTHING, on_round: OnRound = lamb
     request.among((NAME,))
     planned = experiments([REFERENCE, PRIVATE], range(request.seeds or _SEEDS), None,
                           {"dataset": "shakespeare", "group": "role", "device": request.device})
-    runs = kept_runs(planned, request.begin(NAME, out), on_round, jobs)
+    folder = request.begin(NAME, out)
+    runs = kept_runs(planned, folder, on_round, jobs)
     final = final_test(pd.concat([run.metrics.assign(dataset=made.dataset, strategy=made.strategy, seed=made.seed)
                                   for made, run in zip(planned, runs, strict=True)]))
     best = {made.seed: accuracies(made.task.data())[0] for made in planned if made.strategy == REFERENCE}
@@ -68,6 +69,7 @@ def reproduce(out: Path, request: Request = EVERYTHING, on_round: OnRound = lamb
         write_text(out / f"{name}.csv", to_csv(table))
     write_json(out / "environment.json", environment(planned))
     write_text(out / "picture.svg", report.drawing(quarters, active))
-    page = report.page(request.command(NAME, len(active)), quarters, active, observed, runs[-1].ledger)
+    page = report.page(request.command(NAME, len(active)), quarters, active, observed, runs[-1].ledger,
+                       versions(folder, planned))
     write_text(out / "README.md", page)
     return report.seen(observed)

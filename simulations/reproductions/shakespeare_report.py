@@ -15,12 +15,14 @@ from simulations.reproductions.vocabularies import COLUMNS, MEASURES, PRIVATE, R
 
 
 def page(command: str, quarters: Mapping[str, pd.DataFrame], active: pd.DataFrame, observed: pd.DataFrame,
-         ledger: Ledger) -> str:
-    """Return the page; quarters by measure, active and observed are as in `simulations.reproductions.vocabularies`."""
+         ledger: Ledger, made_with: str) -> str:
+    """Return the page; quarters by measure, active and observed are as in `simulations.reproductions.vocabularies`,
+    and `made_with` names the versions of the program.
+    """
     words = ", ".join(f"{name} {_spread(active[name].mean(), active[name].std(), '.0f')}" for name in active)
     spread = f" ± their deviation over {len(active)} seeds" if len(active) > 1 else ", one seed"
     lines = ["# Bagdasaryan and Shmatikov 2019 (poster), federated: who pays for participant-level privacy", "",
-             f"`{command}`", "",
+             f"`{command}`", "", made_with, "",
              f"{seen(observed)} Means over participants{spread}. The epsilon of {PRIVATE} is "
              f"{up(ledger.epsilon(), '.2f')} at delta {up(ledger.delta, '.6g')}, for a {ledger.protects} with all "
              f"records ({ledger.guarantee}).", "",

@@ -58,6 +58,12 @@ def kept_runs(experiments: Sequence[Experiment], folder: Path, on_round: OnRound
     return [_kept(runs, experiment) for experiment in experiments]
 
 
+def versions(folder: Path, experiments: Sequence[Experiment] | None = None) -> str:
+    """Say which versions of the program made runs that are kept in a folder, by default all of them."""
+    settings = None if experiments is None else [experiment.settings() for experiment in experiments]
+    return RunFile(folder / RUNS).versions(settings)
+
+
 def _kept(runs: RunFile, experiment: Experiment) -> Kept:
     """Read back a run that is there."""
     columns = runs.find(experiment.settings()) or {}

@@ -16,7 +16,7 @@ from simulations.reproductions.claims import Statistics, claim_tests
 from simulations.reproductions.drawings import drawn
 from simulations.reproductions.published import PUBLISHED, Planned, Published, load, plan
 from simulations.reproductions.request import EVERYTHING, Request
-from simulations.reproductions.store import Kept, OnRound, kept_runs
+from simulations.reproductions.store import Kept, OnRound, kept_runs, versions
 from simulations.results.atomic_files import write_json, write_text
 from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
@@ -52,7 +52,8 @@ def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnR
     if len(cells):
         write_text(out / "cells.csv", to_csv(cells))
     write_json(out / "environment.json", environment([run.experiment for run in planned]))
-    write_text(out / "README.md", markdown.report(name, published, cells, figures, statistics, request))
+    write_text(out / "README.md", markdown.report(
+        name, published, cells, figures, statistics, request, versions(folder_of_runs, [e for _, _, e in planned])))
     return cells
 
 

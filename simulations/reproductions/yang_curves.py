@@ -18,7 +18,7 @@ from simulations.plans.compare import experiments
 from simulations.plans.curve_files import write_curves
 from simulations.plans.curves import curves
 from simulations.reproductions.request import EVERYTHING, Request
-from simulations.reproductions.store import OnRound
+from simulations.reproductions.store import OnRound, versions
 from simulations.results.atomic_files import write_json, write_text
 from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
@@ -71,16 +71,16 @@ def yang_curves(out: Path, request: Request = EVERYTHING, on_round: OnRound = la
     made = [experiments([OURS, *OTHERS, PLAIN], [0], _PRESET, {"dataset": dataset, "device": request.device})
             for dataset in datasets]
     write_json(out / "environment.json", environment([run for runs in made for run in runs]))
-    return _write(statements, out, seeds, request)
+    return _write(statements, out, seeds, request, versions(folder))
 
 
-def _write(statements: Iterable[Statement], out: Path, seeds: int, request: Request) -> str:
+def _write(statements: Iterable[Statement], out: Path, seeds: int, request: Request, made_with: str) -> str:
     """Write statements.csv and README.md, and say how many statements are seen."""
     frame = pd.DataFrame(statements)
     write_text(out / "statements.csv", to_csv(frame))
     decided = frame[frame["seen"].notna()]
     summary = f"{int(decided['seen'].astype(bool).sum())} of {len(decided)} statements are seen."
-    write_text(out / "README.md", _page(frame, summary, seeds, request))
+    write_text(out / "README.md", _page(frame, summary, seeds, request, made_with))
     return summary
 
 
@@ -153,10 +153,10 @@ def _listed(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.3f}" for name, value in values.items()) or "no curve gets there"
 
 
-def _page(statements: pd.DataFrame, summary: str, seeds: int, request: Request) -> str:
+def _page(statements: pd.DataFrame, summary: str, seeds: int, request: Request, made_with: str) -> str:
     """Return the page."""
     lines = [f"# {request.title('Yang, Huang and Yao 2024, Figures 2 and 3')}", "",
-             f"`{request.command(NAME, seeds)}`", "",
+             f"`{request.command(NAME, seeds)}`", "", made_with, "",
              f"{summary} Means over {seeds} seed{'s' if seeds > 1 else ''}, where the paper has {_PAPERS_SEEDS}; by "
              f"default there are {_SEEDS} here, {_QUICK_SEEDS} in the quick version. Values between two points of a "
              "curve lie on the line between them.", "",

@@ -14,7 +14,7 @@ from simulations.results.atomic_files import digest
 from simulations.results.file_seal import seal
 from simulations.settings.experiment import Experiment
 
-_PACKAGES = ("flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
+_PACKAGES = ("fedfair", "flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
 _RANDOMNESS = {"seeded": "seeded generators, for simulation: anyone with the seed can reconstruct batches and noise",
                "system": "batches and noise from the operating system"}
 _NOISE = {"gaussian": "Gaussian in floating point, not hardened against attacks on its low bits",

@@ -1,13 +1,13 @@
 """Finished runs in one parquet file, to which a reproduction adds them one by one, and from which it reads them back.
 
 A row is a run: its `settings` as JSON, its `metrics` (round, split, group, metric, value), and as JSON its `ledger` and
-the `points` of a curve, those of them that it has.
+the `points` of a curve, those of them that it has; and the `version` of the program that made it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from simulations.results.atomic_files import in_json, in_place
+from simulations.results.program_version import program_version
 from simulations.settings.experiment import identity_of
 
 RUNS = "runs.parquet"
@@ -24,7 +25,7 @@ RUNS = "runs.parquet"
 _METRIC = pa.struct([("round", pa.int64()), ("split", pa.string()), ("group", pa.string()), ("metric", pa.string()),
                      ("value", pa.float64())])
 _COLUMNS = pa.schema([("settings", pa.string()), ("metrics", pa.list_(_METRIC)), ("ledger", pa.string()),
-                      ("points", pa.string())])
+                      ("points", pa.string()), ("version", pa.string())])
 
 
 def run_key(settings: Mapping[str, Any]) -> str:
@@ -56,7 +57,14 @@ class RunFile:
         if row is None:
             return None
         columns = {name: json.loads(row[name][0].as_py() or "null") for name in ("settings", "ledger", "points")}
+        columns["version"] = row["version"][0].as_py()
         return {**columns, "metrics": pa.Table.from_struct_array(row["metrics"].combine_chunks().flatten()).to_pandas()}
+
+    def versions(self, of: Iterable[Mapping[str, Any]] | None = None) -> str:
+        """Say which versions of the program made the runs with some settings, by default all of them."""
+        rows = self._rows.values() if of is None else [self._rows[run_key(settings)] for settings in of]
+        known = {row["version"][0].as_py() or "of a version that was not kept" for row in rows}
+        return f"Runs of fedfair {' and '.join(sorted(known))}." if known else ""
 
     def add(self, settings: Mapping[str, Any], metrics: pd.DataFrame | None = None,
             ledger: Mapping[str, Any] | None = None, points: list[Any] | None = None) -> None:
@@ -67,7 +75,8 @@ class RunFile:
         frame = None if metrics is None else metrics[_METRIC.names].to_dict("records")
         texts = [None if value is None else in_json(value) for value in (settings, ledger, points)]
         row = dict(zip(("settings", "ledger", "points"), texts, strict=True))
-        self._rows[run_key(settings)] = pa.Table.from_pylist([{**row, "metrics": frame}], _COLUMNS)
+        self._rows[run_key(settings)] = pa.Table.from_pylist([{**row, "metrics": frame, "version": program_version()}],
+                                                              _COLUMNS)
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with in_place(self.path) as new:
@@ -78,7 +87,10 @@ class RunFile:
 def _read(path: Path) -> pa.Table:
     """Return the rows of a file; see `RunFile` for what is raised."""
     try:
-        return pq.read_table(path).select(_COLUMNS.names).cast(_COLUMNS)
+        table = pq.read_table(path)
+        if "version" not in table.column_names:
+            table = table.append_column("version", pa.nulls(len(table), pa.string()))
+        return table.select(_COLUMNS.names).cast(_COLUMNS)
     except (pa.ArrowInvalid, KeyError) as error:
         raise ValueError(f"{path} holds no runs that this version can read ({error}): restore it, or remove it to make "
                          "all runs again") from None

@@ -24,6 +24,7 @@ def state(strategy: Strategy) -> dict[str, Any]:
         learned[part] = {name: getattr(owner, name) for name in names}
     return {
         "population": strategy.population.fingerprint, "task": strategy.task.text,
+        "preprocessing": list(strategy.preprocessing or ()),
         "rows": json.dumps(strategy.rows.all), **strategy.descent.state(),
         "log": json.dumps(strategy.ledger.log.to_dict()), "not_protected": strategy.ledger.unprotected,
         "searched": strategy.ledger.validation and strategy.ledger.validation.multiplier,
@@ -36,9 +37,7 @@ def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
 
     Raises `ValueError` if the state belongs to other data.
     """
-    if saved["population"] != strategy.population.fingerprint:
-        raise ValueError("the checkpoint was written for other data: there are other groups, or other numbers of "
-                         "records; restore the data, or take another folder")
+    refuse_other_population(saved, strategy.population.fingerprint)
     strategy.rows.all = json.loads(saved["rows"])
     strategy.training = type(strategy.training)(**saved["training"])
     strategy.descent.restore(saved, strategy.training)
@@ -50,6 +49,13 @@ def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
         for name in names:
             setattr(owner, name, saved["learned"][part][name])
     return pack(saved["weights"])
+
+
+def refuse_other_population(saved: Mapping[str, Any], fingerprint: int) -> None:
+    """Raise `ValueError` if a saved state belongs to other data than those with a population's fingerprint."""
+    if saved["population"] != fingerprint:
+        raise ValueError("the checkpoint was written for other data: there are other groups, or other numbers of "
+                         "records; restore the data, or take another folder")
 
 
 def _learned(strategy: Strategy) -> Iterator[tuple[str, object, Sequence[str]]]:

@@ -167,7 +167,9 @@ REQUESTS: dict[str, tuple[Callable[[], Request], str]] = {
                         "bound of the clip rule GlobalAdapt is 0.0"),
     "a clip norm without end": (lambda: training(plan_with(rule={"kind": "flat", "clip_norm": float("inf")})),
                               "clip_norm of the clip rule Flat is inf"),
-    "a clip norm below floats": (lambda: training(round_(rule=Flat(1e-44))), "clip_norm that is not between"),
+    "a tiny clip norm": (lambda: training(round_(rule=Flat(1e-20))), "clip_norm that is not between"),
+    "a clip norm below floats": (lambda: training(plan_with(rule={"kind": "flat", "clip_norm": 1e-44})),
+                                 "clip_norm of the clip rule Flat is 1e-44"),
     "clip norms for one group": (lambda: training(plan_with(rule=per_group(1.0))), "(1.0,) for 2 groups"),
     "thresholds for one group": (lambda: training(plan_with(
         query={"kind": "above-and-below", "thresholds": [1.0]}), COUNTS),
@@ -212,7 +214,7 @@ def test_a_request_that_the_policy_does_not_list_is_refused(name: str, node: Pat
     "no noise", "no clipping", "no noise and all records", "exact figures of training records",
     "a path around", "an absolute path", "a link", "a tiny range", "scaling by the records",
     "huge rounding of sizes", "another split", "noise of the server", "a small share of the noise", "noise of a seed",
-    "claims of more noise than there is", "a clip norm below floats", "exact counts", "a local epoch without noise",
+    "claims of more noise than there is", "a tiny clip norm", "exact counts", "a local epoch without noise",
     "scores without noise", "risk terms", "an exchange in a file"])
 def test_the_same_request_is_answered_where_there_is_no_policy(name: str, node: Path) -> None:
     """These are the attacks: each shows that the test above could fail."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from fedfair.gradients.layer_probe import LayerProbe
 from fedfair.gradients.layers import Lookups, Materialised, OuterProducts, Turned, norms
 from fedfair.gradients.probe import per_example
-from fedfair.mechanisms.clipping import Flat
+from fedfair.mechanisms.clipping import Flat, GlobalAdapt, PerGroup, Reweighted, sensitivity
 from fedfair.models.published import loss
 from tests.fedfair.gradients.probing import made, randint, randn
 
@@ -82,6 +86,39 @@ def test_records_of_every_size_are_clipped_in_whole_models(make: Callable[[], nn
     for row in torch.eye(2):
         sums = probe.weighted_sum(row * Flat(1e-3).coefficients(probe.norms, y))
         assert float(torch.cat([v.double().flatten() for v in sums.values()]).norm()) <= 1.001e-3
+
+
+SIZE = st.floats(-44, 38).map(lambda power: 10.0**power)
+RULES = [Flat, lambda number: PerGroup((number,)), lambda number: GlobalAdapt(number, number),
+         lambda number: Reweighted((number,), (1.0,)), lambda number: Reweighted((1.0,), (number,))]
+
+
+@given(inputs=SIZE, weights=SIZE, number=st.floats(-30, 15).map(lambda power: 10.0**power),
+       make=st.sampled_from(RULES), deep=st.booleans(), seed=st.integers(0, 9))
+def test_no_rule_lets_more_through_than_it_says_wherever_float32_loses_digits(
+        inputs: float, weights: float, number: float, make: Callable[[float], Any], deep: bool, seed: int) -> None:
+    model = made(lambda: nn.Sequential(nn.Linear(3, 8, bias=False), nn.Tanh(), nn.Linear(8, 10)) if deep
+                 else nn.Linear(3, 10)).float()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(weights)
+    probe = per_example(model, loss, (inputs * randn(2, 3, seed=seed)).float(), torch.tensor([0, 1]))
+    rule, groups = make(number), torch.zeros(2, dtype=torch.long)
+    for row in torch.eye(2)[probe.norms.isfinite()]:
+        sums = probe.weighted_sum(row * rule.coefficients(probe.norms, groups))
+        added = torch.cat([value.double().flatten() for value in sums.values()]).norm()
+        assert float(added) <= 1.00001 * sensitivity(rule, 1)
+
+
+@pytest.mark.parametrize(("inputs", "delta"), [(3e38, 1e-44), (1e37, 3e-43)])
+def test_a_factor_that_float32_has_lost_the_digits_of_adds_nothing(inputs: float, delta: float) -> None:
+    """Its gradient is some 3e-6 long; a third of the delta was rounded up to more than a third."""
+    layer = OuterProducts(NAMES, torch.Size((6, 40)), torch.full((1, 1, 40), inputs), torch.full((1, 1, 6), delta))
+    probe = LayerProbe([layer], torch.zeros(1), {"weight": torch.zeros(6, 40)})
+    for share in (0.3, 0.4, 0.6, 0.9):
+        clip_norm = float(probe.norms) * share
+        sums = probe.weighted_sum(Flat(clip_norm).coefficients(probe.norms, torch.zeros(1, dtype=torch.long)))
+        assert float(sums["weight"].double().norm()) <= 1.00001 * clip_norm
 
 
 def test_ordinary_norms_are_computed_in_the_dtype_of_the_gradients() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -162,3 +163,14 @@ def test_an_empty_batch_has_no_coefficients_and_the_dtype_is_kept(rule: ClipRule
     empty = rule.coefficients(torch.zeros(0, dtype=dtype), torch.zeros(0, dtype=torch.long))
     assert empty.shape == (0,)
     assert empty.dtype == rule.coefficients(torch.ones(2, dtype=dtype), torch.tensor([0, 1])).dtype == dtype
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Flat(1e-40), "clip_norm of the clip rule Flat is 1e-40, with which float32 does not compute exactly"),
+    (lambda: PerGroup((1.0, 1e31)), "clip_norms of the clip rule PerGroup is 1e\\+31"),
+    (lambda: GlobalAdapt(1e-20, 1e20), "clip_norm / bound of the clip rule GlobalAdapt is 1e-40"),
+    (lambda: Global(1e20, 1e-20), "clip_norm / bound of the clip rule Global is 1e\\+40.* from 1e-30 to 1e\\+30"),
+    (lambda: Reweighted((1e-20,), (1e-20,)), "weight times clip norm of the clip rule Reweighted is 1e-40")])
+def test_numbers_that_float32_loses_are_refused(make: Callable[[], ClipRule], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

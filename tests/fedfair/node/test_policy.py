@@ -58,6 +58,7 @@ def test_what_is_not_listed_is_not_allowed(tmp_path: Path) -> None:
     ({"data": [{**DATA, "smallest_noise_multiplier": 0.0}]}, "data.0.smallest_noise_multiplier is 0.0"),
     ({"data": [{**DATA, "delta": 1}]}, "data.0.delta is 1"),
     ({"data": [{**DATA, "task": {"model": "mlp"}}]}, "task has model, which a server chooses"),
+    ({"data": [{**DATA, "task": {"dataset": "adult", "preprocessing": "private"}}]}, "its ledger cannot charge for it"),
     ({"data": [{**DATA, "task": {"dataset": "digit"}}]}, "unknown data set 'digit'"),
     ({"evaluated_parts": ["all"]}, "evaluated_parts.0 is 'all'"),
     ({"data": [DATA, {**DATA, "largest_epsilon": 2.0}]}, "called 'digits' with different limits"),

@@ -10,12 +10,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from simulations import Experiment
 from simulations.audits import folder as audits
 from simulations.audits.folder import FolderAudit, audit_folder
 from simulations.audits.folder_entries import entries
 from simulations.audits.neighbours import neighbours
+from simulations.cli import app
 from simulations.results.result import Result
 from tests.strategies.two_groups import two_groups
 
@@ -127,6 +129,30 @@ def test_entries_are_all_values_and_sizes(tmp_path: Path) -> None:
     assert entries(tmp_path) == {
         "a.json/size": 27.0, "a.json/b/length": 4.0, "a.json/b/0": 1.0, "a.json/b/1": "x", "a.json/b/2": "True",
         "a.json/b/3": "None", "c.csv/size": 17.0, "c.csv/columns": "name, value", "c.csv/d/value": 0.5}
+
+
+@pytest.mark.usefixtures("data_dir")
+@pytest.mark.parametrize("dataset", [
+    name if name == "compas" else pytest.param(name, marks=pytest.mark.slow)
+    for name in ("adult", "compas", "dutch", "digits", "bank", "credit", "law")])
+def test_the_folder_of_a_built_in_table_has_nothing(dataset: str, tmp_path: Path) -> None:
+    """Through the command, whose folders hold what a user's do."""
+    shown = CliRunner().invoke(app, ["audit", "--attack", "folder", "--runs", "8", f"--set=dataset={dataset}",
+                                     "--set=steps=2", "--out", str(tmp_path / "found.json")], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0, shown.output
+    (found,) = json.loads((tmp_path / "found.json").read_text())["audits"]
+    assert (found["guarantee"], found["leaks"], found["runs"], found["refuted"]) == ("proved", [], 8, False)
+    assert found["entries"] > 100
+    assert "nothing found" in shown.output
+
+
+@pytest.mark.usefixtures("data_dir")
+def test_the_command_shows_what_it_found_and_fails() -> None:
+    shown = CliRunner().invoke(app, ["audit", "--attack", "folder", "--runs", "8", "--set=dataset=compas",
+                                     "--set=steps=2", "--set=figures=exact"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 1, shown.output
+    assert "exact" in shown.output
+    assert "metrics.parquet" in shown.output
 
 
 @pytest.mark.parametrize(("settings", "message"), [

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from fedfair.datasets import features
 from fedfair.protocol.task import Task
 from simulations import Experiment, run
+from simulations.audits.extreme_rows import INPUTS
 from simulations.audits.outlier import audit_outlier
 from simulations.cli import app
 
@@ -85,15 +87,44 @@ def test_a_scale_by_the_largest_value_is_found(people: dict[str, Any], monkeypat
     def by_the_largest(data: Any, ranges: Any) -> Any:
         return scale(data, [(name, low, float(data.x[:, place].max())) for place, (name, low, _) in enumerate(ranges)])
 
-    monkeypatch.setattr("fedfair.datasets.schema.to_ranges", by_the_largest)
+    monkeypatch.setattr("fedfair.protocol.task_data.to_ranges", by_the_largest)
     assert audit_outlier(Experiment(**people, without=["job"], ranges=RANGES, categories={})).refuted
+
+
+BUILT_IN = ["adult", "compas", "dutch", "digits", "bank", "credit", "law", "mnist", "shakespeare"]
+
+
+@pytest.mark.usefixtures("data_dir")
+@pytest.mark.parametrize("dataset", [
+    name if name == "compas" else pytest.param(name, marks=pytest.mark.slow) for name in BUILT_IN])
+def test_in_built_in_data_nothing_is_found_unless_the_papers_scaling_is_asked_for(dataset: str) -> None:
+    found = audit_outlier(Experiment(dataset=dataset))
+    assert (found.moved, found.learned, found.refuted) == ((), None, False)
+    learned = audit_outlier(Experiment(dataset=dataset, preprocessing="records"))
+    if INPUTS in found.columns:
+        assert learned.moved == ()  # pixels and words are not scaled
+    else:
+        assert {each.column for each in learned.moved} == {*found.columns}
+        assert not learned.refuted
+
+
+@pytest.mark.usefixtures("data_dir")
+def test_a_built_in_table_that_learns_behind_the_ledgers_back_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: the ledger does not hear what was learned. The table is itself again after the audit."""
+    made = Experiment(dataset="compas", preprocessing="records")
+    before = made.task.data().train.x
+    monkeypatch.setattr(Task, "learned_from_records", lambda self: None)
+    found = audit_outlier(made)
+    assert found.refuted
+    assert {each.column: each.features for each in found.moved}["c_charge_degree"] == 1
+    assert torch.equal(made.task.data().train.x, before)
 
 
 def test_it_is_saved_as_json_and_refuses_what_is_no_file(people: dict[str, Any]) -> None:
     saved = json.loads(json.dumps(audit_outlier(Experiment(**people)).to_dict()))
     assert (saved["attack"], saved["refuted"], len(saved["moved"])) == ("outlier", False, 4)
-    with pytest.raises(ValueError, match="an extreme row is put into a CSV file, but the data are 'digits'"):
-        audit_outlier(Experiment())
+    with pytest.raises(ValueError, match=r"into a CSV file or a built-in data set, but the data are 'hf:people'"):
+        audit_outlier(Experiment(dataset="hf:people", label="a", group="b"))
     with pytest.raises(ValueError, match="preprocessing is private: its release is noisy"):
         audit_outlier(Experiment(**people, preprocessing="private", numbers=list(RANGES), target_epsilon=3.0))
 

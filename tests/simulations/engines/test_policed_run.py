@@ -64,6 +64,15 @@ def test_a_seeded_simulation_is_refused(folder: Path) -> None:
         run(experiment(randomness="seeded"))
 
 
+def test_private_preprocessing_is_refused_before_anything_is_released(folder: Path) -> None:
+    asked = experiment(ranges=None, preprocessing="private", numbers=["age", "dose"], preprocessing_epsilon=1.0)
+    for listed in ([], ["column_counts.send_column_counts"]):
+        write_policy(folder, **ALL, exchanges=[*POLICY["exchanges"], *listed])
+        with pytest.raises(ClientError, match="preprocessing = 'private', whose release a node with a policy does not"):
+            run(asked)
+    assert released(folder) == {}
+
+
 def test_central_trust_needs_a_policy_that_trusts_the_server(folder: Path) -> None:
     write_policy(folder, **ALL)
     with pytest.raises(ClientError, match="smallest noise multiplier"):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import DatasetDict, concatenate_datasets
 
+from fedfair.datasets import DATASETS
 from simulations import Experiment, run
+from simulations.commands.options import names_of
+from simulations.commands.running import compare
+from simulations.plans.compare import experiments
 from simulations.plans.planned_ledger import planned_ledger
+from tests.fedfair.datasets.test_hugging_face import pictures
 
 
 @pytest.mark.parametrize("settings", [
@@ -21,3 +29,24 @@ def test_the_planned_ledger_costs_what_the_finished_run_does(settings: dict[str,
     planned, ledger = planned_ledger(experiment), run(experiment).ledger
     assert planned.epsilon() == pytest.approx(ledger.epsilon(), rel=1e-12)
     assert planned.validation_epsilon() == pytest.approx(ledger.validation_epsilon(), rel=1e-12)
+
+
+@pytest.fixture
+def all_data(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put pictures in CelebA's format beside the real data files: CelebA itself is not on this machine."""
+    for file in data_dir.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    if not (tmp_path / "celeba").exists():
+        train = concatenate_datasets([pictures(200)] * 2)
+        DatasetDict(train=train, valid=pictures(20), test=pictures(20)).save_to_disk(tmp_path / "celeba")
+    monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
+
+
+@pytest.mark.parametrize("dataset", list(DATASETS))
+@pytest.mark.usefixtures("all_data")
+def test_a_comparison_of_any_built_in_data_is_proved_by_default(dataset: str) -> None:
+    names = names_of(signature(compare).parameters["strategies"].default)
+    made = experiments(names, [0], None, {"dataset": dataset, "randomness": "system"})
+    guarantees = {each.strategy: planned_ledger(each).guarantee for each in made}
+    assert guarantees == {name: "none" if name == "sgd" else "proved" for name in names}
+    assert len(names) > 2

@@ -26,6 +26,7 @@ from simulations.reproductions.request import Request
 from simulations.reproductions.store import Kept, kept_runs
 from simulations.reproductions.tables import reproduce
 from simulations.results.atomic_files import alone_in
+from simulations.results.program_version import program_version
 from simulations.results.result import Result, identified
 from simulations.results.run_file import RUNS, RunFile
 from simulations.settings.experiment import Experiment
@@ -115,6 +116,7 @@ def test_a_table_from_beginning_to_end(folder: Path, tmp_path: Path, monkeypatch
                   "- Digits: ", "2 seeds cannot tell methods apart"):
         assert words in page
     assert "quick version" not in page
+    assert f"Runs of fedfair {program_version()}." in page
     expected = compare(experiments(["sgd"], [0, 1], "digits", {"dataset": "digits", "hidden": [6], "epochs": 1,
                                                                "imbalance": "", "eval_every": 5}))
     rows = identified(expected).query("split == 'test' and group == 'all' and metric == 'accuracy'")
@@ -353,7 +355,7 @@ def test_a_table_of_which_nothing_can_be_run_says_so(folder: Path, tmp_path: Pat
 
 def test_the_page_of_a_table_that_cannot_be_run_claims_nothing() -> None:
     table, cells = load("esipova2023-table3")
-    page = report("esipova2023-table3", table, compared(table, cells, {}), [], Statistics(), Request())
+    page = report("esipova2023-table3", table, compared(table, cells, {}), [], Statistics(), Request(), "")
     assert "0 of 0 cells agree. 48 were not run." in page
     assert not set(itertools.chain(*(line.split("|")[-2].split() for line in page.splitlines() if line.startswith("| ")
                                      and "method" not in line))) - {"not", "run"}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from pydantic.fields import FieldInfo
 
@@ -43,6 +44,21 @@ def test_runs_add_up_and_one_with_equal_settings_is_replaced(tmp_path: Path) -> 
     assert (runs.find({**settings(), "over": {"theta": [0.1]}}) or {})["points"] == [{"value": 0.1, "accuracy": 0.5}]
     assert runs.find({**settings(), "over": {"theta": [0.2]}}) is None
     assert runs.find(settings(seed=2)) is None
+
+
+def test_the_versions_that_made_the_runs_are_named_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.parquet"
+    for version, seeds in (("1 (revision a)", (0, 1)), ("2", (2,))):
+        monkeypatch.setattr("simulations.results.run_file.program_version", lambda version=version: version)
+        for seed in seeds:
+            RunFile(path).add(settings(seed=seed), METRICS, LEDGER)
+    assert RunFile(path).versions() == "Runs of fedfair 1 (revision a) and 2."
+    assert RunFile(path).versions([settings(seed=1)]) == "Runs of fedfair 1 (revision a)."
+    assert RunFile(tmp_path / "none").versions() == ""
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns(["version"]), path)  # as it was before versions were kept
+    assert RunFile(path).versions() == "Runs of fedfair of a version that was not kept."
+    assert RunFile(path).find(settings(seed=2)) is not None
 
 
 def test_the_order_in_which_runs_end_does_not_change_the_file(tmp_path: Path) -> None:

@@ -165,6 +165,84 @@ def test_a_run_that_goes_on_keeps_what_was_released(data_dir: Path, tmp_path: Pa
         assert all(map(torch.equal, result.model.parameters(), whole.model.parameters()))
 
 
+class Killed(BaseException):
+    """A kill, which nothing in the program catches."""
+
+
+@pytest.mark.parametrize("kills", [1, 3])
+def test_a_release_that_a_kill_may_have_lost_is_charged_as_well(data_dir: Path, tmp_path: Path, kills: int,
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed when the release has left the nodes, and nothing of it was kept: the next one has other noise."""
+    made = Experiment(dataset="compas", strategy="dpsgd", preprocessing="private", target_epsilon=3.0, steps=6,
+                      randomness="system")
+    checkpoint = Checkpoint(tmp_path / "out", made.settings())
+    once = preprocessing.learn_columns
+
+    def killed(*given: Any) -> None:
+        once(*given)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("simulations.engines.run.learn_columns", killed)
+        for _ in range(kills):
+            with pytest.raises(Killed):
+                run(made, checkpoint=checkpoint)
+    ledger, alone = run(made, checkpoint=checkpoint).ledger, planned_ledger(made)
+    assert ledger.preprocessing is not None
+    assert alone.preprocessing is not None
+    assert ledger.preprocessing.multiplier == pytest.approx(alone.preprocessing.multiplier / math.sqrt(kills + 1))
+    assert ledger.preprocessing.delta == pytest.approx(alone.preprocessing.delta * (kills + 1))
+    assert ledger.guarantee == "proved"
+    assert ledger.epsilon() <= 3.0
+    assert min(event.multipliers[0] for event in ledger.events) > max(e.multipliers[0] for e in alone.events)
+
+
+def test_a_release_is_kept_before_it_is_used(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed after the release, before the training has a checkpoint."""
+    made = Experiment(dataset="compas", strategy="dpsgd", preprocessing="private", target_epsilon=3.0, steps=6,
+                      randomness="system")
+    checkpoint = Checkpoint(tmp_path / "out", made.settings())
+    with monkeypatch.context() as patch:
+        patch.setattr("simulations.engines.run.train", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            run(made, checkpoint=checkpoint)
+    monkeypatch.setattr("simulations.engines.run.learn_columns", lambda *_: (_ for _ in ()).throw(Killed))
+    ledger = run(made, checkpoint=checkpoint).ledger
+    assert ledger.preprocessing == planned_ledger(made).preprocessing
+    assert sum(ledger.events.values()) == 6
+
+
+def test_releases_lost_again_and_again_are_refused_before_another_is_made(
+        data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Experiment(dataset="compas", strategy="dpsgd", preprocessing="private", target_epsilon=3.0, steps=6,
+                      randomness="system")
+    checkpoint, calls = Checkpoint(tmp_path / "out", made.settings()), []
+
+    def killed(*_: Any) -> None:
+        calls.append(1)
+        raise Killed
+
+    monkeypatch.setattr("simulations.engines.run.learn_columns", killed)
+    for _ in range(9):
+        with pytest.raises(Killed):
+            run(made, checkpoint=checkpoint)
+    with pytest.raises(ValueError, match="its lost releases have used up delta, 1e-06"):
+        run(made, checkpoint=checkpoint)
+    assert len(calls) == 9
+
+
+def test_what_cannot_run_is_refused_before_the_release(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr("simulations.engines.run.learn_columns", lambda *_: calls.append(1))
+    monkeypatch.setattr("simulations.engines.estimate._DAYS", 0.01)
+    made = {"dataset": "compas", "strategy": "dpsgd", "preprocessing": "private", "preprocessing_epsilon": 1.0}
+    with pytest.raises(ValueError, match="days at the least"):
+        run(Experiment(**made, steps=90_000_000, eval_every=1e9))
+    with pytest.raises(ValueError, match="group_epsilon is set, but preprocessing is private"):
+        run(Experiment(**{**made, "strategy": "dpsgd-f"}, group_epsilon=3.0, steps=6))
+    assert calls == []
+
+
 def test_participants_are_protected_as_a_whole(tmp_path: Path) -> None:
     draws = np.random.default_rng(0)
     file = tmp_path / "visits.csv"

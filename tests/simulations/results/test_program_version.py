@@ -1,0 +1,54 @@
+"""The program's version names the revision that it runs from, and none where git knows nothing of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simulations.results import program_version as module
+from simulations.results.program_version import program_version
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def asked_anew() -> None:
+    program_version.cache_clear()
+
+
+def of_copy(folder: Path) -> str:
+    """Return what a copy of the program in a folder says of itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from simulations.results.program_version import program_version as v; print(v())"],
+        cwd=folder, env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
+        check=True)
+    return done.stdout.strip()
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b.c", *arguments], check=True,
+                   capture_output=True)
+
+
+def test_the_revision_and_whether_anything_was_changed(tmp_path: Path) -> None:
+    for package in ("fedfair", "strategies", "simulations"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    git(tmp_path, "init")
+    assert "revision" not in of_copy(tmp_path)  # a repository that does not hold the program
+    (tmp_path / ".gitignore").write_text("__pycache__\n")
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "-m", "all")
+    assert of_copy(tmp_path).count("(revision ") == 1
+    assert "with changes" not in of_copy(tmp_path)
+    (tmp_path / "fedfair" / "client_app.py").touch()
+    (tmp_path / "fedfair" / "new.py").write_text("")
+    assert of_copy(tmp_path).endswith(", with changes)")
+
+
+def test_without_git_there_is_no_revision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.subprocess, "run", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError))
+    assert "(" not in program_version()
