@@ -24,7 +24,7 @@ from simulations.commands.options import (
     names_of,
     settings_of,
 )
-from simulations.commands.terminal import progress_bar
+from simulations.commands.terminal import progress_bar, say, telling_of_kept
 from simulations.commands.words import reproductions
 from simulations.settings.settings_text import pairs
 
@@ -44,27 +44,33 @@ def curve(
     label: Label = None,
     group: Group = None,
     out: Out = None,
+    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Runs at a time, a process with one thread each.")] =
+    1,
 ) -> None:
     """Vary a setting, and measure how demographic parity trades off against accuracy parity and accuracy.
 
     Example: fedfair curve --strategies dpsgd,gs-dp-sgd-to,dpsgd-p --over theta=[0.02,0.05,0.1] --out out/curve
     """
-    from simulations.plans.curve_files import save_curves
-    from simulations.plans.curves import curves
-    from simulations.results.result_folder import refuse_other
+    from simulations.plans.curve_files import kept_curves, write_curves
+    from simulations.plans.curves import follow, missing_in, plan
 
     names = names_of(strategies)
     settings = settings_of(set_, default="adult", dataset=dataset, csv=csv, label=label, group=group)
     values = pairs(over)
     described = {"strategies": names, "seeds": seeds, "over": values, "settings": settings,
                  **({"preset": preset} if preset else {})}
-    if out is not None:
-        refuse_other(out, described)
-    with progress_bar() as on_round:
-        frame = curves(names, list(range(seeds)), preset, settings, values, engine, on_round)
+    planned = plan(names, list(range(seeds)), preset, settings, values)
+    with kept_curves(out, described, planned) as runs:
+        if out is not None and not missing_in(runs, planned):
+            say(f"{out} holds these curves, finished: nothing is run again")
+        with (telling_of_kept(out, lambda: len(planned) - len(missing_in(runs, planned)), len(planned)),
+              progress_bar() as on_round):
+            frame = follow(planned, runs, engine, on_round, jobs)
+        if out is not None:
+            write_curves(frame, described, out)
     print(visible(frame.drop(columns="dataset").to_string(index=False, float_format="{:.3f}".format), keep="\n"))
     if out is not None:
-        print(f"saved in {save_curves(frame, described, out)}")
+        print(f"saved in {out}")
 
 
 def reproduce(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib import metadata
@@ -19,7 +19,7 @@ from fedfair.datasets.names import visible
 from simulations.results.atomic_files import refuse_unnameable
 
 if TYPE_CHECKING:
-    from simulations.results.result import Result
+    from simulations.results.outcome import Outcome
 
 P = ParamSpec("P")
 
@@ -81,17 +81,35 @@ def _in_words(error: Exception) -> str:
     return str(error)
 
 
-def show(results: Sequence[Result], saved: Path | None, json: bool) -> None:
-    """Print the results, and where they were saved."""
-    from simulations.results.result import as_json
+def show(outcome: Outcome, saved: Path | None, json: bool) -> None:
+    """Print the outcome of runs, and where they were saved."""
+    from simulations.results.outcome import as_json
     from simulations.results.table import results_table
 
     if json:
-        print(as_json(results, saved))
+        print(as_json(outcome, saved))
         return
-    Console().print(results_table(results))
+    Console().print(results_table(outcome))
     if saved is not None:
         print(f"saved in {saved}")
+
+
+def say(line: str) -> None:
+    """Tell a person something, beside what a command prints for programs."""
+    Console(stderr=True).print(Text(visible(line)), soft_wrap=True)
+
+
+@contextmanager
+def telling_of_kept(folder: Path | None, kept: Callable[[], int], runs: int) -> Iterator[None]:
+    """Say how many of all runs a folder keeps: before the others are made, and if that is stopped or fails."""
+    if 0 < kept() < runs:
+        say(f"{folder} holds {kept()} of {runs} runs: going on with the others")
+    try:
+        yield
+    except BaseException:
+        if kept():
+            say(f"{kept()} of {runs} runs are kept in {folder}: the same command goes on with the others")
+        raise
 
 
 @contextmanager

@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import tomli_w
 
-from simulations.plans.curves import MEASURED
+from simulations.plans.curves import MEASURED, Part
 from simulations.plans.plan_files import CURVES, write_listing
+from simulations.plans.trial_folder import refuse_changed
 from simulations.report.estimates import Estimate
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
 from simulations.report.panels import drawing
-from simulations.results.atomic_files import write_text
+from simulations.results.atomic_files import alone_in, write_json, write_text
 from simulations.results.csv_text import to_csv
+from simulations.results.environment import environment
 from simulations.results.result_folder import refuse_other
+from simulations.results.run_file import RUNS, RunFile
 
 
-def save_curves(frame: pd.DataFrame, settings: Mapping[str, Any], folder: Path) -> Path:
-    """Write the curves as `write_curves` does; raise `FileExistsError` if the folder holds something else."""
+@contextmanager
+def kept_curves(folder: Path | None, settings: Mapping[str, Any], planned: Sequence[Part]) -> Iterator[RunFile]:
+    """Yield the finished runs in a folder of curves, which no other command may use meanwhile; None keeps none.
+
+    Raises `FileExistsError` if the folder holds something else, `ValueError` if its runs used another state of one of
+    the user's files, `BlockingIOError` if another command uses it, and another `OSError` if it cannot be written.
+    """
+    if folder is None:
+        yield RunFile(None)
+        return
     refuse_other(folder, settings)
-    write_curves(frame, settings, folder)
-    return folder
+    with alone_in(folder):
+        for part in planned:
+            refuse_changed(folder, part.made)
+        yield RunFile(folder / RUNS, lambda: _begin(folder, settings, planned))
+
+
+def _begin(folder: Path, settings: Mapping[str, Any], planned: Sequence[Part]) -> None:
+    """Write what the first run of a folder needs beside it, so that the same command goes on, and another does not."""
+    write_json(folder / "environment.json", environment([part.made for part in planned]))
+    write_text(folder / "config.toml", tomli_w.dumps(dict(settings)))
 
 
 def write_curves(frame: pd.DataFrame, settings: Mapping[str, Any], folder: Path) -> None:

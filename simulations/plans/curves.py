@@ -47,17 +47,37 @@ def curves(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, 
     text. Raises what `experiments` and `run` raise, `SettingsError` for values that are no list, or that no strategy
     uses, and `BlockingIOError` if another command adds runs to the folder.
     """
+    with alone_in(kept / RUNS) if kept else nullcontext():
+        return follow(plan(strategies, seeds, preset, settings, over), RunFile(kept / RUNS if kept else None), engine,
+                      on_round, jobs)
+
+
+def plan(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, settings: Mapping[str, Any],
+         over: Mapping[str, Sequence[Any]]) -> list[Part]:
+    """Return the runs that `curves` makes for the same arguments, all checked against their data.
+
+    Raises what `curves` raises for settings, values and data.
+    """
     made = experiments(strategies, seeds, preset, settings)
     _refuse_unused(over, made)
     planned = [part for each in made for part in _parts(each, preset, settings, over)]
     refuse_unfit(part.made for part in planned)
-    with alone_in(kept / RUNS) if kept else nullcontext():
-        runs = RunFile(kept / RUNS if kept else None)
-        missing = [part for part in planned if runs.find(part.settings()) is None]
-        for part, points in _finished(missing, engine, on_round, jobs):
-            runs.add(part.settings(), points=points)
+    return planned
+
+
+def follow(planned: Sequence[Part], runs: RunFile, engine: str = "local", on_round: OnRound = lambda *progress: None,
+           jobs: int = 1) -> pd.DataFrame:
+    """Make the runs that `runs` has not, add them as they end, and return what `curves` returns."""
+    missing = missing_in(runs, planned)
+    for part, points in _finished(missing, engine, on_round, jobs):
+        runs.add(part.settings(), points=points)
     rows = [row for part in planned for row in (runs.find(part.settings()) or {})["points"]]
     return pd.DataFrame(rows).astype(dict.fromkeys(MEASURED, float))
+
+
+def missing_in(runs: RunFile, planned: Sequence[Part]) -> list[Part]:
+    """Return the runs that a file of runs has not."""
+    return [part for part in planned if runs.find(part.settings()) is None]
 
 
 def theta_curve(result: Result, thetas: Sequence[float]) -> Iterator[tuple[float, dict[str, float]]]:
@@ -82,7 +102,7 @@ def theta_curve(result: Result, thetas: Sequence[float]) -> Iterator[tuple[float
         yield theta, {name: measured[name] for name in MEASURED}
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """One run, and the values of a setting that its result is measured at: one, unless `by_theta`."""
 
     made: Experiment
@@ -95,8 +115,8 @@ class _Part(NamedTuple):
         return {**self.made.settings(), "over": {self.setting: list(self.values)}}
 
 
-def _finished(missing: Sequence[_Part], engine: str, on_round: OnRound, jobs: int
-              ) -> Iterator[tuple[_Part, list[dict[str, Any]]]]:
+def _finished(missing: Sequence[Part], engine: str, on_round: OnRound, jobs: int
+              ) -> Iterator[tuple[Part, list[dict[str, Any]]]]:
     """Make runs, and yield each with its points as it ends."""
     if jobs > 1:
         for done, (place, points) in enumerate(in_processes(partial(_measured, engine=engine), missing, jobs)):
@@ -107,7 +127,7 @@ def _finished(missing: Sequence[_Part], engine: str, on_round: OnRound, jobs: in
         yield part, _measured(part, engine, progress)
 
 
-def _measured(part: _Part, engine: str, progress: Progress = lambda *_: None) -> list[dict[str, Any]]:
+def _measured(part: Part, engine: str, progress: Progress = lambda *_: None) -> list[dict[str, Any]]:
     """Run once, and return the points."""
     made, result = part.made, run(part.made, engine, progress=progress)
     points = theta_curve(result, part.values) if part.by_theta else [(part.values[0], _final(result))]
@@ -129,19 +149,19 @@ def _refuse_unused(over: Mapping[str, Sequence[Any]], made: Sequence[Experiment]
 
 
 def _parts(made: Experiment, preset: str | None, settings: Mapping[str, Any], over: Mapping[str, Sequence[Any]]
-           ) -> Iterator[_Part]:
+           ) -> Iterator[Part]:
     """Yield the runs that follow an experiment's strategy over its setting."""
     key = _followed_over(made, over)
     if key is None:
-        yield _Part(made, "", [None])
+        yield Part(made, "", [None])
         return
     setting, values = key.removeprefix(f"{made.strategy}."), over.get(key, THETAS)
     runs = [experiments([made.strategy], [made.seed], preset, {**settings, f"{made.strategy}.{setting}": value})[0]
             for value in values]
     if setting == "theta":
-        yield _Part(made, setting, values, by_theta=True)
+        yield Part(made, setting, values, by_theta=True)
     else:
-        yield from (_Part(run, setting, [value]) for run, value in zip(runs, values, strict=True))
+        yield from (Part(run, setting, [value]) for run, value in zip(runs, values, strict=True))
 
 
 def _followed_over(made: Experiment, over: Mapping[str, Sequence[Any]]) -> str | None:

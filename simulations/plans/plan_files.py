@@ -12,6 +12,7 @@ from pathlib import Path
 from fedfair.accounting.contents import OTHER, Contents, Part, objections, to_json
 from simulations.results.atomic_files import write_json
 from simulations.results.result_folder import CHECKPOINT
+from simulations.results.run_file import RUNS
 
 FILES = "files.json"
 
@@ -32,6 +33,9 @@ SWEEP: Contents = {
 
 CURVES: Contents = {
     "config.toml": _SETTINGS,
+    "environment.json": (Part("versions, how noise was drawn, and a seal of your table by a key that stays on your "
+                              "machine", "no records"),),
+    RUNS: (Part("parity and accuracy of each run on the test part", "held-out"), *_SETTINGS),
     **dict.fromkeys(("curves.csv", "curves.svg"), (
         Part("parity and accuracy on the test part", "held-out"),
         Part("how models do whose ledgers are not in this folder", "unknown")))}

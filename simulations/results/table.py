@@ -15,38 +15,18 @@ from rich.text import Text
 from fedfair.accounting.figures import up
 from fedfair.datasets.columns import LEFT_OUT, Column
 from fedfair.datasets.names import visible
-from simulations.results.attribute_use import in_words
-from simulations.results.marks import BEST, DOUBTFUL, NONE, Marks, marks
+from simulations.results.marks import BEST, DOUBTFUL, NONE, Marks
 from simulations.results.measures import measures
-from simulations.results.paired_tests import comparisons
-from simulations.results.result import Result, identified
-from simulations.results.result import summary as summary_of
-from simulations.results.statements import favourable_class, statements
+from simulations.results.outcome import Outcome
 from simulations.results.statistics import constant_models
-from simulations.results.summary import final_test
 
 
-def results_table(results: Sequence[Result]) -> RenderableType:
+def results_table(outcome: Outcome) -> RenderableType:
     """Lay out one data set's runs, below what must be known first: models that predict one class."""
-    sizes = dict(zip(results[0].data.train.names, results[0].data.train.group_sizes(), strict=True))
-    final, summary = final_test(identified(results)), summary_of(results)
-    tested = comparisons(measures(final))
-    first, favourable = constant_models(measures(final)), favourable_class(results[0].experiment, results[0].data)
-    table = comparison_table(summary, sizes, marks(final, tested))
-    uses = in_words(result.description.attributes_used for result in results)
-    lines = [*statements(final, tested, summary, sizes, (result.ledger for result in results)), favourable, *uses]
+    first, said = constant_models(measures(outcome.final)), outcome.findings()
+    table = comparison_table(outcome.summary, outcome.sizes, outcome.marks)
     return Group(*(Text(visible(line), "yellow") for line in first), table,
-                 *(Text(visible(line)) for line in [*lines[len(first):], *corrected(results)]))
-
-
-def corrected(results: Sequence[Result]) -> list[str]:
-    """Say for which class the decisions of runs with a threshold were corrected.
-
-    Class 1 of two may not be the one that people want.
-    """
-    classes = {result.data.train.labels[result.threshold.rule.favourable] for result in results if result.threshold}
-    return [f"Thresholds equalise the rate of {label!r}; set favourable to choose another class."
-            for label in sorted(classes)]
+                 *(Text(visible(line)) for line in [*said[len(first):], *outcome.notes()]))
 
 
 def comparison_table(summary: pd.DataFrame, sizes: dict[str, int], marked: Marks = NONE) -> RenderableType:

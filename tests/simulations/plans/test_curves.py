@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from simulations.cli import app
 from simulations.engines.run import run
 from simulations.plans.compare import experiments
-from simulations.plans.curve_files import save_curves
+from simulations.plans.curve_files import write_curves
 from simulations.plans.curves import curves, theta_curve
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment, SettingsError
@@ -94,8 +94,8 @@ def test_a_folder_that_was_broken_off_is_known_again(tmp_path: Path, monkeypatch
     with monkeypatch.context() as until:
         until.setattr("simulations.plans.curve_files.curve_figure", lambda frame: frame["missing"])
         with pytest.raises(KeyError):
-            save_curves(frame, {"seeds": 1}, tmp_path / "out")
-    save_curves(frame, {"seeds": 1}, tmp_path / "out")
+            write_curves(frame, {"seeds": 1}, tmp_path / "out")
+    write_curves(frame, {"seeds": 1}, tmp_path / "out")
     assert (tmp_path / "out" / "curves.svg").is_file()
 
 
@@ -134,7 +134,7 @@ def test_a_value_of_theta_is_checked_before_anything_runs(settings: dict[str, ob
 def test_values_that_are_lists_are_written_as_text(settings: dict[str, object], tmp_path: Path) -> None:
     over = {"dpsgd.hidden": [[8], [4, 2]]}
     frame = curves(["dpsgd"], [0], None, {**settings, "model": "mlp", "steps": 2}, over)
-    save_curves(frame, {"over": over}, tmp_path / "out")
+    write_curves(frame, {"over": over}, tmp_path / "out")
     assert pd.read_csv(tmp_path / "out" / "curves.csv")["value"].tolist() == ["[8]", "[4, 2]"]
     assert (tmp_path / "out" / "curves.svg").is_file()
 
