@@ -24,7 +24,8 @@ from simulations.commands.options import (
     names_of,
     settings_of,
 )
-from simulations.commands.terminal import progress_bar, say, telling_of_kept
+from simulations.commands.progress import showing_progress
+from simulations.commands.terminal import say, telling_of_kept
 from simulations.commands.words import reproductions
 from simulations.settings.settings_text import pairs
 
@@ -64,7 +65,7 @@ def curve(
         if out is not None and not missing_in(runs, planned):
             say(f"{out} holds these curves, finished: nothing is run again")
         with (telling_of_kept(out, lambda: len(planned) - len(missing_in(runs, planned)), len(planned)),
-              progress_bar() as on_round):
+              showing_progress() as on_round):
             frame = follow(planned, runs, engine, on_round, jobs)
         if out is not None:
             write_curves(frame, described, out)
@@ -104,7 +105,7 @@ def reproduce(
     if datasets is not None and not chosen:
         raise ValueError(f"datasets is {datasets!r}, which names none: name some, or leave --datasets out for all")
     request = Request(seeds, quick, chosen, device, runs)
-    with progress_bar() as on_round:
+    with showing_progress() as on_round:
         if name == tuning.NAME:
             conclusion = fair_fight(out, request, on_round, jobs)
         elif name == frontier.NAME:

@@ -37,7 +37,8 @@ from simulations.commands.options import (
     names_of,
     settings_of,
 )
-from simulations.commands.terminal import progress_bar, say, show, telling_of_kept
+from simulations.commands.progress import showing_progress
+from simulations.commands.terminal import say, show, telling_of_kept
 
 if TYPE_CHECKING:
     from simulations.engines.engines import Engine
@@ -98,7 +99,7 @@ def compare(
             say(f"{out} holds this comparison, finished: nothing is run again")
             show(read_outcome(out, planned), out, json)
             return
-        with telling_of_kept(out, lambda: sum(map(kept.has, planned)), len(planned)), progress_bar() as on_round:
+        with telling_of_kept(out, lambda: sum(map(kept.has, planned)), len(planned)), showing_progress() as on_round:
             results = (in_parallel(planned, on_round, jobs, kept) if engine == "local" and jobs != 1 else
                        run_comparison(planned, chosen, on_round=on_round, kept=kept))
         saved = save_comparison(results, described, out) if out is not None else None
@@ -158,7 +159,7 @@ def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: in
     name = f"{experiment.strategy}, seed {experiment.seed}"
     tracked = out.with_name(f"{out.name}-tracking") if out is not None else Path("tracking")
     followed = tracking(track, tracked, experiment) if track else nullcontext(lambda strategy, now: None)
-    with progress_bar() as on_round, followed as watch:
+    with showing_progress() as on_round, followed as watch:
         result = run_experiment(experiment, engine, checkpoint=checkpoint, watch=watch,
                                 progress=lambda rounds, of: on_round(0, 1, name, rounds, of))
     show(outcome_of([result]), result.save(out) if out is not None else None, json)

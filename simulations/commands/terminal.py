@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from fedfair.datasets.names import visible
@@ -110,19 +108,3 @@ def telling_of_kept(folder: Path | None, kept: Callable[[], int], runs: int) -> 
         if kept():
             say(f"{kept()} of {runs} runs are kept in {folder}: the same command goes on with the others")
         raise
-
-
-@contextmanager
-def progress_bar() -> Iterator[Callable[[int, int, str, int, int], None]]:
-    """Show a progress bar over all runs, with the time left, on a terminal."""
-    percentage = TextColumn("{task.percentage:.0f}%")
-    columns = (TextColumn("{task.description}"), BarColumn(), percentage, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as progress:
-        bar = progress.add_task("preparing", total=1.0)
-
-        def on_round(done: int, runs: int, name: str, rounds: int, of: int) -> None:
-            """Move the bar."""
-            description = escape(visible(f"{name} ({done + 1} of {runs})"))
-            progress.update(bar, description=description, completed=(done + rounds / of) / runs)
-
-        yield on_round
