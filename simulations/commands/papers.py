@@ -35,9 +35,10 @@ REPRODUCED = "NAME is one of {reproductions}."
 def curve(
     dataset: DatasetName = None,
     strategies: StrategyNames = "dpsgd,gs-dp-sgd-to,dpsgd-p",
-    over: Annotated[list[str], typer.Option(help="Values to try: theta=[...], or STRATEGY.key=[...] for one strategy; "
-                                            "by default theta, for strategies that search a threshold.")] = [],  # noqa: B006
-    preset: Preset = "yang2024",
+    over: Annotated[list[str], typer.Option(help="Values to try: target_epsilon=[...] or another setting for all "
+                                            "strategies, STRATEGY.key=[...] for one, theta=[...] for those that search "
+                                            "a threshold, which is the default.")] = [],  # noqa: B006
+    preset: Preset = None,
     seeds: Seeds = 1,
     engine: EngineName = "local",
     set_: Set = [],  # noqa: B006 - Typer copies it
@@ -50,14 +51,21 @@ def curve(
 ) -> None:
     """Vary a setting, and measure how demographic parity trades off against accuracy parity and accuracy.
 
+    Without a preset, built-in data sets have the settings of yang2024, and a file of your own those that suit it.
+
     Example: fedfair curve --strategies dpsgd,gs-dp-sgd-to,dpsgd-p --over theta=[0.02,0.05,0.1] --out out/curve
     """
     from simulations.plans.curve_files import kept_curves, write_curves
     from simulations.plans.curves import follow, missing_in, plan
+    from simulations.settings.own_data import is_own, suited
 
     names = names_of(strategies)
     settings = settings_of(set_, default="adult", dataset=dataset, csv=csv, label=label, group=group)
     values = pairs(over)
+    if preset is None and is_own(settings):
+        settings = suited({"split": [0.7, 0.1, 0.2], **settings}, None, names)
+    else:
+        preset = preset or "yang2024"
     described = {"strategies": names, "seeds": seeds, "over": values, "settings": settings,
                  **({"preset": preset} if preset else {})}
     planned = plan(names, list(range(seeds)), preset, settings, values)

@@ -35,10 +35,9 @@ CURVES: Contents = {
     "config.toml": _SETTINGS,
     "environment.json": (Part("versions, how noise was drawn, and a seal of your table by a key that stays on your "
                               "machine", "no records"),),
-    RUNS: (Part("parity and accuracy of each run on the test part", "held-out"), *_SETTINGS),
-    **dict.fromkeys(("curves.csv", "curves.svg"), (
+    **dict.fromkeys((RUNS, "curves.csv", "curves.svg"), (
         Part("parity and accuracy on the test part", "held-out"),
-        Part("how models do whose ledgers are not in this folder", "unknown")))}
+        Part(f"how models do, and what they spent, whose ledgers are in {RUNS}", "unknown")))}
 """Files of curves."""
 
 QUOTED: Contents = {"trials.csv": (*SWEEP["trials.csv"], Part("error texts, which may quote records", "training"))}
