@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -78,7 +77,7 @@ def train_privately(model: nn.Module, x: Tensor | Loader, y: Tensor | None = Non
     empty = records.take(torch.empty(0, dtype=torch.long))
     weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     node = Node({0: Parts(records, empty, empty)}, model, str(next(model.parameters()).device), loss)
-    sized = replace(round_, local=replace(round_.local, sizes=(len(x),)))
+    sized = round_.of_size(len(x))
     if guard is not None and len(x):
         release = sized.local_event(0, (True,) * len(names)).guaranteed(0)
         guard.admit_local(data, sized, release, LocalEpoch.of(len(x), round_.local.batch_size).steps)

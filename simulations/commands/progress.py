@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import Event, Thread
+from threading import Semaphore, Thread
 from time import monotonic
 
 from rich.console import Console
@@ -52,11 +52,11 @@ def progress_lines(every: float = _EVERY) -> Iterator[OnRound]:
     Args:
         every: Seconds between the latter, at first.
     """
-    lines, ended = _Lines(), Event()
+    lines, ended = _Lines(), Semaphore(0)
 
     def tell_now_and_then() -> None:
         """Print until the work has ended."""
-        while not ended.wait(lines.due(every) - monotonic()):
+        while not ended.acquire(timeout=max(0.0, lines.due(every) - monotonic())):
             if monotonic() >= lines.due(every):
                 lines.tell()
 
@@ -64,7 +64,7 @@ def progress_lines(every: float = _EVERY) -> Iterator[OnRound]:
     try:
         yield lines.on_round
     finally:
-        ended.set()
+        ended.release()
 
 
 class _Lines:
