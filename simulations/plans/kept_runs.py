@@ -19,6 +19,7 @@ from fedfair.fairness.reject_option import RejectOption
 from fedfair.protocol.task import Task
 from simulations.plans.trial_folder import refuse_changed, trial_name
 from simulations.results.atomic_files import alone_in, refuse_unwritable, write_text
+from simulations.results.front_files import read_measured
 from simulations.results.ledger_table import read_ledgers
 from simulations.results.model_metadata import descriptions
 from simulations.results.result import Result
@@ -81,7 +82,8 @@ class KeptRuns:
         model = described.build(load_file(folder / "model.safetensors"))
         ledger = read_ledgers(folder)[""]
         ledger.files = {}  # they are those of the run's own folder
-        return Result(made, data, metrics, ledger, model, threshold=_threshold(folder, described.threshold))
+        return Result(made, data, metrics, ledger, model, threshold=_threshold(folder, described.threshold),
+                      front=read_measured(folder))
 
     def _add(self, result: Result) -> None:
         """Keep a run; what the folder is for is written with the first."""

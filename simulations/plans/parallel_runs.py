@@ -20,6 +20,7 @@ from simulations.plans.compare import OnRound
 from simulations.plans.kept_runs import KeptRuns
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
+from strategies.server.front import MeasuredFront
 from strategies.server.threshold_search import Threshold, ThresholdSearch
 
 
@@ -31,6 +32,7 @@ class Finished(NamedTuple):
     state: Mapping[str, Tensor]
     search: ThresholdSearch
     threshold: Threshold | None
+    front: MeasuredFront | None
 
 
 def in_parallel(planned: Sequence[Experiment], on_round: OnRound = lambda *_: None, jobs: int | None = None,
@@ -72,7 +74,7 @@ def _finished(experiment: Experiment) -> bytes:
     result = run(experiment)
     assert result.search is not None
     return pickle.dumps(Finished(result.metrics, result.ledger, result.model.state_dict(), result.search,
-                                 result.threshold))
+                                 result.threshold, result.front))
 
 
 def _result(experiment: Experiment, finished: Finished) -> Result:
@@ -81,4 +83,4 @@ def _result(experiment: Experiment, finished: Finished) -> Result:
     model = task.build_model()
     model.load_state_dict(finished.state)
     return Result(experiment, task.data(), finished.metrics, finished.ledger, model, finished.search,
-                  finished.threshold)
+                  finished.threshold, finished.front)

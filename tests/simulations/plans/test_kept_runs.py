@@ -17,9 +17,11 @@ from simulations.benchmarks.kills import FEDFAIR, different
 from simulations.cli import app
 from simulations.plans.compare import compare, experiments
 from simulations.plans.kept_runs import KeptRuns, kept_runs
+from simulations.plans.parallel_runs import in_parallel
 from simulations.results.result import Result, save_comparison
 from simulations.results.result_folder import RUNS_SO_FAR
 from simulations.settings.experiment import Experiment
+from strategies.server.front import MeasuredFront
 
 GATED = """
 from multiprocessing import parent_process
@@ -49,8 +51,32 @@ def stopping_at(run: int) -> Any:
 def same(one: Result, other: Result) -> bool:
     pd.testing.assert_frame_equal(one.metrics, other.metrics)
     return (one.ledger.to_dict() == other.ledger.to_dict() and one.threshold == other.threshold
-            and one.description == other.description
+            and one.description == other.description and same_front(one.front, other.front)
             and all(map(torch.equal, one.model.parameters(), other.model.parameters())))
+
+
+def same_front(one: MeasuredFront | None, other: MeasuredFront | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    keys = ["point", "split", "group", "metric"]
+    first, second = (pd.DataFrame(made.rows).sort_values(keys, ignore_index=True) for made in (one, other))
+    pd.testing.assert_frame_equal(first, second)
+    return one.front.points == other.front.points and torch.equal(one.front.weights, other.front.weights)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_front_is_kept_and_comes_back_from_another_process(jobs: int, tmp_path: Path) -> None:
+    planned = experiments(["moments"], [0, 1], None, {"features": "pixels", "model": "linear", "target_epsilon": 4.0})
+    whole = compare(planned)
+    assert whole[0].front is not None
+    made = in_parallel(planned, jobs=jobs, kept=KeptRuns(tmp_path / "out", {}))
+    assert all(map(same, made, whole))
+    save_comparison(made, {}, tmp_path / "whole")
+    again = compare(planned, kept=KeptRuns(tmp_path / "out", {}), on_round=lambda *_: pytest.fail("this is a run"))
+    assert all(map(same, again, whole))
+    save_comparison(again, {}, tmp_path / "out")
+    for name in ("front.parquet", "front.safetensors", "metrics.parquet"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 @pytest.mark.parametrize("strategies", [["sgd", "dpsgd"], ["gs-dp-sgd-to", "dpsgd-p"]])
