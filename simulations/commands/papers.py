@@ -57,6 +57,7 @@ def curve(
     """
     from simulations.plans.curve_files import kept_curves, write_curves
     from simulations.plans.curves import follow, missing_in, plan
+    from simulations.results.result_folder import refuse_other
     from simulations.settings.own_data import is_own, suited
 
     names = names_of(strategies)
@@ -68,6 +69,8 @@ def curve(
         preset = preset or "yang2024"
     described = {"strategies": names, "seeds": seeds, "over": values, "settings": settings,
                  **({"preset": preset} if preset else {})}
+    if out is not None:
+        refuse_other(out, described)
     planned = plan(names, list(range(seeds)), preset, settings, values)
     with kept_curves(out, described, planned) as runs:
         if out is not None and not missing_in(runs, planned):

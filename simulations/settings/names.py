@@ -11,6 +11,6 @@ SETTINGS = (
     "group_epsilon", "hidden", "imbalance", "known_from", "label", "learning_rate", "metrics", "missing",
     "missing_marks", "model", "momentum", "noise", "noise_multiplier", "numbers", "optimizer", "options",
     "participant", "partition", "pixels", "preprocessing", "preprocessing_epsilon", "randomness", "ranges",
-    "record_weight", "risk_every", "risk_records", "risk_vectors", "round_sizes", "scalings", "schema_file", "seed",
-    "separator", "sheet", "split", "split_by", "steps", "strategy", "sync", "target_epsilon", "theta", "threshold",
-    "threshold_confidence", "threshold_epsilon", "trust", "weight_decay", "without")
+    "record_weight", "risk_every", "risk_records", "risk_vectors", "round_sizes", "sampling_rate", "scalings",
+    "schema_file", "seed", "separator", "sheet", "split", "split_by", "steps", "strategy", "sync", "target_epsilon",
+    "theta", "threshold", "threshold_confidence", "threshold_epsilon", "trust", "weight_decay", "without")
