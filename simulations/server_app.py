@@ -15,6 +15,7 @@ from rich.console import Console
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import conduct
 from simulations.plans.compare import experiments
+from simulations.results.outcome import outcome_of
 from simulations.results.table import results_table
 from simulations.settings.experiment import Experiment
 from simulations.settings.run_config import read
@@ -37,7 +38,7 @@ def main(grid: Grid, context: Context) -> None:
     result = conduct(experiment, grid, lambda done, rounds: None, checkpoint)
     result.save(folder)
     text = StringIO()
-    Console(file=text, width=80).print(results_table([result]))
+    Console(file=text, width=80).print(results_table(outcome_of([result])))
     log.info("Results are in %s", folder)
     for line in text.getvalue().rstrip().splitlines():
         log.info("%s", line.rstrip())

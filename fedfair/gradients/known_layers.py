@@ -28,7 +28,21 @@ def is_known(model: nn.Module) -> bool:
     if hooks_of_all._has_any_global_hook():  # type: ignore[no-untyped-call]
         return False
     return all((type(layer) in _RULES or type(layer) is nn.Sequential) and is_untouched(layer)
-               for layer in model.modules())
+               and (type(layer) not in _NORMS or is_fixed_norm(layer)) for layer in model.modules())
+
+
+def is_fixed_norm(layer: nn.Module) -> bool:
+    """Say whether a layer is a BatchNorm that maps each number by constants, and so keeps examples apart.
+
+    `(x - mean) / sqrt(variance + eps) weight + bias` reads one example at a time if mean and variance are tensors that
+    the layer has, and it neither takes them from the batch nor changes them: that is, if it is in evaluation mode. All
+    is looked up as `forward` does, so that an attribute in front of a buffer deceives nobody.
+    """
+    if type(layer) not in _NORMS or not is_untouched(layer) or layer.training is not False:
+        return False
+    constants = (layer.running_mean, layer.running_var)
+    trained = [value for value in (layer.weight, layer.bias) if value is not None and value.requires_grad]
+    return all(type(value) is Tensor and not value.requires_grad for value in constants) and not trained
 
 
 def keeps_rows(model: nn.Module, x: Tensor) -> bool:
@@ -106,6 +120,8 @@ def _without_statistics(dimensions: int) -> Rule:
     return lambda layer, rank: rank == dimensions + 2 and not layer.track_running_stats
 
 
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)  # known while `is_fixed_norm`
+
 _RULES: dict[type[nn.Module], Rule] = {
     **dict.fromkeys((
         nn.Identity, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.RReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish,
@@ -122,6 +138,7 @@ _RULES: dict[type[nn.Module], Rule] = {
                      nn.AdaptiveMaxPool2d, nn.Dropout2d, nn.Softmax2d), _with_batch(2)),
     **dict.fromkeys((nn.Conv3d, nn.ConvTranspose3d, nn.MaxPool3d, nn.AvgPool3d, nn.AdaptiveAvgPool3d,
                      nn.AdaptiveMaxPool3d, nn.Dropout3d), _with_batch(3)),
+    nn.BatchNorm1d: lambda layer, rank: rank in (2, 3), nn.BatchNorm2d: _with_batch(2), nn.BatchNorm3d: _with_batch(3),
     nn.InstanceNorm1d: _without_statistics(1), nn.InstanceNorm2d: _without_statistics(2),
     nn.InstanceNorm3d: _without_statistics(3),
     **dict.fromkeys((nn.ZeroPad1d, nn.ConstantPad1d, nn.ReflectionPad1d, nn.ReplicationPad1d, nn.ZeroPad2d,

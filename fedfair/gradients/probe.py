@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedfair.gradients.fixed_norms import refuse_trained_before_norms
 from fedfair.gradients.interaction import SIZES, MixingError, is_close, refuse_interaction
-from fedfair.gradients.known_layers import is_known, keeps_rows
+from fedfair.gradients.known_layers import is_fixed_norm, is_known, keeps_rows
 from fedfair.gradients.layer_probe import LayerProbe, Loss, Probe
 from fedfair.gradients.parameters import trained_parameters
 from fedfair.gradients.passes import UnreadableError
@@ -73,8 +74,8 @@ def per_example(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
 
 
 def refuse_mixing_layers(model: nn.Module) -> None:
-    """Raise `ValueError` if a layer's output for one example depends on the others in its batch (BatchNorm), or a layer
-    changes its weights depending on its inputs (an embedding with `max_norm`).
+    """Raise `ValueError` if a layer's output for one example depends on the others in its batch (BatchNorm that is not
+    frozen), or a layer changes its weights depending on its inputs (an embedding with `max_norm`).
     """
     for name, layer in model.named_modules():
         if getattr(layer, "max_norm", None) is not None:
@@ -82,10 +83,11 @@ def refuse_mixing_layers(model: nn.Module) -> None:
                 f"layer '{name}' ({type(layer).__name__}) has max_norm = {layer.max_norm}: it scales the weights of "
                 "every word that a batch holds, without noise, so anybody can see which those are; leave max_norm out"
             )
-        if isinstance(layer, _BatchNorm) or getattr(layer, "track_running_stats", False):
+        if (isinstance(layer, _BatchNorm) or getattr(layer, "track_running_stats", False)) and not is_fixed_norm(layer):
             raise ValueError(
                 f"layer '{name}' ({type(layer).__name__}) mixes the examples of a batch, so clipping one example's "
-                "gradient bounds nothing: use GroupNorm or LayerNorm instead"
+                "gradient bounds nothing: use GroupNorm or LayerNorm instead, or, behind layers that are not trained, "
+                "freeze a BatchNorm (requires_grad_(False).eval())"
             )
 
 
@@ -123,6 +125,7 @@ def _refuse_mixing(trial: Trial, sizes: Sequence[int] = SIZES) -> None:
     A model that cannot be run on made-up batches is one of the user's own: its examples go through it one by one.
     """
     refuse_mixing_layers(trial.model)
+    refuse_trained_before_norms(trial)
     try:
         refuse_interaction(trial, sizes)
     except MixingError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +13,7 @@ from fedfair.gradients.layer_probe import Loss
 from fedfair.gradients.layers import memory_format
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.parameters import trained_parameters
+from fedfair.gradients.probe import refuse_mixing_layers
 from fedfair.models.published import loss as cross_entropy
 from fedfair.node.client_records import ClientRecords, Loader
 from fedfair.node.node import Node
@@ -69,6 +69,7 @@ def train_privately(model: nn.Module, x: Tensor | Loader, y: Tensor | None = Non
     if round_.noise == "discrete" and any(parameter.dtype != torch.float64 for parameter in parameters.values()):
         raise ValueError('noise is "discrete", but the model is not in float64, in which alone sums are exact enough '
                          "for it: use model.double(), and features in float64")
+    refuse_mixing_layers(model)
     x, y, group = ClientRecords.of(x, y, group)
     _refuse_out_of_range(model, x, y, group, len(round_.rates), loss)
     names = tuple(map(str, range(len(round_.rates))))
@@ -76,7 +77,7 @@ def train_privately(model: nn.Module, x: Tensor | Loader, y: Tensor | None = Non
     empty = records.take(torch.empty(0, dtype=torch.long))
     weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     node = Node({0: Parts(records, empty, empty)}, model, str(next(model.parameters()).device), loss)
-    sized = replace(round_, local=replace(round_.local, sizes=(len(x),)))
+    sized = round_.of_size(len(x))
     if guard is not None and len(x):
         release = sized.local_event(0, (True,) * len(names)).guaranteed(0)
         guard.admit_local(data, sized, release, LocalEpoch.of(len(x), round_.local.batch_size).steps)

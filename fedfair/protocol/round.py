@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from fedfair.mechanisms.noise import NoiseName, Trust, client_share, server_shar
 from fedfair.mechanisms.rule_numbers import is_number
 from fedfair.mechanisms.rule_trial import refuse_broken_query, refuse_broken_rule
 from fedfair.models.optimizers import OptimizerName
+from fedfair.protocol.local_budget import LocalBudget, noise_within
 
 
 class LocalEpoch(NamedTuple):
@@ -122,6 +123,7 @@ class Round:
         local_sgd: How participants train before their updates are clipped, or None.
         noise: How noise is sampled.
         label: Name of the batch, where there is no key, for all exchanges of the round; no other round has it.
+        budget: What each client of an existing app finds its noise by; then the plan has none for them, see `of_size`.
     """
 
     key: str | None
@@ -140,6 +142,7 @@ class Round:
     local_sgd: LocalSgd | None = None
     noise: NoiseName = "gaussian"
     label: str = ""
+    budget: LocalBudget | None = None
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for a round that counts without noise, or with numbers that bound or add nothing."""
@@ -180,6 +183,24 @@ class Round:
         noise, rate = self.local.noise_multipliers[client], self.local.epoch(client).rate
         return Event(tuple(rate if some else 0.0 for some in held), (noise,) * len(held),
                      spent_multipliers(noise, self._bounds), self.count_noise_multiplier, client)
+
+    def of_size(self, records: int) -> Round:
+        """Return the plan for the only client of a local epoch: with its size, and the noise that a budget gives it.
+
+        Args:
+            records: The client's public number of records.
+
+        Raises:
+            ValueError: If no noise keeps the budget.
+        """
+        assert self.local is not None
+        local, counts = replace(self.local, sizes=(records,)), self.count_noise_multiplier
+        if self.budget is not None:
+            epoch = LocalEpoch.of(records, local.batch_size)
+            noise = noise_within(self.budget, epoch.rate, epoch.steps, self.query is not None)
+            local = replace(local, noise_multipliers=(noise,))
+            counts = self.budget.counts(noise) if self.query is not None else None
+        return replace(self, local=local, count_noise_multiplier=counts)
 
     def charges(self, sizes: Sequence[Sequence[int]]) -> Iterator[Charge]:
         """Yield the entries of this round: one step over all clients, or a local epoch of each.
@@ -232,7 +253,7 @@ class Round:
             parts["rule"] = {"kind": CLIP_RULES.name_of(self.rule), **vars(self.rule)}
         if self.query is not None:
             parts["query"] = {"kind": COUNT_QUERIES.name_of(self.query), **vars(self.query)}
-        for name in ("local", "local_sgd"):
+        for name in ("local", "local_sgd", "budget"):
             if parts[name] is not None:
                 parts[name] = asdict(parts[name])
         return json.dumps(parts)
@@ -249,6 +270,8 @@ class Round:
                 parts[name] = registry[described.pop("kind")](**described)
         if parts["local"]:
             parts["local"] = LocalTraining(**_tuples(parts["local"]))
+        if parts.get("budget"):
+            parts["budget"] = LocalBudget(**parts["budget"])
         if parts["local_sgd"]:
             parts["local_sgd"] = LocalSgd(**parts["local_sgd"])
         return Round(**parts)

@@ -12,7 +12,7 @@ from rich.text import Text
 from fedfair.datasets.names import visible
 from fedfair.protocol.bounds import MOST_RUNS
 from simulations.commands.options import EngineName, Seeds, Set, StrategyName
-from simulations.commands.terminal import progress_bar
+from simulations.commands.progress import showing_progress
 from simulations.results.atomic_files import refuse_as_file, refuse_unwritable, write_json
 from simulations.settings.settings_text import pairs
 
@@ -46,7 +46,7 @@ def audit(
         settings = {"target_epsilon": 3.0 if epsilon is None else epsilon, **settings}
     if out is not None:
         refuse_as_file(out)
-    with progress_bar() as on_round:
+    with showing_progress() as on_round:
         made = audits(strategy, attack, range(seeds), settings, canaries, confidence, engine, on_round, runs)
     Console().print(audit_table(made))
     if out is not None:
@@ -88,6 +88,6 @@ def report(
     refuse_as_file(out or folders[0] / "report.html")
     if figures is not None:
         refuse_unwritable(figures)
-    with progress_bar() as on_round:
+    with showing_progress() as on_round:
         written = write_report(folders, out, figures, lambda done, of: on_round(0, 1, "chapters", done, of))
     print(f"saved {written[0]}" + (f" and {len(written) - 1} files in {figures}" if figures else ""))

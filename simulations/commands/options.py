@@ -10,7 +10,7 @@ import typer
 
 from fedfair.datasets.name_lists import names_in
 from fedfair.protocol.bounds import MOST_NODES, MOST_RUNS, MOST_STEPS
-from simulations.commands.words import completing, data_sets, engines, presets, strategies
+from simulations.commands.words import completing, data_sets, engines, pairs_to_set, presets, strategies
 from simulations.settings.settings_text import pairs
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Preset = Annotated[str | None, typer.Option(help="Published settings: {presets}.
                                             autocompletion=completing(presets))]
 Set = Annotated[list[str], typer.Option("--set", help="A setting, key=value, which fedfair settings lists; "
                                         "STRATEGY.key=value for one strategy, options.key=value for a strategy's own "
-                                        "options. Repeat it for more.")]
+                                        "options. Repeat it for more.", autocompletion=completing(pairs_to_set))]
 Risk = Annotated[list[str], typer.Option("--risk", help="Excessive-risk terms along the way, every=N steps; also "
                                          "--risk vectors=N for the traces, --risk records=N of each group.")]
 Out = Annotated[Path | None, typer.Option(help="Folder to save the results in.")]

@@ -24,7 +24,8 @@ from simulations.commands.options import (
     names_of,
     settings_of,
 )
-from simulations.commands.terminal import progress_bar
+from simulations.commands.progress import showing_progress
+from simulations.commands.terminal import say, telling_of_kept
 from simulations.commands.words import reproductions
 from simulations.settings.settings_text import pairs
 
@@ -34,9 +35,10 @@ REPRODUCED = "NAME is one of {reproductions}."
 def curve(
     dataset: DatasetName = None,
     strategies: StrategyNames = "dpsgd,gs-dp-sgd-to,dpsgd-p",
-    over: Annotated[list[str], typer.Option(help="Values to try: theta=[...], or STRATEGY.key=[...] for one strategy; "
-                                            "by default theta, for strategies that search a threshold.")] = [],  # noqa: B006
-    preset: Preset = "yang2024",
+    over: Annotated[list[str], typer.Option(help="Values to try: target_epsilon=[...] or another setting for all "
+                                            "strategies, STRATEGY.key=[...] for one, theta=[...] for those that search "
+                                            "a threshold, which is the default.")] = [],  # noqa: B006
+    preset: Preset = None,
     seeds: Seeds = 1,
     engine: EngineName = "local",
     set_: Set = [],  # noqa: B006 - Typer copies it
@@ -44,27 +46,43 @@ def curve(
     label: Label = None,
     group: Group = None,
     out: Out = None,
+    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Runs at a time, a process with one thread each.")] =
+    1,
 ) -> None:
     """Vary a setting, and measure how demographic parity trades off against accuracy parity and accuracy.
 
+    Without a preset, built-in data sets have the settings of yang2024, and a file of your own those that suit it.
+
     Example: fedfair curve --strategies dpsgd,gs-dp-sgd-to,dpsgd-p --over theta=[0.02,0.05,0.1] --out out/curve
     """
-    from simulations.plans.curve_files import save_curves
-    from simulations.plans.curves import curves
+    from simulations.plans.curve_files import kept_curves, write_curves
+    from simulations.plans.curves import follow, missing_in, plan
     from simulations.results.result_folder import refuse_other
+    from simulations.settings.own_data import is_own, suited
 
     names = names_of(strategies)
     settings = settings_of(set_, default="adult", dataset=dataset, csv=csv, label=label, group=group)
     values = pairs(over)
+    if preset is None and is_own(settings):
+        settings = suited({"split": [0.7, 0.1, 0.2], **settings}, None, names)
+    else:
+        preset = preset or "yang2024"
     described = {"strategies": names, "seeds": seeds, "over": values, "settings": settings,
                  **({"preset": preset} if preset else {})}
     if out is not None:
         refuse_other(out, described)
-    with progress_bar() as on_round:
-        frame = curves(names, list(range(seeds)), preset, settings, values, engine, on_round)
+    planned = plan(names, list(range(seeds)), preset, settings, values)
+    with kept_curves(out, described, planned) as runs:
+        if out is not None and not missing_in(runs, planned):
+            say(f"{out} holds these curves, finished: nothing is run again")
+        with (telling_of_kept(out, lambda: len(planned) - len(missing_in(runs, planned)), len(planned)),
+              showing_progress() as on_round):
+            frame = follow(planned, runs, engine, on_round, jobs)
+        if out is not None:
+            write_curves(frame, described, out)
     print(visible(frame.drop(columns="dataset").to_string(index=False, float_format="{:.3f}".format), keep="\n"))
     if out is not None:
-        print(f"saved in {save_curves(frame, described, out)}")
+        print(f"saved in {out}")
 
 
 def reproduce(
@@ -98,7 +116,7 @@ def reproduce(
     if datasets is not None and not chosen:
         raise ValueError(f"datasets is {datasets!r}, which names none: name some, or leave --datasets out for all")
     request = Request(seeds, quick, chosen, device, runs)
-    with progress_bar() as on_round:
+    with showing_progress() as on_round:
         if name == tuning.NAME:
             conclusion = fair_fight(out, request, on_round, jobs)
         elif name == frontier.NAME:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from fedfair.protocol.bounds import MOST_JOBS
 from simulations.commands.options import (
@@ -38,7 +37,8 @@ from simulations.commands.options import (
     names_of,
     settings_of,
 )
-from simulations.commands.terminal import progress_bar, show
+from simulations.commands.progress import showing_progress
+from simulations.commands.terminal import say, show, telling_of_kept
 
 if TYPE_CHECKING:
     from simulations.engines.engines import Engine
@@ -76,9 +76,10 @@ def compare(
     """
     from simulations.plans.compare import compare as run_comparison
     from simulations.plans.compare import experiments
+    from simulations.plans.kept_runs import kept_runs
     from simulations.plans.parallel_runs import in_parallel
+    from simulations.results.outcome import outcome_of, read_outcome
     from simulations.results.result import save_comparison
-    from simulations.results.result_folder import refuse_to_replace
     from simulations.settings.own_data import suited
 
     names = names_of(strategies)
@@ -93,13 +94,16 @@ def compare(
         return
     described = {"strategies": names, "seeds": list(range(seeds)), **({"preset": preset} if preset else {}),
                  "settings": settings}
-    if out is not None:
-        refuse_to_replace(out, described)
-    with progress_bar() as on_round:
-        results = (in_parallel(planned, on_round, jobs) if engine == "local" and jobs != 1 else
-                   run_comparison(planned, chosen, on_round=on_round))
-    saved = save_comparison(results, described, out) if out is not None else None
-    show(results, saved, json)
+    with kept_runs(out, described) as kept:
+        if out is not None and kept.are_done(planned):
+            say(f"{out} holds this comparison, finished: nothing is run again")
+            show(read_outcome(out, planned), out, json)
+            return
+        with telling_of_kept(out, lambda: sum(map(kept.has, planned)), len(planned)), showing_progress() as on_round:
+            results = (in_parallel(planned, on_round, jobs, kept) if engine == "local" and jobs != 1 else
+                       run_comparison(planned, chosen, on_round=on_round, kept=kept))
+        saved = save_comparison(results, described, out) if out is not None else None
+    show(outcome_of(results), saved, json)
 
 
 def run(
@@ -146,15 +150,16 @@ def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: in
     from simulations.engines.checkpoint import Checkpoint
     from simulations.engines.run import run as run_experiment
     from simulations.engines.tracking import tracking
+    from simulations.results.outcome import outcome_of
 
     checkpoint = None if out is None else Checkpoint(out, experiment.settings(), every)
     saved = checkpoint.read() if checkpoint else None
     if saved:
-        Console(stderr=True).print(f"{out} holds a checkpoint: going on after round {saved[0]}", highlight=False)
+        say(f"{out} holds a checkpoint: going on after round {saved[0]}")
     name = f"{experiment.strategy}, seed {experiment.seed}"
     tracked = out.with_name(f"{out.name}-tracking") if out is not None else Path("tracking")
     followed = tracking(track, tracked, experiment) if track else nullcontext(lambda strategy, now: None)
-    with progress_bar() as on_round, followed as watch:
+    with showing_progress() as on_round, followed as watch:
         result = run_experiment(experiment, engine, checkpoint=checkpoint, watch=watch,
                                 progress=lambda rounds, of: on_round(0, 1, name, rounds, of))
-    show([result], result.save(out) if out is not None else None, json)
+    show(outcome_of([result]), result.save(out) if out is not None else None, json)

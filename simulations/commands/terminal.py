@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib import metadata
@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from fedfair.datasets.names import visible
 from simulations.results.atomic_files import refuse_unnameable
 
 if TYPE_CHECKING:
-    from simulations.results.result import Result
+    from simulations.results.outcome import Outcome
 
 P = ParamSpec("P")
 
@@ -81,30 +79,32 @@ def _in_words(error: Exception) -> str:
     return str(error)
 
 
-def show(results: Sequence[Result], saved: Path | None, json: bool) -> None:
-    """Print the results, and where they were saved."""
-    from simulations.results.result import as_json
+def show(outcome: Outcome, saved: Path | None, json: bool) -> None:
+    """Print the outcome of runs, and where they were saved."""
+    from simulations.results.outcome import as_json
     from simulations.results.table import results_table
 
     if json:
-        print(as_json(results, saved))
+        print(as_json(outcome, saved))
         return
-    Console().print(results_table(results))
+    Console().print(results_table(outcome))
     if saved is not None:
         print(f"saved in {saved}")
 
 
+def say(line: str) -> None:
+    """Tell a person something, beside what a command prints for programs."""
+    Console(stderr=True).print(Text(visible(line)), soft_wrap=True)
+
+
 @contextmanager
-def progress_bar() -> Iterator[Callable[[int, int, str, int, int], None]]:
-    """Show a progress bar over all runs, with the time left, on a terminal."""
-    percentage = TextColumn("{task.percentage:.0f}%")
-    columns = (TextColumn("{task.description}"), BarColumn(), percentage, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as progress:
-        bar = progress.add_task("preparing", total=1.0)
-
-        def on_round(done: int, runs: int, name: str, rounds: int, of: int) -> None:
-            """Move the bar."""
-            description = escape(visible(f"{name} ({done + 1} of {runs})"))
-            progress.update(bar, description=description, completed=(done + rounds / of) / runs)
-
-        yield on_round
+def telling_of_kept(folder: Path | None, kept: Callable[[], int], runs: int) -> Iterator[None]:
+    """Say how many of all runs a folder keeps: before the others are made, and if that is stopped or fails."""
+    if 0 < kept() < runs:
+        say(f"{folder} holds {kept()} of {runs} runs: going on with the others")
+    try:
+        yield
+    except BaseException:
+        if kept():
+            say(f"{kept()} of {runs} runs are kept in {folder}: the same command goes on with the others")
+        raise

@@ -56,9 +56,16 @@ def reproductions() -> Iterable[str]:
 
 def settings() -> Iterable[str]:
     """Return the names of all settings and strategies."""
-    from simulations.settings.experiment import Experiment
+    from simulations.settings.names import SETTINGS
 
-    return (*Experiment.model_fields, *strategies())
+    return (*SETTINGS, *strategies())
+
+
+def pairs_to_set() -> Iterable[str]:
+    """Return the beginnings of settings as `--set` takes them."""
+    from simulations.settings.names import SETTINGS
+
+    return (f"{name}=" for name in SETTINGS)
 
 
 _NAMES: Mapping[str, Callable[[], Iterable[str]]] = {

@@ -7,6 +7,7 @@ from typing import Any
 
 from simulations.engines.engines import Engine, make_engine
 from simulations.engines.run import Progress, refuse_unfit, run
+from simulations.plans.kept_runs import KeptRuns
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment, SettingsError
 from simulations.settings.presets import for_strategy, merged, preset
@@ -61,7 +62,7 @@ def _of_each(refused: Mapping[str, str], strategies: Sequence[str]) -> str:
 
 
 def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes: int | None = None,
-            on_round: OnRound = lambda *progress: None) -> list[Result]:
+            on_round: OnRound = lambda *progress: None, kept: KeptRuns | None = None) -> list[Result]:
     """Run experiments one after the other, after checking that the settings of all fit their data.
 
     Args:
@@ -69,6 +70,7 @@ def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes
         engine: Name of an engine (see `simulations.engines.engines.ENGINES`), or an engine with settings.
         nodes: Number of Flower nodes that host the clients; None for the engine's own choice.
         on_round: Called after every round with the progress of all runs (see `OnRound`).
+        kept: Runs that are not made again, and to which those that end are added; None for none.
 
     Returns:
         The results, in the order of `planned`.
@@ -78,7 +80,13 @@ def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes
     """
     chosen = make_engine(engine, nodes)
     refuse_unfit(planned)
-    return [run(experiment, chosen, progress=progress) for experiment, progress in following(planned, on_round)]
+
+    def make(missing: Sequence[Experiment]) -> Iterator[tuple[int, Result]]:
+        """Make runs one after the other."""
+        for place, (experiment, progress) in enumerate(following(missing, on_round)):
+            yield place, run(experiment, chosen, progress=progress)
+
+    return (kept or KeptRuns()).complete(planned, make)
 
 
 def following(planned: Sequence[Experiment], on_round: OnRound) -> Iterator[tuple[Experiment, Progress]]:

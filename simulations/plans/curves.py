@@ -7,6 +7,7 @@ any other setting takes a run for each value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -31,6 +32,8 @@ from simulations.settings.experiment import Experiment, SettingsError
 THETAS = tuple(place / 50 for place in range(21))
 """The values of theta where none are given: 0 to 0.4."""
 
+_PLAIN, _OF_NOISE = "sgd", ("target_epsilon", "noise_multiplier", "delta")  # the one adds none, whatever they say
+
 MEASURED = ("demographic_parity", "accuracy_parity", "accuracy")
 """What a curve shows, on the test part."""
 
@@ -38,26 +41,52 @@ MEASURED = ("demographic_parity", "accuracy_parity", "accuracy")
 def curves(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, settings: Mapping[str, Any],
            over: Mapping[str, Sequence[Any]], engine: str = "local", on_round: OnRound = lambda *progress: None,
            jobs: int = 1, kept: Path | None = None) -> pd.DataFrame:
-    """Return a row for each strategy, seed and value: dataset, strategy, seed, setting, value, and what is `MEASURED`.
+    """Return a row for each strategy, seed and value: dataset, strategy, seed, setting, value, what is `MEASURED`,
+    epsilon and its guarantee.
 
-    `over` holds values by "STRATEGY.setting". Strategies that search a threshold are otherwise followed over theta
-    ("theta" for all of them, by default `THETAS`), and all others are single points. Up to `jobs` runs go on at a time,
+    `over` holds values by "STRATEGY.setting", or by "setting" for all strategies without values of their own (but for
+    sgd if it is a setting of the noise). Strategies that search a threshold are otherwise followed over theta ("theta"
+    for all of them, by default `THETAS`), and all others are single points. Up to `jobs` runs go on at a time,
     each in a process with one thread if there are several. Points of runs that are in the folder `kept` are read back;
     those of others are added to its `runs.parquet` as soon as they end. Values that are lists or tables are written as
     text. Raises what `experiments` and `run` raise, `SettingsError` for values that are no list, or that no strategy
     uses, and `BlockingIOError` if another command adds runs to the folder.
     """
+    with alone_in(kept / RUNS) if kept else nullcontext():
+        return follow(plan(strategies, seeds, preset, settings, over), RunFile(kept / RUNS if kept else None), engine,
+                      on_round, jobs)
+
+
+def plan(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, settings: Mapping[str, Any],
+         over: Mapping[str, Sequence[Any]]) -> list[Part]:
+    """Return the runs that `curves` makes for the same arguments, all checked against their data.
+
+    Raises what `curves` raises for settings, values and data.
+    """
     made = experiments(strategies, seeds, preset, settings)
     _refuse_unused(over, made)
     planned = [part for each in made for part in _parts(each, preset, settings, over)]
     refuse_unfit(part.made for part in planned)
-    with alone_in(kept / RUNS) if kept else nullcontext():
-        runs = RunFile(kept / RUNS if kept else None)
-        missing = [part for part in planned if runs.find(part.settings()) is None]
-        for part, points in _finished(missing, engine, on_round, jobs):
-            runs.add(part.settings(), points=points)
+    return planned
+
+
+def follow(planned: Sequence[Part], runs: RunFile, engine: str = "local", on_round: OnRound = lambda *progress: None,
+           jobs: int = 1) -> pd.DataFrame:
+    """Make the runs that `runs` has not, add them as they end, and return what `curves` returns."""
+    missing = missing_in(runs, planned)
+    for part, (points, ledger) in _finished(missing, engine, on_round, jobs):
+        runs.add(part.settings(), ledger=ledger, points=points)
     rows = [row for part in planned for row in (runs.find(part.settings()) or {})["points"]]
-    return pd.DataFrame(rows).astype(dict.fromkeys(MEASURED, float))
+    frame = pd.DataFrame(rows)
+    frame = frame.reindex(columns=list(dict.fromkeys([*frame, "epsilon", "guarantee"])))  # not in earlier files
+    frame = frame.astype(dict.fromkeys((*MEASURED, "epsilon"), float))
+    frame.loc[frame["guarantee"] == "none", "epsilon"] = math.inf  # which JSON cannot hold
+    return frame
+
+
+def missing_in(runs: RunFile, planned: Sequence[Part]) -> list[Part]:
+    """Return the runs that a file of runs has not."""
+    return [part for part in planned if runs.find(part.settings()) is None]
 
 
 def theta_curve(result: Result, thetas: Sequence[float]) -> Iterator[tuple[float, dict[str, float]]]:
@@ -82,7 +111,10 @@ def theta_curve(result: Result, thetas: Sequence[float]) -> Iterator[tuple[float
         yield theta, {name: measured[name] for name in MEASURED}
 
 
-class _Part(NamedTuple):
+_Measured = tuple[list[dict[str, Any]], dict[str, Any]]
+
+
+class Part(NamedTuple):
     """One run, and the values of a setting that its result is measured at: one, unless `by_theta`."""
 
     made: Experiment
@@ -95,24 +127,26 @@ class _Part(NamedTuple):
         return {**self.made.settings(), "over": {self.setting: list(self.values)}}
 
 
-def _finished(missing: Sequence[_Part], engine: str, on_round: OnRound, jobs: int
-              ) -> Iterator[tuple[_Part, list[dict[str, Any]]]]:
-    """Make runs, and yield each with its points as it ends."""
+def _finished(missing: Sequence[Part], engine: str, on_round: OnRound, jobs: int
+              ) -> Iterator[tuple[Part, _Measured]]:
+    """Make runs, and yield each with its points and its ledger as it ends."""
     if jobs > 1:
-        for done, (place, points) in enumerate(in_processes(partial(_measured, engine=engine), missing, jobs)):
+        for done, (place, measured) in enumerate(in_processes(partial(_measured, engine=engine), missing, jobs)):
             on_round(done, len(missing), f"{jobs} runs at a time", 1, 1)
-            yield missing[place], points
+            yield missing[place], measured
         return
     for part, (_, progress) in zip(missing, following([part.made for part in missing], on_round), strict=True):
         yield part, _measured(part, engine, progress)
 
 
-def _measured(part: _Part, engine: str, progress: Progress = lambda *_: None) -> list[dict[str, Any]]:
-    """Run once, and return the points."""
+def _measured(part: Part, engine: str, progress: Progress = lambda *_: None) -> _Measured:
+    """Run once, and return the points, and the ledger."""
     made, result = part.made, run(part.made, engine, progress=progress)
     points = theta_curve(result, part.values) if part.by_theta else [(part.values[0], _final(result))]
-    return [{"dataset": made.dataset, "strategy": made.strategy, "seed": made.seed, "setting": part.setting,
-             "value": str(value) if isinstance(value, list | dict) else value, **point} for value, point in points]
+    rows = [{"dataset": made.dataset, "strategy": made.strategy, "seed": made.seed, "setting": part.setting,
+             "value": str(value) if isinstance(value, list | dict) else value, **point,
+             "epsilon": result.ledger.epsilon(), "guarantee": result.ledger.guarantee} for value, point in points]
+    return rows, result.ledger.to_dict()
 
 
 def _refuse_unused(over: Mapping[str, Sequence[Any]], made: Sequence[Experiment]) -> None:
@@ -125,23 +159,23 @@ def _refuse_unused(over: Mapping[str, Sequence[Any]], made: Sequence[Experiment]
         names = ", ".join(dict.fromkeys(each.strategy for each in made))
         raise SettingsError(f"no strategy here is followed over {', '.join(sorted(unused))}: write STRATEGY.setting "
                             f"for one of {names}, for example {made[0].strategy}.clip_norm, with a single setting for "
-                            "each, or theta for those that search a threshold")
+                            "each; or a setting for all of them; or theta for those that search a threshold")
 
 
 def _parts(made: Experiment, preset: str | None, settings: Mapping[str, Any], over: Mapping[str, Sequence[Any]]
-           ) -> Iterator[_Part]:
+           ) -> Iterator[Part]:
     """Yield the runs that follow an experiment's strategy over its setting."""
     key = _followed_over(made, over)
     if key is None:
-        yield _Part(made, "", [None])
+        yield Part(made, "", [None])
         return
     setting, values = key.removeprefix(f"{made.strategy}."), over.get(key, THETAS)
     runs = [experiments([made.strategy], [made.seed], preset, {**settings, f"{made.strategy}.{setting}": value})[0]
             for value in values]
     if setting == "theta":
-        yield _Part(made, setting, values, by_theta=True)
+        yield Part(made, setting, values, by_theta=True)
     else:
-        yield from (_Part(run, setting, [value]) for run, value in zip(runs, values, strict=True))
+        yield from (Part(run, setting, [value]) for run, value in zip(runs, values, strict=True))
 
 
 def _followed_over(made: Experiment, over: Mapping[str, Sequence[Any]]) -> str | None:
@@ -152,6 +186,11 @@ def _followed_over(made: Experiment, over: Mapping[str, Sequence[Any]]) -> str |
     for key in over:
         owner, _, setting = key.partition(".")
         if owner == made.strategy and setting and (setting != "theta" or made.searches):
+            return key
+    if made.searches and "theta" in over:
+        return "theta"
+    for key in over:
+        if key in Experiment.model_fields and key != "theta" and not (made.strategy == _PLAIN and key in _OF_NOISE):
             return key
     return "theta" if made.searches else None
 

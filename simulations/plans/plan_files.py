@@ -12,6 +12,7 @@ from pathlib import Path
 from fedfair.accounting.contents import OTHER, Contents, Part, objections, to_json
 from simulations.results.atomic_files import write_json
 from simulations.results.result_folder import CHECKPOINT
+from simulations.results.run_file import RUNS
 
 FILES = "files.json"
 
@@ -32,9 +33,11 @@ SWEEP: Contents = {
 
 CURVES: Contents = {
     "config.toml": _SETTINGS,
-    **dict.fromkeys(("curves.csv", "curves.svg"), (
+    "environment.json": (Part("versions, how noise was drawn, and a seal of your table by a key that stays on your "
+                              "machine", "no records"),),
+    **dict.fromkeys((RUNS, "curves.csv", "curves.svg"), (
         Part("parity and accuracy on the test part", "held-out"),
-        Part("how models do whose ledgers are not in this folder", "unknown")))}
+        Part(f"how models do, and what they spent, whose ledgers are in {RUNS}", "unknown")))}
 """Files of curves."""
 
 QUOTED: Contents = {"trials.csv": (*SWEEP["trials.csv"], Part("error texts, which may quote records", "training"))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -13,10 +12,10 @@ from typing import Annotated, Any, NamedTuple
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from fedfair.mechanisms.randomness import key
 from fedfair.protocol.bounds import MOST_RUNS
 from simulations.plans.compare import experiments
 from simulations.plans.search import Search, refuse_other_stops
+from simulations.plans.trial_folder import trial_name
 from simulations.results.atomic_files import write_text
 from simulations.settings.experiment import Experiment, SettingsError, in_words
 from simulations.settings.presets import refuse_chosen
@@ -129,12 +128,6 @@ class Sweep(BaseModel):
                                     f"{list(made[0].split)}: give that part a share, for example "
                                     "split = [0.6, 0.2, 0.2] under [settings]")
             yield Cell(dataset, chosen, made)
-
-
-def trial_name(experiment: Experiment) -> str:
-    """Return a folder's name that tells an experiment from every other one."""
-    number = key(json.dumps(experiment.identity(), sort_keys=True))
-    return f"{experiment.dataset}-{experiment.strategy}-{experiment.seed}-{number:016x}"
 
 
 def trials(sweep: Sweep) -> dict[str, Experiment]:

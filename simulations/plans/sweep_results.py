@@ -14,9 +14,9 @@ from fedfair.accounting import Ledger
 from simulations.plans.plan_files import QUOTED, SWEEP, write_listing
 from simulations.plans.planned_ledger import planned_ledger
 from simulations.plans.search import Search, Spent, cost
-from simulations.plans.sweep import Cell, Sweep, trial_name
+from simulations.plans.sweep import Cell, Sweep
 from simulations.plans.sweep import trials as trials_of
-from simulations.plans.trial_folder import stopped
+from simulations.plans.trial_folder import stopped, trial_name
 from simulations.results.atomic_files import write_json, write_text
 from simulations.results.csv_text import from_csv, to_csv
 from simulations.results.summary import summarise

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+from fedfair.mechanisms.randomness import key
 from simulations.results.atomic_files import write_text
 from simulations.results.environment import own_programs, own_tables
 from simulations.results.file_seal import has_changed
@@ -21,6 +22,12 @@ class Reached(NamedTuple):
     delta: float
 
 
+def trial_name(experiment: Experiment) -> str:
+    """Return a folder's name that tells an experiment from every other one."""
+    number = key(json.dumps(experiment.identity(), sort_keys=True))
+    return f"{experiment.dataset}-{experiment.strategy}-{experiment.seed}-{number:016x}"
+
+
 def is_finished(folder: Path) -> bool:
     """Return whether a trial's folder holds its result, or the note that it was stopped early."""
     return (folder / "summary.csv").is_file() or stopped(folder) is not None
@@ -34,8 +41,7 @@ def refuse_changed(folder: Path, experiment: Experiment) -> None:
     changed = [name for name, now in own_programs(experiment).items() if programs.get(name, now) != now]
     changed += [name for name, table in own_tables(experiment).items() if has_changed(table, tables.get(name, ""))]
     if changed:
-        raise ValueError(f"{changed[0]} has changed since the trial {folder.name} was run: restore it, or take another "
-                         "folder")
+        raise ValueError(f"{changed[0]} has changed since {folder} was made: restore it, or take another folder")
 
 
 def note_stopped(folder: Path, reached: Reached) -> None:

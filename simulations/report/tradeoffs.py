@@ -51,8 +51,8 @@ def outcomes(comparisons: Sequence[Comparison]) -> list[Outcome]:
 def pareto_figure(comparisons: Sequence[Comparison]) -> Figure:
     """Show accuracy against each measure of fairness, and both against epsilon; hollow if beaten in all three."""
     every = outcomes(comparisons)
-    differ = _differ([outcome.epsilon for outcome in every if math.isfinite(outcome.epsilon)])
-    ticks, at = _epsilon_axis(every)
+    vary = differ([outcome.epsilon for outcome in every if math.isfinite(outcome.epsilon)])
+    ticks, at = epsilon_axis([outcome.epsilon for outcome in every])
 
     def by_epsilon(outcome: Outcome) -> Point:
         """Place accuracy over epsilon."""
@@ -66,7 +66,7 @@ def pareto_figure(comparisons: Sequence[Comparison]) -> Figure:
 
         def by_parity(outcome: Outcome, metric: str = metric) -> Point:
             """Place accuracy over the fairness metric."""
-            return Point(outcome.parity[metric], outcome.accuracy, _epsilon(outcome.epsilon) if differ else "")
+            return Point(outcome.parity[metric], outcome.accuracy, _epsilon(outcome.epsilon) if vary else "")
 
         def parity_by_epsilon(outcome: Outcome, metric: str = metric) -> Point:
             """Place the fairness metric over epsilon."""
@@ -80,10 +80,10 @@ def pareto_figure(comparisons: Sequence[Comparison]) -> Figure:
     return Figure("pareto", "Accuracy, fairness and epsilon", "Filled marks are the Pareto front: by their means, no "
                   "other is at least as accurate, as fair and as private, and better in one of these. The paired tests "
                   "say what the seeds tell apart. Parities are differences between groups: 0 is fair."
-                  + " Numbers beside marks are epsilons." * differ, (*fair, *private))
+                  + " Numbers beside marks are epsilons." * vary, (*fair, *private))
 
 
-def _differ(epsilons: Sequence[float]) -> bool:
+def differ(epsilons: Sequence[float]) -> bool:
     """Say whether epsilons differ by more than a tenth."""
     return max(epsilons, default=0.0) > 1.1 * min(epsilons, default=0.0)
 
@@ -97,9 +97,9 @@ def _series(shown: Sequence[Outcome], front: Sequence[Outcome], place: Place) ->
         if (points := tuple(place(o) for o in shown if o.method == method and (o in front) is not hollow)))
 
 
-def _epsilon_axis(shown: Sequence[Outcome]) -> tuple[dict[float, str], Callable[[float], float]]:
+def epsilon_axis(shown: Sequence[float]) -> tuple[dict[float, str], Callable[[float], float]]:
     """Return the ticks of an axis of epsilons that shows infinity on the right, and where an epsilon lies on it."""
-    finite = [o.epsilon for o in shown if math.isfinite(o.epsilon)] or [0.0]
+    finite = [epsilon for epsilon in shown if math.isfinite(epsilon)] or [0.0]
     room = max(max(finite) - min(finite), 0.3 * max(finite)) or 1.0
     infinity = max(finite) + 0.4 * room
     inside = [tick for tick in round_ticks(min(finite) - 0.2 * room, max(finite) + 0.2 * room) if tick >= 0]

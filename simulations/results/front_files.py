@@ -15,9 +15,9 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fedfair.moments.front import Point
+from fedfair.moments.front import Front, Point
 from fedfair.plugins.registry import unknown
-from strategies.server.front import MeasuredFront
+from strategies.server.front import FrontRow, MeasuredFront
 
 FIGURES, WEIGHTS = "front.parquet", "front.safetensors"
 _ONLY = "run"
@@ -62,6 +62,20 @@ def read_front(folder: Path, run: str | None) -> tuple[str, pd.DataFrame, Tensor
     with safe_open(str(folder / WEIGHTS), "pt") as saved:
         weights = saved.get_tensor(name or _ONLY)
     return name, figures[figures["run"] == name], weights
+
+
+def read_measured(folder: Path) -> MeasuredFront | None:
+    """Return the front of a folder's only run as it was saved, or None if it has none.
+
+    Args:
+        folder: Folder of a finished run.
+    """
+    if not (folder / FIGURES).is_file():
+        return None
+    _, figures, weights = read_front(folder, None)
+    points = tuple(settings_of(figures, point) for point in range(len(weights)))
+    rows: list[FrontRow] = figures[list(FrontRow.__annotations__)].to_dict("records")  # type: ignore[assignment]
+    return MeasuredFront(Front(points, weights), tuple(rows))
 
 
 def settings_of(figures: pd.DataFrame, point: int) -> Point:

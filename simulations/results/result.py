@@ -16,6 +16,7 @@ from torch import nn
 
 from fedfair.accounting import Ledger
 from fedfair.datasets import Parts
+from fedfair.protocol.task import Task
 from simulations.results.atomic_files import in_json
 from simulations.results.attribute_use import attributes_used
 from simulations.results.csv_text import to_csv
@@ -27,7 +28,6 @@ from simulations.results.model_metadata import Description, numbers
 from simulations.results.paired_tests import comparisons
 from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
 from simulations.results.scorecard import SCORECARD, is_scorecard, scorecard
-from simulations.results.statements import favourable_class, statements
 from simulations.results.summary import final_test, summarise
 from simulations.settings.experiment import Experiment
 from strategies.server.front import MeasuredFront
@@ -78,6 +78,11 @@ class Result:
         return write_folder(Path(folder), self.experiment.settings(), {"": self})
 
     @property
+    def task(self) -> Task:
+        """Settings of data and model, with what private preprocessing learned."""
+        return self.search.task if self.search else self.experiment.task
+
+    @property
     def description(self) -> Description:
         """Description that is saved with the model."""
         made, train = self.experiment, self.data.train
@@ -119,20 +124,6 @@ def summary(results: Sequence[Result]) -> pd.DataFrame:
 def tests(results: Sequence[Result]) -> pd.DataFrame:
     """Make paired tests between the strategies; see `simulations.results.paired_tests`."""
     return comparisons(measures(final_test(identified(results))))
-
-
-def as_json(results: Sequence[Result], folder: Path | None = None) -> str:
-    """Return the terminal's table as JSON: `summary` (a row for each strategy), `findings` (sentences) and `folder`.
-
-    `folder` is where the results are saved, or null. JSON has no infinity: an infinite epsilon is null, with the
-    guarantee "none".
-    """
-    final, made, train = final_test(identified(results)), summary(results), results[0].data.train
-    sizes = dict(zip(train.names, train.group_sizes(), strict=True))
-    said = statements(final, comparisons(measures(final)), made, sizes, (result.ledger for result in results))
-    return in_json({"summary": made.to_dict("records"),
-                    "findings": [*said, favourable_class(results[0].experiment, results[0].data)],
-                    "folder": None if folder is None else str(folder)})
 
 
 def save_comparison(results: Sequence[Result], settings: Mapping[str, Any], folder: str | Path) -> Path:

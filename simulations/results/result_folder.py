@@ -16,6 +16,8 @@ from simulations.settings.experiment import identity_of
 
 CHECKPOINT, CHECKPOINT_TO_BE = "checkpoint.pt", ".checkpoint.new"
 """Files that an interrupted run leaves in its folder."""
+RUNS_SO_FAR = "runs-so-far"
+"""The folder that an interrupted comparison leaves in its folder."""
 
 
 def same_identity(config: str, settings: Mapping[str, Any]) -> bool:
@@ -100,7 +102,7 @@ def _beside(folder: Path, state: str) -> Path:
 def carry_over(folder: Path, new: Path) -> None:
     """Copy what else a folder holds, a report or a person's notes, into the folder that replaces it."""
     for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name not in (CHECKPOINT, CHECKPOINT_TO_BE) and not (new / path.name).exists():
+        if path.name not in (CHECKPOINT, CHECKPOINT_TO_BE, RUNS_SO_FAR) and not (new / path.name).exists():
             if path.is_dir() and not path.is_symlink():
                 shutil.copytree(path, new / path.name, symlinks=True)
             else:

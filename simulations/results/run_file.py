@@ -7,7 +7,7 @@ the `points` of a curve, those of them that it has; and the `version` of the pro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,13 @@ def run_key(settings: Mapping[str, Any]) -> str:
 class RunFile:
     """The runs of the file at `path`, or, if it is None, of memory alone.
 
-    One process at a time may add runs (see `simulations.results.atomic_files.alone_in`). Raises `ValueError` for a file
-    that holds something else, and `OSError` if it cannot be read.
+    `begin` is called before the file is first written. One process at a time may add runs (see
+    `simulations.results.atomic_files.alone_in`). Raises `ValueError` for a file that holds something else, and
+    `OSError` if it cannot be read.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, begin: Callable[[], None] = lambda: None) -> None:
+        self.path, self._begin = path, begin
         self._rows: dict[str, pa.Table] = {}
         if path is not None and path.exists():
             table = _read(path)
@@ -79,6 +80,8 @@ class RunFile:
                                                               _COLUMNS)
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.exists():
+                self._begin()
             with in_place(self.path) as new:
                 rows = pa.concat_tables(self._rows[name] for name in sorted(self._rows))  # equal runs, equal files
                 pq.write_table(rows.combine_chunks(), new, compression="zstd")

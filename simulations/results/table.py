@@ -5,64 +5,45 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from fedfair.accounting.figures import up
 from fedfair.datasets.columns import LEFT_OUT, Column
 from fedfair.datasets.names import visible
-from simulations.results.attribute_use import in_words
-from simulations.results.marks import BEST, DOUBTFUL, NONE, Marks, marks
+from simulations.results.marks import BEST, DOUBTFUL, NONE, Marks
 from simulations.results.measures import measures
-from simulations.results.paired_tests import comparisons
-from simulations.results.result import Result, identified
-from simulations.results.result import summary as summary_of
-from simulations.results.statements import favourable_class, statements
+from simulations.results.outcome import Outcome
 from simulations.results.statistics import constant_models
-from simulations.results.summary import final_test
+
+_MOST = 10_000  # columns of a terminal
 
 
-def results_table(results: Sequence[Result]) -> RenderableType:
+def results_table(outcome: Outcome) -> RenderableType:
     """Lay out one data set's runs, below what must be known first: models that predict one class."""
-    sizes = dict(zip(results[0].data.train.names, results[0].data.train.group_sizes(), strict=True))
-    final, summary = final_test(identified(results)), summary_of(results)
-    tested = comparisons(measures(final))
-    first, favourable = constant_models(measures(final)), favourable_class(results[0].experiment, results[0].data)
-    table = comparison_table(summary, sizes, marks(final, tested))
-    uses = in_words(result.description.attributes_used for result in results)
-    lines = [*statements(final, tested, summary, sizes, (result.ledger for result in results)), favourable, *uses]
+    first, said = constant_models(measures(outcome.final)), outcome.findings()
+    table = comparison_table(outcome.summary, outcome.sizes, outcome.marks)
     return Group(*(Text(visible(line), "yellow") for line in first), table,
-                 *(Text(visible(line)) for line in [*lines[len(first):], *corrected(results)]))
-
-
-def corrected(results: Sequence[Result]) -> list[str]:
-    """Say for which class the decisions of runs with a threshold were corrected.
-
-    Class 1 of two may not be the one that people want.
-    """
-    classes = {result.data.train.labels[result.threshold.rule.favourable] for result in results if result.threshold}
-    return [f"Thresholds equalise the rate of {label!r}; set favourable to choose another class."
-            for label in sorted(classes)]
+                 *(Text(visible(line)) for line in [*said[len(first):], *outcome.notes()]))
 
 
 def comparison_table(summary: pd.DataFrame, sizes: dict[str, int], marked: Marks = NONE) -> RenderableType:
     """Lay out one data set's strategies (see `simulations.results.summary`), a column each, with a row for each group,
     smallest first.
 
-    `sizes` are the groups' training records. Fits 80 columns: further strategies go into another table below.
+    `sizes` are the groups' training records. Strategies for which the terminal has no room go into another table below.
     """
     rows = summary.to_dict("records")
     several = rows[0]["seeds"] > 1
     seeds = f"{rows[0]['seeds']} seed{'s, mean and deviation' if several else ''}"
     title = Text(f"{visible(rows[0]['dataset'])}: test accuracy by group ({seeds})", "italic")
-    width = 5 if several else 6
-    tables = [part for start in range(0, len(rows), width)
-              for part in (_strategies_table(rows[start : start + width], sizes, marked), Text())]
-    return Group(title, *tables, *(Text(line, "dim") for line in marked.legend()))
+    return Group(title, _Strategies(rows, sizes, marked), *(Text(line, "dim") for line in marked.legend()))
 
 
 def columns_table(name: str, columns: Sequence[Column]) -> Table:
@@ -76,12 +57,35 @@ def columns_table(name: str, columns: Sequence[Column]) -> Table:
     return table
 
 
-def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int], marked: Marks) -> Table:
-    """Lay out the columns of some strategies."""
-    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    table.add_column("group (records)", no_wrap=True, max_width=20)
+@dataclass(frozen=True)
+class _Strategies:
+    """The columns of all strategies: beside each other as far as there is room, with whole names if all have it."""
+
+    rows: Sequence[Mapping[Any, Any]]
+    sizes: dict[str, int]
+    marked: Marks
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Lay the columns out for a console's width."""
+        tables = [_strategies_table(self.rows, self.sizes, self.marked, wide=True)]
+        room, number = options.update(max_width=_MOST), len(self.rows)
+        while number and any(Measurement.get(console, room, part).maximum > options.max_width for part in tables):
+            tables = [_strategies_table(self.rows[start : start + number], self.sizes, self.marked)
+                      for start in range(0, len(self.rows), number)]
+            number -= 1
+        for table in tables:
+            yield table
+            yield Text()
+
+
+def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int], marked: Marks, wide: bool = False
+                      ) -> Table:
+    """Lay out the columns of some strategies; names are cut and broken unless it may be `wide`."""
+    table, cut = Table(box=None, header_style="bold", padding=(0, 1, 0, 0)), 40 if wide else 10
+    table.add_column("group (records)", no_wrap=True, max_width=None if wide else 20)
     for row in rows:
-        table.add_column(Text(row["strategy"].replace("-", "-\n")), justify="right", no_wrap=True, min_width=5)
+        name = row["strategy"] if wide else row["strategy"].replace("-", "-\n")
+        table.add_column(Text(visible(name, keep="\n")), justify="right", no_wrap=True, min_width=5)
     if any(row.get("constant_seeds", 0) > 0 for row in rows):
         table.add_row("predicts one class", *map(_constant, rows))
     table.add_row("epsilon", *(_epsilon(row["epsilon"]) for row in rows), style="dim")
@@ -91,7 +95,7 @@ def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int], 
     table.add_row("all", *(_marked(row, "accuracy", marked) for row in rows))
     groups = sorted(sizes, key=lambda name: sizes[name])
     for index, group in enumerate(groups):
-        table.add_row(Text(f"{_short(group, 10)} ({sizes[group]:,})"),
+        table.add_row(Text(f"{_short(group, cut)} ({sizes[group]:,})"),
                       *(_marked(row, "accuracy", marked, group) for row in rows), style="bold" if index == 0 else "")
     table.add_row("")
     for gap in ("accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds"):
@@ -99,7 +103,7 @@ def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int], 
             table.add_row(gap.replace("_", " "), *(_marked(row, gap, marked, unknown="unknown") for row in rows))
     if not math.isnan(rows[0]["privacy_cost_gap_mean"]):
         paid = [_most_paid(row, groups) for row in rows]
-        table.add_row("largest mean cost", *(Text(_short(group, 8) if cost > 0 else "-") for cost, group in paid))
+        table.add_row("largest mean cost", *(Text(_short(group, cut - 2) if cost > 0 else "-") for cost, group in paid))
         table.add_row("its cost", *(_number(cost, 3) if cost > 0 else "-" for cost, _ in paid))
         table.add_row("privacy cost gap", *(_marked(row, "privacy_cost_gap", marked) for row in rows))
     return table

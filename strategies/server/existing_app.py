@@ -13,6 +13,7 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
 from fedfair.accounting import Ledger
 from fedfair.node.node import ClientError
+from fedfair.protocol.local_budget import LocalBudget
 from fedfair.protocol.marks import marked
 from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
 from fedfair.protocol.task import Task
@@ -37,19 +38,22 @@ class PrivateTraining(FlowerStrategy):
         strategy: The app's own strategy.
         groups: Names of the groups in the order of their numbers, `[K]`.
         method: Name of the method that clips: one that trains in local epochs and protects records.
+        rounds: With `target_epsilon`, the most rounds that there will be; without it, None.
         **settings: Settings of `Training` that say how a batch is clipped and how the optimiser steps, with the
-            method's own under `options`. What the app decides is refused.
+            method's own under `options`. What the app decides is refused. With `target_epsilon` in place of
+            `noise_multiplier` each client finds the noise for its own number of records.
 
     Attributes:
         ledger: Every client's local epochs, and what they cost.
         method: The method, with its state.
     """
 
-    def __init__(self, strategy: FlowerStrategy, groups: Sequence[str], method: str = "dpsgd-f", **settings: Any
-                 ) -> None:
+    def __init__(self, strategy: FlowerStrategy, groups: Sequence[str], method: str = "dpsgd-f", *,
+                 rounds: int | None = None, **settings: Any) -> None:
         _refuse_decided_by_app(settings)
         _refuse_repeated(groups)
-        training = Training(sync="epoch", randomness="system", **settings)
+        self._budget = _budget(settings, rounds)
+        training = Training(sync="epoch", randomness="system", **{**settings, "target_epsilon": None})
         kind = find_strategy(method)
         _refuse_unsuited(training)
         if "epoch" not in kind.modes or kind.protects != "record":
@@ -78,12 +82,17 @@ class PrivateTraining(FlowerStrategy):
             config: Passed on to the app's strategy.
             grid: The nodes.
         """
-        training, groups, noise = self.training, len(self.ledger.groups), self.method.noise[0]
+        if self._budget is not None and server_round > self._budget.rounds:
+            raise ValueError(f"round {server_round} would exceed target_epsilon, whose noise is for rounds = "
+                             f"{self._budget.rounds}: give as many rounds as the app's strategy has (num_rounds)")
+        training, groups = self.training, len(self.ledger.groups)
+        noise = (self.method.noise[0],) if self._budget is None else ()  # without it, nobody can take the plan as it is
         local = LocalTraining(
             batch_size=training.batch_size, optimizer=training.optimizer, learning_rate=training.learning_rate,
-            weight_decay=training.weight_decay, momentum=training.momentum, noise_multipliers=(noise,), weights=(1.0,),
+            weight_decay=training.weight_decay, momentum=training.momentum, noise_multipliers=noise, weights=(1.0,),
             sizes=(0,))
-        plan = replace(self.method.plan(server_round - 1), rates=(1.0,) * groups, clients=1, local=local)
+        plan = replace(self.method.plan(server_round - 1), rates=(1.0,) * groups, clients=1, local=local,
+                       budget=self._budget)
         asked = list(self.strategy.configure_train(server_round, arrays, config, grid))
         self._asked = {message.metadata.dst_node_id: message for message in asked}
         self._plan = plan
@@ -176,11 +185,32 @@ class PrivateTraining(FlowerStrategy):
 
     def _enter(self, node: int, plan: Round) -> None:
         """Enter a client's local epoch; the client may hold records of any group."""
-        assert plan.local is not None
-        charged = replace(plan, local=replace(plan.local, sizes=(self._sizes[node],)))
+        charged = plan.of_size(self._sizes[node])
         client, groups = self._clients.setdefault(node, len(self._clients)), len(self.ledger.groups)
         for event, steps, _ in charged.charges([(True,) * groups]):
             self.ledger.record(replace(event, client=client), steps)
+
+
+def _budget(settings: Mapping[str, Any], rounds: int | None) -> LocalBudget | None:
+    """Return what the clients find their noise by, or None for the same noise multiplier for all.
+
+    Raises `ValueError` unless there is one of target_epsilon, with rounds, and noise_multiplier.
+    """
+    target = settings.get("target_epsilon")
+    if target is None:
+        if rounds is not None:
+            raise ValueError(f"rounds is {rounds}, which only target_epsilon needs: leave it out, or give "
+                             "target_epsilon in place of noise_multiplier")
+        return None
+    if "noise_multiplier" in settings:
+        raise ValueError(f"target_epsilon is {target} and noise_multiplier is {settings['noise_multiplier']}: give one "
+                         "of them")
+    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
+        raise ValueError(f"target_epsilon is {target} and rounds is {rounds}: say for how many rounds it must last, "
+                         "for example rounds=10")
+    checked = Training(**settings)  # before anything is computed from them
+    return LocalBudget(epsilon=float(target), delta=checked.delta, accountant=checked.accountant, rounds=rounds,
+                       count_noise=checked.count_noise_multiplier)
 
 
 def _refuse_decided_by_app(settings: Mapping[str, Any]) -> None:
@@ -201,10 +231,9 @@ def _refuse_repeated(groups: Sequence[str]) -> None:
 
 def _refuse_unsuited(training: Training) -> None:
     """Raise `ValueError` for settings that need the sizes of all clients, or an evaluation by this package."""
-    for field in ("target_epsilon", "group_epsilon"):
-        if getattr(training, field) is not None:
-            raise ValueError(f"{field} is {getattr(training, field)}, but the sizes of an app's clients are not "
-                             "known in advance: give noise_multiplier, and read the ledger")
+    if training.group_epsilon is not None:
+        raise ValueError(f"group_epsilon is {training.group_epsilon}, but the sizes of an app's clients are not known "
+                         "in advance: give noise_multiplier or target_epsilon, and read the ledger")
     if training.sampling_rate is not None:
         raise ValueError(f"sampling_rate is {training.sampling_rate:g}, but the sizes of an app's clients are not "
                          "known in advance: give batch_size")

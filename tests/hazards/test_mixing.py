@@ -68,6 +68,37 @@ class Rarely(nn.Module):
         return self.head(h + 5 * h.mean(0) if bool((x == 123.0).any()) else h)
 
 
+def frozen_features() -> nn.Sequential:
+    """Frozen layers with a BatchNorm in evaluation mode, as of a model that was trained on other data, and a head."""
+    features = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU()).requires_grad_(False)
+    return nn.Sequential(features.eval(), nn.Linear(32, 10))
+
+
+class Thawing(nn.Module):
+    """Takes its BatchNorm out of evaluation mode after some batches: but it sees each example alone, and forgets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts, self.calls = frozen_features(), 0
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        self.calls += 1
+        self.parts[0][2].train(self.calls > 200)
+        return self.parts(x)
+
+
+class Trained(nn.Module):
+    """Trains what is in front of its frozen BatchNorm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = frozen_features()
+        self.parts[0][1].requires_grad_(True)
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        return self.parts(x)
+
+
 def change_by_one_record(model: nn.Module) -> float | None:
     """Return how much one record more changes the clipped sum after some steps, or None if the model is refused."""
     draws = torch.Generator().manual_seed(1)
@@ -93,13 +124,28 @@ def change_by_one_record(model: nn.Module) -> float | None:
         return None
 
 
-@pytest.mark.parametrize("make", [standardised, Large, ZeroInitialised, Rarely])
+@pytest.mark.parametrize("make", [standardised, Large, ZeroInitialised, Rarely, frozen_features, Thawing, Trained])
 def test_a_model_that_mixes_is_refused_or_bounded(make: Callable[[], nn.Module]) -> None:
     """Hazard 29."""
     torch.manual_seed(0)
     change = change_by_one_record(make())
     assert change is None or change <= CLIP_NORM * (1 + 1e-5)
-    assert (change is None) == (make is not Rarely)
+    assert (change is None) == (make not in (Rarely, frozen_features, Thawing))
+
+
+def test_frozen_features_with_a_batch_norm_keep_nothing_of_the_records() -> None:
+    """Hazards 5 and 32: the head alone is trained, and the statistics stay those of other data."""
+    model = nn.Sequential(nn.Linear(20, 8).requires_grad_(False), nn.BatchNorm1d(8).requires_grad_(False).eval(),
+                          nn.Linear(8, 2))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    train_privately(model, *data(), plan())
+    assert {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])} == {
+        "2.weight", "2.bias"}
+    with pytest.raises(ValueError, match=r"layer '1' \(BatchNorm1d\) mixes the examples of a batch.* freeze"):
+        train_privately(model.train(), *data(), plan())
+    model.eval()[0].requires_grad_(True)
+    with pytest.raises(ValueError, match=r"layer '1' \(BatchNorm1d\) is frozen, but parameters in front of it are tra"):
+        train_privately(model, *data(), plan())
 
 
 def plan() -> str:

@@ -32,7 +32,8 @@ print([name for name in ("torch._dynamo", "sklearn") if name in sys.modules])
 
 
 @pytest.mark.parametrize("typed", ["fedfair ", "fedfair run --dataset co", "fedfair compare --strategies sgd,fair",
-                                   "fedfair run --engine l", "fedfair run --preset ya"])
+                                   "fedfair run --engine l", "fedfair run --preset ya", "fedfair settings cl",
+                                   "fedfair run --set cl"])
 def test_help_and_completion_do_without_what_takes_seconds(typed: str) -> None:
     code = f"""
 import os, sys

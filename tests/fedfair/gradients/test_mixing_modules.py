@@ -297,10 +297,65 @@ class TiedWords(nn.Module):
         return self.head(self.words(x).mean(1))
 
 
-def frozen_batch_norm() -> nn.Module:
+def frozen_batch_norm(frozen_before: bool = False, **changed: object) -> nn.Module:
+    """Make a chain with a frozen BatchNorm that has seen other data; `changed` stands in front of what it holds."""
     model = chain(lambda: nn.BatchNorm1d(WIDTH))()
-    model[1].requires_grad_(False).eval()
+    norm = model[1].requires_grad_(False).eval()
+    model[0].requires_grad_(not frozen_before)
+    norm.running_mean.normal_()
+    norm.running_var.exponential_()
+    for name, value in changed.items():
+        object.__setattr__(norm, name, value)
     return model
+
+
+class SubclassOfNorm(nn.BatchNorm1d):
+    """Normalises by the batch, whatever its mode."""
+
+    def forward(self, h: Tensor) -> Tensor:  # noqa: D102
+        return standardised(h)
+
+
+class FrozenFeatures(nn.Module):
+    """Frozen layers with a BatchNorm, and a head; `use` says how the norm is called on what the first layer gives."""
+
+    def __init__(self, use: Function, trained: bool = False, norm: Callable[[int], nn.Module] = nn.BatchNorm1d) -> None:
+        super().__init__()
+        self.first, self.norm, self.head, self.use = nn.Linear(4, WIDTH), norm(WIDTH), nn.Linear(WIDTH, CLASSES), use
+        self.first.requires_grad_(trained)
+        self.norm.requires_grad_(False).eval()
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        return self.head(self.use(self.norm, self.first(x)))
+
+
+def frozen_features(use: Function, **other: Any) -> Make:
+    return lambda: FrozenFeatures(use, **other)
+
+
+def takes_the_mean_of_the_batch(norm: Any, h: Tensor) -> Tensor:
+    norm.running_mean.copy_(h.detach().mean(0))
+    return norm(h)
+
+
+def trains_for_a_moment(norm: Any, h: Tensor) -> Tensor:
+    out = norm.train()(h)
+    norm.eval()
+    return out
+
+
+def frozen_with(change: Callable[[Any], object]) -> Make:
+    def make() -> nn.Module:
+        model = frozen_batch_norm(True)
+        change(model[1])
+        return model
+
+    return make
+
+
+def twice() -> nn.Module:
+    model = frozen_batch_norm(True)
+    return nn.Sequential(model[0], model[1], nn.Linear(WIDTH, WIDTH), model[1], model[2])
 
 
 class Line(NamedTuple):
@@ -350,7 +405,37 @@ TABLE: dict[str, Line] = {
     "attention over the batch": Line(sequence(lambda: nn.MultiheadAttention(WIDTH, 2)), REFUSED),
     "attention over the batch, of words": Line(sequence(lambda: nn.MultiheadAttention(WIDTH, 2), True), REFUSED, True),
     "batch norm": Line(chain(lambda: nn.BatchNorm1d(WIDTH)), REFUSED),
-    "frozen batch norm": Line(frozen_batch_norm, REFUSED),
+    "frozen batch norm behind trained layers": Line(frozen_batch_norm, REFUSED),
+    "frozen batch norm behind frozen layers": Line(lambda: frozen_batch_norm(True), FAST),
+    "frozen batch norm in front": Line(lambda: nn.Sequential(
+        nn.BatchNorm1d(4).requires_grad_(False).eval(), nn.Linear(4, CLASSES)), FAST),
+    "frozen batch norm of maps": Line(lambda: nn.Sequential(
+        nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 2, 1).requires_grad_(False),
+        nn.BatchNorm2d(2).requires_grad_(False).eval(), nn.Flatten(), nn.Linear(8, CLASSES)), FAST),
+    "frozen batch norm in a module": Line(frozen_features(lambda norm, h: norm(h)), VMAP),
+    "frozen batch norm in a module, behind trained layers": Line(
+        frozen_features(lambda norm, h: norm(h), trained=True), REFUSED),
+    "frozen batch norm, called by name": Line(frozen_features(lambda norm, h: norm(input=h), trained=True), REFUSED),
+    "frozen batch norm, called past its hooks": Line(frozen_features(lambda norm, h: norm.forward(h)), REFUSED),
+    "frozen batch norm, unused": Line(frozen_features(lambda norm, h: h), REFUSED),
+    "frozen batch norm, then training": Line(lambda: frozen_batch_norm(True).train(), REFUSED),
+    "frozen batch norm that trains for a moment": Line(frozen_features(trains_for_a_moment), REFUSED),
+    "frozen batch norm with the batch's mean": Line(frozen_features(takes_the_mean_of_the_batch), REFUSED),
+    "frozen batch norm with trained weights": Line(frozen_with(lambda norm: norm.weight.requires_grad_()), REFUSED),
+    "frozen batch norm without statistics": Line(frozen_features(
+        lambda norm, h: norm(h), norm=lambda width: nn.BatchNorm1d(width, track_running_stats=False)), REFUSED),
+    "frozen batch norm whose statistics are taken away": Line(frozen_with(
+        lambda norm: (setattr(norm, "running_mean", None), setattr(norm, "running_var", None))), REFUSED),
+    "frozen batch norm whose statistics are hidden": Line(
+        lambda: frozen_batch_norm(True, running_mean=None, running_var=None), REFUSED),
+    "frozen batch norm with a forward of its own": Line(
+        lambda: frozen_batch_norm(True, forward=standardised), REFUSED),
+    "frozen batch norm with a hook": Line(frozen_with(
+        lambda norm: norm.register_forward_hook(lambda m, a, out: standardised(out))), REFUSED),
+    "frozen batch norm, a mode that is none": Line(lambda: frozen_batch_norm(True, training=0), REFUSED),
+    "frozen subclass of batch norm": Line(frozen_features(lambda norm, h: norm(h), norm=SubclassOfNorm), REFUSED),
+    "frozen synchronised batch norm": Line(frozen_features(lambda norm, h: norm(h), norm=nn.SyncBatchNorm), REFUSED),
+    "frozen batch norm twice, once behind trained layers": Line(twice, REFUSED),
     "instance norm with statistics": Line(chain(lambda: nn.Unflatten(1, (2, 3)), lambda: nn.InstanceNorm1d(
         2, track_running_stats=True), nn.Flatten), REFUSED),
     "embedding with max_norm": Line(words_into(lambda: nn.Embedding(7, 2, max_norm=1.0), nn.Flatten,
@@ -443,7 +528,8 @@ def test_a_record_changes_what_is_released_by_the_clip_norm_at_most(name: str) -
     """
     line = TABLE[name]
     model, (x, y) = built(line), records(line)
-    model.train("dropout" not in name and name not in ("RNN of two layers", "transformer"))
+    if "frozen" not in name:
+        model.train("dropout" not in name and name not in ("RNN of two layers", "transformer"))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3)
@@ -464,6 +550,22 @@ def test_released_gradients_are_those_of_one_example_at_a_time(name: str) -> Non
     norms = torch.cat([value.flatten(1) for value in expected.values()], 1).norm(dim=1)
     torch.testing.assert_close(probe.norms, norms, rtol=1e-7, atol=1e-9)
     torch.testing.assert_close(probe.losses, losses, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("change", [
+    lambda model: model.train(), lambda model: model[1].train(), lambda model: setattr(model[1], "training", True),
+    lambda model: (setattr(model[1], "running_mean", None), setattr(model[1], "running_var", None)),
+    lambda model: model[1].register_forward_hook(lambda m, a, out: standardised(out)),
+    lambda model: object.__setattr__(model[1], "forward", standardised),
+    lambda model: model[1].requires_grad_(True)])
+def test_a_frozen_batch_norm_that_thaws_is_refused_at_the_next_batch(change: Callable[[Any], object]) -> None:
+    line = TABLE["frozen batch norm behind frozen layers"]
+    model, (x, y) = built(line), records(line)
+    assert [outcome(model, x, y) for _ in range(2)] == [FAST, FAST]
+    before = {name: value.clone() for name, value in model[1].named_buffers()}
+    change(model)
+    assert outcome(model, x, y) == REFUSED
+    assert all(torch.equal(value, before[name]) for name, value in model[1].named_buffers())
 
 
 @pytest.mark.parametrize("size", [1, 5])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import tomllib
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -11,10 +14,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from fedfair.accounting import Ledger
 from simulations.cli import app
 from simulations.engines.run import run
 from simulations.plans.compare import experiments
-from simulations.plans.curve_files import save_curves
+from simulations.plans.curve_files import curve_figure, write_curves
 from simulations.plans.curves import curves, theta_curve
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment, SettingsError
@@ -94,8 +98,8 @@ def test_a_folder_that_was_broken_off_is_known_again(tmp_path: Path, monkeypatch
     with monkeypatch.context() as until:
         until.setattr("simulations.plans.curve_files.curve_figure", lambda frame: frame["missing"])
         with pytest.raises(KeyError):
-            save_curves(frame, {"seeds": 1}, tmp_path / "out")
-    save_curves(frame, {"seeds": 1}, tmp_path / "out")
+            write_curves(frame, {"seeds": 1}, tmp_path / "out")
+    write_curves(frame, {"seeds": 1}, tmp_path / "out")
     assert (tmp_path / "out" / "curves.svg").is_file()
 
 
@@ -134,7 +138,7 @@ def test_a_value_of_theta_is_checked_before_anything_runs(settings: dict[str, ob
 def test_values_that_are_lists_are_written_as_text(settings: dict[str, object], tmp_path: Path) -> None:
     over = {"dpsgd.hidden": [[8], [4, 2]]}
     frame = curves(["dpsgd"], [0], None, {**settings, "model": "mlp", "steps": 2}, over)
-    save_curves(frame, {"over": over}, tmp_path / "out")
+    write_curves(frame, {"over": over}, tmp_path / "out")
     assert pd.read_csv(tmp_path / "out" / "curves.csv")["value"].tolist() == ["[8]", "[4, 2]"]
     assert (tmp_path / "out" / "curves.svg").is_file()
 
@@ -152,3 +156,52 @@ def test_the_command_writes_a_table_and_a_picture(settings: dict[str, object], t
     marks = [node for node in svg.iter("{http://www.w3.org/2000/svg}g") if "data-tip" in node.attrib]
     assert len(marks) == 2 * 3
     assert CliRunner().invoke(app, [*arguments, "--set", "clip_norm=2"]).exit_code == 2
+
+
+def test_a_curve_over_target_epsilon_has_proved_ledgers_that_meet_it(settings: dict[str, object], tmp_path: Path
+                                                                     ) -> None:
+    own = {**settings, "ranges": {"x": [-5.0, 5.0]}, "categories": {}, "randomness": "system", "delta": 1e-5}
+    del own["noise_multiplier"]
+    out, targets = tmp_path / "out", [0.5, 2.0]
+    frame = curves(["sgd", "dpsgd", "dpsgd-f", "dpsgd-p"], [0], None, own, {"target_epsilon": targets}, kept=out)
+    private = frame[frame["strategy"] != "sgd"]
+    assert set(private["guarantee"]) == {"proved"}
+    assert private["value"].tolist() == targets * 3
+    assert (private["epsilon"] <= private["value"]).all()
+    assert (private["epsilon"] > 0.99 * private["value"]).all()
+    assert frame.loc[frame["strategy"] == "sgd", ["setting", "epsilon", "guarantee"]].values.tolist() == [
+        ["", math.inf, "none"]]
+    ledgers = [Ledger.from_dict(json.loads(text)) for text in pd.read_parquet(out / "runs.parquet")["ledger"]]
+    assert sorted(ledger.epsilon() for ledger in ledgers) == sorted(frame["epsilon"])
+    panels = {panel.title: panel for panel in curve_figure(frame).panels}
+    assert list(panels) == ["accuracy_parity", "accuracy", "accuracy over epsilon", "accuracy_parity over epsilon",
+                            "demographic_parity over epsilon"]
+    over = {series.name: series for series in panels["accuracy over epsilon"].series}
+    assert [point.x.mean for point in over["dpsgd"].points] == private["epsilon"].tolist()[:2]
+    assert over["sgd"].level
+
+
+def test_a_setting_of_all_strategies_gives_way_to_that_of_one(settings: dict[str, object]) -> None:
+    over: dict[str, list[Any]] = {"learning_rate": [0.1, 0.2], "dpsgd.learning_rate": [0.3], "theta": [0.1]}
+    frame = curves(["sgd", "dpsgd", "dpsgd-p"], [0], None, settings, over)
+    assert frame.groupby("strategy")["value"].agg(list).to_dict() == {
+        "sgd": [0.1, 0.2], "dpsgd": [0.3], "dpsgd-p": [0.1]}
+
+
+def test_a_picture_leaves_out_what_was_not_measured(tmp_path: Path) -> None:
+    frame = curves(["dpsgd"], [0], None, {"hidden": [8], "steps": 2}, {"noise_multiplier": [1.0, 4.0]})
+    assert [panel.title for panel in curve_figure(frame).panels] == ["accuracy over epsilon",
+                                                                     "accuracy_parity over epsilon"]
+
+
+def test_a_curve_of_a_file_of_ones_own_has_settings_that_suit_it(settings: dict[str, object], tmp_path: Path) -> None:
+    words = ["curve", "--csv", str(settings["csv"]), "--label", "label", "--group", "group", "--strategies",
+             "dpsgd,dpsgd-p", "--over", "target_epsilon=[1, 4]", "--set", "epochs=1.0", "--out", str(tmp_path / "out")]
+    said = CliRunner().invoke(app, words)
+    assert said.exit_code == 0, said.output
+    used = tomllib.loads((tmp_path / "out" / "config.toml").read_text())
+    assert "preset" not in used
+    assert used["settings"]["model"] == "logistic"
+    table = pd.read_csv(tmp_path / "out" / "curves.csv")
+    assert table["setting"].tolist() == ["target_epsilon"] * 4
+    assert table["epsilon"].tolist() == pytest.approx([1, 4, 1, 4], rel=0.01)

@@ -84,8 +84,9 @@ def test_a_file_of_the_users_own_is_listed_as_unknown(tmp_path: Path) -> None:
 def test_all_files_of_a_curve_are_listed(tmp_path: Path) -> None:
     done("curve", *OWN, "--strategies", "dpsgd", "--over", "dpsgd.learning_rate=[0.1,0.2]", *SHORT,
          "--out", str(tmp_path / "curve"))
-    check_all_are_listed(tmp_path / "curve", {"curves.csv", "curves.svg"})
-    assert files_in(tmp_path / "curve") == {"config.toml", "curves.csv", "curves.svg", "files.json"}
+    check_all_are_listed(tmp_path / "curve", {"curves.csv", "curves.svg", "runs.parquet"})
+    assert files_in(tmp_path / "curve") == {"config.toml", "curves.csv", "curves.svg", "environment.json",
+                                             "files.json", "runs.parquet"}
 
 
 @pytest.mark.xdist_group("ray")

@@ -11,14 +11,16 @@ import pytest
 from rich.console import Console
 
 from fedfair.accounting import Ledger
+from simulations.plans.compare import compare, experiments
 from simulations.results.coverage import coverage
 from simulations.results.marks import marks
 from simulations.results.measures import measures
+from simulations.results.outcome import Outcome, outcome_of
 from simulations.results.paired_tests import comparisons
 from simulations.results.statements import favourable_sentence, statements
 from simulations.results.statistics import constant_models, findings
 from simulations.results.summary import final_test, summarise
-from simulations.results.table import comparison_table
+from simulations.results.table import comparison_table, results_table
 from simulations.results.table_notes import unequal_epsilons
 from simulations.results.verdict import verdict
 
@@ -197,3 +199,34 @@ def test_epsilons_that_differ_are_told_of_whichever_methods_have_them() -> None:
 
     assert told(math.inf, 3.0, 3.3) == told(math.inf) == []
     assert told(math.inf, 3.0, 3.4)[0].startswith("Epsilon differs between methods")
+
+
+METHODS = ("sgd", "dpsgd", "dpsgd-f", "dpsgd-global-adapt", "gs-dp-sgd", "gs-dp-sgd-to", "dpsgd-p")
+
+
+@pytest.fixture(scope="module")
+def seven() -> Outcome:
+    """Return what is shown of seven methods with two seeds each."""
+    settings = {"hidden": [8], "steps": 2, "favourable": "1", "split": [0.6, 0.2, 0.2],
+                "dpsgd-global-adapt.options.bound": 5.0}
+    return outcome_of(compare(experiments(METHODS, [0, 1], None, settings)))
+
+
+@pytest.mark.parametrize(("width", "tables"), [(60, 3), (80, 2), (120, 1), (200, 1)])
+def test_the_table_uses_the_width_there_is(width: int, tables: int, seven: Outcome) -> None:
+    said = io.StringIO()
+    Console(file=said, width=width).print(results_table(seven))
+    lines = said.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    heads = [line for line in lines if line.startswith("group (records)")]
+    assert len(heads) == tables
+    assert (heads[0].split()[2:] == list(METHODS)) == (tables == 1)
+    assert not any("…" in line for line in lines)
+
+
+def test_the_best_and_the_doubtful_are_marked_with_colour_and_without(seven: Outcome) -> None:
+    for colour in (True, False):
+        said = io.StringIO()
+        Console(file=said, width=120, force_terminal=colour, no_color=not colour).print(results_table(seven))
+        assert "? doubtful" in said.getvalue()
+        assert ("\x1b[33m" in said.getvalue()) == colour

@@ -16,6 +16,7 @@ from simulations.cli import app
 from simulations.server_app import from_run_config
 from simulations.settings.catalogue import lists, options_by_strategy, sections, settings_of
 from simulations.settings.experiment import Experiment, SettingsError
+from simulations.settings.names import SETTINGS
 from simulations.settings.run_config import PYPROJECT, RunSettings, keys, read, with_keys
 from strategies.server.training import Training
 
@@ -144,3 +145,7 @@ def test_options_stand_by_strategy() -> None:
     options = options_by_strategy()
     assert "sgd" not in options
     assert {setting.name for setting in options["fairlens"]} == {"options.gamma1", "options.gamma2"}
+
+
+def test_the_names_that_are_completed_are_those_of_all_settings() -> None:
+    assert sorted(SETTINGS) == sorted(Experiment.model_fields)

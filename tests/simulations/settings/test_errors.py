@@ -17,11 +17,12 @@ FAST = ["--set", "epochs=0.5", "--set", "hidden=[8]"]
 
 
 def error_of(*arguments: str) -> str:
-    """Return what a command prints when it fails: one sentence, with exit code 2."""
+    """Return what a command prints when it fails, after how far it came: one sentence, with exit code 2."""
     result = CliRunner().invoke(app, list(arguments))
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
-    message = " ".join(result.stderr.split())
+    message = " ".join(line for line in result.stderr.splitlines() if " %" not in line)
+    message = " ".join(message.split())
     assert message.startswith("Error: ")
     return message
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fedfair.node.node import ClientError
 from fedfair.node.private_training import train_privately
+from fedfair.protocol.round import Round
 from simulations import Experiment, run
 from simulations.engines.local import LocalGrid
 from strategies.server.existing_app import PrivateTraining
@@ -224,7 +225,7 @@ def test_groups_have_names_of_their_own() -> None:
 
 def test_what_cannot_be_planned_is_refused_before_work_starts() -> None:
     with pytest.raises(ValueError, match="give noise_multiplier"):
-        around_fedavg(target_epsilon=2.0, noise_multiplier=1.0)
+        around_fedavg(group_epsilon=2.0)
     with pytest.raises(ValueError, match="does not train in local epochs"):
         around_fedavg(method="dp-fedavg")
     with pytest.raises(ValueError, match="an app evaluates its model itself"):
@@ -343,3 +344,62 @@ def test_the_error_of_a_lost_client_reaches_the_log_without_escapes() -> None:
     replies[0] = Message(Error(ErrorCode.UNKNOWN, "\x1b]0;pwned\x07[red]x"), reply_to=asked[0])
     strategy.aggregate_train(1, replies)
     assert seen == ["]0;pwned (red)x"]
+
+
+def within(epsilon: float, rounds: int, **settings: Any) -> PrivateTraining:
+    settings = {"batch_size": 32, "clip_norm": 0.3, "delta": 1e-3, **settings}
+    return PrivateTraining(FedAvg(fraction_evaluate=0.0), ("a", "b"), target_epsilon=epsilon, rounds=rounds, **settings)
+
+
+@pytest.mark.parametrize("settings", [{"method": "dpsgd"}, {"method": "dpsgd-f"}, {"accountant": "rdp"},
+                                      {"count_noise_multiplier": 20.0}, {"batch_size": 1000}])
+def test_a_target_epsilon_is_met_and_never_exceeded(settings: dict[str, Any]) -> None:
+    strategy = within(2.0, 3, **settings)
+    plans: list[Round] = []
+
+    def kept(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, message: Message) -> dict[str, Any]:
+        plans.append(Round.from_json(str(message.content["fedfair"]["plan"])))
+        return privately(model, x, y, group, message)
+
+    started(strategy, kept, rounds=2)
+    assert strategy.ledger.epsilon() < 1.95
+    strategy = within(2.0, 3, **settings)
+    started(strategy, kept, rounds=3)
+    assert 1.99 < strategy.ledger.epsilon() <= 2.0
+    assert all(plan.local is not None and plan.local.noise_multipliers == () for plan in plans)
+    with pytest.raises(ValueError, match="round 4 would exceed target_epsilon, whose noise is for rounds = 3"):
+        strategy.configure_train(4, ArrayRecord(), ConfigRecord(), LocalGrid(application(privately), 2))
+
+
+def test_the_noise_of_a_budget_is_what_the_client_adds() -> None:
+    """The smaller client draws its records more often, and needs more noise; the learning rate shows it alone."""
+    strategy = within(1.0, 1, method="dpsgd", learning_rate=1e6, clip_norm=1.0)
+    (message,) = strategy.configure_train(1, ArrayRecord(), ConfigRecord(), LocalGrid(application(privately), 2))[:1]
+    plan = Round.from_json(str(message.content["fedfair"]["plan"]))
+    deviations = []
+    for records in (64, 512):
+        model = nn.Linear(300, 2).requires_grad_(True)
+        before = model.weight.detach().clone()
+        train_privately(model, torch.zeros(records, 300), torch.zeros(records).long(), torch.zeros(records).long(),
+                        plan.to_json())
+        steps = records // 32
+        added = float((model.weight.detach() - before).std()) * 32 / 1e6 / steps**0.5
+        sized = plan.of_size(records)
+        assert sized.local is not None
+        assert added == pytest.approx(sized.local.noise_multipliers[0], rel=0.15)
+        deviations.append(sized.local.noise_multipliers[0])
+    assert deviations[0] > 1.2 * deviations[1]
+    with pytest.raises(IndexError):
+        plan.local_event(0, (True, True))  # nobody can take the plan without its budget
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"target_epsilon": 2.0, "rounds": 3, "noise_multiplier": 0.8},
+     "target_epsilon is 2.0 and noise_multiplier is 0.8: give one of them"),
+    ({"target_epsilon": 2.0}, "rounds is None: say for how many rounds it must last"),
+    ({"target_epsilon": 2.0, "rounds": 0}, "rounds is 0: say for how many rounds"),
+    ({"target_epsilon": -1.0, "rounds": 3}, "target_epsilon"),
+    ({"noise_multiplier": 1.0, "rounds": 3}, "rounds is 3, which only target_epsilon needs")])
+def test_exactly_one_of_target_and_noise_is_given(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PrivateTraining(FedAvg(), ("a", "b"), **settings)

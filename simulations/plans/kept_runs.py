@@ -1,0 +1,119 @@
+"""The finished runs of a comparison that has not ended: a folder each, as of a sweep's trials, to be read back from.
+
+They lie in the folder of the comparison, whose own files take their place when all runs are there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import tomli_w
+from safetensors.torch import load_file
+
+from fedfair.fairness.reject_option import RejectOption
+from fedfair.protocol.task import Task
+from simulations.plans.trial_folder import refuse_changed, trial_name
+from simulations.results.atomic_files import alone_in, refuse_unwritable, write_text
+from simulations.results.front_files import read_measured
+from simulations.results.ledger_table import read_ledgers
+from simulations.results.model_metadata import descriptions
+from simulations.results.result import Result
+from simulations.results.result_folder import RUNS_SO_FAR, refuse_to_replace
+from simulations.settings.experiment import Experiment
+from strategies.server.threshold_search import Threshold
+
+_TASK = "task.json"  # written last: with it a run is complete
+_FINAL = ("metrics.parquet", "summary.csv", "ledger.json", "model.safetensors")
+
+Make = Callable[[Sequence[Experiment]], Iterable[tuple[int, Result]]]
+"""Makes runs, and yields each with its place among those that were asked for."""
+
+
+class KeptRuns:
+    """The finished runs in a comparison's folder, of settings that `described` has; of none, with the folder None."""
+
+    def __init__(self, folder: Path | None = None, described: Mapping[str, Any] | None = None) -> None:
+        self.folder, self._described = folder, dict(described or {})
+
+    def complete(self, planned: Sequence[Experiment], make: Make) -> list[Result]:
+        """Return the results in the order of `planned`: those that are kept, and the others as they are made and kept.
+
+        Raises `ValueError` if a kept run used another state of one of the user's files.
+        """
+        results = {place: self._read(made) for place, made in enumerate(planned) if self.has(made)}
+        missing = [place for place in range(len(planned)) if place not in results]
+        for place, result in make([planned[place] for place in missing]):
+            self._add(result)
+            results[missing[place]] = result
+        return [results[place] for place in range(len(planned))]
+
+    def has(self, made: Experiment) -> bool:
+        """Return whether a run is kept."""
+        return self.folder is not None and (self._place(made) / _TASK).is_file()
+
+    def are_done(self, planned: Sequence[Experiment]) -> bool:
+        """Return whether the folder holds the finished comparison.
+
+        Raises `ValueError` if it used another state of one of the user's files.
+        """
+        if self.folder is None or not all((self.folder / name).is_file() for name in _FINAL):
+            return False
+        for made in planned:
+            refuse_changed(self.folder, made)
+        return True
+
+    def _place(self, made: Experiment) -> Path:
+        """Return the folder of a run."""
+        assert self.folder is not None
+        return self.folder / RUNS_SO_FAR / trial_name(made)
+
+    def _read(self, made: Experiment) -> Result:
+        """Read a run back, but for the counts that other thresholds could be chosen from."""
+        folder = self._place(made)
+        refuse_changed(folder, made)
+        data = Task.model_validate_json((folder / _TASK).read_text(encoding="utf-8")).data()
+        metrics = pd.read_parquet(folder / "metrics.parquet").drop(columns=["dataset", "strategy", "seed"])
+        (described,) = descriptions(folder / "model.safetensors").values()
+        model = described.build(load_file(folder / "model.safetensors"))
+        ledger = read_ledgers(folder)[""]
+        ledger.files = {}  # they are those of the run's own folder
+        return Result(made, data, metrics, ledger, model, threshold=_threshold(folder, described.threshold),
+                      front=read_measured(folder))
+
+    def _add(self, result: Result) -> None:
+        """Keep a run; what the folder is for is written with the first."""
+        if self.folder is None:
+            return
+        if not (self.folder / "config.toml").is_file():
+            write_text(self.folder / "config.toml", tomli_w.dumps(self._described))
+        folder = result.save(self._place(result.experiment))
+        write_text(folder / _TASK, result.task.text)
+
+
+def _threshold(folder: Path, rule: RejectOption | None) -> Threshold | None:
+    """Read back how a run decides."""
+    if rule is None:
+        return None
+    (saved,) = json.loads((folder / "thresholds.json").read_text(encoding="utf-8")).values()
+    return Threshold(rule, saved["demographic_parity_found"], saved["confidence"])
+
+
+@contextmanager
+def kept_runs(folder: Path | None, described: Mapping[str, Any]) -> Iterator[KeptRuns]:
+    """Yield the kept runs of a folder that no other command may use meanwhile.
+
+    Raises `FileExistsError` if the folder holds something else, `BlockingIOError` if another command uses it, and
+    another `OSError` if it cannot be written.
+    """
+    if folder is None:
+        yield KeptRuns()
+        return
+    refuse_unwritable(folder)
+    with alone_in(folder):
+        refuse_to_replace(folder, described)
+        yield KeptRuns(folder, described)

@@ -1,0 +1,76 @@
+"""How far a command is, where no terminal shows a bar."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from simulations.cli import app
+from simulations.commands.progress import progress_lines
+
+QUICK = ["--set", "steps=3", "--set", "hidden=[8]"]
+
+
+def test_each_finished_run_has_a_line_and_rounds_have_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_lines() as on_round:
+        for run in range(3):
+            for round_ in range(1, 101):
+                on_round(run, 3, f"dpsgd, seed {run}", round_, 100)
+    assert re.sub(r"\d+ s", "0 s", capsys.readouterr().err).splitlines() == [
+        "dpsgd, seed 0: 33 %; 1 of 3 runs finished, 0 s so far, about 0 s left",
+        "dpsgd, seed 1: 67 %; 2 of 3 runs finished, 0 s so far, about 0 s left",
+        "dpsgd, seed 2: 100 %; 3 of 3 runs finished, done in 0 s"]
+
+
+def test_a_line_comes_now_and_then_even_while_nothing_is_heard(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_lines(every=0.2) as on_round:
+        time.sleep(0.5)
+        on_round(0, 1, "dpsgd\x1b[2J, seed 0", 30, 100)
+        time.sleep(0.5)
+    time.sleep(0.5)
+    lines = capsys.readouterr().err.splitlines()
+    assert 3 <= len(lines) <= 5
+    assert lines[0] == "preparing: 0 %, 0 s so far"
+    assert re.match(r"dpsgd\S+, seed 0: 30 %, 1 s so far, about \d+ s left", lines[-1])
+    assert "\x1b" not in "".join(lines)
+
+
+def test_the_time_left_of_a_resumed_run_is_that_of_what_is_missing(capsys: pytest.CaptureFixture[str],
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("simulations.commands.progress.monotonic", lambda: now[0])
+    with progress_lines() as on_round:
+        on_round(0, 2, "dpsgd", 51, 100)
+        now[0] = 50.0
+        on_round(0, 2, "dpsgd", 100, 100)
+    assert capsys.readouterr().err == "dpsgd: 50 %; 1 of 2 runs finished, 50 s so far, about 2 min left\n"
+
+
+def test_a_reader_that_goes_away_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb", buffering=0) as raw, monkeypatch.context() as until:
+        until.setattr(sys, "stderr", io.TextIOWrapper(raw, write_through=True))
+        with pytest.raises(BrokenPipeError):
+            print("nobody reads this", file=sys.stderr, flush=True)
+        with progress_lines() as on_round:
+            on_round(0, 1, "dpsgd", 1, 1)
+
+
+@pytest.mark.parametrize(("words", "runs"), [
+    (["run", "--strategy", "dpsgd"], 1), (["compare", "--strategies", "sgd,dpsgd", "--seeds", "2", "--jobs", "1"], 4),
+    (["curve", "--dataset", "digits", "--preset", "digits", "--strategies", "dpsgd", "--over",
+      "dpsgd.learning_rate=[0.1,0.2]"], 2)])
+def test_commands_tell_a_file_how_far_they_are(words: list[str], runs: int) -> None:
+    said = CliRunner().invoke(app, [*words, *QUICK])
+    assert said.exit_code == 0, said.output
+    lines = [line for line in said.stderr.splitlines() if " %" in line]
+    assert len(lines) == runs
+    assert "100 %" in lines[-1]
+    assert " %;" not in said.stdout
