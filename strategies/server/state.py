@@ -62,6 +62,8 @@ def _learned(strategy: Strategy) -> Iterator[tuple[str, object, Sequence[str]]]:
     """Yield what else a round changes: a name for the part, its owner, and the names of the owner's attributes."""
     yield "method", strategy, strategy.state
     yield "rule", strategy.rows, ("told",)
+    if strategy.average.decay:
+        yield "average", strategy.average, ("weights", "rounds")
     if strategy._risk is not None:
         yield "risk", strategy._risk, ("_eigenvectors",)
     if strategy.budget is not None:

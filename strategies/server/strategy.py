@@ -48,6 +48,7 @@ from strategies.server.server_optimizer import Descent
 from strategies.server.single_records import refuse_single_records
 from strategies.server.threshold_search import ThresholdSearch
 from strategies.server.training import Training
+from strategies.server.weight_average import WeightAverage
 
 SEEDED = ("batches and noise come from a seed: anyone who has it, or sees it run again on other records, can take the "
           'noise away (randomness = "system" draws them from the operating system)')
@@ -132,6 +133,7 @@ class Strategy(FlowerStrategy):
         self.rows = Rows(population.names, favourable, further(training.metrics, population.classes, named))
         self.evaluation = Evaluation(task, training, self.search, self.ledger, self.rows)
         self.descent = Descent(self.optimizer)
+        self.average = WeightAverage(training.average)
         self.counted: Tensor | None = None
         self._round: Round | None = None
         self._asked: list[Message] = []  # the requests whose replies come next
@@ -426,6 +428,10 @@ class Strategy(FlowerStrategy):
             self.update(self._with_server_noise(sums, plan, self._round.rule))
         else:
             self.descent.become(self._averaged(sums, present(answered)))
+        if self.average.decay:
+            self.average.take(self.descent.weights)
+            if server_round == self.rounds:
+                self.descent.become(self.average.weights)
         for event, steps, first in plan.charges(self.population.sizes):
             self.ledger.record(event, steps, first)
         if plan.query is not None:

@@ -82,6 +82,10 @@ class Training(ThresholdSettings, BaseModel):
         default=0, json_schema_extra={"belongs_to": "optimizer"},
         description="Momentum of torch.optim.SGD, only with optimizer sgd; it follows the noise, so it costs no "
                     "privacy.")
+    average: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0, json_schema_extra={"decided_by_app": True},
+        description="Decay of an exponential moving average of the weights over rounds, which the run returns in place "
+                    "of the latest weights; it follows the noise, so it costs no privacy.")
     clip_norm: ClipNorm = Field(
         default=0.5,
         description="Clip norm C0: bound on the Euclidean norm of a per-example gradient.")
