@@ -50,6 +50,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 LINEAR = {"features": "bounded", "model": "linear", "hidden": ()}
 SETTINGS: dict[str, dict[str, Any]] = {"moments": LINEAR, "moments-of-participants": LINEAR}
 ONE_ROUND = ("moments", "moments-of-participants")
+OWN_EXCHANGE = ("moments", "moments-of-participants", "raco", "fermi")
+"""Methods whose sums are none of gradients or updates, so that no canary can be put into them."""
 LARGEST = {"dpsgd-f": 1.5e-3, "dpsgd-f: capped": 1.5e-3, "dpsgd-f: authors": 2e-3,
            "dpsgd-f: weighted": 1.5e-3, "naive": 3.2e-3}
 

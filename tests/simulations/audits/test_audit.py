@@ -30,12 +30,13 @@ from simulations.audits.membership import membership
 from simulations.cli import app
 from strategies import STRATEGIES
 from strategies.server import strategy as base
-from tests.strategies.test_contract import OPTIONS, WITHOUT_PRIVACY, server
+from tests.strategies.test_contract import OPTIONS, OWN_EXCHANGE, WITHOUT_PRIVACY, server
 from tests.strategies.test_fairlens import CLIP, released
 from tests.strategies.test_fairlens import model as fairlens_model
 from tests.strategies.test_fairlens import records as fairlens_records
 
-AUDITED = [name for name in STRATEGIES if STRATEGIES[name].nominal is None and name not in WITHOUT_PRIVACY]
+AUDITED = [name for name in STRATEGIES if STRATEGIES[name].nominal is None
+           and name not in (*WITHOUT_PRIVACY, *OWN_EXCHANGE)]
 ATTACKED = pytest.mark.parametrize(("strategy", "sync"), [
     ("dpsgd", "step"), ("dpsgd", "epoch"), ("dp-fedavg", "epoch")])
 MODES = [(name, sync) for name in AUDITED for sync in STRATEGIES[name].modes]

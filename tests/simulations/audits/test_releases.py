@@ -22,10 +22,10 @@ from simulations.audits.releases import ReleaseAudit, audit_releases
 from simulations.cli import app
 from strategies import STRATEGIES
 from strategies.server import strategy as base
-from tests.strategies.test_contract import OPTIONS, WITHOUT_PRIVACY
+from tests.strategies.test_contract import OPTIONS, OWN_EXCHANGE, WITHOUT_PRIVACY
 
 Patch = pytest.MonkeyPatch
-AUDITED = [name for name in STRATEGIES if name not in (*WITHOUT_PRIVACY, "fairlens")]
+AUDITED = [name for name in STRATEGIES if name not in (*WITHOUT_PRIVACY, *OWN_EXCHANGE, "fairlens")]
 MODES = [(name, sync) for name in AUDITED for sync in STRATEGIES[name].modes]
 QUICK = {"split": (0.1, 0.0, 0.9), "hidden": (20,), "steps": 6, "batch_size": 40, "noise_multiplier": 1.0}
 

@@ -22,6 +22,7 @@ from simulations.engines.checkpoint import Checkpoint
 from simulations.results.result import Result
 from strategies import STRATEGIES
 from strategies.server.threshold_search import ThresholdSearch
+from tests.strategies.test_contract import ONE_ROUND
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "dpsgd-global": {"bound": 5.0}, "dpsgd-global-adapt": {"bound": 5.0}, "dp-fedavg": {"quantile": 0.5},
@@ -40,7 +41,8 @@ def experiment(strategy: str, **settings: Any) -> Experiment:
 
 
 def modes() -> list[tuple[str, str]]:
-    return [(name, sync) for name in STRATEGIES if name not in TWO_GROUPS for sync in STRATEGIES[name].modes]
+    return [(name, sync) for name in STRATEGIES if name not in (*TWO_GROUPS, *ONE_ROUND)
+            for sync in STRATEGIES[name].modes]
 
 
 def place(made: Experiment, folder: Path, every: int = 2) -> Checkpoint:

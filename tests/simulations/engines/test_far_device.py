@@ -22,6 +22,7 @@ from simulations.plans.curves import theta_curve
 from simulations.results.result import Result
 from strategies import STRATEGIES
 from tests.far_device import FAR, Far, far_device
+from tests.strategies.test_contract import SETTINGS
 from tests.strategies.two_groups import two_groups
 
 MODES = [(name, sync) for name in STRATEGIES for sync in STRATEGIES[name].modes]
@@ -64,7 +65,7 @@ def test_the_device_refuses_what_a_gpu_refuses() -> None:
 
 @pytest.mark.parametrize(("strategy", "sync"), MODES)
 def test_every_strategy(strategy: str, sync: str) -> None:
-    same(strategy=strategy, sync=sync, **(two_groups() if strategy == "fairlens" else {}))
+    same(strategy=strategy, sync=sync, **(two_groups() if strategy == "fairlens" else SETTINGS.get(strategy, {})))
 
 
 @pytest.mark.parametrize("settings", [

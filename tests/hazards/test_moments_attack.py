@@ -1,0 +1,122 @@
+"""An attacker who knows all records but one, and looks for it in the released moments.
+
+It compares the release with what it knows, along the one direction in which the record would show: the best test there
+is, by Neyman and Pearson. What it finds must stay below the epsilon of the ledger, and come near it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from fedfair.accounting import Release, epsilon
+from fedfair.datasets import GroupedDataset, Parts
+from fedfair.gradients.layers import Gradients
+from fedfair.mechanisms import noise
+from fedfair.mechanisms.clipping import Flat
+from fedfair.mechanisms.noise import Trust
+from fedfair.models.published import linear
+from fedfair.moments.sums import SENSITIVITY
+from fedfair.node import moment_sums
+from fedfair.node import node as host
+from fedfair.node.moment_sums import Wanted, participant_moments, record_moments
+from fedfair.node.node import Node
+from fedfair.protocol.round import Round
+
+WIDTH, DELTA, TIMES = 6, 1e-3, 4000
+SIGMA = 1.0
+
+
+def records(n: int, one: bool, scale: float = 0.3) -> Parts:
+    """Return n records, and one more, long and unlike them."""
+    draws = torch.Generator().manual_seed(0)
+    x = scale * torch.randn(n, WIDTH, generator=draws, dtype=torch.float64)
+    unlike = 50 * torch.eye(WIDTH, dtype=torch.float64)[:1]
+    x = torch.cat([x, unlike]) if one else x
+    y = group = torch.zeros(len(x), dtype=torch.long)
+    data = GroupedDataset(x, y, group, ("a", "b"), 2)
+    return Parts(data, data.take(slice(0)), data.take(slice(0)))
+
+
+def plan(key: str, clip_norm: float, clients: int, noise_multiplier: float = SIGMA) -> Round:
+    """Return a plan in which the clients add the noise in shares."""
+    return Round(key=key, step=0, rates=(1.0, 1.0), noise_multiplier=noise_multiplier, trust=Trust.DISTRIBUTED,
+                 clients=clients, rule=Flat(clip_norm), planned_multipliers=(noise_multiplier,) * 2)
+
+
+class Attacked(NamedTuple):
+    """What is attacked: the release of records or of participants, with second moments by group or not."""
+
+    of_participants: bool = False
+    by_group: bool = False
+
+    def releases(self, one: bool, keys: Iterable[str], noise_multiplier: float = SIGMA) -> Tensor:
+        """Return a release for each key, with one record (or participant) more or without it, `[keys, numbers]`."""
+        clients = {0: records(5, one and not self.of_participants)}
+        if one and self.of_participants:
+            clients[1] = records(40, True, 1.0)
+        node, wanted = Node(clients, linear((WIDTH,), (), 2), "cpu"), Wanted(2, self.by_group)
+        send, norm = (participant_moments, 3.0) if self.of_participants else (record_moments, SENSITIVITY)
+        return torch.stack([flat(send(node, plan(key, norm, len(clients), noise_multiplier), wanted).sums)
+                            for key in keys])
+
+
+def flat(sums: Gradients) -> Tensor:
+    """Return all released numbers."""
+    return torch.cat([value.flatten() for value in sums.values()])
+
+
+def found(attacked: Attacked) -> tuple[float, float]:
+    """Return the epsilon that the best attacker proves at 99.9 % confidence, and that of the ledger."""
+    without, with_it = (attacked.releases(one, [""], 0.0)[0] for one in (False, True))
+    direction = (with_it - without) / (with_it - without).norm()
+    scores = [(attacked.releases(one, [f"{one} {time}" for time in range(TIMES)]) @ direction).numpy()
+              for one in (False, True)]
+    return proved_by(*scores), epsilon({Release(1.0, SIGMA): 1}, DELTA, "pld")
+
+
+def proved_by(without: np.ndarray, with_it: np.ndarray) -> float:
+    """Return a lower bound on epsilon from scores, by Clopper and Pearson's bounds on how often they pass a threshold.
+
+    One half of the scores chooses the threshold, the other half measures.
+    """
+    half = TIMES // 2
+    thresholds = np.quantile(np.concatenate([without[:half], with_it[:half]]), np.linspace(0.5, 0.999, 40))
+    chosen = max(thresholds, key=lambda threshold: _bound(without[:half], with_it[:half], threshold))
+    return _bound(without[half:], with_it[half:], chosen)
+
+
+def _bound(without: np.ndarray, with_it: np.ndarray, threshold: float) -> float:
+    """Return the least epsilon at which the scores could pass a threshold so often; 0 if they tell nothing."""
+    wrong, right = int((without > threshold).sum()), int((with_it > threshold).sum())
+    most = stats.beta.ppf(1 - 5e-4, wrong + 1, len(without) - wrong)
+    least = stats.beta.ppf(5e-4, right, len(with_it) - right + 1) if right else 0.0
+    return max(0.0, math.log((least - DELTA) / most)) if least > DELTA else 0.0
+
+
+@pytest.mark.parametrize("attacked", [Attacked(), Attacked(by_group=True), Attacked(of_participants=True)])
+def test_the_best_attacker_stays_below_the_ledger_and_comes_near_it(attacked: Attacked) -> None:
+    proved, ledger = found(attacked)
+    assert proved <= ledger
+    assert proved >= 0.35 * ledger
+
+
+def test_an_attacker_finds_more_than_the_ledger_if_noise_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "add_noise", lambda kind, values, deviation, draws: noise.add_noise(
+        kind, values, deviation / 3, draws))
+    proved, ledger = found(Attacked())
+    assert proved > ledger
+
+
+def test_an_attacker_finds_more_than_the_ledger_if_records_are_not_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedfair.moments.sums.within_one", lambda features: features)
+    assert moment_sums.SENSITIVITY == SENSITIVITY
+    proved, ledger = found(Attacked())
+    assert proved > ledger
