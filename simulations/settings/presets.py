@@ -13,7 +13,7 @@ from fedfair.plugins.registry import unknown
 from fedfair.protocol.marks import marked
 from simulations.settings.experiment import Experiment, SettingsError
 from simulations.settings.preset_files import preset_names, read_preset
-from strategies import COMBINATIONS, find_strategy
+from strategies import COMBINATIONS, STRATEGIES, file_of, find_strategy
 
 CHOSEN_BY: Mapping[str, str] = marked(Experiment, "chosen_by")
 """Fields of an experiment that people do not choose among its settings, and where they do."""
@@ -26,7 +26,7 @@ def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, An
     settings for all data. A combination has the settings of its strategy, unless the preset has some for the
     combination. Raises `ValueError` for an unknown name.
     """
-    needed = find_strategy(strategy).settings
+    needed = _needed(strategy)
     if name is None:
         if dataset not in preset_names():
             return dict(needed)
@@ -39,6 +39,12 @@ def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, An
     names = [COMBINATIONS[strategy].strategy, strategy] if strategy in COMBINATIONS else [strategy]
     return merged(config["settings"], own, *(of.get(name, {}) for of in (strategies, pairs) for name in names),
                   needed)
+
+
+def _needed(strategy: str) -> Mapping[str, Any]:
+    """Return the settings that a method cannot do without; none for an unknown name, which `Experiment` refuses."""
+    known = strategy in STRATEGIES or strategy in COMBINATIONS or file_of(strategy) is not None
+    return find_strategy(strategy).settings if known else {}
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:

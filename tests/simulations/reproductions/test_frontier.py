@@ -1,0 +1,109 @@
+"""The frontier: what is chosen within a limit, how large a front is, who passes whom, and the page."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import tomli_w
+
+from simulations.reproductions import frontier
+from simulations.reproductions.frontier_choice import against, fronts, volumes
+from simulations.reproductions.request import Request
+
+LIMITS = (0.05, 0.1)
+
+
+def points(**methods: dict[str, tuple[float, float]]) -> pd.DataFrame:
+    """Return points of methods: of each setting the accuracy and the gap, with a little spread over three seeds."""
+    rows = []
+    for method, settings in methods.items():
+        for setting, (accuracy, gap) in settings.items():
+            for seed in range(3):
+                at = accuracy + 0.001 * (seed - 1)
+                named = {"dataset": "d", "epsilon": 1.0, "method": method, "setting": setting, "seed": seed}
+                found = {"spent": 1.0, "accuracy": at, "demographic_parity": gap, "accuracy_parity": 0.0,
+                         "worst_group": at}
+                rows += [{**named, **found, "split": split} for split in ("valid", "test")]
+    return pd.DataFrame(rows)
+
+
+def test_the_most_accurate_setting_within_each_limit_is_chosen() -> None:
+    made = fronts(points(a={"fair": (0.7, 0.04), "fairer": (0.6, 0.0), "plain": (0.9, 0.3)}), LIMITS)
+    chosen = made.groupby("limit")["setting"].unique().map(list).to_dict()
+    assert chosen == {0.05: ["fair"], 0.1: ["fair"], math.inf: ["plain"]}
+    assert len(made) == 3 * 3
+
+
+def test_it_is_chosen_on_the_validation_part_and_measured_on_the_test_part() -> None:
+    both = points(a={"x": (0.9, 0.04), "y": (0.8, 0.04)})
+    both.loc[(both["split"] == "test") & (both["setting"] == "x"), "accuracy"] = 0.1
+    assert fronts(both, LIMITS)["accuracy"].unique().tolist() == [0.1]
+
+
+def test_a_method_without_a_setting_within_a_limit_has_none_there() -> None:
+    made = fronts(points(a={"plain": (0.9, 0.3)}), LIMITS)
+    assert made["limit"].unique().tolist() == [math.inf]
+
+
+def test_hypervolumes_are_areas_under_steps() -> None:
+    """Of one front with accuracy .6 from a gap of .02, and .8 from .06 on; the least accuracy is .5, by another."""
+    both = points(a={"fair": (0.6, 0.02), "plain": (0.8, 0.06)}, b={"bad": (0.5, 0.0)})
+    made = volumes(both, LIMITS)
+    least = 0.5 - 0.001
+    middle = made[(made["method"] == "a") & (made["seed"] == 1)]["volume"].iloc[0]
+    assert middle == pytest.approx(((0.6 - least) * 0.04 + (0.8 - least) * 0.04) / (0.1 * (1 - least)))
+    assert made[made["method"] == "b"]["volume"].max() < 0.01
+
+
+def test_a_front_is_passed_where_the_whole_interval_is_above() -> None:
+    both = points(ours={"x": (0.8, 0.04)}, above={"x": (0.9, 0.04)}, below={"x": (0.7, 0.04)}, same={"x": (0.8, 0.04)})
+    passed = against(fronts(both, LIMITS), "ours").groupby("method")["passes"].any().to_dict()
+    assert passed == {"above": True, "below": False, "same": False}
+
+
+def test_a_front_that_has_nothing_within_a_limit_is_passed_there() -> None:
+    both = points(ours={"x": (0.9, 0.2)}, other={"x": (0.5, 0.0)})
+    made = against(fronts(both, LIMITS), "ours").set_index("limit")["passes"]
+    assert made.to_dict() == {0.05: True, 0.1: True, math.inf: False}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """Write a plan of two methods that takes seconds."""
+    plan = {"datasets": ["compas"], "epsilons": [3.0, math.inf], "seeds": 2, "share": 0.25, "limits": [0.05, 0.2],
+            "ours": ["moments"], "settings": {"features": "bounded", "model": "linear", "steps": 3, "clip_norm": 1.0},
+            "methods": {"moments": {"strategy": "moments"},
+                        "dpsgd": {"strategy": "dpsgd", "grid": {"learning_rate": [1.0, 10.0]}}},
+            "quick": {"text": "Less."}}
+    file = tmp_path / "plan.toml"
+    file.write_text(tomli_w.dumps(plan))
+    return file
+
+
+def test_a_small_frontier_is_run_kept_and_told(small: Path, tmp_path: Path, data_dir: Path) -> None:
+    out = tmp_path / "out"
+    said = frontier.frontier(out, Request(), file=small)
+    assert "Epsilon 3: no front passes that of moments" in said or "it is passed by dpsgd" in said
+    page = (out / "README.md").read_text()
+    assert "### compas, without noise" in page
+    assert "| hypervolume | compas |" in page
+    read = pd.read_csv(out / "points.csv")
+    assert set(read["method"]) == {"moments", "dpsgd"}
+    assert read[read["method"] == "moments"]["setting"].nunique() > 50
+    assert read[read["epsilon"] == 3]["spent"].max() <= 3
+    assert np.isinf(read[np.isinf(read["epsilon"])]["spent"]).all()
+    kept = (out / "runs.parquet").read_bytes()
+    frontier.frontier(out, Request(), file=small)
+    assert (out / "runs.parquet").read_bytes() == kept
+    assert (out / "compas-3.svg").is_file()
+
+
+def test_every_method_tries_as_many_settings_as_the_others() -> None:
+    plan = frontier.load()
+    sizes = {name: len(list(frontier._grid(method.grid))) for name, method in plan.methods.items()}
+    assert {size for name, size in sizes.items() if not name.startswith("moments")} == {6}
+    assert frontier.load(Request(quick=True)).epsilons == (1.0,)
