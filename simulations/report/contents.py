@@ -10,7 +10,7 @@ from simulations.report.comparison import Comparison
 from simulations.report.figure import Figure
 from simulations.report.figures import accuracy_figure, bounds_figure, constants, training_figure
 from simulations.report.folders import Source
-from simulations.report.head import facts
+from simulations.report.head import common_facts, facts
 from simulations.report.ledgers import foundations, ledger_figure, promises
 from simulations.report.tables import (
     Table,
@@ -67,10 +67,14 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Overview:
-    """What the choices of a sweep trade on one data set; `left_out` counts those without a chapter."""
+    """What the choices of a sweep trade on one data set.
+
+    `facts` are those that all share; `left_out` counts the choices without a chapter.
+    """
 
     name: str
     title: str
+    facts: Sequence[tuple[str, str]]
     figure: Figure
     table: Table
     left_out: int
@@ -95,8 +99,8 @@ def report(sources: Sequence[Source], comparisons: Sequence[Comparison], progres
         choices = [comparison for comparison in comparisons if comparison.dataset == dataset]
         if len(choices) > 1:
             left_out = len([each for each in choices if not any(each is other for other in shown)])
-            overviews.append(Overview(f"overview-{number}", f"{dataset}: all choices", pareto_figure(choices),
-                                      choices_table(choices), left_out))
+            overviews.append(Overview(f"overview-{number}", f"{dataset}: all choices", common_facts(choices),
+                                      pareto_figure(choices), choices_table(choices), left_out))
     chapters = []
     for number, comparison in enumerate(shown, 1):
         chapters.append(chapter(comparison, f"part-{number}"))

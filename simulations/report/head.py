@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+import pandas as pd
 
 from fedfair.accounting.figures import up
 from fedfair.fairness.metrics import ALL
@@ -14,8 +17,6 @@ from simulations.results.verdict import verdict
 
 def facts(comparison: Comparison) -> list[tuple[str, str]]:
     """Return the facts by name, those that are known: the finding, what was trained on what, and how privately."""
-    summary, spent = comparison.summary, [value for value in comparison.summary["epsilon"] if math.isfinite(value)]
-    epsilons = dict.fromkeys(up(value, ".3g") for value in sorted(spent))
     tested = comparison.final[ALL, "records"].min() if (ALL, "records") in comparison.final else math.nan
     numbers = {"training": float(sum(comparison.sizes.values())), "testing": float(tested)}
     known = {
@@ -23,10 +24,19 @@ def facts(comparison: Comparison) -> list[tuple[str, str]]:
         "Data": comparison.data.csv or comparison.dataset, "Label": comparison.data.label or "",
         "Favourable class": comparison.favourable.removeprefix("Favourable class: "),
         "Records": ", ".join(f"{number:,.0f} for {use}" for use, number in numbers.items() if number > 0),
-        "Epsilon": _range(list(epsilons)) + (" (and without privacy)" if spent and len(spent) < len(summary) else ""),
-        "Delta": _range(list(dict.fromkeys(up(value, ".6g") for value in summary["delta"]))),
+        "Epsilon": _epsilons(comparison.summary["epsilon"]),
+        "Delta": _range(list(dict.fromkeys(up(value, ".6g") for value in comparison.summary["delta"]))),
         "Seeds": str(comparison.seeds)}
     return [(name, value) for name, value in known.items() if value]
+
+
+def common_facts(comparisons: Sequence[Comparison]) -> list[tuple[str, str]]:
+    """Return what is known of several comparisons, at least one: the facts that all have, and all their epsilons."""
+    known = [dict(facts(comparison)) for comparison in comparisons]
+    epsilons = _epsilons(pd.concat([comparison.summary["epsilon"] for comparison in comparisons]))
+    common = {name: value for name, value in known[0].items() if all(other.get(name) == value for other in known)}
+    return [(name, epsilons if name == "Epsilon" else common[name]) for name in known[0]
+            if name in common or name == "Epsilon"]
 
 
 def headline(comparison: Comparison) -> str:
@@ -36,6 +46,13 @@ def headline(comparison: Comparison) -> str:
         return lines[0]
     accuracies = comparison.final[ALL, "accuracy"].groupby(level="strategy", sort=False).mean()
     return "Accuracy " + ", ".join(f"{value:.3f} ({name})" for name, value in accuracies.items()) + "."
+
+
+def _epsilons(values: pd.Series[float]) -> str:
+    """Return the smallest and the largest epsilon in words, and whether something is not private."""
+    spent = sorted(value for value in values if math.isfinite(value))
+    rounded = list(dict.fromkeys(up(value, ".3g") for value in spent))
+    return _range(rounded) + (" (and without privacy)" if spent and len(spent) < len(values) else "")
 
 
 def _range(values: list[str]) -> str:

@@ -40,7 +40,8 @@ def verdict(final: pd.DataFrame, sizes: dict[str, int]) -> list[str]:
     over = f" on average over {runs} seeds" if runs > 1 else ""
     if paid[group].mean() <= 0:
         which = " that has test records" if paid.shape[1] < len(sizes) else ""
-        return [f"Under {PLAIN} no group{which} has a lower accuracy than under {REFERENCE}{over}."]
+        return [f"Under {PLAIN} no group{which} has a lower accuracy than under {REFERENCE}{over}: the least change is "
+                f"{-paid[group].mean() + 0.0:.3f}, of group {group}."]
     before = final.xs(REFERENCE, level="strategy")[group, "accuracy"].mean()
     held = f" ({sizes[group]:,} of {sum(sizes.values()):,} records)" if sizes[group] else ""
     lost = (f"Under {PLAIN}, group {group}{held} loses {paid[group].mean():.3f} of its accuracy{over}, from "

@@ -95,7 +95,7 @@ def test_the_verdict_says_so_if_nothing_is_recovered_or_nothing_was_lost() -> No
     assert verdict(final({"dpsgd": steady(0.05, 0.2), "naive": steady(0.0, 0.2)}), SIZES)[1] == (
         "No other method's mean loss there is smaller.")
     assert verdict(final({"dpsgd": [(-0.01, 0.0)], "naive": [(0.0, 0.2)]}), SIZES) == [
-        "Under dpsgd no group has a lower accuracy than under sgd."]
+        "Under dpsgd no group has a lower accuracy than under sgd: the least change is 0.000, of group women."]
 
 
 def test_there_is_no_verdict_without_dpsgd_or_without_a_known_cost() -> None:
