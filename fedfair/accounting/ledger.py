@@ -14,6 +14,7 @@ from fedfair.accounting.contents import Contents, from_json, objections, to_json
 from fedfair.accounting.events import PUBLIC, Event, Preprocessed, Release, Unit, joint_multiplier
 from fedfair.accounting.figures import up
 from fedfair.accounting.log import EventLog
+from fedfair.accounting.notebook import as_html, epsilons
 from fedfair.accounting.observers import OBSERVERS, Observer, noise_seen
 from fedfair.accounting.odometer import RenyiFilter, reading
 from fedfair.mechanisms.noise import Trust
@@ -366,6 +367,19 @@ class Ledger:
         return ledger
 
     # How.
+
+    def _repr_html_(self) -> str:
+        """Show epsilon by group and observer, for notebooks."""
+        title = f"epsilon at delta {up(self.delta, '.6g')}, for one {self.protects}, by {self.accountant}"
+        by_group = {"guaranteed": self.guaranteed_by_group(), "guaranteed, by RDP": self.guaranteed_by_group(
+            accountant="rdp"), "spent": self.epsilon_by_group(), "odometer": self.odometer_by_group()}
+        spent = self.by_observer_and_group()
+        by_observer = {"guaranteed to all": self.by_observer(), **{
+            f"spent by {name}": {observer: of[name] for observer, of in spent.items()} for name in self.groups}}
+        notes = filter(None, [
+            f"guarantee: {self.guarantee}, because {self.reason}", self.validation_data(), self.delta_warning(),
+            *(f"not protected: {name} ({why})" for name, why in self.unprotected.items())])
+        return as_html(title, [epsilons("group", by_group), epsilons("against", by_observer)], list(notes))
 
     def _delta(self, delta: float | None) -> float:
         """Return the default delta unless another is given."""

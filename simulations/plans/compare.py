@@ -9,6 +9,7 @@ from simulations.engines.engines import Engine, make_engine
 from simulations.engines.run import Progress, refuse_unfit, run
 from simulations.plans.kept_runs import KeptRuns
 from simulations.results.result import Result
+from simulations.results.results import Results
 from simulations.settings.experiment import Experiment, SettingsError
 from simulations.settings.presets import for_strategy, merged, preset
 
@@ -62,7 +63,7 @@ def _of_each(refused: Mapping[str, str], strategies: Sequence[str]) -> str:
 
 
 def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes: int | None = None,
-            on_round: OnRound = lambda *progress: None, kept: KeptRuns | None = None) -> list[Result]:
+            on_round: OnRound = lambda *progress: None, kept: KeptRuns | None = None) -> Results:
     """Run experiments one after the other, after checking that the settings of all fit their data.
 
     Args:
@@ -73,7 +74,7 @@ def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes
         kept: Runs that are not made again, and to which those that end are added; None for none.
 
     Returns:
-        The results, in the order of `planned`.
+        The results, in the order of `planned`: a list that notebooks show as tables.
 
     Raises:
         ValueError: If settings do not fit their data; like all that `simulations.engines.run.run` raises.

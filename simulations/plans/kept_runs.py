@@ -24,6 +24,7 @@ from simulations.results.ledger_table import read_ledgers
 from simulations.results.model_metadata import descriptions
 from simulations.results.result import Result
 from simulations.results.result_folder import RUNS_SO_FAR, refuse_to_replace
+from simulations.results.results import Results
 from simulations.settings.experiment import Experiment
 from strategies.server.threshold_search import Threshold
 
@@ -40,7 +41,7 @@ class KeptRuns:
     def __init__(self, folder: Path | None = None, described: Mapping[str, Any] | None = None) -> None:
         self.folder, self._described = folder, dict(described or {})
 
-    def complete(self, planned: Sequence[Experiment], make: Make) -> list[Result]:
+    def complete(self, planned: Sequence[Experiment], make: Make) -> Results:
         """Return the results in the order of `planned`: those that are kept, and the others as they are made and kept.
 
         Raises `ValueError` if a kept run used another state of one of the user's files.
@@ -50,7 +51,7 @@ class KeptRuns:
         for place, result in make([planned[place] for place in missing]):
             self._add(result)
             results[missing[place]] = result
-        return [results[place] for place in range(len(planned))]
+        return Results(results[place] for place in range(len(planned)))
 
     def has(self, made: Experiment) -> bool:
         """Return whether a run is kept."""

@@ -19,6 +19,7 @@ from simulations.engines.worker_processes import in_processes
 from simulations.plans.compare import OnRound
 from simulations.plans.kept_runs import KeptRuns
 from simulations.results.result import Result
+from simulations.results.results import Results
 from simulations.settings.experiment import Experiment
 from strategies.server.front import MeasuredFront
 from strategies.server.threshold_search import Threshold, ThresholdSearch
@@ -36,7 +37,7 @@ class Finished(NamedTuple):
 
 
 def in_parallel(planned: Sequence[Experiment], on_round: OnRound = lambda *_: None, jobs: int | None = None,
-                kept: KeptRuns | None = None) -> list[Result]:
+                kept: KeptRuns | None = None) -> Results:
     """Run experiments in processes of this machine, after checking that the settings of all fit their data.
 
     Args:

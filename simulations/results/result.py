@@ -25,9 +25,11 @@ from simulations.results.folder_files import Run, contents_of
 from simulations.results.front_files import save_fronts
 from simulations.results.measures import measures
 from simulations.results.model_metadata import Description, numbers
+from simulations.results.notebook import runs_html
 from simulations.results.paired_tests import comparisons
 from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
 from simulations.results.scorecard import SCORECARD, is_scorecard, scorecard
+from simulations.results.statements import favourable_class
 from simulations.results.summary import final_test, summarise
 from simulations.settings.experiment import Experiment
 from strategies.server.front import MeasuredFront
@@ -91,6 +93,18 @@ class Result:
             encoding=train.encoding, groups=train.names, group_columns=tuple(filter(None, made.attributes)),
             labels=train.labels, attributes_used=attributes_used(made, train.columns),
             threshold=self.threshold.rule if self.threshold else None)
+
+    @property
+    def group_sizes(self) -> dict[str, int]:
+        """Training records by group."""
+        return dict(zip(self.data.train.names, self.data.train.group_sizes(), strict=True))
+
+    def _repr_html_(self) -> str:
+        """Show the run's tables and findings, and its ledger, for notebooks."""
+        made = self.experiment
+        shown = runs_html(identified([self]), {(made.dataset, made.strategy, made.seed): self.ledger}, self.group_sizes,
+                          [favourable_class(made, self.data)])
+        return f"{shown}\n{self.ledger._repr_html_()}"
 
     def threshold_to_dict(self) -> dict[str, Any]:
         """Return the threshold by names of groups and classes.
