@@ -74,17 +74,17 @@ def methods_table(comparison: Comparison) -> Table:
     for number, row in enumerate(comparison.summary.to_dict("records")):
         runs = comparison.final.xs(row["strategy"], level="strategy")
         shares = [share_over_seeds(_values(runs, ALL, metric)) for metric in _SHARES]
-        rows.append((row["strategy"], int(row["seeds"]), Epsilon(row["epsilon"]), row["guarantee"], *shares,
-                     row["equal_opportunity_mean"], row["equalised_odds_mean"], row["privacy_cost_gap_mean"],
-                     row["excessive_risk_gap_mean"], _constant(row)))
+        rows.append((row["strategy"], *shares, row["equal_opportunity_mean"], row["equalised_odds_mean"],
+                     row["privacy_cost_gap_mean"], row["excessive_risk_gap_mean"], _constant(row),
+                     Epsilon(row["epsilon"]), row["guarantee"], int(row["seeds"])))
         marks |= {(number, place): comparison.marks.of(row["strategy"], measure) for place, measure in _MARKED.items()}
-    columns = ("method", "seeds", "epsilon", "guarantee", *map(_name, _SHARES), "equal opportunity",
-               "equalised odds", "privacy cost gap", "excessive risk gap", "seeds with one class")
+    columns = ("method", *map(_name, _SHARES), "equal opportunity", "equalised odds", "privacy cost gap",
+               "excessive risk gap", "seeds with one class", "epsilon", "guarantee", "seeds")
     foot: list[Sequence[Cell]] = []
     if (ALL, "majority_rate") in comparison.final:
         rate = share_over_seeds(_values(comparison.final.groupby(level="seed").first(), ALL, "majority_rate"))
         nothing = [Estimate(math.nan)] * (len(_SHARES) - 1)
-        foot.append(("majority class", comparison.seeds, "-", "-", rate, *nothing, "-", "-", "-", "-", "-"))
+        foot.append(("majority class", rate, *nothing, "-", "-", "-", "-", "-", "-", "-", comparison.seeds))
     delta, legend = comparison.summary["delta"].iloc[0], [f" {line}." for line in comparison.marks.legend()]
     return Table("methods", "Methods", columns, rows,
                  f"On test records after the last round; epsilon at delta {up(delta, '.6g')}. Parities and gaps are "
@@ -106,7 +106,7 @@ def metrics_table(comparison: Comparison) -> Table:
 
 
 _SHARES = ("accuracy", "accuracy_parity", "demographic_parity")
-_MARKED = {4: "accuracy", 5: "accuracy_parity", 9: "privacy_cost_gap", 10: "excessive_risk_gap"}
+_MARKED = {1: "accuracy", 2: "accuracy_parity", 6: "privacy_cost_gap", 7: "excessive_risk_gap"}
 """Columns of the methods' table that are marked, and the measures that are tested."""
 
 
@@ -155,13 +155,12 @@ def groups_table(comparison: Comparison) -> Table:
         for method in comparison.methods:
             runs = comparison.final.xs(method, level="strategy")
             paid = costs.xs(method, level="strategy")[group]
-            marks[len(rows), 4] = comparison.marks.of(method, "accuracy", group)
-            rows.append((group, size or "-", tested.get(group, "unknown"), method,
-                         share_over_seeds(_values(runs, group, "accuracy")), over_seeds(list(paid), -1.0, 1.0),
-                         share_over_seeds(_values(runs, group, "positive_rate")),
-                         over_seeds(_values(runs, group, "loss"), 0.0)))
-    columns = ("group", "training records", "test records", "method", "accuracy", "privacy cost", "positive rate",
-               "loss")
+            marks[len(rows), 2] = comparison.marks.of(method, "accuracy", group)
+            rows.append((group, method, share_over_seeds(_values(runs, group, "accuracy")),
+                         over_seeds(list(paid), -1.0, 1.0), share_over_seeds(_values(runs, group, "positive_rate")),
+                         over_seeds(_values(runs, group, "loss"), 0.0), size or "-", tested.get(group, "unknown")))
+    columns = ("group", "method", "accuracy", "privacy cost", "positive rate", "loss", "training records",
+               "test records")
     return Table("groups", "Groups", columns, rows,
                  "The privacy cost is the accuracy that the group loses against the same training without privacy. "
                  f"Test records: the fewest of a seed. {'. '.join(comparison.marks.legend())}", marks=marks)
@@ -177,10 +176,10 @@ def sites_table(comparison: Comparison) -> Table | None:
         for method in by_client.index.unique("strategy"):
             runs = by_client.xs(method, level="strategy")
             records = runs[site, "records"].min()
-            rows.append((str(site), 0 if math.isnan(records) else int(records), str(method),
-                         share_over_seeds(_values(runs, site, "accuracy")),
-                         *(over_seeds(_values(runs, site, metric)) for metric in (*BY_GROUP, *asked))))
-    return Table("sites", "By site", ("site", "test records", "method", "accuracy", *map(_name, (*BY_GROUP, *asked))),
+            rows.append((str(site), str(method), share_over_seeds(_values(runs, site, "accuracy")),
+                         *(over_seeds(_values(runs, site, metric)) for metric in (*BY_GROUP, *asked)),
+                         0 if math.isnan(records) else int(records)))
+    return Table("sites", "By site", ("site", "method", "accuracy", *map(_name, (*BY_GROUP, *asked)), "test records"),
                  rows, "On the test records that each client would hold. Test records: the fewest of a seed.")
 
 

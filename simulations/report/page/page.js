@@ -86,7 +86,11 @@
     tip.style.top = `${box.bottom + 4 + scrollY}px`;
   });
 
-  // On paper nothing can be unfolded.
-  const chapters = document.querySelectorAll("details.chapter");
-  addEventListener("beforeprint", () => chapters.forEach((chapter) => { chapter.open = true; }));
+  // On paper nothing can be unfolded; the data of figures, which repeat them, are printed only if they are shown.
+  let unfolded = [];
+  addEventListener("beforeprint", () => {
+    unfolded = Array.from(document.querySelectorAll("details:not(.data):not([open])"));
+    unfolded.forEach((part) => { part.open = true; });
+  });
+  addEventListener("afterprint", () => unfolded.forEach((part) => { part.open = false; }));
 })();

@@ -104,15 +104,15 @@ def column(page, table: str, place: int) -> list[str]:
 def test_a_click_or_a_key_sorts_a_table_either_way(page) -> None:
     heading = page.locator("#part-1-methods thead th", has_text="accuracy").first
     heading.locator("button").click()
-    numbers = [float(text) for text in column(page, "part-1-methods", 4)]
+    numbers = [float(text) for text in column(page, "part-1-methods", 1)]
     assert numbers == sorted(numbers)
     assert len(set(numbers)) > 1
     assert heading.get_attribute("aria-sort") == "ascending"
     heading.locator("button").press("Enter")
-    assert [float(text) for text in column(page, "part-1-methods", 4)] == sorted(numbers, reverse=True)
+    assert [float(text) for text in column(page, "part-1-methods", 1)] == sorted(numbers, reverse=True)
     assert "sorted by accuracy" in page.inner_text("#status")
     page.locator("#part-1-methods thead th", has_text="epsilon").locator("button").click()
-    assert column(page, "part-1-methods", 2)[-1] == "inf"
+    assert column(page, "part-1-methods", 9)[-1] == "inf"
     page.locator("#part-1-methods thead th", has_text="method").locator("button").click()
     assert column(page, "part-1-methods", 0) == sorted(METHODS)
 
@@ -165,3 +165,45 @@ def test_a_checker_finds_no_serious_violation(browser, file: Path, width: int, s
     assert [(each["id"], each["impact"], each["nodes"][0]["html"]) for each in found
             if each["impact"] in ("serious", "critical")] == []
     assert [each["id"] for each in found] == []
+
+
+def test_on_a_phone_the_accuracy_comes_first_and_the_first_column_stays(browser, file: Path) -> None:
+    page = Opened(browser, file, 390).page
+    headings = page.locator("#part-1-methods thead th")
+    assert headings.nth(1).inner_text().strip().startswith("accuracy")
+    box = headings.nth(1).bounding_box()
+    assert box["x"] + box["width"] <= 390
+    row = page.locator("#part-1-methods tbody tr").first
+    name, figure = row.locator("th"), row.locator("td").first
+    before = name.bounding_box()["x"], figure.bounding_box()["x"]
+    page.eval_on_selector("#part-1-methods", "table => { table.parentElement.scrollLeft = 120; }")
+    assert name.bounding_box()["x"] == before[0]
+    assert figure.bounding_box()["x"] == before[1] - 120
+    page.close()
+
+
+def test_in_print_headings_repeat_closed_sections_are_open_and_pages_have_numbers(browser, file: Path) -> None:
+    """A heading with a box for its button is not repeated by Chromium, nor one that may be broken."""
+    page = Opened(browser, file).page
+    unfolded = ("[...document.querySelectorAll('details:not(.data):not(details.data *)')]"
+                ".map(part => part.children[1].checkVisibility({contentVisibilityAuto: true}))")
+    assert not any(page.evaluate(unfolded))
+    page.emulate_media(media="print")
+    assert len(page.evaluate(unfolded)) > 3
+    assert all(page.evaluate(unfolded))
+    heading = page.evaluate("(() => { const head = getComputedStyle(document.querySelector('thead')); return ["
+                            "head.display, head.breakInside, getComputedStyle(document.querySelector('tfoot')).display,"
+                            "getComputedStyle(document.querySelector('thead button')).display]; })()")
+    assert heading == ["table-header-group", "avoid", "table-row-group", "contents"]
+    rules = page.evaluate("[...document.styleSheets[0].cssRules].map(rule => rule.cssText)")
+    assert any(rule.startswith("@page") and "counter(pages)" in rule for rule in rules)
+    page.close()
+
+
+def test_what_was_closed_is_closed_again_after_printing(page) -> None:
+    count = "document.querySelectorAll('details[open]').length"
+    page.evaluate("addEventListener('beforeprint', () => { document.body.dataset.open = " + count + "; })")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert int(page.evaluate("document.body.dataset.open")) > 3
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(count) == 0
