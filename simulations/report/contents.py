@@ -69,13 +69,14 @@ class Chapter:
 class Overview:
     """What the choices of a sweep trade on one data set.
 
-    `facts` are those that all share; `left_out` counts the choices without a chapter.
+    `facts` are those that all share; `figure` is None if nothing in it can be compared; `left_out` counts the
+    choices without a chapter.
     """
 
     name: str
     title: str
     facts: Sequence[tuple[str, str]]
-    figure: Figure
+    figure: Figure | None
     table: Table
     left_out: int
 
@@ -100,7 +101,7 @@ def report(sources: Sequence[Source], comparisons: Sequence[Comparison], progres
         if len(choices) > 1:
             left_out = len([each for each in choices if not any(each is other for other in shown)])
             overviews.append(Overview(f"overview-{number}", f"{dataset}: all choices", common_facts(choices),
-                                      pareto_figure(choices), choices_table(choices), left_out))
+                                      telling(pareto_figure(choices)), choices_table(choices), left_out))
     chapters = []
     for number, comparison in enumerate(shown, 1):
         chapters.append(chapter(comparison, f"part-{number}"))

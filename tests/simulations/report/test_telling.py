@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from simulations import Experiment, run
-from simulations.report.contents import chapter
+from simulations.report.contents import chapter, report
 from simulations.report.estimates import Estimate
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
 from simulations.report.folders import read
+from simulations.report.page import page
 from simulations.report.telling import telling
 from tests.simulations.report.conftest import QUICK, saved_comparison
 
@@ -57,6 +59,24 @@ def test_the_report_of_one_run_has_no_trade_off_and_no_training_of_one_point(alo
     assert made.training == []
     ledger = next(figure for figure in made.figures() if figure.name == "ledger")
     assert [panel.title for panel in ledger.panels] == ["guaranteed to every record"]
+
+
+@pytest.mark.parametrize("shown", [0, 1])
+def test_the_overview_of_choices_with_one_epsilon_has_no_panel_along_epsilons(alone: Path, shown: int) -> None:
+    """Two choices that come out alike (0) leave no figure at all; other accuracies (1) leave those panels."""
+    (first,) = read([alone])[1]
+    accuracy = first.metrics["metric"] == "accuracy"
+    other = first.metrics.assign(value=first.metrics["value"].where(~accuracy, first.metrics["value"] / 2))
+    second = replace(first, chosen={"learning_rate": 0.1}, metrics=other if shown else first.metrics)
+    made = report([], [first, second], lambda *progress: None)
+    (overview,) = made.overviews
+    assert ("overview-1-pareto" in page(made)) == bool(shown)
+    if shown:
+        assert overview.figure is not None
+        assert not any(panel.x.epsilon for panel in overview.figure.panels)
+        assert "Left out:" in overview.figure.caption
+    else:
+        assert overview.figure is None
 
 
 def test_the_head_says_what_was_run_on_what_and_the_finding_with_its_number(tmp_path: Path) -> None:
