@@ -4,7 +4,7 @@ Importing the experiment, and PyTorch with it, takes seconds, which a person who
 """
 
 SETTINGS = (
-    "accountant", "alpha", "answer_timeout", "attribute_in_model", "balance", "bands", "batch_size", "bins",
+    "accountant", "alpha", "answer_timeout", "attribute_in_model", "average", "balance", "bands", "batch_size", "bins",
     "capitals", "categorical", "categories", "class_weights", "clients", "clip_norm", "count_noise_multiplier",
     "csv", "dataset", "decimal", "delta", "deprived", "device", "drop_first", "dropouts", "dtype", "duplicates",
     "edges", "encoding", "epochs", "eval_every", "favourable", "features", "figures", "gamma", "group",

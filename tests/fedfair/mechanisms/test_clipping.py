@@ -61,7 +61,7 @@ def slow(rule: ClipRule, norm: float, group: int) -> float:
         case Reweighted(cs, ws):
             return ws[group] * (1.0 if norm <= cs[group] else cs[group] / norm)
         case Soft(c):
-            return c * math.tanh(norm / c) / norm if norm / c else 1.0
+            return c * math.tanh(norm / c) / norm if norm > 1e-9 * c else 1.0  # a smaller one has few digits left
         case Automatic(c, gamma):
             return c / (norm + gamma)
     raise AssertionError
