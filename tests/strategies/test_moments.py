@@ -70,13 +70,6 @@ def test_without_noise_every_deal_of_the_records_gives_the_same_classifier(table
     assert dealt.ledger.guarantee == "none"
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("ray")
-def test_ray_gives_the_same_classifier(table: dict[str, Any]) -> None:
-    made = experiment(**table, partition="site", clients=3, noise_multiplier=2.0)
-    assert torch.allclose(weights(run(made, "ray", nodes=3)), weights(run(made)), rtol=0, atol=1e-10)
-
-
 @pytest.mark.parametrize("trust", list(Trust))
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_the_sums_carry_the_noise_that_the_ledger_charges(table: dict[str, Any], trust: Trust, noise: str,
