@@ -23,7 +23,7 @@ from simulations.plans.compare import experiments
 from simulations.reproductions import frontier_choice as choice
 from simulations.reproductions import frontier_report as report
 from simulations.reproductions.request import EVERYTHING, Request
-from simulations.reproductions.store import Kept, OnRound, kept_runs
+from simulations.reproductions.store import Kept, OnRound, kept_runs, versions
 from simulations.results.atomic_files import write_json, write_text
 from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
@@ -100,7 +100,8 @@ def frontier(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambd
     write_text(out / "points.csv", to_csv(points))
     write_text(out / "fronts.csv", to_csv(fronts))
     write_json(out / "environment.json", environment([entry.experiment for entry in entries]))
-    report.write(out, report.Found(plan.limits, fronts, volumes, compared), plan.seeds, request, plan.text)
+    report.write(out, report.Found(plan.limits, fronts, volumes, compared), plan.seeds, request, plan.text,
+                 versions(folder, [entry.experiment for entry in entries]))
     return " ".join(report.findings(compared))
 
 

@@ -36,7 +36,7 @@ class Found(NamedTuple):
     compared: pd.DataFrame
 
 
-def write(out: Path, found: Found, seeds: int, request: Request, quick: str) -> None:
+def write(out: Path, found: Found, seeds: int, request: Request, quick: str, made_with: str) -> None:
     """Write the page and its pictures.
 
     Args:
@@ -45,6 +45,7 @@ def write(out: Path, found: Found, seeds: int, request: Request, quick: str) -> 
         seeds: Number of seeds.
         request: What was asked for.
         quick: What the quick version leaves out.
+        made_with: Names the versions of the program that made the runs.
     """
     lines = [f"# {request.title('The frontier: accuracy against demographic parity, by method')}", "",
              f"`{request.command(_NAME, seeds)}`", "",
@@ -55,7 +56,7 @@ def write(out: Path, found: Found, seeds: int, request: Request, quick: str) -> 
              f"validation part within the limit there was kept. Figures are of the test part: means over {seeds} "
              "seeds, ± half a 95 % t-interval. Runs are seeded, so their epsilon is simulated; with the system's "
              "randomness it would be proved, for these data by public ranges and categories.", "",
-             *request.left_out(quick), *(f"- {line}" for line in findings(found.compared)), ""]
+             made_with, "", *request.left_out(quick), *(f"- {line}" for line in findings(found.compared)), ""]
     for epsilon in found.fronts["epsilon"].unique():
         lines += [f"## {_named(epsilon)}", "", *_volumes(found, epsilon)]
         for dataset in found.fronts["dataset"].unique():
