@@ -69,11 +69,10 @@ def test_weights_ledger_and_metrics_are_those_of_the_local_engine(strategy: str,
     pd.testing.assert_frame_equal(local.metrics, first.metrics, rtol=1e-9)
 
 
-@pytest.mark.parametrize("engine", [ENGINE, Flower(nodes=2)], ids=["ray", "flower"])
-def test_released_moments_and_their_front_are_those_of_the_local_engine(engine: Ray | Flower) -> None:
+def test_released_moments_and_their_front_are_those_of_the_local_engine() -> None:
     made = experiment("moments", features="bounded", model="linear", hidden=(), partition="site", clients=3,
                       noise_multiplier=2.0)
-    there, here = run(made, engine), run(made)
+    there, here = run(made, ENGINE), run(made)
     assert there.front is not None
     assert here.front is not None
     assert torch.allclose(there.front.front.weights, here.front.front.weights, rtol=0, atol=1e-9)
