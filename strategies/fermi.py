@@ -11,7 +11,6 @@ from fedfair.mechanisms.clipping import ClipRule, Flat
 from fedfair.mechanisms.counting import CountQuery, Predictions
 from fedfair.node.constrained_sums import send_constrained_sum
 from fedfair.protocol.bounds import NotNegative, Positive
-from fedfair.protocol.round import Round
 from strategies.server.constraints import differences, refuse_weights
 from strategies.server.strategy import Strategy
 
@@ -78,6 +77,6 @@ class Fermi(Strategy):
         moved = self.dual + self.options.dual_learning_rate * slope
         self.dual = moved * (self.options.bound / moved.norm()).clamp(max=1)
 
-    def _like_counts(self, plan: Round) -> dict[str, Tensor]:
+    def like_counts(self) -> Tensor:
         """Return a histogram of no record."""
-        return {"counts": torch.zeros(self.dual.shape, dtype=self.task.torch_dtype)}
+        return torch.zeros(self.dual.shape, dtype=self.task.torch_dtype)

@@ -151,7 +151,9 @@ class Moments(Strategy):
     @property
     def _last(self) -> float:
         """The constant last coordinate of every record's features, which is public."""
-        return float(self.task.data().train.x[0, -1])
+        bounding = self.task.data().train.encoding.bounding
+        assert bounding is not None
+        return bounding.last
 
     @property
     def _parameter(self) -> str:

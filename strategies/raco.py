@@ -12,7 +12,6 @@ from fedfair.mechanisms.clipping import ClipRule, Flat
 from fedfair.mechanisms.counting import CountQuery, Predictions
 from fedfair.node.constrained_sums import send_constrained_sum
 from fedfair.protocol.bounds import NotNegative, Positive
-from fedfair.protocol.round import Round
 from strategies.server.constraints import differences, refuse_weights
 from strategies.server.strategy import Strategy
 
@@ -83,6 +82,6 @@ class Raco(Strategy):
         moved = self.multipliers + self.options.dual_learning_rate * (gaps - self.options.gamma)
         self.multipliers = moved.clamp(min=0)
 
-    def _like_counts(self, plan: Round) -> dict[str, Tensor]:
+    def like_counts(self) -> Tensor:
         """Return a histogram of no record."""
-        return {"counts": torch.zeros(self.histogram.shape, dtype=self.task.torch_dtype)}
+        return torch.zeros(self.histogram.shape, dtype=self.task.torch_dtype)

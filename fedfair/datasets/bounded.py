@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedfair.datasets.encoding import Bounding
+from fedfair.datasets.encoding import Bounding, Encoding
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.image_features import SMALLEST, filters
 
@@ -37,7 +37,8 @@ def bounded(data: GroupedDataset, kind: FeatureMap) -> GroupedDataset:
     if kind in _IMAGES:
         if data.encoding.features:
             raise ValueError(f"features is {kind!r}, but the records are rows of a table: take binned or ranges")
-        return replace(data, x=image_features(data.x, kind), pixels=None)
+        features, bounding = _of_images(data.x, kind)
+        return replace(data, x=bounding.of(features), pixels=None, encoding=Encoding(bounding=bounding, images=kind))
     if not data.encoding.features:
         raise ValueError(f"features is {kind!r}, but the records are no table: take filters or pixels")
     bounding = bounding_of(data, kind)
@@ -73,11 +74,16 @@ def image_features(images: Tensor, kind: str) -> Tensor:
     Raises:
         ValueError: If filters are to be applied to what is no image of bytes, or too small a one.
     """
+    features, bounding = _of_images(images, kind)
+    return bounding.of(features)
+
+
+def _of_images(images: Tensor, kind: str) -> tuple[Tensor, Bounding]:
+    """Return the features of images, and how they are bounded; raise `ValueError` for what is no image."""
     if kind == "filters" and (images.dtype != torch.uint8 or min(images.shape[-2:]) < SMALLEST):
         raise ValueError(f"features is 'filters', but the records are no images of at least {SMALLEST} x {SMALLEST} "
                          'pixels, one byte each: take features = "pixels"')
-    features, bounding = _IMAGES[kind](images)
-    return bounding.of(features)
+    return _IMAGES[kind](images)
 
 
 def _filters(images: Tensor) -> tuple[Tensor, Bounding]:

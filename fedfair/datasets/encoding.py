@@ -80,7 +80,8 @@ class Encoding(NamedTuple):
 
     `reading` says how the cells of the table were read. The categories of the columns `listed` are a list that does not
     depend on the records: a value that is not on it is `OTHER`, if that is listed, or else none. All are empty without
-    a table. With a `bounding`, `x` has one more column than there are features, which is constant.
+    a table. With a `bounding`, `x` has one more column than there are features, which is constant. `images` is the kind
+    of features that are made of images (`fedfair.datasets.bounded`), "" for a table or for images as they are.
     """
 
     features: tuple[Feature, ...] = ()
@@ -88,6 +89,7 @@ class Encoding(NamedTuple):
     reading: Reading = PLAIN
     listed: tuple[str, ...] = ()
     bounding: Bounding | None = None
+    images: str = ""
 
     def categories(self, column: str) -> tuple[str, ...]:
         """Return the categories of a one-hot column, also those left out, sorted."""

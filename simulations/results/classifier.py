@@ -14,6 +14,7 @@ from safetensors import safe_open
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor, nn
 
+from fedfair.datasets.bounded import image_features
 from fedfair.datasets.encoder import encode
 from fedfair.datasets.encoding import NO_TABLE, Encoding
 from fedfair.datasets.grouped import Pixels
@@ -159,7 +160,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                                else np.asarray(x), device=like.device)
         if not len(rows):  # not every model can be given none
             return like.detach().new_zeros(0, len(self.labels)).cpu()
-        rows = Pixels(mean, deviation, like.dtype).scaled(rows) if rows.dtype == torch.uint8 else rows
+        if rows.dtype == torch.uint8:
+            rows = (image_features(rows, self.encoding.images) if self.encoding.images else
+                    Pixels(mean, deviation, like.dtype).scaled(rows))
         with torch.no_grad():
             return self.model(rows.to(like.dtype) if rows.is_floating_point() else rows).cpu()  # type: ignore[no-any-return]
 

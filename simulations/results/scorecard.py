@@ -19,7 +19,8 @@ def is_scorecard(model: str, data: GroupedDataset) -> bool:
         data: Records with its features.
     """
     encoding = data.encoding
-    return model == "linear" and encoding.bounding is not None and all(
+    bounded = bool(encoding.features) and encoding.bounding is not None
+    return model == "linear" and bounded and all(
         feature.category is not None or feature.bin is not None for feature in encoding.features)
 
 

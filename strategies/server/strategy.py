@@ -265,6 +265,16 @@ class Strategy(FlowerStrategy):
         """
         return self.descent.weights
 
+    def like_counts(self) -> Tensor:
+        """Return counts of the shape and type that nodes send: those of a batch without records.
+
+        Override it for a method whose query does not count gradient norms.
+        """
+        query = self.query()
+        assert query is not None
+        none = torch.empty(0, dtype=self.task.torch_dtype)
+        return query.counts(none, torch.empty(0, dtype=torch.long), len(self.population.names))
+
     def update(self, noisy: dict[str, Tensor]) -> None:
         """Change the weights by the noisy sums of a round, in step mode: a step of the optimiser along their mean.
 
@@ -525,7 +535,7 @@ class Strategy(FlowerStrategy):
         assert plan.count_noise_multiplier is not None
         share = server_share(plan.trust) if plan.local is None else 0.0
         draws = source(plan.key, "counts", 0, plan.step)
-        counts = added(self._counting(replies, plan), "counts", self._like_counts(plan))
+        counts = added(self._counting(replies, plan), "counts", {"counts": self.like_counts()})
         self.counted = add_noise(plan.noise, counts, share * plan.count_noise_multiplier, draws)["counts"]
         return self.counted
 
@@ -534,12 +544,6 @@ class Strategy(FlowerStrategy):
         if plan.local is None:
             return replies
         return [reply for reply in replies if any(plan.local.sizes[client] for client in present([reply]))]
-
-    def _like_counts(self, plan: Round) -> dict[str, Tensor]:
-        """Return counts of the shape and type that nodes send: those of a batch without records."""
-        assert plan.query is not None
-        norms = torch.empty(0, dtype=self.task.torch_dtype)
-        return {"counts": plan.query.counts(norms, torch.empty(0, dtype=torch.long), len(plan.rates))}
 
     def _learn(self, counts: Tensor, expected_batch: float) -> None:
         """Let the method learn; raise `ValueError` if it changes an attribute that its `state` does not declare."""

@@ -19,7 +19,9 @@ from fedfair.datasets.encoder import encode
 from fedfair.datasets.encoding import Bounding, Encoding, Feature
 from fedfair.datasets.features import Range
 from fedfair.datasets.grouped import GroupedDataset
+from fedfair.models.published import linear
 from fedfair.protocol.task import Task
+from simulations.results.classifier import TrainedClassifier
 
 NUMBERS = st.floats(-1e6, 1e6)
 
@@ -136,3 +138,17 @@ def test_filters_tell_directions_apart_and_see_each_image_alone() -> None:
     both = image_features(torch.from_numpy(stripes), "filters")
     assert float(both[0] @ both[1]) < 0.9 * float(both[0] @ both[0])
     assert torch.allclose(image_features(torch.from_numpy(stripes[:1]), "filters")[0], both[0], atol=1e-6)
+
+
+def test_a_model_on_image_features_takes_new_images_as_bytes() -> None:
+    """They become what those of the training became; `TrainedClassifier` has their kind from the encoding."""
+    images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (4, 1, 20, 20), np.uint8))
+    none = torch.zeros(4, dtype=torch.long)
+    data = bounded(GroupedDataset(images, none, none, ("k",), 2), "bounded")
+    assert data.encoding.images == "filters"
+    assert data.encoding.bounding is not None
+    assert float(data.x[0, -1]) == pytest.approx(data.encoding.bounding.last, rel=1e-6)
+    model = linear(data.x.shape[1:], (), 2)
+    classifier = TrainedClassifier(model, data.names, data.labels, encoding=data.encoding)
+    with torch.no_grad():
+        assert np.allclose(classifier.predict_proba(images.numpy()), model(data.x).double().softmax(1), atol=1e-6)
