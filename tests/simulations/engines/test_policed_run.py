@@ -92,3 +92,22 @@ def test_shares_of_distributed_noise_count_as_what_they_are(folder: Path) -> Non
     assert release.multiplier == pytest.approx(1.0)
     with pytest.raises(ClientError, match="smallest noise multiplier"):
         run(distributed, nodes=3)
+
+
+def test_moments_are_one_release_in_the_nodes_ledger(folder: Path) -> None:
+    """And without leave for the figures of the front, the node refuses these alone."""
+    task = {**TASK, "features": "ranges", "categories": {}}
+    moments = experiment(strategy="moments", model="linear", features="ranges", categories={}, sync="step",
+                         noise_multiplier=2.0)
+    allowed = {"data": [{**POLICY["data"][0], "task": task, "largest_sampling_rate": 1.0}], "models": ["linear"],
+               "exchanges": [*POLICY["exchanges"], "moment_sums.send_moments"]}
+    write_policy(folder, **{**ALL, **allowed})
+    with pytest.raises(ClientError, match="its policy does not list this exchange"):
+        run(moments)
+    write_policy(folder, **{**ALL, **allowed}, exact_exchanges=["exchanges.send_evaluation",
+                                                                "front_counts.send_front_counts"])
+    ledger = run(moments).ledger
+    (release,) = released(folder)
+    assert release == Release(1.0, pytest.approx(2.0))  # type: ignore[arg-type]
+    assert released(folder)[release] == 2
+    assert ledger.guarantee == "proved"
