@@ -8,39 +8,28 @@ from typing import Any
 
 import pandas as pd
 
-from fedfair.accounting import Ledger
 from fedfair.accounting.figures import up
 from fedfair.accounting.notebook import as_html, shown
 from fedfair.datasets.names import visible
 from simulations.results.coverage import test_records
-from simulations.results.marks import Marks, marks
-from simulations.results.measures import measures
-from simulations.results.paired_tests import comparisons
-from simulations.results.statements import statements
-from simulations.results.summary import final_test, summarise
+from simulations.results.marks import Marks
+from simulations.results.measured import Measured
 
 _MEASURES = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds",
              "privacy_cost_gap")
 
 
-def runs_html(metrics: pd.DataFrame, ledgers: Mapping[tuple[str, str, int], Ledger], sizes: dict[str, int],
-              notes: Sequence[str]) -> str:
+def runs_html(measured: Measured, notes: Sequence[str]) -> str:
     """Return the tables of runs on one data set, with what is found in sentences.
 
     Args:
-        metrics: Long table of all runs, with columns dataset, strategy and seed.
-        ledgers: Ledgers by (dataset, strategy, seed).
-        sizes: Training records by group.
+        measured: The runs.
         notes: Further sentences.
     """
-    final, summary = final_test(metrics), summarise(metrics, ledgers)
-    tested = comparisons(measures(final))
-    marked = marks(final, tested)
-    rows, seeds = summary.to_dict("records"), int(summary["seeds"].max())
+    marked, rows, seeds = measured.marks, measured.summary.to_dict("records"), int(measured.summary["seeds"].max())
     title = f"{visible(rows[0]['dataset'])}: {seeds} seed{'s, mean ± deviation' if seeds > 1 else ''}, on test records"
-    found = statements(final, tested, summary, sizes, ledgers.values())
-    return as_html(title, [_methods(rows, marked), _groups(rows, marked, sizes, test_records(final))],
-                   [visible(line) for line in [*found, *notes, *marked.legend()]])
+    tables = [_methods(rows, marked), _groups(rows, marked, measured.sizes, test_records(measured.final))]
+    return as_html(title, tables, [visible(line) for line in [*measured.statements(), *notes, *marked.legend()]])
 
 
 def _methods(rows: Sequence[Mapping[Any, Any]], marked: Marks) -> pd.DataFrame:

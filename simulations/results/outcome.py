@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
-from fedfair.accounting import Ledger
 from fedfair.datasets import Parts
 from simulations.results.atomic_files import in_json
 from simulations.results.attribute_use import in_words
 from simulations.results.ledger_table import read_ledgers
-from simulations.results.marks import Marks, marks
-from simulations.results.measures import measures
+from simulations.results.measured import Measured
 from simulations.results.model_metadata import Description, descriptions
-from simulations.results.paired_tests import comparisons
 from simulations.results.result import Result, identified
-from simulations.results.statements import favourable_class, statements
-from simulations.results.summary import final_test, summarise
+from simulations.results.statements import favourable_class
 from simulations.settings.experiment import Experiment
 
 
@@ -31,46 +26,18 @@ class Outcome:
     Attributes:
         experiment: One of the runs.
         data: Its records.
-        metrics: Long table of all runs, with columns dataset, strategy and seed.
-        ledgers: Ledgers by (dataset, strategy, seed).
+        measured: The runs, measured.
         models: What is saved with the models.
     """
 
     experiment: Experiment
     data: Parts
-    metrics: pd.DataFrame
-    ledgers: Mapping[tuple[str, str, int], Ledger]
+    measured: Measured
     models: Sequence[Description]
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Training records by group."""
-        return dict(zip(self.data.train.names, self.data.train.group_sizes(), strict=True))
-
-    @cached_property
-    def final(self) -> pd.DataFrame:
-        """Metrics after the last round, see `simulations.results.summary.final_test`."""
-        return final_test(self.metrics)
-
-    @cached_property
-    def summary(self) -> pd.DataFrame:
-        """A row for each method, see `simulations.results.summary.summarise`."""
-        return summarise(self.metrics, self.ledgers)
-
-    @cached_property
-    def tests(self) -> pd.DataFrame:
-        """Paired tests between the methods."""
-        return comparisons(measures(self.final))
-
-    @cached_property
-    def marks(self) -> Marks:
-        """The best and the doubtful."""
-        return marks(self.final, self.tests)
 
     def findings(self) -> list[str]:
         """Return what is found, in sentences: models that predict one class first, then the favourable class."""
-        said = statements(self.final, self.tests, self.summary, self.sizes, self.ledgers.values())
-        return [*said, favourable_class(self.experiment, self.data)]
+        return [*self.measured.statements(), favourable_class(self.experiment, self.data)]
 
     def notes(self) -> list[str]:
         """Return what else there is to know: features that are sensitive, and the class that thresholds favour."""
@@ -87,7 +54,8 @@ def outcome_of(results: Sequence[Result]) -> Outcome:
         results: The runs, at least one.
     """
     ledgers = {(r.experiment.dataset, r.experiment.strategy, r.experiment.seed): r.ledger for r in results}
-    return Outcome(results[0].experiment, results[0].data, identified(results), ledgers,
+    return Outcome(results[0].experiment, results[0].data,
+                   Measured(identified(results), ledgers, _sizes(results[0].data)),
                    [result.description for result in results])
 
 
@@ -103,7 +71,8 @@ def read_outcome(folder: Path, planned: Sequence[Experiment]) -> Outcome:
     """
     saved = read_ledgers(folder)
     ledgers = {(made.dataset, made.strategy, made.seed): saved[f"{made.strategy}/seed-{made.seed}"] for made in planned}
-    return Outcome(planned[0], planned[0].task.data(), pd.read_parquet(folder / "metrics.parquet"), ledgers,
+    data = planned[0].task.data()
+    return Outcome(planned[0], data, Measured(pd.read_parquet(folder / "metrics.parquet"), ledgers, _sizes(data)),
                    list(descriptions(folder / "model.safetensors").values()))
 
 
@@ -113,5 +82,10 @@ def as_json(outcome: Outcome, folder: Path | None = None) -> str:
     `folder` is where the results are saved, or null. JSON has no infinity: an infinite epsilon is null, with the
     guarantee "none".
     """
-    return in_json({"summary": outcome.summary.to_dict("records"), "findings": outcome.findings(),
+    return in_json({"summary": outcome.measured.summary.to_dict("records"), "findings": outcome.findings(),
                     "folder": None if folder is None else str(folder)})
+
+
+def _sizes(data: Parts) -> dict[str, int]:
+    """Return the numbers of training records by group."""
+    return dict(zip(data.train.names, data.train.group_sizes(), strict=True))

@@ -23,6 +23,7 @@ from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
 from simulations.results.folder_files import Run, contents_of
 from simulations.results.front_files import save_fronts
+from simulations.results.measured import Measured
 from simulations.results.measures import measures
 from simulations.results.model_metadata import Description, numbers
 from simulations.results.notebook import runs_html
@@ -102,8 +103,8 @@ class Result:
     def _repr_html_(self) -> str:
         """Show the run's tables and findings, and its ledger, for notebooks."""
         made = self.experiment
-        shown = runs_html(identified([self]), {(made.dataset, made.strategy, made.seed): self.ledger}, self.group_sizes,
-                          [favourable_class(made, self.data)])
+        shown = runs_html(Measured(identified([self]), {(made.dataset, made.strategy, made.seed): self.ledger},
+                                   self.group_sizes), [favourable_class(made, self.data)])
         return f"{shown}\n{self.ledger._repr_html_()}"
 
     def threshold_to_dict(self) -> dict[str, Any]:

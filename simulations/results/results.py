@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from simulations.results.measured import Measured
 from simulations.results.notebook import runs_html
 from simulations.results.result import Result, identified
 from simulations.results.statements import favourable_class
@@ -21,4 +22,5 @@ def _shown(results: list[Result]) -> str:
     """Show the runs on one data set."""
     first, ledgers = results[0], {(r.experiment.dataset, r.experiment.strategy, r.experiment.seed): r.ledger
                                   for r in results}
-    return runs_html(identified(results), ledgers, first.group_sizes, [favourable_class(first.experiment, first.data)])
+    return runs_html(Measured(identified(results), ledgers, first.group_sizes),
+                     [favourable_class(first.experiment, first.data)])

@@ -27,8 +27,8 @@ _MOST = 10_000  # columns of a terminal
 
 def results_table(outcome: Outcome) -> RenderableType:
     """Lay out one data set's runs, below what must be known first: models that predict one class."""
-    first, said = constant_models(measures(outcome.final)), outcome.findings()
-    table = comparison_table(outcome.summary, outcome.sizes, outcome.marks)
+    first, said = constant_models(measures(outcome.measured.final)), outcome.findings()
+    table = comparison_table(outcome.measured.summary, outcome.measured.sizes, outcome.measured.marks)
     return Group(*(Text(visible(line), "yellow") for line in first), table,
                  *(Text(visible(line)) for line in [*said[len(first):], *outcome.notes()]))
 
