@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from simulations.report.bars import Bar, bar_chart
-from simulations.report.figure import COLOURS
 from simulations.report.scale import Range
+from simulations.report.svg import COLOURS
 
 
 def drawing(summary: pd.DataFrame) -> str:

@@ -1,7 +1,8 @@
 """What does each group pay for privacy, which method closes the gap, and is the printed epsilon true.
 
 This package holds what a node knows and does, and the vocabulary that nodes and server share. Its face, imported when
-it is first asked for: `per_example`, `ClipRule`, `GroupedDataset`, `Ledger`, `train_privately`, `PrivateTraining`.
+it is first asked for: `FairPrivateClassifier`, `per_example`, `ClipRule`, `GroupedDataset`, `Ledger`,
+`train_privately`, `PrivateTraining`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
     from fedfair.gradients.probe import per_example
     from fedfair.mechanisms.clipping import ClipRule
     from fedfair.node.private_training import train_privately
+    from simulations.fitting.classifier import FairPrivateClassifier
     from strategies.server.existing_app import PrivateTraining
 
-__all__ = ["ClipRule", "GroupedDataset", "Ledger", "PrivateTraining", "per_example", "train_privately"]
+__all__ = ["ClipRule", "FairPrivateClassifier", "GroupedDataset", "Ledger", "PrivateTraining", "per_example",
+           "train_privately"]
 
 __getattr__ = lazy(__name__, {
     "ClipRule": "fedfair.mechanisms.clipping",
+    "FairPrivateClassifier": "simulations.fitting.classifier",
     "GroupedDataset": "fedfair.datasets.grouped",
     "Ledger": "fedfair.accounting.ledger",
     "PrivateTraining": "strategies.server.existing_app",

@@ -1,7 +1,8 @@
 """The Flower ClientApp: one node answers for the clients that it holds, with their contributions added up.
 
-A run may have any number of nodes: of n nodes, node p holds the clients p, p + n, p + 2n, .... Sums are taken in the
-order of client numbers.
+A run may have any number of nodes: of n nodes, node p holds the clients p, p + n, p + 2n, .... A node with a file of
+its own may hold a client for each of its sites: the server then says from which number on they are numbered. Sums are
+taken in the order of client numbers.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedfair.datasets.schema import SchemaMismatch
 from fedfair.node.exchanges import find_exchange
+from fedfair.node.masked_sums import keep_party, recall_party
 from fedfair.node.node import ClientError, Node
+from fedfair.node.own_sites import given_numbers, refuse_single_records
 from fedfair.node.policy import Refused, find_policy, read_policy
 from fedfair.plugins.user_errors import UserFileError, sentence_of
 from fedfair.protocol.exchange import Request, plan_text
 from fedfair.protocol.messages import ACTION
+from fedfair.protocol.program import program
 from fedfair.protocol.task import Task
 
 if TYPE_CHECKING:
@@ -74,7 +79,7 @@ def _guarded(message: Message, context: Context, policy: Path) -> RecordDict:
     number = context.node_config["partition-id"]
     try:
         return _content(message, context, Guard(read_policy(policy), f"{context.run_id}/{context.node_id}"))
-    except Refused as refusal:
+    except (Refused, SchemaMismatch) as refusal:
         log.warning("A request was refused: %s", refusal)
         return _failure(context, f"node {number} refuses the request: {refusal}")
     except Exception:
@@ -87,16 +92,20 @@ def _content(message: Message, context: Context, guard: Guard | None) -> RecordD
     number, nodes = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
     name, text = str(message.content["exchange"]["name"]), str(message.content["task"]["json"])
     entry, text = guard.admit_names(name, text, plan_text(message)) if guard else (None, text)
-    task = _task(text)
+    file, site = (entry.file, entry.site) if entry else map(context.node_config.get, ("data", "site"))
+    first, clients = given_numbers(message.content)
+    task = _task(text, str(file or ""), nodes, str(site or ""), clients)
     _refuse_change(context, task)
-    node = node_of(task, number, nodes)
-    node.kept = _kept_batch(context)
+    node = node_of(task, number, nodes, first)
+    refuse_single_records(task, node.clients.group_sizes("train"))
+    node.kept, node.party = _kept_batch(context), recall_party(context.state)
     exchange, request = find_exchange(name), Request(message, task, node.device)
     if guard and entry:
         guard.admit(entry, exchange, node, request)
     content = exchange(node, request)
     _keep_batch(context, node)
-    content["node"] = _node_record(number, nodes, len(node.clients))
+    keep_party(context.state, node.party)
+    content["node"] = _node_record(number, nodes, len(node.clients), first)
     content["exchange"] = message.content["exchange"]  # so that an answer to another request is noticed
     return content
 
@@ -107,25 +116,33 @@ def _failure(context: Context, reason: str) -> RecordDict:
 
 
 @lru_cache(maxsize=2)
-def _nodes(task: Task, modified: int) -> dict[tuple[int, int], Node]:
-    """Keep the nodes made so far for the two latest tasks in this process, by (number, number of nodes)."""
+def _nodes(task: Task) -> dict[tuple[int, int, str | None, int, str | None, int | None], Node]:
+    """Keep the nodes made so far for the two latest tasks in this process, by number, number of nodes, the file that
+    they opened, in one state, its column of sites, and the number of their first client, if they were told.
+
+    Nodes with files of their own have one task.
+    """
     return {}
 
 
-def node_of(task: Task, number: int, nodes: int) -> Node:
-    """Return node `number` of `nodes`, with the records that it holds of a task."""
-    made = _nodes(task, task.modified)
-    if (number, nodes) not in made:
-        made[number, nodes] = Node(task.clients_data(number, nodes), task.build_model().to(task.device), task.device)
-    return made[number, nodes]
+def node_of(task: Task, number: int, nodes: int, first: int | None = None) -> Node:
+    """Return node `number` of `nodes`, with the records that it holds of a task; its clients are numbered from `first`
+    on, if that is given.
+    """
+    made, key = _nodes(task.as_sent), (number, nodes, task.csv, task.modified, task.site, first)
+    if key not in made:
+        made[key] = Node(task.clients_data(number, nodes, first), task.build_model().to(task.device), task.device)
+    return made[key]
 
 
 @contextmanager
 def replaced_nodes(task: Task, nodes: Sequence[Node]) -> Iterator[None]:
     """Temporarily replace a task's nodes 0, 1, ... in this process (used by audits)."""
-    made = _nodes(task, task.modified)
+    made = _nodes(task.as_sent)
     before = dict(made)
-    made.update({(number, len(nodes)): node for number, node in enumerate(nodes)})
+    for number, node in enumerate(nodes):
+        for first in (None, *node.clients.numbers[:1].tolist()):
+            made[number, len(nodes), task.csv, task.modified, task.site, first] = node
     try:
         yield
     finally:
@@ -134,9 +151,9 @@ def replaced_nodes(task: Task, nodes: Sequence[Node]) -> Iterator[None]:
 
 
 @lru_cache(maxsize=8)
-def _task(text: str) -> Task:
-    """Read the task that a message names."""
-    return Task.model_validate_json(text)
+def _task(text: str, file: str, nodes: int, site: str, clients: int | None) -> Task:
+    """Read the task that a message names; the node's own `file` and `site`, if it has them, never come from one."""
+    return Task.model_validate_json(text).at_node(file, nodes, site, clients)
 
 
 def _refuse_change(context: Context, task: Task) -> None:
@@ -163,6 +180,9 @@ def _keep_batch(context: Context, node: Node) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _node_record(number: int, nodes: int, clients: int) -> ConfigRecord:
-    """Return what a node says of itself in all replies: its number, the number of nodes, and that of its clients."""
-    return ConfigRecord({"number": number, "of": nodes, "clients": clients})
+def _node_record(number: int, nodes: int, clients: int, first: int | None) -> ConfigRecord:
+    """Return what a node says of itself in all replies: its number, those of all nodes and of its clients, its program,
+    and the number of its first client, if it was told.
+    """
+    told = {} if first is None else {"first": first}
+    return ConfigRecord({"number": number, "of": nodes, "clients": clients, "program": program(), **told})

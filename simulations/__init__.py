@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fedfair  # noqa: F401 - before its parts: two threads that import both ways would wait for each other
 from fedfair.plugins.lazy import lazy
 
 TYPE_CHECKING = False  # as typing's, which takes as long to import as all the rest

@@ -8,12 +8,16 @@ from simulations.commands import (
                   choosing,
                   data,
                   examining,
+                  exporting,
+                  fitting,
                   methods,
+                  node,
                   papers,
                   predicting,
                   running,
                   schema,
                   settings,
+                  superlink,
                   sweeping,
 )
 from simulations.commands.terminal import plain_errors, version
@@ -26,7 +30,10 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False,
 app.callback()(version)
 on_data = typer.Typer(no_args_is_help=True, help="List, fetch and describe data sets, and check a file.")
 app.add_typer(on_data, name="data")
+on_node = typer.Typer(no_args_is_help=True, help="Protect a node that has records of its own.")
+app.add_typer(on_node, name="node")
 
+app.command(cls=Command)(plain_errors(fitting.fit))
 app.command(cls=Command)(plain_errors(running.compare))
 app.command(cls=Command)(plain_errors(running.run))
 app.command(cls=Command)(plain_errors(sweeping.sweep))
@@ -35,12 +42,15 @@ app.command(cls=Command)(plain_errors(examining.audit))
 app.command(epilog=papers.REPRODUCED, cls=Command)(plain_errors(papers.reproduce))
 app.command(cls=Command)(plain_errors(choosing.choose))
 app.command(cls=Command)(plain_errors(predicting.predict))
+app.command(cls=Command)(plain_errors(exporting.export))
 app.command(cls=Command)(plain_errors(examining.ledger))
 app.command(cls=Command)(plain_errors(examining.report))
 app.command(cls=Command)(plain_errors(settings.settings))
 app.command(cls=Command)(plain_errors(methods.methods))
+app.command(cls=Command)(plain_errors(superlink.superlink))
 on_data.command("list", cls=Command)(data.list_data)
 on_data.command(cls=Command)(plain_errors(data.fetch))
 on_data.command(cls=Command)(plain_errors(data.describe))
 on_data.command(cls=Command)(plain_errors(data.check))
 on_data.command(cls=Command)(plain_errors(schema.schema))
+on_node.command(cls=Command)(plain_errors(node.init))

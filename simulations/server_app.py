@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from io import StringIO
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
-from rich.console import Console
 
-from simulations.engines.checkpoint import Checkpoint
-from simulations.engines.run import conduct
-from simulations.plans.compare import experiments
-from simulations.results.outcome import outcome_of
-from simulations.results.table import results_table
-from simulations.settings.experiment import Experiment
-from simulations.settings.run_config import read
+from simulations.engines.requirements import refuse_unfit
+
+if TYPE_CHECKING:
+    from simulations.settings.experiment import Experiment
 
 app = ServerApp()
 log = logging.getLogger("flwr")
@@ -31,17 +25,11 @@ def main(grid: Grid, context: Context) -> None:
     A run that was stopped goes on after its last checkpoint in the folder `out`.
     Raises `ValueError`, `OSError` or `fedfair.node.node.ClientError` with one sentence saying what is wrong.
     """
-    experiment, (of_the_run, _) = from_run_config(context.run_config), read(context.run_config)
-    folder = Path(of_the_run.out or f"fedfair-results/{context.run_id}").absolute()
-    checkpoint = Checkpoint(folder, experiment.settings(), of_the_run.checkpoint_every)
-    checkpoint.read()
-    result = conduct(experiment, grid, lambda done, rounds: None, checkpoint)
-    result.save(folder)
-    text = StringIO()
-    Console(file=text, width=80).print(results_table(outcome_of([result])))
-    log.info("Results are in %s", folder)
-    for line in text.getvalue().rstrip().splitlines():
-        log.info("%s", line.rstrip())
+    refuse_unfit("the SuperLink was started from another environment than this app's; `fedfair superlink` says how to "
+                 "end it")  # before the imports that would fail
+    from simulations.flower_run import serve
+
+    serve(grid, context)
 
 
 def from_run_config(config: Mapping[str, Any]) -> Experiment:
@@ -49,6 +37,6 @@ def from_run_config(config: Mapping[str, Any]) -> Experiment:
 
     Raises `SettingsError`, or `ValueError` for text that is not key=value.
     """
-    of_the_run, settings = read(config)
-    strategy, seed = str(settings.pop("strategy", "dpsgd")), int(settings.pop("seed", 0))
-    return experiments([strategy], [seed], of_the_run.preset, settings)[0]
+    from simulations.flower_run import experiment_of
+
+    return experiment_of(config)

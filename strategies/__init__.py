@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import fedfair  # noqa: F401 - before its parts: two threads that import both ways would wait for each other
 from fedfair.plugins.lazy import lazy
 from fedfair.plugins.registry import Registry, unknown
 from fedfair.plugins.user_files import METHOD_FOLDERS, defined_in, file_name, user_file
@@ -29,6 +30,7 @@ _PUBLISHED = {
     "dp-fedavg": "dp_fedavg.DpFedavg",
     "direction-error": "clipping_error.DirectionError",
     "dpsgd": "dpsgd.Dpsgd",
+    "dpsgd-asc": "dpsgd_asc.DpsgdAsc",
     "dpsgd-auto": "dpsgd_auto.DpsgdAuto",
     "dpsgd-bounded": "dpsgd_bounded.DpsgdBounded",
     "dpsgd-f": "dpsgd_f.DpsgdF",
@@ -36,6 +38,7 @@ _PUBLISHED = {
     "dpsgd-global": "dpsgd_global.DpsgdGlobal",
     "dpsgd-global-adapt": "dpsgd_global_adapt.DpsgdGlobalAdapt",
     "dpsgd-is": "dpsgd_is.DpsgdIs",
+    "dpsgd-rank": "dpsgd_rank.DpsgdRank",
     "dpsgd-soft": "dpsgd_soft.DpsgdSoft",
     "fair-dp": "fair_dp.FairDp",
     "fairlens": "fairlens.FairLens",
@@ -46,7 +49,9 @@ _PUBLISHED = {
     "moments-of-participants": "moments_of_participants.MomentsOfParticipants",
     "magnitude-error": "clipping_error.MagnitudeError",
     "naive": "naive.Naive",
+    "puffle": "puffle.Puffle",
     "raco": "raco.Raco",
+    "raco-odds": "raco_odds.RacoOdds",
     "sgd": "sgd.Sgd",
 }
 

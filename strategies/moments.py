@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 from flwr.app import ArrayRecord, ConfigRecord, Message
@@ -12,14 +13,23 @@ from torch import Tensor
 
 from fedfair.fairness.score_sums import favourable_of
 from fedfair.mechanisms.clipping import ClipRule, Flat, sensitivity
-from fedfair.mechanisms.noise import sum_share
+from fedfair.mechanisms.noise import Trust, sum_share
 from fedfair.moments import release, sums
 from fedfair.moments.constraints import Constraint
-from fedfair.moments.front import Front, HeadName, Point, front, points
+from fedfair.moments.front import Front, HeadName, Point, few_points, front, points
 from fedfair.node.front_counts import HELD_OUT, send_front_counts
-from fedfair.node.moment_sums import send_moments
-from strategies.server.front import measured
+from fedfair.node.moment_sums import send_masked_moments, send_moments
+from fedfair.protocol.messages import pack
+from strategies.server.front import MeasuredFront, least_constrained, measured, most_accurate, noisy
+from strategies.server.private_figures import Split
 from strategies.server.strategy import Strategy
+
+GAPS: Mapping[Constraint, Sequence[str]] = {
+    "demographic_parity": ("demographic_parity",), "equal_opportunity": ("equal_opportunity",),
+    "both": ("demographic_parity", "equal_opportunity")}
+"""The gaps that each constraint makes smaller."""
+_OF_FRONT: Mapping[Split, float] = {"valid": 1.0, "test": 0.4}
+"""Share of each held-out part's budget for figures of the front; the rest is for those of the run's model."""
 
 
 class Moments(Strategy):
@@ -38,7 +48,11 @@ class Moments(Strategy):
     - `worst_group`: from 0 to 1, how much more weight groups have whose loss is larger. It needs `by_group`, a release
       with sqrt(K) times as much noise.
 
-    The front, all of a grid of such settings, is kept with the result: `fedfair choose` takes another of them.
+    The front, all of a grid of such settings, is kept with the result: `fedfair choose` takes another of them. With
+    `gap`, the run itself ends with the most accurate of them whose gap between groups, of what `constraint` names, is
+    at most that on the validation part, or with that of the smallest gap if none is. With private figures the grid is
+    small, the figures of its classifiers share the budget of each held-out part, and the largest tau within the gap is
+    taken.
     """
 
     class Options(Strategy.Options):
@@ -50,11 +64,13 @@ class Moments(Strategy):
         constraint: Constraint = "demographic_parity"
         worst_group: Annotated[float, Field(ge=0, le=1)] = 0.0
         by_group: bool = False
+        gap: Annotated[float, Field(ge=0, le=1)] | None = None
 
     modes = ("step",)
     needs = "features of bounded norm, and model linear"
     settings = {"features": "bounded", "model": "linear"}  # noqa: RUF012 - of the class, as all of these
     exchange = send_moments
+    masked_exchange = send_masked_moments
     options: Options
 
     def prepare(self) -> None:
@@ -69,10 +85,18 @@ class Moments(Strategy):
         if options.worst_group and not options.by_group:
             raise ValueError(f"options.worst_group is {options.worst_group:g}, which needs the moments of each group: "
                              "take options.by_group = true too")
-        if not self._constrains and (options.tau != 1 or options.by_group):
-            raise ValueError("groups are the classes here, so their scores are to differ: leave options.tau and "
-                             "options.by_group out")
-        self._made: Front | None = None
+        if not self._constrains and (options.tau != 1 or options.by_group or options.gap is not None):
+            raise ValueError("groups are the classes here, so their scores are to differ: leave options.tau, "
+                             "options.by_group and options.gap out")
+        if options.gap is not None and self.training.figures == "none":
+            raise ValueError(f"options.gap is {options.gap:g}, and a classifier is chosen by figures of held-out "
+                             'records, but figures is "none": take figures = "private" or "held-out", or leave '
+                             "options.gap out")
+        if options.gap is not None and task.split[1] == 0:
+            raise ValueError(f"options.gap is {options.gap:g}, and a classifier is chosen on the validation part, "
+                             f"but split is {list(task.split)}: give that part a share")
+        self.made: Front | None = None
+        self.released: release.Moments | None = None
 
     def rule(self) -> ClipRule:
         """Return what one record adds at most: sqrt(2), without clipping."""
@@ -94,7 +118,8 @@ class Moments(Strategy):
 
     def asked_besides(self) -> Mapping[str, object]:
         """Say which groups have sums of their own."""
-        return {"by-group": self.options.by_group, "groups": self._groups}
+        held = [size > 0 for sizes in self.population.sizes for size in sizes] if self._apart else []
+        return {"by-group": self.options.by_group, "groups": self._groups, **({"held": held} if held else {})}
 
     def like_sums(self) -> Mapping[str, Tensor]:
         """Return moments of no record."""
@@ -103,23 +128,49 @@ class Moments(Strategy):
 
     def update(self, noisy: Mapping[str, Tensor]) -> None:
         """Take the classifier that the options name; all others of the front follow from the same moments."""
-        moments = release.Moments(sums.unsvec(noisy["second"]), noisy["first"], self._deviation, self._last)
+        self.released = moments = release.Moments(sums.unsvec(noisy["second"]), noisy["first"], self._deviation,
+                                                  self._last, self._deviations)
         options = self.options
-        chosen = Point(options.head or self._heads[0], options.floor, options.tau, options.worst_group)
-        grid = points(self._heads, self._constrains, options.by_group)
-        self._made = front(moments, [*dict.fromkeys((chosen, *grid))], options.constraint, self._favourable)
-        like = self.descent.weights[self._parameter]
-        self.descent.become({self._parameter: self._made.weights[0].T.to(like).contiguous()})
+        head = options.head or self._heads[0]
+        chosen = Point(head, options.floor, options.tau, options.worst_group)
+        few = self.training.figures in ("private", "none")
+        grid = (few_points(head, options.floor, self._constrains) if few else
+                points(self._heads, self._constrains, options.by_group))
+        self.made = front(moments, [*dict.fromkeys((chosen, *grid))], options.constraint, self._favourable)
+        self._take(0)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                            ) -> Iterable[Message]:
-        """Count the decisions of the whole front on held-out records too."""
-        if self._made is not None:
-            replies = self._ask(send_front_counts, grid, tensors={"front": {"weights": self._made.weights}},
-                                splits=list(HELD_OUT))
-            self.ledger.expose("figures of the front on held-out parts", "counts by group of decisions, without noise")
-            self.front = measured(self._made, replies, self.population, self._favourable)
+        """Count the decisions of the whole front on held-out records too, and choose one of them if that is asked."""
+        if self.made is not None and self.training.figures != "none":
+            self.front = self._measured(grid, self.made)
+            if self.options.gap is not None:
+                choose = most_accurate if self.evaluation.figures is None else least_constrained
+                self._take(choose(self.front, GAPS[self.options.constraint], self.options.gap))
+            arrays = self.chosen(arrays)
         return super().configure_evaluate(server_round, arrays, config, grid)
+
+    def chosen(self, arrays: ArrayRecord) -> ArrayRecord:
+        """Return the weights of the classifier that was chosen."""
+        return pack(self.descent.weights) if self.made is not None else arrays
+
+    def _measured(self, grid: Grid, made: Front) -> MeasuredFront:
+        """Return the front with its figures on the held-out parts, private ones if the run's are."""
+        figures = self.evaluation.figures
+        if figures is not None:
+            self.evaluation.shares = {"test": 1 - _OF_FRONT["test"]}
+            return noisy(made, {split: figures.front(grid, made.weights, self.ledger, split, share)
+                                for split, share in _OF_FRONT.items()})
+        replies = self._ask(send_front_counts, grid, tensors={"front": {"weights": made.weights}},
+                            splits=list(HELD_OUT))
+        self.ledger.expose("figures of the front on held-out parts", "counts by group of decisions, without noise")
+        return measured(made, replies, self.population, self._favourable)
+
+    def _take(self, point: int) -> None:
+        """Let the model be one of the front's classifiers."""
+        assert self.made is not None
+        like = self.descent.weights[self._parameter]
+        self.descent.become({self._parameter: self.made.weights[point].T.to(like).contiguous()})
 
     @property
     def _constrains(self) -> bool:
@@ -147,6 +198,21 @@ class Moments(Strategy):
         """The standard deviation of the noise on every number of the sums."""
         share = sum_share(self.training.trust, self.sharers)
         return self.noise[0] * sensitivity(self.rule(), len(self.population.names)) * share
+
+    @property
+    def _apart(self) -> bool:
+        """Whether clients add noise to the numbers of their own groups alone, where some have none of a group."""
+        local = self.training.trust is Trust.LOCAL and self.protects == "record" and not self.training.dropouts
+        return local and self._groups > 1 and not all(all(sizes) for sizes in self.population.sizes)
+
+    @property
+    def _deviations(self) -> tuple[float, ...] | None:
+        """The same by group, of as many clients' noise as hold the group; None where that is all of them."""
+        if not self._apart:
+            return None
+        alone = self._deviation / math.sqrt(self.sharers)
+        holders = [sum(size > 0 for size in sizes) for sizes in zip(*self.population.sizes, strict=True)]
+        return tuple(alone * math.sqrt(number) for number in holders)
 
     @property
     def _last(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedfair.mechanisms.clipping import ClipRule, Flat
-from fedfair.node.moment_sums import send_participant_moments
+from fedfair.node.moment_sums import send_masked_participant_moments, send_participant_moments
 from strategies.moments import Moments
 from strategies.server.calibration import Schedule
 
@@ -21,6 +21,7 @@ class MomentsOfParticipants(Moments):
     needs = "features of bounded norm, model linear, and each client a participant"
     protects = "participant"
     exchange = send_participant_moments
+    masked_exchange = send_masked_participant_moments
 
     def rule(self) -> ClipRule:
         """Return the norm of one participant's sums."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -48,7 +48,7 @@ class Raco(Strategy):
     modes = ("step",)
     needs = "two groups or more"
     exchange = send_constrained_sum
-    state = ("multipliers", "histogram", "heard")
+    state: ClassVar[tuple[str, ...]] = ("multipliers", "histogram", "heard")
     options: Options
 
     def prepare(self) -> None:

@@ -14,12 +14,20 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 hypothesis.settings.register_profile("fedfair", deadline=None)  # a busy machine is no error
 hypothesis.settings.load_profile("fedfair")
 
+DATA = os.environ.get("FEDFAIR_DATA_DIR") or (str(SHARED / "data") if (SHARED / "data").is_dir() else None)
+"""Folder of real data files: the shared one, unless another is set."""
 
-@pytest.fixture(scope="session", autouse=True)
-def real_data() -> None:
-    """Point FEDFAIR_DATA_DIR at the shared data files, unless it is set."""
-    if "FEDFAIR_DATA_DIR" not in os.environ and (SHARED / "data").is_dir():
-        os.environ["FEDFAIR_DATA_DIR"] = str(SHARED / "data")
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Show the data to tests that ask for `data_dir` alone: others must pass where there are none, and would fail here.
+
+    The slow tests are promised nobody without data.
+    """
+    if DATA and ("data_dir" in getattr(item, "fixturenames", ()) or item.get_closest_marker("slow")):
+        os.environ["FEDFAIR_DATA_DIR"] = DATA
+    else:
+        os.environ.pop("FEDFAIR_DATA_DIR", None)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -35,12 +43,11 @@ def equal_workers() -> None:
 
 
 @pytest.fixture(scope="session")
-def data_dir(real_data: None) -> Path:
+def data_dir() -> Path:
     """Return the folder of real data files; skip the test where there is none."""
-    folder = os.environ.get("FEDFAIR_DATA_DIR")
-    if not folder:
+    if not DATA:
         pytest.skip("no data files: set FEDFAIR_DATA_DIR to a folder that holds them")
-    return Path(folder)
+    return Path(DATA)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ LAYERS = (
     ("fedfair.protocol",),
     ("fedfair.datasets", "fedfair.models", "fedfair.fairness"),
     ("fedfair.accounting", "fedfair.mechanisms"),
-    ("fedfair.gradients",),
+    ("fedfair.gradients", "fedfair.secure_sums"),
     ("fedfair.plugins",),
 )
 """Packages from the top down: each may import those below it, and itself."""

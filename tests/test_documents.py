@@ -12,6 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,6 +52,14 @@ def blocks(page: Path) -> list[Block]:
     return [Block(*block) for block in found]
 
 
+def own_table() -> pd.DataFrame:
+    """Return a table such as a reader of the README has: hired or not, by sex."""
+    draws = np.random.default_rng(0)
+    sex, years = draws.choice(["f", "m"], 2_000), draws.integers(0, 30, 2_000)
+    hired = draws.random(2_000) < 1 / (1 + np.exp(2 - 0.15 * years - 0.5 * (sex == "m")))
+    return pd.DataFrame({"years": years, "sex": sex, "hired": hired.astype(int)})
+
+
 def runs_elsewhere(block: Block) -> bool:
     """Return whether another test runs the block."""
     return any(words in block.text for words in ELSEWHERE) and block.title != IN_REPOSITORY
@@ -68,6 +78,8 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     if "--dataset adult" in "".join(block.text for block in blocks(page) if block.language == "bash"):
         request.getfixturevalue("data_dir")
     monkeypatch.chdir(tmp_path)
+    if page.name == "README.md":
+        own_table().to_csv(tmp_path / "people.csv", index=False)
     session: dict[str, object] = {"__name__": "session"}
     for block in blocks(page):
         if block.language == "bash" and not runs_elsewhere(block):

@@ -25,3 +25,22 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     NotebookClient(nbformat.read(path, as_version=4), timeout=600, resources={"metadata": {"path": tmp_path}}).execute()
+
+
+@pytest.mark.slow
+def test_a_run_shows_a_bar_that_goes_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    shown: list[str] = []
+    code = ("from simulations import Experiment, run\n"
+            "result = run(Experiment(dataset='digits', steps=40, batch_size=32, hidden=(8,)))")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    client = NotebookClient(notebook, timeout=600, resources={"metadata": {"path": tmp_path}})
+    process = client.process_message
+    monkeypatch.setattr(client, "process_message", lambda message, *rest: (
+        shown.append(message["content"].get("data", {}).get("text/html", "")), process(message, *rest))[1])
+    client.execute()
+    assert any("<progress" in html for html in shown)
+    assert "<progress" not in [html for html in shown if html][-1]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import scipy
 
 from fedfair.accounting.composition import Accountant, epsilon
-from fedfair.accounting.events import Release
 from fedfair.accounting.figures import up
+from fedfair.accounting.selection import Charges
 
 _LEAST, _MOST = 0.05, 1e5  # the noise multipliers among which it is looked for
 
 
-def calibrate(releases: Callable[[float], Mapping[Release, int]], target: float, delta: float,
+def calibrate(releases: Callable[[float], Charges], target: float, delta: float,
               accountant: Accountant = "pld") -> float:
     """Return the smallest noise multiplier (to 0.01 %, at least 0.05) that keeps a target epsilon.
 

@@ -9,9 +9,10 @@ import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from fedfair.accounting import fourier, renyi
+from fedfair.accounting import fourier, gaussian, renyi
 from fedfair.accounting.events import Release, refuse_impossible
 from fedfair.accounting.knots import mixtures
+from fedfair.accounting.selection import Charged, Charges, unfolded
 from fedfair.plugins.registry import Registry
 
 Accountant = str
@@ -26,7 +27,7 @@ ACCOUNTANTS: Registry[Composed] = Registry("accountant")
 _LEAST = 0.06  # noise multipliers below have losses that a float cannot hold
 
 
-def epsilon(releases: Mapping[Release, int], delta: float, accountant: Accountant = "pld") -> float:
+def epsilon(releases: Charges, delta: float, accountant: Accountant = "pld") -> float:
     """Return an upper bound on the epsilon at `delta` of the releases, each counted as often as its value says.
 
     Thousands of distinct multipliers cost little more than a few (see `knots`). Infinite if a release carries no noise.
@@ -44,9 +45,12 @@ def epsilon(releases: Mapping[Release, int], delta: float, accountant: Accountan
 
 
 @lru_cache(maxsize=1024)
-def _epsilon(releases: frozenset[tuple[Release, int]], delta: float, accountant: Accountant) -> float:
+def _epsilon(releases: frozenset[tuple[Charged, int]], delta: float, accountant: Accountant) -> float:
     """See `epsilon`."""
-    return ACCOUNTANTS[accountant](dict(releases), delta) if releases else 0.0
+    if not releases:
+        return 0.0
+    plain, left, extra = unfolded(dict(releases), delta)
+    return ACCOUNTANTS[accountant](plain, left) + extra
 
 
 @ACCOUNTANTS.register("rdp")
@@ -57,7 +61,13 @@ def by_rdp(releases: Mapping[Release, int], delta: float) -> float:
 
 @ACCOUNTANTS.register("pld")
 def by_pld(releases: Mapping[Release, int], delta: float) -> float:
-    """Return epsilon by privacy loss distributions (see `fourier`); with very little noise, by Renyi divergences."""
+    """Return epsilon by privacy loss distributions (see `fourier`); with very little noise, by Renyi divergences.
+
+    Where nothing is sampled the distribution is a Gaussian, and epsilon is known in closed form (see `gaussian`).
+    """
+    mu = math.sqrt(sum(count / release.multiplier**2 for release, count in releases.items()))
+    if all(release.rate == 1 for release in releases) and gaussian.can(mu):
+        return gaussian.compose(mu, delta)
     if min(release.multiplier for release in releases) < _LEAST:
         return by_rdp(releases, delta)
     return fourier.compose(mixtures(releases, fourier.KNOT_RATIO), delta)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 Unit = Literal["record", "participant"]
 """The unit by which neighbouring data sets differ, and which an epsilon protects."""
@@ -64,7 +64,7 @@ class Event:
     All multipliers are the planned ones. Raises what `refuse_impossible` does.
 
     Args:
-        rates: Sampling rates by group, `[K]`.
+        rates: Sampling rates by group, or the most that they could be, fixed in advance, `[K]`.
         multipliers: By group, the gradient noise in units of the most that any record can add, fixed in advance, `[K]`.
         spent_multipliers: By group, the same in units of the most that a record of the group can add under the bounds
             of this step, which may depend on earlier outputs, `[K]`.
@@ -74,6 +74,8 @@ class Event:
             dropped out with their shares of it (see `noise_present`).
         certain_multipliers: The least that `spent_multipliers` were certain to be before the step began, `[K]`, or None
             if they were known then.
+        spent_rates: The sampling rates of this step, where they followed earlier outputs, at most `rates`, `[K]`; None
+            if they are `rates`.
     """
 
     rates: tuple[float, ...]
@@ -83,8 +85,12 @@ class Event:
     client: int | None = None
     noise_present: float = 1.0
     certain_multipliers: tuple[float, ...] | None = None
+    spent_rates: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        if any(spent > most for spent, most in zip(self.spent_rates or self.rates, self.rates, strict=True)):
+            raise ValueError(f"an event has the sampling rates {self.spent_rates}, but at most {self.rates} were fixed "
+                             "in advance: take lower ones")
         for rate, *multipliers in zip(self.rates, self.multipliers, self.spent_multipliers,
                                       self.certain_multipliers or self.multipliers, strict=True):
             for multiplier in (*multipliers, self.count_multiplier or 0.0):
@@ -97,7 +103,7 @@ class Event:
             group: Number of the group.
             noise: Part of the planned noise that an observer sees, in standard deviations; None for `noise_present`.
         """
-        return self._release(group, self.multipliers, noise)
+        return self._release(group, self.rates, self.multipliers, noise)
 
     def spent(self, group: int, noise: float | None = None) -> Release:
         """Return what a record of a group is charged under the bounds of this step.
@@ -106,7 +112,7 @@ class Event:
             group: Number of the group.
             noise: Part of the planned noise that an observer sees, in standard deviations; None for `noise_present`.
         """
-        return self._release(group, self.spent_multipliers, noise)
+        return self._release(group, self.spent_rates or self.rates, self.spent_multipliers, noise)
 
     def certain(self, group: int) -> Release:
         """Return what a record of a group is charged by what was certain before this step, given the steps before.
@@ -115,7 +121,7 @@ class Event:
             group: Number of the group.
         """
         certain = self.spent_multipliers if self.certain_multipliers is None else self.certain_multipliers
-        return self._release(group, certain, None)
+        return self._release(group, self.spent_rates or self.rates, certain, None)
 
     def in_advance(self, least: Sequence[float] | None = None) -> Event:
         """Return the event that charges every group what was certain whatever the bounds.
@@ -124,7 +130,7 @@ class Event:
             least: By group, noise multipliers that were also certain, of a budget by group for example, `[K]`, or None.
         """
         certain = self.multipliers if least is None else tuple(map(max, self.multipliers, least))
-        return replace(self, spent_multipliers=certain, certain_multipliers=None)
+        return replace(self, spent_multipliers=certain, certain_multipliers=None, spent_rates=None)
 
     def separate(self, group: int) -> tuple[Release, ...]:
         """Return gradient and counts as two separately sampled events, as the papers compose them; for comparison.
@@ -137,14 +143,27 @@ class Event:
             return (gradient,)
         return gradient, Release(self.rates[group], self.count_multiplier * self.noise_present)
 
-    def _release(self, group: int, multipliers: tuple[float, ...], noise: float | None) -> Release:
+    def _release(self, group: int, rates: tuple[float, ...], multipliers: tuple[float, ...], noise: float | None
+                 ) -> Release:
         """Return gradient and counts together."""
         seen = self.noise_present if noise is None else noise
         joint = joint_multiplier(multipliers[group], self.count_multiplier)
-        return Release(self.rates[group], joint * seen if seen > 0 else 0.0)
+        return Release(rates[group], joint * seen if seen > 0 else 0.0)
 
 
-def refuse_impossible(release: Release) -> None:
+class Noisy(Protocol):
+    """Anything that has a sampling rate and a noise multiplier."""
+
+    @property
+    def rate(self) -> float:
+        """Sampling rate of the record."""
+
+    @property
+    def multiplier(self) -> float:
+        """Noise multiplier."""
+
+
+def refuse_impossible(release: Noisy) -> None:
     """Raise `ValueError` unless the rate is from 0 to 1 and the multiplier at least 0; nan would cost nothing.
 
     Args:

@@ -13,13 +13,17 @@ from fedfair.accounting.composition import Accountant, epsilon
 from fedfair.accounting.contents import Contents, from_json, objections, to_json
 from fedfair.accounting.events import PUBLIC, Event, Preprocessed, Release, Unit, joint_multiplier
 from fedfair.accounting.figures import up
+from fedfair.accounting.left_to_trust import left_to_trust
 from fedfair.accounting.log import EventLog
 from fedfair.accounting.notebook import as_html, epsilons
 from fedfair.accounting.observers import OBSERVERS, Observer, noise_seen
 from fedfair.accounting.odometer import RenyiFilter, reading
+from fedfair.accounting.selection import Charged, Charges, Selection
 from fedfair.mechanisms.noise import Trust
 
 Guarantee = Literal["proved", "simulated", "nominal", "none"]
+_PARTS = {"valid": "validation data", "test": "test data"}
+_USES = {"valid": "what was chosen on it", "test": "the figures"}
 Charge = Callable[[Event, int], tuple[Release, ...]]
 
 
@@ -37,7 +41,8 @@ class Ledger:
         protects: What neighbouring data sets differ by: one "record", or one "participant" with all its records. Read
             "record" below as that.
         broadcasts: Whether clients are sent sums without noise.
-        secure_aggregation: Whether the server sees only sums over clients.
+        secure_aggregation: Whether the server sees only sums over clients, of what the events release; not of a
+            threshold search or preprocessing.
         public: What everybody is assumed to know; None for `PUBLIC` of what is protected.
         budget: A filter that keeps every group within a budget, or None.
         size: Public number of training records, or of participants where these are protected; None if unknown.
@@ -45,7 +50,9 @@ class Ledger:
 
     Attributes:
         log: What was released, in order.
-        validation: The release of the threshold searches, or None.
+        held_out: What was released of held-out records, by part: "valid" or "test".
+        selections: The best of a random number of trials, by the part whose records they read: "train", or a held-out
+            one.
         unprotected: What leaves without protection, and why, by name.
         files: What the files of the result hold, and what protects it; empty until they are written.
     """
@@ -60,7 +67,8 @@ class Ledger:
         self.secure_aggregation, self.public, self.budget = secure_aggregation, public or PUBLIC[protects], budget
         self.simulated, self.size, self.preprocessing = simulated, size, preprocessing
         self.log = EventLog()
-        self.validation: Release | None = None
+        self.held_out: dict[str, Release] = {}
+        self.selections: dict[str, Selection] = {}
         self.unprotected: dict[str, str] = {}
         self.files: Contents = {}
 
@@ -79,17 +87,33 @@ class Ledger:
         """
         self.log.record(event, steps, first)
 
-    def record_search(self, multiplier: float) -> None:
-        """Enter a release about all validation records, in which none is sampled: a threshold search.
+    def record_held_out(self, part: str, multiplier: float) -> None:
+        """Enter a release about all records of a held-out part, in which none is sampled: counts, or scores.
 
-        Several searches are charged as one with less noise: Gaussian releases of all records add up, `sum_j m_j^-2`.
+        Several are charged as one with less noise: Gaussian releases of all records add up, `sum_j m_j^-2`.
 
         Args:
-            multiplier: Noise multiplier of the search, at least 0: standard deviation in units of the sensitivity.
+            part: "valid" or "test".
+            multiplier: Noise multiplier of the release, at least 0: standard deviation in units of the sensitivity.
         """
-        before = self.validation
+        before = self.held_out.get(part)
         joint = multiplier if before is None else joint_multiplier(before.multiplier, multiplier)
-        self.validation = Release(1.0, joint)
+        self.held_out[part] = Release(1.0, joint)
+
+    def record_selection(self, part: str, selection: Selection) -> None:
+        """Enter the best of a random number of trials, of which nothing else was released.
+
+        Args:
+            part: Whose records all trials read: "train", "valid" or "test".
+            selection: What a trial cost, and how their number was drawn.
+
+        Raises:
+            ValueError: If the part has one already.
+        """
+        if part in self.selections:
+            raise ValueError(f"a selection by {part} records is in the ledger already, and another would be another "
+                             "release: a ledger holds one of each part")
+        self.selections[part] = selection
 
     def expose(self, name: str, why: str) -> None:
         """Name something that leaves without protection, for example metrics on held-out data.
@@ -107,7 +131,8 @@ class Ledger:
             log: The released events of the new ledger.
         """
         other = copy(self)
-        other.log, other.unprotected = log, dict(self.unprotected)
+        other.log, other.unprotected, other.held_out = log, dict(self.unprotected), dict(self.held_out)
+        other.selections = dict(self.selections)
         return other
 
     def after(self, share: float) -> Ledger:
@@ -130,18 +155,20 @@ class Ledger:
 
     # What it costs.
 
-    def validation_epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
-        """Return what threshold searches spent of a validation record's privacy.
+    def held_out_epsilon(self, part: str, delta: float | None = None, accountant: Accountant | None = None) -> float:
+        """Return what releases about a held-out part spent of one of its records' privacy.
 
-        That is 0 without a search, and infinite if one read the records without noise. Validation and training records
-        are disjoint: neither figure adds to the other. A participant may have both: where participants are protected,
-        this is part of every other figure.
+        That is 0 without a release, and infinite if one had no noise. The parts are disjoint: none of these figures
+        adds to another. A participant may have records in several parts: where participants are protected, this is
+        part of every other figure.
 
         Args:
+            part: "valid" or "test".
             delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
             accountant: "pld" or "rdp"; None for the ledger's.
         """
-        releases = {} if self.validation is None else {self.validation: 1}
+        found = (self.held_out.get(part), self.selections.get(part))
+        releases = Counter(release for release in found if release)
         return epsilon(releases, self.delta if delta is None else delta, accountant or self.accountant)
 
     def epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
@@ -215,6 +242,8 @@ class Ledger:
             accountant: "pld" or "rdp"; None for the ledger's.
         """
         overall, events = self.epsilon(delta, accountant), self.events
+        if self.selections and not events:
+            return dict.fromkeys(self.groups, overall)
         steps = max(sum(events.values()), 1)
         approximations = {}
         for k, name in enumerate(self.groups):
@@ -271,19 +300,26 @@ class Ledger:
         doubts = "; ".join(filter(None, (self.nominal, self.simulated)))
         if self.guarantee == "simulated":
             return f"{doubts}; with secret randomness it would be proved"
+        chosen = ("; one is the best of a random number of trials, and is charged for the choice (see "
+                  "`fedfair.accounting.selection`)" if self.selections else "")
         return doubts or (f"every release is a Poisson-sampled Gaussian with noise in proportion to what one "
-                          f"{self.protects} can add; composed by {self.accountant}; neighbours differ by one "
-                          f"{self.protects}")
+                          f"{self.protects} can add{chosen}; composed by {self.accountant}; "
+                          f"neighbours differ by one {self.protects}")
 
-    def validation_data(self) -> str:
-        """Say what the threshold of a run reveals about validation records."""
-        if self.validation is None:
-            return "validation data: not used, but for metrics"
-        if math.isinf(self.validation_epsilon()):
-            return "validation data: not protected"
+    def held_out_data(self, part: str) -> str:
+        """Say what was released of a held-out part, and at what cost.
+
+        Args:
+            part: "valid" or "test".
+        """
+        named = _PARTS[part]
+        if part not in {**self.held_out, **self.selections}:
+            return f"{named}: not used, but for metrics"
+        if math.isinf(self.held_out_epsilon(part)):
+            return f"{named}: not protected"
         apart = "part of the figures above" if self.protects == "participant" else "apart from that of training data"
-        return (f"validation data: epsilon {up(self.validation_epsilon(), '.3g')} at delta {up(self.delta, '.6g')} for "
-                f"each {self.protects}, against anyone who gets the threshold, {apart}")
+        return (f"{named}: epsilon {up(self.held_out_epsilon(part), '.3g')} at delta {up(self.delta, '.6g')} for each "
+                f"{self.protects}, against anyone who gets {_USES[part]}, {apart}")
 
     def preprocessing_data(self) -> str:
         """Say what preprocessing learned from a noisy release, and at what cost; "" if it learned nothing so."""
@@ -308,6 +344,10 @@ class Ledger:
         return (f"delta {up(at, '.3g')} is above 1/{self.size:,}, one over the number of training {self.protects}s: it "
                 f"would permit publishing a whole {self.protects}, so choose a smaller one")
 
+    def left_to_trust(self) -> list[str]:
+        """Say what has to be trusted for the figures to hold."""
+        return left_to_trust(self.trust, self.clients, self.secure_aggregation, self.public, self.simulated is not None)
+
     def reading(self) -> str:
         """Say what the figures of `epsilon_by_group` are."""
         adaptive = any(event.spent_multipliers != event.multipliers for event in self.events)
@@ -328,7 +368,7 @@ class Ledger:
             "protects": self.protects, "broadcasts": self.broadcasts,
             "guarantee": self.guarantee, "guarantee_because": self.reason, "nominal_because": self.nominal,
             "simulated_because": self.simulated,
-            "public_by_assumption": self.public, "size": self.size,
+            "public_by_assumption": self.public, "left_to_trust": self.left_to_trust(), "size": self.size,
             "budget": asdict(self.budget) if self.budget else None,
             "epsilon": self.epsilon(), "epsilon_rdp": self.epsilon(accountant="rdp"),
             "epsilon_counts_sampled_separately_rdp": self.epsilon_separate(accountant="rdp"),
@@ -336,9 +376,12 @@ class Ledger:
             "odometer_by_group": self.odometer_by_group(),
             "guaranteed_by_group": self.guaranteed_by_group(), "approximate_by_group": self.approximate_by_group(),
             "by_observer": self.by_observer(), "spent_by_observer_and_group": self.by_observer_and_group(),
-            "validation_data": self.validation_data(), "not_protected": self.unprotected,
+            "validation_data": self.held_out_data("valid"), "test_data": self.held_out_data("test"),
+            "not_protected": self.unprotected,
             "files": to_json(self.files), "cannot_be_published_because": self.objections(),
-            "validation_release": None if self.validation is None else list(self.validation),
+            "selections": {part: selection._asdict() for part, selection in self.selections.items()},
+            **{f"{_PARTS[part].removesuffix(' data')}_release": list(self.held_out[part]) if part in self.held_out
+               else None for part in _PARTS},
             "preprocessing_data": self.preprocessing_data(),
             "preprocessing_release": None if self.preprocessing is None else list(self.preprocessing),
             **self.log.to_dict(),
@@ -362,8 +405,11 @@ class Ledger:
         ledger.log = EventLog.from_dict(values)
         ledger.unprotected = dict(values["not_protected"])
         ledger.files = from_json(values.get("files", {}))
-        if values["validation_release"]:
-            ledger.validation = Release(*values["validation_release"])
+        for part, entry in (("valid", "validation_release"), ("test", "test_release")):
+            if values.get(entry):  # kept runs of before have no test release
+                ledger.held_out[part] = Release(*values[entry])
+        for part, entry in values.get("selections", {}).items():
+            ledger.record_selection(part, Selection(**entry))
         return ledger
 
     # How.
@@ -377,7 +423,8 @@ class Ledger:
         by_observer = {"guaranteed to all": self.by_observer(), **{
             f"spent by {name}": {observer: of[name] for observer, of in spent.items()} for name in self.groups}}
         notes = filter(None, [
-            f"guarantee: {self.guarantee}, because {self.reason}", self.validation_data(), self.delta_warning(),
+            f"guarantee: {self.guarantee}, because {self.reason}", self.held_out_data("valid"),
+            self.held_out_data("test") if "test" in self.held_out else "", self.delta_warning(),
             *(f"not protected: {name} ({why})" for name, why in self.unprotected.items())])
         return as_html(title, [epsilons("group", by_group), epsilons("against", by_observer)], list(notes))
 
@@ -403,14 +450,13 @@ class Ledger:
 
         If an observer is named, the charge follows the noise that is between the records and the observer.
         """
-        if self.validation is None or self.protects != "participant":
+        if "valid" not in self.held_out or self.protects != "participant":
             return []
         if observer is None:
-            return [self.validation]
-        rate, multiplier = self.validation
+            return [self.held_out["valid"]]
+        rate, multiplier = self.held_out["valid"]
         event = Event((rate,), (multiplier,), (multiplier,))
-        seen = noise_seen(observer, event, self.trust, self.clients, self.secure_aggregation)
-        return [event.guaranteed(0, seen)]
+        return [event.guaranteed(0, noise_seen(observer, event, self.trust, self.clients, secure_aggregation=False))]
 
     def _preprocessed(self, observer: Observer | None) -> list[Release]:
         """Return what a record is charged for private preprocessing, by the noise that an observer does not know."""
@@ -420,8 +466,20 @@ class Ledger:
         if observer is None:
             return [Release(1.0, multiplier)]
         event = Event((1.0,), (multiplier,), (multiplier,))
-        seen = noise_seen(observer, event, self.trust, self.clients, self.secure_aggregation)
+        seen = noise_seen(observer, event, self.trust, self.clients, secure_aggregation=False)
         return [event.guaranteed(0, min(seen, 1.0))]  # a client's list of categories has its own noise alone
+
+    def _selected(self, observer: Observer | None) -> list[Charged]:
+        """Return what a record is charged for a selection: nothing protects it from who sees the trials' sums.
+
+        A participant is charged for what was selected of its held-out records, too.
+        """
+        found = [of for part, of in self.selections.items() if part == "train" or self.protects == "participant"]
+        if observer is None:
+            return [*found]
+        event = Event((1.0,), (1.0,), (1.0,))
+        seen = noise_seen(observer, event, self.trust, self.clients, secure_aggregation=False)
+        return [of._replace(multiplier=of.multiplier * min(seen, 1.0)) for of in found]
 
     def _within_budget(self, group: int) -> bool:
         """Return whether a group's releases, with the noise that was really there, stayed within the budget."""
@@ -435,19 +493,21 @@ class Ledger:
         return self._largest(charge, lambda releases: self._with_delta(
             at, lambda left: epsilon(releases, left, accountant or self.accountant)), observer)
 
-    def _largest(self, charge: Charge, cost: Callable[[Mapping[Release, int]], float],
+    def _largest(self, charge: Charge, cost: Callable[[Charges], float],
                  observer: Observer | None = None) -> dict[str, float]:
         """Return by group the largest cost over the clients that hold its records."""
         return {name: max(map(cost, self._charged(charge, k, observer)), default=0.0)
                 for k, name in enumerate(self.groups)}
 
-    def _charged(self, charge: Charge, group: int, observer: Observer | None = None) -> Iterator[Counter[Release]]:
+    def _charged(self, charge: Charge, group: int, observer: Observer | None = None) -> Iterator[Counter[Charged]]:
         """Yield what a record of a group is charged, for each client that trained alone, or once for all.
 
-        It is charged for private preprocessing, and a participant also for the search on its validation records.
+        It is charged for private preprocessing and a selection, and a participant also for the search on its validation
+        records.
         """
-        shared = Counter([*self._searched(observer), *self._preprocessed(observer)])
-        by_client: dict[int, Counter[Release]] = {}
+        shared: Counter[Charged] = Counter([*self._searched(observer), *self._preprocessed(observer),
+                                            *self._selected(observer)])
+        by_client: dict[int, Counter[Charged]] = {}
         for event, steps in self.events.items():
             releases = shared if event.client is None else by_client.setdefault(event.client, Counter())
             for release in charge(event, group):

@@ -7,7 +7,6 @@ privacy loss up to t, exp((a - 1)(L_t - r_1 - ... - r_t)) is a non-negative supe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,6 +15,7 @@ import numpy as np
 from fedfair.accounting import renyi
 from fedfair.accounting.events import Release, refuse_impossible
 from fedfair.accounting.knots import mixtures
+from fedfair.accounting.selection import Charged, Charges, Selection, divergence, unfolded
 
 _ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
 _FILTER_ORDERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 63, 128, 256)
@@ -23,7 +23,7 @@ _STEP = math.log(1.005)  # between neighbouring noise multipliers that a filter 
 _LEAST, _MOST = math.floor(math.log(0.1) / _STEP), math.ceil(math.log(1e4) / _STEP)
 
 
-def reading(spent: Mapping[Release, int], delta: float) -> float:
+def reading(spent: Charges, delta: float) -> float:
     """Return an odometer's reading (Rogers et al. 2016): with probability 1 - delta the privacy loss never exceeded it.
 
     That holds at every step, although each release was chosen after seeing the ones before. By Ville's inequality the
@@ -34,13 +34,14 @@ def reading(spent: Mapping[Release, int], delta: float) -> float:
     """
     for release in spent:
         refuse_impossible(release)
-    used = {release: count for release, count in spent.items() if release.rate > 0 and release.multiplier < math.inf}
+    plain, left, extra = unfolded(spent, delta)
+    used = {release: count for release, count in plain.items() if release.rate > 0 and release.multiplier < math.inf}
     if not used:
         return 0.0
     if any(release.multiplier == 0 for release in used):
         return math.inf
     total = renyi.total(mixtures(used, renyi.KNOT_RATIO), _ORDERS)
-    return float(np.min(total + math.log(len(_ORDERS) / delta) / (np.array(_ORDERS) - 1)))
+    return extra + float(np.min(total + math.log(len(_ORDERS) / left) / (np.array(_ORDERS) - 1)))
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,17 @@ class RenyiFilter:
         """Return what the budget guarantees at `delta`."""
         return renyi.to_epsilon(np.array([float(self.order)]), np.array([self.divergence]), delta)
 
-    def cost(self, release: Release) -> float:
+    def cost(self, release: Charged) -> float:
         """Return the divergence of one release."""
         if release.multiplier == 0 and release.rate > 0:
             return math.inf
         if release.rate == 0 or math.isinf(release.multiplier):
             return 0.0
+        if isinstance(release, Selection):
+            return divergence(release, self.order)
         return float(renyi.divergences(release, (float(self.order),))[0])
 
-    def holds(self, spent: Mapping[Release, int]) -> bool:
+    def holds(self, spent: Charges) -> bool:
         """Say whether the releases that were made stayed within the budget."""
         return sum(count * self.cost(release) for release, count in spent.items()) <= self.divergence * (1 + 1e-9)
 

@@ -70,7 +70,7 @@ class AuditedNode(Node):
         batch = super()._sample(data, weights, round_, rows)
         canaries, joined = self.canaries, self._joined(round_)
         return Batch(_WithCanaries(batch.probe, self, joined, round_.step),
-                     torch.cat([batch.groups, canaries.groups[joined].to(batch.groups)]), batch.x, batch.y)
+                     torch.cat([batch.groups, canaries.groups[joined].to(batch.groups)]), batch.x, batch.y, batch.rows)
 
     def updates(self, weights: Mapping[str, Tensor], round_: Round, drawn: Sequence[int]
                 ) -> Iterator[tuple[list[int], LayerGradients]]:

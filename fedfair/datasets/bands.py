@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def band_names(ends: Sequence[float]) -> list[str]:
@@ -26,6 +29,8 @@ def in_bands(numbers: pd.Series, ends: Sequence[float]) -> pd.Series:
 
     Raises `ValueError` if the values are no numbers, and as `band_names` does.
     """
+    import pandas as pd  # here, since a node may need the names of bands alone
+
     names = band_names(ends)
     if not pd.api.types.is_numeric_dtype(numbers) or pd.api.types.is_bool_dtype(numbers):
         raise ValueError(f"bands are for numbers, but column {str(numbers.name)!r} holds others: leave bands out")

@@ -69,8 +69,10 @@ def binned(data: GroupedDataset, edges: Mapping[str, Sequence[float]]) -> Groupe
     x, features = [], []
     for place, feature in enumerate(data.encoding.features):
         made = _bins(feature.column, edges[feature.column]) if feature.is_raw else [feature]
+        if feature.is_raw and data.encoding.reading.keeps_missing:
+            made.append(Feature(feature.column, missing=True))
         features += made
-        x += [each.in_bin(data.x[:, place]) if each.bin else data.x[:, place] for each in made]
+        x += [each.in_bin(data.x[:, place]) if feature.is_raw else data.x[:, place] for each in made]
     return replace(data, x=torch.stack(x, 1), encoding=data.encoding._replace(features=tuple(features)))
 
 

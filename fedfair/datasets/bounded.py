@@ -15,10 +15,11 @@ from torch import Tensor
 
 from fedfair.datasets.encoding import Bounding, Encoding
 from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.handwriting import handwriting
 from fedfair.datasets.image_features import SMALLEST, filters
 
-FeatureMap = Literal["bounded", "binned", "standardised", "ranges", "filters", "pixels"]
-"""Kinds of features of bounded norm: what suits the records, then three of tables and two of images."""
+FeatureMap = Literal["bounded", "binned", "standardised", "ranges", "filters", "handwriting", "pixels"]
+"""Kinds of features of bounded norm: what suits the records, then three of tables and three of images."""
 
 _STANDARDISED = math.sqrt(15)  # largest norm of standardised features: with the constant 1, phi is divided by 4
 
@@ -69,10 +70,10 @@ def image_features(images: Tensor, kind: str) -> Tensor:
 
     Args:
         images: Bytes, `[n, ...]`, or with "pixels" also numbers from 0 to 1.
-        kind: "filters" or "pixels".
+        kind: "filters", "handwriting" or "pixels".
 
     Raises:
-        ValueError: If filters are to be applied to what is no image of bytes, or too small a one.
+        ValueError: If the kind is not "pixels" and a record is no image of bytes, or too small a one.
     """
     features, bounding = _of_images(images, kind)
     return bounding.of(features)
@@ -80,8 +81,8 @@ def image_features(images: Tensor, kind: str) -> Tensor:
 
 def _of_images(images: Tensor, kind: str) -> tuple[Tensor, Bounding]:
     """Return the features of images, and how they are bounded; raise `ValueError` for what is no image."""
-    if kind == "filters" and (images.dtype != torch.uint8 or min(images.shape[-2:]) < SMALLEST):
-        raise ValueError(f"features is 'filters', but the records are no images of at least {SMALLEST} x {SMALLEST} "
+    if kind != "pixels" and (images.dtype != torch.uint8 or min(images.shape[-2:]) < SMALLEST):
+        raise ValueError(f"features is {kind!r}, but the records are no images of at least {SMALLEST} x {SMALLEST} "
                          'pixels, one byte each: take features = "pixels"')
     return _IMAGES[kind](images)
 
@@ -91,6 +92,11 @@ def _filters(images: Tensor) -> tuple[Tensor, Bounding]:
     return filters(images), Bounding(math.hypot(0.8, 0.5), 0.33)
 
 
+def _handwriting(images: Tensor) -> tuple[Tensor, Bounding]:
+    """Return what the filters answer, along the axes of public digits."""
+    return handwriting(images), Bounding(1.0, 0.33)
+
+
 def _pixels(images: Tensor) -> tuple[Tensor, Bounding]:
     """Return pixels from 0 to 1; an image whose norm is at most a third of the largest is not shortened."""
     flat = images.flatten(1).float() / (255 if images.dtype == torch.uint8 else 1)
@@ -98,4 +104,5 @@ def _pixels(images: Tensor) -> tuple[Tensor, Bounding]:
     return flat, Bounding(longest, longest / 3)
 
 
-_IMAGES: Mapping[str, Callable[[Tensor], tuple[Tensor, Bounding]]] = {"filters": _filters, "pixels": _pixels}
+_IMAGES: Mapping[str, Callable[[Tensor], tuple[Tensor, Bounding]]] = {
+    "filters": _filters, "handwriting": _handwriting, "pixels": _pixels}

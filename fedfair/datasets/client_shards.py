@@ -81,8 +81,22 @@ class Shares(Mapping[int, Parts]):
         return torch.bincount(owner * groups + data.group, minlength=len(self) * groups).view(len(self), groups)
 
 
+def by_own_site(parts: Parts, first: int) -> Shares:
+    """Return the shares of one node's clients, from number `first` on: one for each site, or one of all records.
+
+    Args:
+        parts: The node's own records.
+        first: Number of the first client.
+    """
+    sites = max(1, len(parts.train.sites))
+    holders = {part: data.site if data.sites else torch.zeros(len(data), dtype=torch.long) for part, data in parts}
+    dealt = Shares.dealt(parts, holders, sites)
+    sizes = {part: torch.bincount(holder, minlength=sites) for part, holder in holders.items()}
+    return Shares(dealt.together, dealt.numbers + first, sizes)
+
+
 def _joined(parts: list[GroupedDataset]) -> GroupedDataset:
     """Join the records of several data sets of one kind, in order."""
-    x, y, group, records, participant, weight = (torch.cat([getattr(part, name) for part in parts]) for name in (
-        "x", "y", "group", "records", "participant", "weight"))
-    return replace(parts[0], x=x, y=y, group=group, records=records, participant=participant, weight=weight)
+    x, y, group, records, participant, weight, site = (torch.cat([getattr(part, name) for part in parts]) for name in (
+        "x", "y", "group", "records", "participant", "weight", "site"))
+    return replace(parts[0], x=x, y=y, group=group, records=records, participant=participant, weight=weight, site=site)

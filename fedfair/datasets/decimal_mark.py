@@ -8,7 +8,7 @@ import pandas as pd
 
 from fedfair.datasets.missing_marks import without_words
 from fedfair.datasets.reading import ALL, Asked, Decimal
-from fedfair.datasets.written_numbers import plain
+from fedfair.datasets.written_numbers import plain, shapes
 
 _NEARLY = 0.9  # of a column's texts are numbers: then they say something of the marks
 
@@ -44,9 +44,12 @@ def decimal_marks(texts: dict[str, pd.Series], asked: Asked, separator: str | No
 
 def _marks(text: pd.Series) -> _Marks:
     """Return what one column of text says."""
-    values = [str(value) for value in without_words(text).dropna().unique()]
-    read = [(value, plain(value, "."), plain(value, ",")) for value in values]
-    if sum(dot is not None or comma is not None for _, dot, comma in read) < max(1, _NEARLY * len(values)):
+    of_values = shapes(without_words(text))
+    counts, first = of_values.value_counts(), of_values.drop_duplicates()
+    read = [(str(value), plain(str(value), "."), plain(str(value), ",")) for value in first.index]
+    readable = sum(int(counts[shape]) for shape, (_, dot, comma) in zip(first, read, strict=True)
+                   if dot is not None or comma is not None)
+    if readable < max(1, _NEARLY * len(of_values)):
         return _Marks(None, None, None)
     return _Marks(next((value for value, dot, comma in read if dot is not None and comma is None), None),
                   next((value for value, dot, comma in read if comma is not None and dot is None), None),

@@ -28,28 +28,41 @@ class Feature(NamedTuple):
     """What one column of `x` is made of: the table's `column`.
 
     With a `category`, it is 1 where the record has that category and 0 elsewhere; with a `bin`, it is 1 where the
-    number is at least the first end and below the second, of which one may be None. Otherwise it is a number, which is
-    not yet scaled if there is no `scaling`.
+    number is at least the first end and below the second, of which one may be None. A feature for what is `missing` is
+    1 where there is no number, and 0 elsewhere. Otherwise it is a number, which is not yet scaled if there is no
+    `scaling`.
     """
 
     column: str
     category: str | None = None
     scaling: Scaling | None = None
     bin: tuple[float | None, float | None] | None = None
+    missing: bool = False
 
     def in_bin(self, numbers: Tensor) -> Tensor:
-        """Return 1 where a number is in the bin, else 0, in the shape and type of the numbers."""
+        """Return 1 where a number is in the bin, or missing if that is wanted, else 0, in the numbers' shape and type.
+
+        A number that is missing, NaN, is in no bin.
+        """
+        if self.missing:
+            return numbers.isnan().to(numbers.dtype)
         assert self.bin is not None
         low, high = self.bin
-        within = torch.ones_like(numbers, dtype=torch.bool)
+        within = ~numbers.isnan()
         within &= numbers >= low if low is not None else within
         within &= numbers < high if high is not None else within
         return within.to(numbers.dtype)
 
+    def of(self, values: Tensor) -> Tensor:
+        """Return the feature, `[n]`, of its column's numbers, or of 1 for its category: scaled or in a bin if it is."""
+        if self.bin is not None or self.missing:
+            return self.in_bin(values)
+        return self.scaling.of(values) if self.scaling else values
+
     @property
     def is_raw(self) -> bool:
         """Whether this is a number that is not yet scaled."""
-        return self.category is None and self.scaling is None and self.bin is None
+        return self.category is None and self.scaling is None and self.bin is None and not self.missing
 
 
 class Bounding(NamedTuple):

@@ -109,7 +109,7 @@ def _as_number(data: GroupedDataset, column: str) -> GroupedDataset:
     if data.columns.index(column) in data.numeric:
         return data
     first, *others = positions = _whole(data, column, f"ranges names {column}")
-    categories = [str(data.categories[position]) for position in positions]
+    categories = [str(data.encoding.features[position].category) for position in positions]
     try:
         numbers = torch.tensor([_finite(category) for category in categories], dtype=data.x.dtype)
     except ValueError:
@@ -142,8 +142,8 @@ def _finite(text: str) -> float:
 
 def _features(data: GroupedDataset, kept: Sequence[int]) -> GroupedDataset:
     """Keep the features at the positions `kept`, in rising order."""
-    features, left_out = data.encoding.features, data.encoding.left_out
-    gone = tuple(feature for position, feature in enumerate(features) if position not in kept)
+    features, left_out, places = data.encoding.features, data.encoding.left_out, set(kept)
+    gone = tuple(feature for position, feature in enumerate(features) if position not in places)
     encoding = data.encoding._replace(features=tuple(features[position] for position in kept),
                                       left_out=(*left_out, *gone))
     return replace(data, x=data.x[:, list(kept)], encoding=encoding)

@@ -17,7 +17,7 @@ from fedfair.datasets.encoding import NO_TABLE, Encoding
 from fedfair.plugins.reserved_names import RESERVED
 
 PARTS = ("train", "valid", "test")
-_BY_RECORD = ("x", "y", "group", "records", "participant", "published", "weight")
+_BY_RECORD = ("x", "y", "group", "records", "participant", "published", "weight", "site")
 # The most that go through a model together, in records and in numbers; a convolution makes dozens of each number.
 _ROWS, _NUMBERS = 4096, 2**20
 
@@ -56,6 +56,8 @@ class GroupedDataset:
             needs them; see `features`.
         encoding: What each column of a two-dimensional `x` was made of; empty if there is no table.
         weight: Factor of each record's loss, `[n]`, from 0; empty if all are alike. See `fedfair.datasets.weights`.
+        site: Number of each record's site, `[n]`, positions in `sites`; empty if there are none.
+        sites: Names of the sites.
     """
 
     x: Tensor
@@ -70,6 +72,8 @@ class GroupedDataset:
     pixels: Pixels | None = None
     encoding: Encoding = NO_TABLE
     weight: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
+    site: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    sites: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.x) == len(self.y) == len(self.group):
@@ -78,12 +82,12 @@ class GroupedDataset:
         if not _within(self.group, len(self.names)):
             raise ValueError(f"group numbers must lie in 0..{len(self.names) - 1}, one for each of {self.names}")
         for name in RESERVED:
-            if name in self.names:
-                raise ValueError(f"a group is called {name!r}, as results call figures of all groups together: give it "
-                                 "another name")
+            if name in (*self.names, *self.sites):
+                raise ValueError(f"a {'group' if name in self.names else 'site'} is called {name!r}, as results call "
+                                 "figures of all together: give it another name")
         if not _within(self.y, self.classes):
             raise ValueError(f"labels must lie in 0..{self.classes - 1}")
-        for name in ("participant", "published", "records", "weight"):
+        for name in ("participant", "published", "records", "weight", "site"):
             if len(getattr(self, name)) not in (0, len(self)):
                 raise ValueError(f"{name} has {len(getattr(self, name))} numbers, but there are {len(self)} records: "
                                  "give one for each, or none at all")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
+from filecmp import cmp
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,14 +14,18 @@ import pooch
 from numpy.typing import ArrayLike
 from torch.utils.data import Dataset
 
+from fedfair.datasets.ray_rows import write_batches
 
-def written(frame: pd.DataFrame) -> Path:
+
+def written(frame: Any) -> Path:
     """Write a table to a file of the user's cache, which only that user can read, and return its path.
 
     The same table is the same file in every run.
 
     Args:
-        frame: Table, each column with one kind of values; its index is left out unless it has a name.
+        frame: Table of pandas, or one with `to_pandas` as polars' and Arrow's have; each column with one kind of
+            values. An index is left out unless it has a name. Or a data set of Ray, whose rows are written some at a
+            time, in their order.
 
     Returns:
         Path of the Parquet file.
@@ -28,21 +33,30 @@ def written(frame: pd.DataFrame) -> Path:
     Raises:
         ValueError: If a column mixes kinds of values, or holds what is no single value.
     """
-    try:
-        content = frame.rename(columns=str).to_parquet(None, index=frame.index.names != [None])
-    except (TypeError, ValueError) as error:  # pyarrow's errors are of these kinds
-        raise ValueError(f"the table cannot be written ({str(error).strip().splitlines()[0]}): make the values of each "
-                         "column of one kind, for example text") from error
     folder = Path(pooch.os_cache("fedfair")) / "tables"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for path in sorted(folder.glob("*.parquet")):
-        if path.stat().st_size == len(content) and path.read_bytes() == content:
-            return path
     path = folder / f"table-{uuid4().hex[:12]}.parquet"  # no hash: results name the file, and a hash tells of records
     new = path.with_suffix(".part")
     new.touch(mode=0o600)
-    new.write_bytes(content)
-    return new.replace(path)
+    try:
+        (write_batches if hasattr(frame, "iter_batches") else _write)(frame, new)
+        for other in sorted(folder.glob("*.parquet")):
+            if cmp(other, new, shallow=False):
+                return other
+        return new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _write(frame: Any, path: Path) -> None:
+    """Write a table in memory to a file."""
+    if hasattr(frame, "to_pandas"):
+        frame = frame.to_pandas()
+    try:
+        frame.rename(columns=str).to_parquet(path, index=frame.index.names != [None])
+    except (TypeError, ValueError) as error:  # pyarrow's errors are of these kinds
+        raise ValueError(f"the table cannot be written ({str(error).strip().splitlines()[0]}): make the values of each "
+                         "column of one kind, for example text") from error
 
 
 def frame_of(x: ArrayLike, y: Sequence[Any] | ArrayLike, group: Sequence[Any] | ArrayLike) -> pd.DataFrame:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedfair.datasets.grouped import Parts
 from fedfair.mechanisms.randomness import generator
 
 
@@ -53,3 +56,14 @@ def _shares(alpha: float, clients: int, seed: int, group: int) -> np.ndarray[tup
     """Draw the clients' shares of one group from the symmetric Dirichlet distribution, `[clients]`."""
     draws = np.random.default_rng(generator(seed, "shares", step=group).initial_seed())
     return draws.dirichlet(np.full(clients, alpha))
+
+
+def numbered_apart(parts: Parts, node: int) -> Parts:
+    """Return a node's own records with numbers that no other node's records have, as sampling needs.
+
+    Args:
+        parts: Records, numbered from 0.
+        node: Number of the node.
+    """
+    train, valid, test = (replace(data, records=data.records + (node << 32)) for _, data in parts)
+    return replace(parts, train=train, valid=valid, test=test)

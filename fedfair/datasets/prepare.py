@@ -15,8 +15,8 @@ from fedfair.datasets.ties import Together, say_who_is_where, units
 from fedfair.mechanisms.randomness import generator
 from fedfair.plugins.registry import unknown
 
-Missing = Literal["refuse", "drop"]
-"""What to do with rows that have missing values."""
+Missing = Literal["refuse", "drop", "keep"]
+"""What to do with rows that have missing values: keep them means that a missing value is a value of its own."""
 
 
 def keep(data: GroupedDataset, sizes: Mapping[str, int], seed: int) -> GroupedDataset:

@@ -50,6 +50,7 @@ class Reading(NamedTuple):
         categorical: Columns that are categories even if they are numbers.
         numeric: Columns that are numbers even if they look like codes.
         bands: Lower ends of all bands but the first, by protected column.
+        keeps_missing: Whether a missing value is a value: the category `MISSING`, or a number's bin of its own.
     """
 
     decimal: Decimal = "."
@@ -60,11 +61,15 @@ class Reading(NamedTuple):
     categorical: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
     bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    keeps_missing: bool = False
 
     def mark(self, column: str) -> Decimal:
         """Return the decimal mark of a column."""
         return dict(self.exceptions).get(column, self.decimal)
 
+
+MISSING = "missing"
+"""The category of a missing value, where missing values are kept."""
 
 PLAIN = Reading()
 """Numbers with a dot before decimals, and no marks but those that always count as missing."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
-from fedfair.datasets.encoding import OTHER, Encoding, Feature
+from fedfair.datasets.encoding import OTHER, Feature
 from fedfair.datasets.features import Range, to_ranges
 from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.name_lists import as_text
 
 RECORDS = "records"
 """Source of a schema that was read off the records, so that it is not public."""
@@ -30,11 +33,16 @@ WithNumbers = Callable[[GroupedDataset, Sequence[Range]], GroupedDataset]
 
 
 class Schema(NamedTuple):
-    """Ranges and lists by column that do not depend on the records, and the `source` they are known from."""
+    """Ranges and lists by column that do not depend on the records, and the `source` they are known from.
+
+    A file may name the columns of `label` and groups (`group`, with commas between several) too.
+    """
 
     source: str
     ranges: tuple[Range, ...] = ()
     categories: tuple[Listed, ...] = ()
+    label: str = ""
+    group: str = ""
 
     @property
     def columns(self) -> set[str]:
@@ -62,8 +70,20 @@ class Schema(NamedTuple):
             categories: Lists that do.
         """
         named = Schema("", tuple(ranges), tuple(categories)).columns
-        return Schema(self.source, (*(each for each in self.ranges if each.column not in named), *ranges),
-                      (*(each for each in self.categories if each.column not in named), *categories))
+        return self._replace(ranges=(*(each for each in self.ranges if each.column not in named), *ranges),
+                             categories=(*(each for each in self.categories if each.column not in named), *categories))
+
+
+class SchemaMismatch(ValueError):
+    """A node's file is not like the schema; the message holds names of the schema's columns, and nothing of the file.
+
+    Args:
+        differences: What differs, in words that everybody may read.
+    """
+
+    def __init__(self, differences: Sequence[str]) -> None:
+        super().__init__(f"its file is not like the schema: {'; '.join(differences)}; its own log says more. Correct "
+                         "the file, or agree on another schema")
 
 
 def prepared(data: GroupedDataset, schema: Schema, with_numbers: WithNumbers = to_ranges) -> GroupedDataset:
@@ -90,9 +110,7 @@ def prepared(data: GroupedDataset, schema: Schema, with_numbers: WithNumbers = t
         raise ValueError(f"nothing is publicly known of the categories of {', '.join(unlisted)}: list them by "
                          f'categories = {{ {unlisted[0]} = ["...", "{OTHER}"] }}, leave the columns out by without, or '
                          'take preprocessing = "private" or "records"')
-    for column in one_hot:
-        data = _listed(data, column, lists[column])
-    return data
+    return _listed(data, {column: lists[column] for column in one_hot}) if one_hot else data
 
 
 def position(category: str, known: Sequence[str]) -> int:
@@ -112,7 +130,7 @@ def position(category: str, known: Sequence[str]) -> int:
 
 
 def read(path: Path) -> Schema:
-    """Read a schema from a TOML file: `source`, and tables `ranges` and `categories` by column.
+    """Read a schema from a TOML file: `source`, `label` and `group`, and tables `ranges` and `categories` by column.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -130,31 +148,45 @@ def read(path: Path) -> Schema:
 
 def _schema(values: Mapping[str, Any]) -> Schema:
     """Return the schema in the values of a file; raise `TypeError` or `ValueError` for others."""
-    strange = values.keys() - {"source", "ranges", "categories"}
+    strange = values.keys() - {*Schema._fields}
     if strange:
         raise ValueError(f"{', '.join(sorted(strange))} is not known here")
     if not str(values.get("source", "")).strip():
         raise ValueError("source is missing: say where ranges and categories are published")
     ranges = tuple(Range(column, float(low), float(high)) for column, (low, high) in values.get("ranges", {}).items())
     lists = tuple(Listed(column, tuple(map(str, names))) for column, names in values.get("categories", {}).items())
-    return Schema(str(values["source"]), ranges, lists)
+    group = values.get("group", "")
+    return Schema(str(values["source"]), ranges, lists, str(values.get("label", "")),
+                  group if isinstance(group, str) else as_text(group))
 
 
-def _listed(data: GroupedDataset, column: str, categories: Sequence[str]) -> GroupedDataset:
-    """Replace a column's features by one for each listed category, sorted, in the place of the first."""
+def _listed(data: GroupedDataset, lists: Mapping[str, Sequence[str]]) -> GroupedDataset:
+    """Replace the features of each column with a list by one for each listed category, sorted."""
+    columns, features = data.columns, list[Feature]()
+    x = []
+    for column, places in groupby(range(len(columns)), key=columns.__getitem__):
+        old = list(places)
+        made, values = _of_list(data, old, lists[column]) if column in lists else (
+            data.encoding.features[old[0]:old[-1] + 1], data.x[:, old[0]:old[-1] + 1])
+        features += made
+        x.append(values)
+    listed = tuple(dict.fromkeys((*data.encoding.listed, *lists)))
+    encoding = data.encoding._replace(features=tuple(features), listed=listed)
+    return replace(data, x=torch.cat(x, 1), encoding=encoding)  # once, since a copy for each column takes long
+
+
+def _of_list(data: GroupedDataset, old: Sequence[int], categories: Sequence[str]) -> tuple[list[Feature], Tensor]:
+    """Return a column's features by its list, and their values, in the place of the `old` ones."""
+    features = data.encoding.features
+    column = features[old[0]].column
     known, gone = sorted(set(categories)), {each.category for each in data.encoding.left_out if each.column == column}
-    old = [at for at, feature in enumerate(data.encoding.features) if feature.column == column]
     x = torch.zeros(len(data), len(known), dtype=data.x.dtype)
     for at in old:
-        place = position(str(data.categories[at]), known)
+        place = position(str(features[at].category), known)
         if place >= 0:
             x[:, place] += data.x[:, at]
     kept = [at for at, name in enumerate(known) if name not in gone]
-    first, last = old[0], old[-1] + 1
-    features = (*data.encoding.features[:first], *(Feature(column, known[at]) for at in kept),
-                *data.encoding.features[last:])
-    encoding = Encoding(features, data.encoding.left_out, data.encoding.reading, (*data.encoding.listed, column))
-    return replace(data, x=torch.cat([data.x[:, :first], x[:, kept], data.x[:, last:]], 1), encoding=encoding)
+    return [Feature(column, known[at]) for at in kept], x if len(kept) == len(known) else x[:, kept]
 
 
 def _number(text: str) -> float | None:

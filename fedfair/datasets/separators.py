@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 _NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar", " ": "blanks"}
 _LINES = 200  # of the file are looked at
+_SAID = re.compile(r'"?sep=(.)"?\n', re.IGNORECASE)
+_QUOTES = ('"', "'", '\\"', '""')
+
+
+class Lines(Protocol):
+    """A text, such as `fedfair.datasets.text_file.Text`."""
+
+    def lines(self, first: int = 0) -> Iterator[str]:
+        """Yield the lines from that number on, with their ends."""
 
 
 class Layout(NamedTuple):
@@ -33,7 +41,7 @@ class Layout(NamedTuple):
         return f"values separated by {_NAMES.get(self.separator, repr(self.separator))}"
 
 
-def layout_of(text: str, name: str, separator: str | None = None) -> Layout:
+def layout_of(text: Lines, name: str, separator: str | None = None) -> Layout:
     """Return how the lines of a text become values.
 
     Args:
@@ -44,57 +52,86 @@ def layout_of(text: str, name: str, separator: str | None = None) -> Layout:
     Raises:
         ValueError: If two separators fit equally well; the message names the setting.
     """
-    said = re.match(r'"?sep=(.)"?\n', text, re.IGNORECASE)
+    said = _SAID.match(next(text.lines(), ""))
     skip = 1 if said else 0
-    sample = text.split("\n", 1)[1] if said else text
-    escape = "\\" if '\\"' in sample and '""' not in sample else None
+    quotes = _quotes(text.lines(skip))
+    first = [*islice(text.lines(skip), _LINES)]
+    unescaped = '\\"' not in quotes or '""' in quotes or _fits_unescaped(text, skip)
+    escape = None if unescaped else "\\"
     wanted = separator or (said[1] if said else None)
     if wanted:
-        return Layout(wanted, _quote(sample, wanted), escape, skip)
-    widths = {mark: width for mark in ",;\t|" if (width := _width(sample, mark, _quote(sample, mark), escape)) > 1}
-    if not widths:
-        blanks = _width(_blanks_as_one(sample), " ", '"', escape)
-        mark = " " if blanks > 1 else _most_frequent(sample)
-        return Layout(mark, _quote(sample, mark), escape, skip)
-    widest = [mark for mark, width in widths.items() if width == max(widths.values())]
+        return Layout(wanted, _quote(first, quotes, wanted), escape, skip)
+    widths = {}
+    for mark in ",;\t|":
+        widths[mark] = _width(text.lines(skip), mark, _quote(first, quotes, mark), escape)
+    most = max(widths.values())
+    if most <= 1:
+        blanks = _width(_blanks_as_one(first), " ", '"', escape)
+        mark = " " if blanks > 1 else _most_frequent(first)
+        return Layout(mark, _quote(first, quotes, mark), escape, skip)
+    widest = [mark for mark, width in widths.items() if width == most]
     if len(widest) > 1:
         kinds = " as well as ".join(_NAMES[mark] for mark in widest)
         raise ValueError(f"{name} may be separated by {kinds}: say which with the setting separator, for example "
                          f"separator = {widest[0]!r}")
-    return Layout(widest[0], _quote(sample, widest[0]), escape, skip)
+    return Layout(widest[0], _quote(first, quotes, widest[0]), escape, skip)
 
 
-def _width(sample: str, separator: str, quote: str, escape: str | None) -> int:
-    """Return the number of values in each of the first lines, 0 if they differ or quotes are not closed."""
+def _quotes(lines: Iterable[str]) -> set[str]:
+    """Return which marks around values, or before them, occur in some lines."""
+    found: set[str] = set()
+    for line in lines:
+        if '"' in line or "'" in line:
+            found |= {mark for mark in _QUOTES if mark in line}
+    return found
+
+
+def _width(lines: Iterable[str], separator: str, quote: str, escape: str | None) -> int:
+    """Return the number of values in each of the first rows, 0 if they differ or quotes are not closed."""
     try:
-        widths = {len(row) for row in islice(_rows(sample, separator, quote, escape), _LINES) if row}
+        widths = {len(row) for row in islice(_rows(lines, separator, quote, escape), _LINES) if row}
     except csv.Error:
         return 0
     return widths.pop() if len(widths) == 1 else 0
 
 
-def _rows(sample: str, separator: str, quote: str, escape: str | None) -> Iterator[list[str]]:
+def _fits_unescaped(text: Lines, skip: int) -> bool:
+    """Return whether a text has as many values in each line if a backslash is a sign like others.
+
+    A value may end in a backslash, and must not change how all others are read.
+    """
+    for mark in ",;\t|":
+        try:
+            widths = {len(row) for row in _rows(text.lines(skip), mark, '"', None) if row}
+        except csv.Error:
+            continue
+        if len(widths) == 1 and widths.pop() > 1:
+            return True
+    return False
+
+
+def _rows(lines: Iterable[str], separator: str, quote: str, escape: str | None) -> Iterator[list[str]]:
     """Return the rows of a text."""
-    return csv.reader(io.StringIO(sample, newline=""), delimiter=separator, quotechar=quote, escapechar=escape,
-                      doublequote=escape is None, skipinitialspace=True, strict=True)
+    return csv.reader(lines, delimiter=separator, quotechar=quote, escapechar=escape, doublequote=escape is None,
+                      skipinitialspace=True, strict=True)
 
 
-def _quote(sample: str, separator: str) -> str:
+def _quote(first: Iterable[str], quotes: set[str], separator: str) -> str:
     """Return the mark around values: a double quote, or a single one around all values of a line or a column."""
-    if '"' in sample or "'" not in sample:
+    if '"' in quotes or "'" not in quotes:
         return '"'
     cut = re.escape(separator)
-    lines = [line for line in sample.split("\n", _LINES)[:_LINES] if line.strip()]
+    lines = [line.removesuffix("\n") for line in first if line.strip()]
     quoted = [line for line in lines if re.search(rf"(^|{cut})\s*'[^']*'\s*({cut}|$)", line)]
     return "'" if len(quoted) >= max(1, len(lines) - 1) else '"'
 
 
-def _blanks_as_one(sample: str) -> str:
-    """Return a text in which one blank separates what several separated, without blanks around lines."""
-    return "\n".join(re.sub(" +", " ", line.strip()) for line in sample.split("\n", _LINES)[:_LINES])
+def _blanks_as_one(first: Iterable[str]) -> list[str]:
+    """Return lines in which one blank separates what several separated, without blanks around them."""
+    return [f"{re.sub(' +', ' ', line.strip())}\n" for line in first]
 
 
-def _most_frequent(sample: str) -> str:
+def _most_frequent(first: Iterable[str]) -> str:
     """Return the separator that is most frequent in the first line, outside quotes."""
-    first = re.sub('"[^"]*"', "", sample).split("\n", 1)[0]
-    return max(",;\t|", key=first.count)
+    line = re.sub('"[^"]*"', "", "".join(first)).split("\n", 1)[0]
+    return max(",;\t|", key=line.count)

@@ -9,12 +9,24 @@ import pandas as pd
 
 _INVISIBLE = str.maketrans("", "", "\u200b\u200c\u200d\u2060\ufeff\u00ad")
 
+_SPELLED = r"(?:[!-~]+(?: [!-~]+)*)?"  # visible ASCII, with single spaces: most texts, which are told at once
+
 
 def spelled(text: str) -> str:
     """Return a text in Unicode's composed form, without invisible characters, and with single spaces between words."""
     if text.isascii():
         return " ".join(text.split()) if "  " in text or text != text.strip() or "\n" in text else text
     return " ".join(normalize("NFC", text).translate(_INVISIBLE).split())
+
+
+def all_spelled(texts: pd.Series) -> pd.Series:
+    """Return a column of text with each of its texts as `spelled` spells it."""
+    different = texts.dropna().drop_duplicates()
+    strange = different[~different.str.fullmatch(_SPELLED)]
+    if strange.empty:
+        return texts
+    return texts.map({**dict(zip(different, different, strict=True)), **{text: spelled(text) for text in strange}}
+                     ).astype("string")
 
 
 def folded(text: str) -> str:

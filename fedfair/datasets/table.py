@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,20 +14,23 @@ import torch
 from pandas.api.types import is_float_dtype
 
 from fedfair.datasets.bands import in_bands
+from fedfair.datasets.chunks import Chunks, chunks_of, one_chunk
 from fedfair.datasets.columns import LEFT_OUT, problems, understand
-from fedfair.datasets.encoder import encode, learn
+from fedfair.datasets.encoder import cells_of, encode, learn
 from fedfair.datasets.features import leave_out
 from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.kept_table import kept_table
 from fedfair.datasets.names import visible
 from fedfair.datasets.prepare import Missing
 from fedfair.datasets.reading import ALL, PLAIN, Asked, Reading
 from fedfair.datasets.table_file import read_table
-from fedfair.datasets.tidy import reading_of, tidied
+from fedfair.datasets.tidy import reading_as_asked, reading_of, tidied
 from fedfair.datasets.weights import weights_of
 from fedfair.plugins.registry import unknown
 
 _log = logging.getLogger(__name__)
 _AS_ASKED = Asked()
+_MOSTLY = 0.3  # of the rows that a column lacks: dropping them would leave too few
 
 
 def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = (), reading: Reading = PLAIN
@@ -39,10 +43,12 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
     for column in (label, group, *numeric):
         if column not in frame:
             raise unknown("column", column, map(str, frame.columns))
-    missing = [str(c) for c in frame.columns[frame.isna().any()]]
+    may_miss = {*numeric} if reading.keeps_missing else set()
+    missing = [str(c) for c in frame.columns[frame.isna().any()] if c not in may_miss]
     if missing:
         raise ValueError(f"the table has missing values in {', '.join(missing)}: fill them or drop those rows")
-    infinite = [column for column in numeric if not np.isfinite(frame[column].to_numpy(dtype="float64")).all()]
+    infinite = [column for column in numeric if column not in may_miss
+                and not np.isfinite(frame[column].to_numpy(dtype="float64")).all()]
     if infinite:
         raise ValueError(f"the table has infinite values in {', '.join(infinite)}: correct or drop those rows")
     bands = dict(reading.bands)
@@ -53,7 +59,7 @@ def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[st
         raise ValueError(f"the table has no column but the label {label!r}: there is nothing to learn from")
     encoding = learn(inputs, numeric, reading)
     return GroupedDataset(
-        x=encode(inputs, encoding),
+        x=cells_of(inputs.reset_index(drop=True), encoding) if reading.keeps_missing else encode(inputs, encoding),
         y=torch.tensor(labels.codes.astype("int64")),
         group=torch.tensor(groups.codes.astype("int64")),
         names=tuple(map(str, groups.categories)),
@@ -74,43 +80,116 @@ def codes(column: pd.Series, name: str) -> pd.Categorical:
 
 def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
                without: Sequence[str] = (), numbers: Sequence[str] | None = None, asked: Asked = _AS_ASKED,
-               separator: str | None = None, weight: str | None = None) -> GroupedDataset:
+               separator: str | None = None, weight: str | None = None, site: str | None = None) -> GroupedDataset:
     """Tidy and encode a raw table, whose columns are taken as `fedfair.datasets.columns.understand` takes them.
 
     Columns with a single value and row numbers are left out, and so, with `missing` = "drop", are rows with missing
     values; the logger warns of both. The column `participant`, if given, names the person of each record, and the
-    column `weight` holds the factor of its loss, see `fedfair.datasets.weights`; neither is a feature. Columns
-    `without` are not read; see `leave_out`. With `numbers`, the columns that hold numbers, all others hold categories,
-    and none is left out, whatever their values. The other arguments are those of `fedfair.datasets.tidy.reading_of`.
+    column `weight` holds the factor of its loss, see `fedfair.datasets.weights`; the column `site` names its site. None
+    of these is a feature. Columns `without` are not read; see `leave_out`. With `numbers`, the columns that hold
+    numbers, all others hold categories, and none is left out, whatever their values. The other arguments are those of
+    `fedfair.datasets.tidy.reading_of`.
     Raises `ValueError` for missing values that may not be dropped, for columns that cannot be used, and as
     `from_frame`, `reading_of` and `leave_out` do.
     """
-    refuse_two_roles(weight, (label, group, participant))
-    for column in filter(None, (label, group, participant, weight, *asked.categorical)):
-        if column not in frame:
-            raise unknown("column", column, map(str, frame.columns))
+    if missing == "keep":
+        return from_chunks(one_chunk(frame, separator), label, group, participant, without, numbers, asked, weight,
+                           site)
     roles = (label, group, participant)
-    unread = features_alone(without, frame, (*roles, weight))
+    unread = _unread(frame.columns, without, roles, weight, site, asked)
     raw = frame.drop(columns=unread)
-    asked = asked if numbers is None else _as_declared(asked, raw, numbers, (*roles, weight))
+    asked = asked if numbers is None else as_declared(asked, [*map(str, raw)], numbers, (*roles, weight, site))
     reading = with_bands(reading_of(raw, asked, separator), asked, group)
-    whole = complete(tidied(raw, reading), missing)
-    weights = None if weight is None else weights_of(whole[weight])
-    whole = whole.drop(columns=[] if weight is None else weight)
-    numeric, left_out = _kinds(whole, roles, asked, reading) if numbers is None else (
-        declared(whole, numbers, roles), [])
+    if numbers is None:
+        whole = _complete_or_all_wrong(tidied(raw, reading), missing, roles, asked, reading)
+    else:
+        whole = complete(tidied(raw, reading), missing, roles)
+    features = whole.drop(columns=[*filter(None, (weight, site))])
+    kinds = _kinds(features, roles, asked, reading) if numbers is None else (declared(features, numbers, roles), [])
+    data = _with_features(features, kinds, roles, asked, reading)
+    return _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
+                       site, asked)
+
+
+def from_chunks(chunks: Chunks, label: str, group: str, participant: str | None = None, without: Sequence[str] = (),
+                numbers: Sequence[str] | None = None, asked: Asked = _AS_ASKED, weight: str | None = None,
+                site: str | None = None) -> GroupedDataset:
+    """Encode a table chunk by chunk, as `from_table` does with `missing` = "keep".
+
+    Raises what `from_table` raises.
+    """
+    roles = (label, group, participant)
+    unread = _unread(chunks.names, without, roles, weight, site, asked)
+    read = [name for name in chunks.names if name not in unread]
+    asked = asked if numbers is None else as_declared(asked, read, numbers, (*roles, weight, site))
+    reading = with_bands(reading_as_asked(asked), asked, group)
+    plain = read if numbers is None else [*filter(None, (*roles, weight, site))]
+    whole = kept_table(chunks, reading, label, numbers or (), plain, unread)
+    named = [name for name in dict.fromkeys((label, group)) if name not in dict(reading.bands)]
+    wrong = problems(understand(whole[named], label, group, None, asked))
+    if wrong:
+        raise ValueError(wrong)
+    features = whole.drop(columns=[*filter(None, (weight, site))])
+    kinds = _kinds(features, roles, asked, reading) if numbers is None else (
+        [str(name) for name in features if name in numbers and name not in roles], [])
+    data = _with_features(features, kinds, roles, asked, reading)
+    return _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
+                       site, asked)
+
+
+def _unread(columns: Collection[str], without: Sequence[str], roles: Sequence[str | None], weight: str | None,
+            site: str | None, asked: Asked) -> list[str]:
+    """Return the columns that need not be read; raise `ValueError` if one with a role is absent, or has two."""
+    refuse_two_roles(weight, roles)
+    for column in filter(None, (*roles, weight, site, *asked.categorical)):
+        if column not in columns:
+            raise unknown("column", column, map(str, columns))
+    return features_alone(without, columns, (*roles, weight, site))
+
+
+def _with_features(whole: pd.DataFrame, kinds: tuple[list[str], list[str]], roles: tuple[str, str, str | None],
+                   asked: Asked, reading: Reading) -> GroupedDataset:
+    """Encode the columns of label, group and features, of which some hold numbers, and some have nothing to learn."""
+    label, group, participant = roles
+    numeric, left_out = kinds
     features = whole.drop(columns=[*left_out, *([participant] if participant not in (None, label, group) else [])])
     names = {label, group, *asked.categorical} & {*features} - {*numeric}
-    data = from_frame(features.assign(**{name: whole_numbers(whole[name]) for name in names}), label, group, numeric,
+    return from_frame(features.assign(**{name: whole_numbers(whole[name]) for name in names}), label, group, numeric,
                       reading)
-    data = leave_out(data, [name for name in without if name not in unread])
-    data = data if weights is None else replace(data, weight=weights)
+
+
+def _with_roles(data: GroupedDataset, whole: pd.DataFrame, participant: str | None, weight: str | None,
+                site: str | None, asked: Asked) -> GroupedDataset:
+    """Return the records with their weights, sites and participants, where columns name them."""
+    if weight is not None:
+        data = replace(data, weight=weights_of(whole[weight]))
+    if site is not None:
+        places = _sites(whole[site], asked)
+        data = replace(data, site=torch.tensor(places.codes.astype("int64")), sites=tuple(map(str, places.categories)))
     if participant is None:
         return data
     return replace(data, participant=torch.tensor(pd.Categorical(whole[participant]).codes.astype("int64")))
 
 
-def _as_declared(asked: Asked, raw: pd.DataFrame, numbers: Sequence[str], roles: Sequence[str | None]) -> Asked:
+def _sites(column: pd.Series, asked: Asked) -> pd.Categorical:
+    """Return the site of each row, numbered in sorted order; raise `ValueError` for what cannot be sites."""
+    wrong = problems(understand(column.to_frame(), "", str(column.name), None, asked))
+    if wrong:
+        raise ValueError(wrong)
+    return codes(whole_numbers(column), str(column.name))
+
+
+def _complete_or_all_wrong(tidy: pd.DataFrame, missing: Missing, roles: tuple[str, str, str | None], asked: Asked,
+                           reading: Reading) -> pd.DataFrame:
+    """Return the rows of `complete`; raise `ValueError` that also says what else is wrong with the columns."""
+    try:
+        return complete(tidy, missing, roles)
+    except ValueError as error:
+        wrong = problems(understand(shown(tidy, reading), *roles, asked))
+        raise ValueError(f"{wrong}; {error}" if wrong else str(error)) from None
+
+
+def as_declared(asked: Asked, raw: Iterable[str], numbers: Sequence[str], roles: Sequence[str | None]) -> Asked:
     """Return what is asked where the columns of numbers are declared, so that no value changes what a column is."""
     others = tuple(str(name) for name in raw if name not in numbers and name not in roles)
     return replace(asked, categorical=others, numeric=tuple(numbers))
@@ -184,17 +263,22 @@ def features_alone(without: Sequence[str], columns: Container[str], roles: Seque
 
 def from_csv(path: Path, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
              without: Sequence[str] = (), numbers: Sequence[str] | None = None, asked: Asked = _AS_ASKED,
-             weight: str | None = None) -> GroupedDataset:
+             weight: str | None = None, site: str | None = None) -> GroupedDataset:
     """Read and encode a file of the user's, of any format that `read_table` knows; see `from_table`.
 
     Raises what `read_table` and `from_table` raise.
     """
+    if missing == "keep":
+        return from_chunks(chunks_of(path, asked), label, group, participant, without, numbers, asked, weight, site)
     file = read_table(path, asked)
-    return from_table(file.frame, label, group, missing, participant, without, numbers, asked, file.separator, weight)
+    return from_table(file.frame, label, group, missing, participant, without, numbers, asked, file.separator, weight,
+                      site)
 
 
-def complete(frame: pd.DataFrame, missing: Missing) -> pd.DataFrame:
+def complete(frame: pd.DataFrame, missing: Missing, roles: Sequence[str | None] = ()) -> pd.DataFrame:
     """Return the rows without missing values; columns with no value at all are not looked at.
+
+    Columns with `roles` cannot be left out.
 
     Raises `ValueError` if other rows may not be dropped, or if no row is complete.
     """
@@ -206,8 +290,11 @@ def complete(frame: pd.DataFrame, missing: Missing) -> pd.DataFrame:
     gaps = (f"missing values in {', '.join(f'{name} ({count:,})' for name, count in counts.items())}, in "
             f"{lost.sum():,} of {len(frame):,} rows")
     if missing == "refuse":
-        raise ValueError(f'the table has {gaps}: fill them, or leave those rows out with missing = "drop"; in a file, '
-                         "cells with NA, None or null count as missing: write another word where that is an answer")
+        most = [str(name) for name, count in counts.items() if count > _MOSTLY * len(frame) and name not in roles]
+        rather = f"; rather leave out columns that lack many, with without = {json.dumps(most)}" if most else ""
+        raise ValueError(f'the table has {gaps}: fill them, or leave those rows out with missing = "drop"{rather}; in '
+                         "a file, cells with NA, None or null count as missing: write another word where that is an "
+                         "answer")
     if lost.all():
         raise ValueError(f"the table has {gaps}: no row is complete; fill them, or leave those columns out by without")
     _log.warning("left out: rows with %s", visible(gaps))

@@ -44,7 +44,7 @@ def read_table(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
         ValueError: If the file cannot be read; the message names the setting that may mend it.
     """
     suffix = path.suffix.lower()
-    if suffix not in _READERS and suffix not in _OTHERS:
+    if is_text(path):
         frame, layout = read_csv(path, asked)
         return TableFile(frame, layout.separator, f"text, {layout}")
     if not path.is_file():
@@ -59,6 +59,15 @@ def read_table(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
         raise ValueError(f"{path} cannot be read as {suffix[1:]} ({str(error).strip().splitlines()[0]}): check that it "
                          "was copied whole") from error
     return TableFile(_plain(frame, path), None, f"{suffix[1:]}, which knows the types of its columns")
+
+
+def is_text(path: Path) -> bool:
+    """Return whether a file is read as text, by the end of its name.
+
+    Args:
+        path: File.
+    """
+    return path.suffix.lower() not in {*_READERS, *_OTHERS}
 
 
 def _parquet(path: Path, asked: Asked) -> pd.DataFrame:
@@ -101,22 +110,40 @@ _OTHERS = {".xls": "an old workbook", ".ods": "a workbook of OpenDocument", ".dt
 
 def _plain(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     """Return a table with single values in columns with names; raise `ValueError` if it has others."""
-    frame = frame.reset_index(drop=frame.index.names == [None])
-    names = [spelled(str(name)) for name in frame.columns]
-    frame = frame.set_axis(names, axis=1)
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"{path} names column {name!r} more than once: give each column a name of its own")
+    frame = plain_names(frame, path)
+    for name in frame:
         if frame[name].map(lambda value: isinstance(value, list | dict | tuple | set) or (hasattr(value, "shape")
                            and value.shape != ())).any():
             raise ValueError(f"column {name!r} of {path} holds lists, not one value for each record: remove it")
     if frame.empty:
         raise ValueError(f"{path} has no records")
-    return pd.DataFrame({name: _values(frame[name]) for name in names}, index=frame.index)
+    return pd.DataFrame({name: plain_values(frame[name]) for name in frame}, index=frame.index)
 
 
-def _values(column: pd.Series) -> pd.Series:
-    """Return a column as numbers, truth values or moments if all its values are, and else as text."""
+def plain_names(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Return a table with names of columns as text; an index is a column if it has a name.
+
+    Args:
+        frame: Table as it was read.
+        path: Its file.
+
+    Raises:
+        ValueError: If two columns have one name.
+    """
+    frame = frame.reset_index(drop=frame.index.names == [None])
+    names = [spelled(str(name)) for name in frame.columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{path} names column {name!r} more than once: give each column a name of its own")
+    return frame.set_axis(names, axis=1)
+
+
+def plain_values(column: pd.Series) -> pd.Series:
+    """Return a column as numbers, truth values or moments if all its values are, and else as text.
+
+    Args:
+        column: Column as it was read.
+    """
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(column.cat.categories.dtype)
     if column.dtype == object:

@@ -1,4 +1,4 @@
-"""The text of a file: unpacked if it is compressed, and decoded."""
+"""The text of a file: unpacked if it is compressed, and decoded, a portion at a time."""
 
 from __future__ import annotations
 
@@ -8,25 +8,64 @@ import gzip
 import io
 import lzma
 import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any, NamedTuple, TextIO, cast
 
 from charset_normalizer import from_bytes
 
-_PACKED = ((b"\x1f\x8b", gzip.decompress), (b"BZh", bz2.decompress), (b"\xfd7zXZ\x00", lzma.decompress))
+_PACKED: tuple[tuple[bytes, Callable[[Path], Any]], ...] = (
+    (b"\x1f\x8b", gzip.GzipFile), (b"BZh", bz2.BZ2File), (b"\xfd7zXZ\x00", lzma.LZMAFile))
 _OTHER_SCRIPTS = ("Cyrillic", "Greek", "Hebrew", "Arabic", "Thai", "CJK", "Hiragana", "Katakana", "Hangul")
 _MARKED = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
            (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_PORTION = 2**20  # characters
 
 
-def read_text(path: Path, encoding: str | None = None) -> str:
-    """Return the text of a file, with one kind of line end; gzip, bzip2, xz and zip files are unpacked.
+class Text(NamedTuple):
+    """The text of a file that has been read once, so that it can be; it is read again as often as it is wanted.
+
+    Args:
+        path: File.
+        encoding: Name of its encoding.
+    """
+
+    path: Path
+    encoding: str
+
+    @contextmanager
+    def open(self) -> Iterator[TextIO]:
+        """Yield the text as a stream, without a byte order mark and with one kind of line end."""
+        with _unpacked(self.path) as content, io.TextIOWrapper(content, self.encoding) as text:
+            if text.read(1) != "\ufeff":
+                text.seek(0)
+            yield text
+
+    def portions(self) -> Iterator[str]:
+        """Yield the text from its start to its end."""
+        with self.open() as text:
+            while portion := text.read(_PORTION):
+                yield portion
+
+    def lines(self, first: int = 0) -> Iterator[str]:
+        """Yield the lines from that number on, with their ends.
+
+        Args:
+            first: Number of lines to leave out.
+        """
+        with self.open() as text:
+            for number, line in enumerate(text):
+                if number >= first:
+                    yield line
+
+
+def text_of(path: Path, encoding: str | None = None) -> Text:
+    """Return the text of a file; gzip, bzip2, xz and zip files are unpacked.
 
     Args:
         path: File.
         encoding: Name of the encoding; by default that of its byte order mark, or else UTF-8.
-
-    Returns:
-        The text, without a byte order mark.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -35,46 +74,49 @@ def read_text(path: Path, encoding: str | None = None) -> str:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is a folder: name a file in it" if path.is_dir() else
                                 f"there is no file {path}")
-    content = _unpacked(path)
-    text = _decoded(content, path, encoding or next((name for mark, name in _MARKED if content.startswith(mark)), None))
-    if "\0" in text:
-        raise ValueError(f"{path} is not text: save it as CSV in UTF-8, or give the setting encoding, for example "
-                         'encoding = "utf-16-le"')
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _unpacked(path: Path) -> bytes:
-    """Return the content of a file, unpacked if it is compressed, whatever its name is."""
-    content = path.read_bytes()
     try:
-        for mark, unpack in _PACKED:
-            if content.startswith(mark):
-                return unpack(content)
-        return _only_member(content, path) if content.startswith(b"PK\x03\x04") else content
-    except (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, RuntimeError) as error:
-        raise ValueError(f"{path} cannot be unpacked ({error}): check that it was copied whole, or unpack it yourself"
-                         ) from error
-
-
-def _only_member(content: bytes, path: Path) -> bytes:
-    """Return the only file of a zip archive; raise `ValueError` if there are several."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
-        if len(names) != 1:
-            raise ValueError(f"{path} holds {len(names)} files ({', '.join(names[:5])}): unpack the one that you mean")
-        return archive.read(names[0])
-
-
-def _decoded(content: bytes, path: Path, encoding: str | None) -> str:
-    """Decode bytes, by default as UTF-8; raise `ValueError` with the encoding that they seem to have."""
-    try:
-        return content.decode(encoding or "utf-8")
+        text = Text(path, encoding or _marked(path) or "utf-8")
+        has_zeros = any("\0" in portion for portion in text.portions())
     except LookupError as error:
         raise ValueError(f"encoding is {encoding!r}, which Python does not know: give a name such as utf-8, cp1252 or "
                          "utf-16") from error
     except UnicodeError as error:
+        content = error.object if isinstance(error, UnicodeDecodeError) else b""
         raise ValueError(f"{path} is not text in {'UTF-8' if encoding is None else encoding}{_guess(content)}"
                          ) from error
+    except (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, RuntimeError) as error:
+        raise ValueError(f"{path} cannot be unpacked ({error}): check that it was copied whole, or unpack it yourself"
+                         ) from error
+    if has_zeros:
+        raise ValueError(f"{path} is not text: save it as CSV in UTF-8, or give the setting encoding, for example "
+                         'encoding = "utf-16-le"')
+    return text
+
+
+def _marked(path: Path) -> str | None:
+    """Return the encoding that a byte order mark names, if there is one."""
+    with _unpacked(path) as content:
+        start = content.read(4)
+    return next((name for mark, name in _MARKED if start.startswith(mark)), None)
+
+
+def _unpacked(path: Path) -> IO[bytes]:
+    """Return the content of a file as a stream, unpacked if it is compressed, whatever its name is."""
+    with path.open("rb") as file:
+        start = file.read(6)
+    for mark, unpack in _PACKED:
+        if start.startswith(mark):
+            return cast(IO[bytes], unpack(path))
+    return _only_member(path) if start.startswith(b"PK\x03\x04") else path.open("rb")
+
+
+def _only_member(path: Path) -> IO[bytes]:
+    """Return the only file of a zip archive; raise `ValueError` if there are several."""
+    archive = zipfile.ZipFile(path)
+    names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
+    if len(names) != 1:
+        raise ValueError(f"{path} holds {len(names)} files ({', '.join(names[:5])}): unpack the one that you mean")
+    return archive.open(names[0])
 
 
 def _guess(content: bytes) -> str:

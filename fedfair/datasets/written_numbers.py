@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+import numpy as np
 import pandas as pd
+from pandas.api.extensions import take
 
 from fedfair.datasets.reading import Decimal
 
@@ -16,8 +18,7 @@ _SHAPE = re.compile(
     rf"(?P<owed>\()?(?P<minus>[-+\u2212]?)[{_SPACES}]*(?P<before>{_MONEY})?[{_SPACES}]*(?P<inner>[-+\u2212]?)"
     rf"(?P<digits>[\d.,](?:[\d.,'\u2019{_SPACES}]*[\d.,])?)(?P<power>[eE][-+]?\d+)?[{_SPACES}]*(?P<behind>{_MONEY}|[%‰])?"
     r"(?(owed)\))", re.ASCII)
-_CODE = re.compile(r"0\d+", re.ASCII)
-_WHOLE = re.compile(r"\d+", re.ASCII)
+_CODE, _WHOLE = "0[0-9]+", "[0-9]+"
 
 
 @lru_cache(maxsize=2)
@@ -55,27 +56,61 @@ def common_sign(texts: pd.Series) -> str | None:
 
     Money may have no sign in some rows; per cent must be in all.
     """
-    signs = {_sign(parts) for text in texts.dropna().unique() if (parts := _SHAPE.fullmatch(text))}
+    signs = {_sign(parts) for text in shapes(texts).drop_duplicates().index if (parts := _SHAPE.fullmatch(text))}
     named = signs - {""}
     if len(named) > 1 or (named & {"%", "‰"} and "" in signs):
         return None
     return named.pop() if named else ""
 
 
-def numbers(texts: pd.Series, mark: Decimal, sign: str = "") -> pd.Series:
-    """Return the number that each text `[n]` writes; missing where it writes none, or has another sign than `sign`."""
-    if sign in ("", None) and (mark == "." or not texts.str.contains(".", regex=False).fillna(False).any()):
+def numbers(texts: pd.Series, mark: Decimal, sign: str | None = "") -> pd.Series:
+    """Return the number that each text `[n]` writes; missing where it writes none, or has another sign than `sign`.
+
+    A sign of None allows any, and then no text decides how another one is read.
+    """
+    places, different = texts.factorize()
+    if not len(different):
+        return pd.to_numeric(texts, errors="coerce")
+    found = _each_number(pd.Series(different), mark) if sign is None else _numbers_of(pd.Series(different), mark, sign)
+    return pd.Series(take(found.array, places, allow_fill=True), texts.index, name=texts.name)
+
+
+def _each_number(texts: pd.Series, mark: Decimal) -> pd.Series:
+    """Return the number that each of some different texts writes, whatever the others are, with any sign."""
+    readable = texts if mark == "." else texts.mask(texts.str.contains(".", regex=False))
+    found = pd.to_numeric(readable, errors="coerce").astype("float64").replace([np.inf, -np.inf], np.nan)
+    others = texts[found.isna()]
+    if len(others):
+        written = others.map({text: plain(text, mark) for text in others})
+        found = found.fillna(pd.to_numeric(written, errors="coerce").astype("float64"))
+    return found + 0.0  # "-0" is -0.0 among fractions, but 0 among whole numbers
+
+
+def _numbers_of(texts: pd.Series, mark: Decimal, sign: str) -> pd.Series:
+    """Return the number that each of some different texts writes."""
+    if sign == "" and (mark == "." or not texts.str.contains(".", regex=False).any()):
         simple = pd.to_numeric(texts, errors="coerce")
-        if bool((simple.notna() == texts.notna()).all()):
+        if bool(simple.notna().all()):
             return simple
-    written = {text: plain(text, mark, sign) for text in texts.dropna().unique()}
-    return pd.to_numeric(texts.map(written), errors="coerce")
+    return pd.to_numeric(texts.map({text: plain(text, mark, sign) for text in texts}), errors="coerce")
+
+
+def shapes(texts: pd.Series) -> pd.Series:
+    """Return the shape of each different text, by text: the text with 1 for each of its digits from 1 to 9.
+
+    Texts of one shape write numbers in the same way, or none, so that one of them stands for all: a column of a million
+    numbers has a few dozen shapes. Texts with an exponent are a shape of their own each.
+    """
+    known = texts.dropna().drop_duplicates().astype("string")
+    known.index = pd.Index(known.to_numpy(dtype=object), dtype=object)
+    ones = known.str.replace("[2-9]", "1", regex=True)
+    return ones.where(~known.str.contains("[0-9][eE]"), known)
 
 
 def are_codes(texts: pd.Series) -> bool:
     """Return whether a column of text holds whole numbers of which one begins with a superfluous zero, as codes do."""
-    known = texts.dropna().unique()
-    return any(map(_CODE.fullmatch, known)) and all(map(_WHOLE.fullmatch, known))
+    known = texts.dropna().astype("string")
+    return bool(known.str.fullmatch(_CODE).any() and known.str.fullmatch(_WHOLE).all())
 
 
 def _sign(parts: re.Match[str]) -> str:

@@ -107,9 +107,11 @@ class Predictions:
 
     Args:
         temperature: Factor t of the scores, above 0; the larger, the nearer to the count of decisions.
+        by_label: Whether the records of each label have a row of their own, `[K * classes, classes]`, group by group.
     """
 
     temperature: float
+    by_label: bool = False
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for a temperature with which nothing is finite."""
@@ -132,3 +134,39 @@ class Predictions:
         """
         shares = (self.temperature * scores).softmax(1).nan_to_num(0.0)
         return shares.new_zeros(number_of_groups, shares.shape[1]).index_add_(0, groups, shares)
+
+
+@COUNT_QUERIES.register("losses")
+@dataclass(frozen=True)
+class Losses:
+    """Sum of the losses of each group's records, `[K]`, in units of a bound that no loss exceeds.
+
+    A record adds min(loss, bound) / bound, at most 1, to the sum of its group. Norms do not tell losses: an exchange of
+    its own asks for this query.
+
+    Args:
+        bound: Largest loss that is added, above 0.
+    """
+
+    bound: float
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a bound that bounds nothing."""
+        if not 0 < self.bound < math.inf:
+            raise ValueError(f"bound of the count query Losses is {self.bound!r}: it must be a finite number above 0")
+
+    def counts(self, norms: Tensor, groups: Tensor, number_of_groups: int) -> Tensor:
+        """See `CountQuery`; raises `ValueError`, whatever the records: losses do not follow from norms."""
+        raise ValueError("the count query Losses is of losses, not of gradient norms: ask for it by an exchange that "
+                         "knows the losses, such as loss_sums.send_sum_and_losses")
+
+    def sums(self, losses: Tensor, groups: Tensor, number_of_groups: int) -> Tensor:
+        """Return the exact sums; a loss that is not finite counts as the bound, and one below 0 as 0.
+
+        Args:
+            losses: Losses of the records, `[B]`.
+            groups: Group numbers, `[B]`.
+            number_of_groups: Number of groups K.
+        """
+        bounded = (losses / self.bound).nan_to_num(1.0, posinf=1.0).clamp(0, 1)
+        return losses.new_zeros(number_of_groups).index_add_(0, groups, bounded)

@@ -17,11 +17,15 @@ from fedfair.mechanisms.randomness import Source, normal
 NoiseName = Literal["gaussian", "discrete"]
 """How noise is sampled: in floating point, or exactly on a grid."""
 
-_MARGIN = 2.0**-12  # by which the grid's noise is larger; see `add_discrete_gaussian`
+MARGIN = 2.0**-12
+"""By which the grid's noise is larger; see `add_discrete_gaussian`."""
+
+MOST_STEPS = 2.0**62
+"""Steps that a sum on the grid stays below, so that it and its noise fit an integer of 64 bits."""
 
 
 class Trust(StrEnum):
-    """Who sees sums before they carry noise: the server; nobody, with secure aggregation; or nobody, without it."""
+    """Who sees sums before they carry all noise: the server; the server, unless securely aggregated; or nobody."""
 
     CENTRAL = "central"
     DISTRIBUTED = "distributed"
@@ -90,9 +94,25 @@ def add_discrete_gaussian(values: Mapping[str, Tensor], deviation: float, source
     """
     if deviation == 0:
         return dict(values)
-    step = deviation * (1 + _MARGIN) / SCALE
+    step = grid_step(deviation)
     drawn = shaped(torch.from_numpy(discrete_gaussian(_numbers(values), source)), values)
     return {name: _on_grid(value, step, drawn[name]) for name, value in values.items()}
+
+
+def grid_step(deviation: float) -> float:
+    """Return the step of the grid on which discrete noise of a standard deviation lies."""
+    return deviation * (1 + MARGIN) / SCALE
+
+
+def to_steps(value: Tensor, step: float) -> Tensor:
+    """Return `value` rounded to the grid, in whole steps.
+
+    Raises `ValueError` for values beyond the integers that floating point holds, which no clipped sum is.
+    """
+    steps = (value.detach().cpu().double() / step).round()
+    if not bool((steps.abs() < MOST_STEPS).all()):
+        raise ValueError("a sum is not finite or too large for the grid of discrete noise: clip it, or take more noise")
+    return steps.to(torch.int64)
 
 
 def _numbers(values: Mapping[str, Tensor]) -> int:
@@ -101,11 +121,5 @@ def _numbers(values: Mapping[str, Tensor]) -> int:
 
 
 def _on_grid(value: Tensor, step: float, drawn: Tensor) -> Tensor:
-    """Return `value` rounded to the grid, plus `drawn` steps, added as integers.
-
-    Raises `ValueError` for values beyond the integers that floating point holds, which no clipped sum is.
-    """
-    steps = (value.detach().cpu().double() / step).round()
-    if not bool((steps.abs() < 2.0**62).all()):
-        raise ValueError("a sum is not finite or too large for the grid of discrete noise: clip it, or take more noise")
-    return ((steps.to(torch.int64) + drawn).double() * step).to(value)
+    """Return `value` rounded to the grid, plus `drawn` steps, added as integers."""
+    return ((to_steps(value, step) + drawn).double() * step).to(value)

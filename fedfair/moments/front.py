@@ -17,9 +17,14 @@ from fedfair.moments.worst_group import group_weights
 HeadName = Literal["least_squares", "equal", "counted", "constant"]
 """A fit by least squares, discriminant analysis with equal or counted priors, or the most frequent class for all."""
 
-TAUS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2, -0.3)
+TRAINED: Literal["trained"] = "trained"
+"""Not fitted to moments, but trained by steps: the only classifier of its front."""
+
+TAUS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2, -0.3, -0.4, -0.5, -0.6)
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 FLOORS = (1.0, 0.5, 2.0)
+FEW_TAUS = (1.0, 0.75, 0.5, 0.25, 0.0, -0.15, -0.3, -0.6)
+"""Where every classifier that is compared costs noise."""
 
 
 class Point(NamedTuple):
@@ -32,7 +37,7 @@ class Point(NamedTuple):
         worst_group: How much more weight groups of larger losses have, from 0 to 1.
     """
 
-    head: HeadName
+    head: HeadName | Literal["trained"]
     floor: float = 1.0
     tau: float = 1.0
     worst_group: float = 0.0
@@ -40,7 +45,7 @@ class Point(NamedTuple):
     @property
     def name(self) -> str:
         """The point in words, for tables."""
-        told = [self.head.replace("_", " ") + (" priors" if self.head != "least_squares" else "")]
+        told = [self.head.replace("_", " ") + (" priors" if self.head in ("equal", "counted", "constant") else "")]
         told += [f"floor {self.floor:g}"] if self.floor != 1 else []
         told += [f"tau {self.tau:g}"] if self.tau != 1 else []
         told += [f"worst group {self.worst_group:g}"] if self.worst_group else []
@@ -72,6 +77,17 @@ def points(heads: Sequence[HeadName], constrains: bool, by_group: bool) -> tuple
     return (*fitted, *(weighted if by_group else ()), Point("constant"))
 
 
+def few_points(head: HeadName, floor: float, constrains: bool) -> tuple[Point, ...]:
+    """Return a small grid of settings, for figures whose noise grows with the number of classifiers.
+
+    Args:
+        head: How classifiers are fitted.
+        floor: Factor of the least eigenvalue.
+        constrains: Whether there are groups that tau can make more alike.
+    """
+    return (*(Point(head, floor, tau) for tau in (FEW_TAUS if constrains else (1.0,))), Point("constant"))
+
+
 def front(moments: Moments, wanted: Sequence[Point], constraint: Constraint, favourable: int | None) -> Front:
     """Return the classifiers of some settings; none costs anything, since the moments have been released.
 
@@ -90,6 +106,8 @@ def _weights(moments: Moments, wanted: Sequence[Point], constraint: Constraint, 
     across = directions(moments, constraint, favourable) if any(point.tau != 1 for point in wanted) else None
     heads: dict[tuple[HeadName, float, float], Head] = {}
     for point in wanted:
+        if point.head == TRAINED:
+            raise ValueError("a classifier that was trained by steps follows from no moments: take another head")
         key = (point.head, point.floor, point.worst_group)
         if key not in heads:
             heads[key] = _head(moments, *key)

@@ -43,12 +43,14 @@ class Moments:
         first: V, sums of features by group and class, `[K, d, C]`.
         noise: Standard deviation of the noise on every number of svec(S) and of V.
         last: The constant last coordinate of every record's features.
+        noise_by_group: The same for the numbers of each group alone, V_k and, by group, S_k, `[K]`; None for `noise`.
     """
 
     second: Tensor
     first: Tensor
     noise: float
     last: float
+    noise_by_group: tuple[float, ...] | None = None
 
     @property
     def by_group(self) -> bool:
@@ -71,9 +73,9 @@ class Moments:
             raise ValueError("groups cannot be weighted anew: their second moments were released together, take "
                              "options.by_group = true")
         second = self.second[0] if not self.by_group else torch.einsum("k,kij->ij", factors, self.second)
-        sizes = float(factors.norm())
-        return Pooled(second, torch.einsum("k,kdc->dc", factors, self.first),
-                      self.noise * (sizes if self.by_group else 1.0), self.noise * sizes, self.last)
+        noise = self._noise_of_sum(factors)
+        return Pooled(second, torch.einsum("k,kdc->dc", factors, self.first), noise if self.by_group else self.noise,
+                      noise, self.last)
 
     def group_means(self, label: int | None = None) -> Tensor:
         """Return the mean features of each group, of the records of one class or of all, `[K, d]`.
@@ -82,6 +84,13 @@ class Moments:
             label: Number of a class, or None for all classes.
         """
         sums = self.first.sum(2) if label is None else self.first[:, :, label]
-        deviation = self.noise * (math.sqrt(self.first.shape[2]) if label is None else 1.0)
-        counts = (sums[:, -1] / self.last).clamp(min=max(1.0, deviation / self.last))
-        return sums / counts.unsqueeze(1)
+        summed = math.sqrt(self.first.shape[2]) if label is None else 1.0
+        noise = self.noise_by_group or (self.noise,) * len(self.first)
+        least = sums.new_tensor([max(1.0, own * summed / self.last) for own in noise])
+        return sums / torch.maximum(sums[:, -1] / self.last, least).unsqueeze(1)
+
+    def _noise_of_sum(self, factors: Tensor) -> float:
+        """Return the deviation of the noise on a number of the sum over groups, each times its factor."""
+        if self.noise_by_group is None:
+            return self.noise * float(factors.norm())
+        return float((factors * factors.new_tensor(self.noise_by_group)).norm())

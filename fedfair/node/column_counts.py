@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedfair.accounting.events import Unit
 from fedfair.datasets import GroupedDataset
+from fedfair.datasets.cells import category_counts
 from fedfair.mechanisms import float_grid, prefix_sums
 from fedfair.mechanisms import noise as noises
 from fedfair.mechanisms.noise import NoiseName
@@ -103,7 +104,8 @@ def _noisy_numbers(data: GroupedDataset, asked: Counting, draws: Source) -> Tens
     """Return one client's histograms of numbers, `[columns, cells]`, with its share of the noise."""
     counts = torch.zeros(len(asked.numbers), float_grid.CELLS, dtype=torch.float64)
     for row, column in zip(counts, asked.numbers, strict=True):
-        placed = float_grid.cells(data.x[:, data.columns.index(column)])
+        values = data.x[:, data.columns.index(column)]
+        placed = float_grid.cells(values[~values.isnan()])
         row += torch.bincount(placed, minlength=float_grid.CELLS)
     if asked.unit == "participant":
         counts /= max(len(data), 1)
@@ -115,16 +117,9 @@ def _categories(data: GroupedDataset, asked: Counting, draws: Source) -> dict[st
     """Return by column what one client sends of its categories: exact counts, or those that are frequent."""
     counted = {}
     for column in asked.categories:
-        counts = _occurring(data, column)
+        counts = category_counts(data, column)
         if asked.unit == "participant" and counts:
             counts = {max(counts, key=counts.__getitem__): 1.0}
         counted[column] = counts if asked.threshold is None else keep_frequent(
             counts, asked.deviation, asked.threshold, asked.noise, draws)
     return counted
-
-
-def _occurring(data: GroupedDataset, column: str) -> dict[str, float]:
-    """Return the number of records of each category of a column that occurs."""
-    places = [place for place, name in enumerate(data.columns) if name == column]
-    totals = data.x[:, places].double().sum(0).tolist()
-    return {str(data.categories[place]): total for place, total in zip(places, totals, strict=True) if total}

@@ -66,7 +66,7 @@ def send_sizes(node: Node, request: Request) -> RecordDict:
     They are rounded as the task says.
     """
     sizes = {part: request.task.public_sizes(node.clients.group_sizes(part)) for part in ("train", "valid")}
-    data = request.task.data().train
+    data = node.clients.together.train
     return RecordDict({"sizes": pack(sizes),
                        "groups": ConfigRecord({"names": list(data.names), "labels": list(data.labels)})})
 
@@ -109,7 +109,7 @@ def send_evaluation(node: Node, request: Request) -> RecordDict:
     options, splits = request.options, cast(list[str], request.options["splits"]) if node.clients else []
     rule = RejectOption.from_json(str(options["threshold"])) if options["threshold"] else None
     norms, clients = bool(options["gradient-norms"]), request.task.number_of_clients()
-    favourable, classes = cast(int, options.get("favourable", -1)), request.task.data().train.classes
+    favourable, classes = cast(int, options.get("favourable", -1)), node.clients.together.train.classes
     confusion, by_client = bool(options.get("confusion")), bool(options.get("by-client")) and "test" in splits
     if favourable >= classes or (confusion and classes > MOST_CLASSES) or (
             by_client and clients > MOST_CLIENTS):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.datasets.client_shards import Shares
+from fedfair.fairness.decision_counts import Deciding
 from fedfair.fairness.group_counts import GroupCounts
 from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_counts
 from fedfair.fairness.score_sums import Scores
@@ -32,6 +33,7 @@ from fedfair.models.optimizers import make_optimizer
 from fedfair.models.published import loss
 from fedfair.node.vectorised_training import local_updates
 from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
+from fedfair.secure_sums.party import Party
 
 
 class ClientError(Exception):
@@ -46,12 +48,13 @@ class Contribution(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The records of one batch on a node: a probe of their gradients, their groups `[B]`, and `x` and `y`."""
+    """The records of one batch on a node: a probe of their gradients, groups `[B]`, `x`, `y`, and rows in the data."""
 
     probe: Probe
     groups: Tensor
     x: Tensor
     y: Tensor
+    rows: Tensor
 
 
 class Objective(NamedTuple):
@@ -81,6 +84,7 @@ class Node:
         self.model, self.device, self.loss = model, device, loss
         self._parameters, _ = trained_parameters(model)
         self.kept: tuple[str, Tensor] | None = None
+        self.party: Party | None = None
         self._last: tuple[tuple[str | None, int, str, tuple[float, ...]], list[Tensor], Batch] | None = None
 
     def counts(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
@@ -151,6 +155,19 @@ class Node:
                 predicted = threshold.predict(output, group) if threshold else output.argmax(1)
                 total = total + GroupCounts.of(predicted, y, counted, self.loss(output, y), norms, total,
                                                Scores(output, favourable))
+        return total
+
+    def decisions(self, weights: Mapping[str, Tensor], split: str, deciding: Deciding) -> Gradients:
+        """Count the model's decisions on one held-out part by table (`fedfair.fairness.decision_counts`), exactly."""
+        self._set(weights)
+        part: GroupedDataset = getattr(self.clients.together, split)
+        total = deciding.zeros
+        for rows in part.portions(torch.arange(len(part))):
+            x, y, group = self._batch(part, rows)
+            with torch.no_grad(), FastLinear(), forgetting(self.model):
+                site = part.site[rows] if deciding.sites > 1 else None
+                counted = deciding.counts(self.model(x), y, group, site)
+            total = {name: value + counted[name] for name, value in total.items()}
         return total
 
     def training_records(self, weights: Mapping[str, Tensor]) -> GroupedDataset:
@@ -250,7 +267,7 @@ class Node:
                 probe = WeightedProbe(probe, data.weight[rows])
             finite = probe.norms.isfinite().cpu()
             if bool(finite.all()):
-                return Batch(probe, groups, x, y)
+                return Batch(probe, groups, x, y, rows)
             if not is_bounded(round_):
                 record = data.records[rows[~finite][0]]
                 row = int((self.clients.together.train.records == record).nonzero())

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from fedfair.plugins.registry import unknown
-from fedfair.protocol.task import Preprocessing, Task
+from fedfair.protocol.task import NODES, Preprocessing, Task
 
 VARIABLE = "FEDFAIR_NODE_POLICY"
 """Environment variable with the path of a node's policy."""
@@ -49,9 +49,19 @@ class Data(BaseModel):
                     "share a budget.")
     task: dict[str, Any] | None = Field(
         default=None,
-        description="The settings by which a server may have them read: dataset or csv, label, group, ranges, "
-                    "partition, clients, seed and so on, all but model, hidden and dtype. One that is not given must "
-                    "have its default. None for data that an existing Flower app opens itself.")
+        description="The settings by which a server may have them read: dataset or csv, or a schema_file with "
+                    "partition nodes, label, group, ranges, partition, clients, seed and so on, all but model, hidden "
+                    "and dtype. One that is not given must have its default. None for data that an existing Flower app "
+                    "opens itself.")
+    file: Path | None = Field(
+        default=None,
+        description="File of the node's own, relative to the policy's folder, for a task with partition nodes; a "
+                    "server never names it.")
+    site: str | None = Field(
+        default=None,
+        description="Column of the file whose values are clients of their own: the node's sites, such as wards. By "
+                    "default the node is one client. Their number, and how many records of each group each has, are "
+                    "public like those of nodes.")
     largest_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         description="Largest epsilon at delta for one record, over all runs and servers together.")
     delta: Annotated[float, Field(gt=0, lt=1)] = Field(
@@ -67,19 +77,27 @@ class Data(BaseModel):
     @model_validator(mode="after")
     def _task_is_one(self) -> Data:
         """Keep the task's fields as a server sends them; raise `ValueError` for what makes no task."""
+        if self.site is not None and self.file is None:
+            raise ValueError(f"site is {self.site!r}, a column of the node's own file, and there is no file: give "
+                             "file, or leave site out")
         if self.task is not None:
             for name in filter(self.task.__contains__, FREE):
                 raise ValueError(f"task has {name}, which a server chooses: leave it out; the policy's models says "
                                  "which models the node builds")
             if self.task.get("preprocessing") == PRIVATE:
                 raise ValueError(f"task has preprocessing = {PRIVATE!r}, {NOT_CHARGED}")
-            self._pinned = pinned(Task(**self.task).model_dump(mode="json"))
+            task = Task(**self.task)
+            if (task.partition == NODES) != (self.file is not None):
+                raise ValueError(f"task has partition = {task.partition!r}, and file is {self.file}: a node has a file "
+                                 "of its own with partition nodes, and only then")
+            self._pinned = pinned(task.model_dump(mode="json"))
         return self
 
     @property
     def fingerprint(self) -> str:
         """What tells the records of this entry, as they are read, from those of another."""
-        return sha256(json.dumps([self.name, self._pinned], sort_keys=True).encode()).hexdigest()[:16]
+        opened = [self.name, str(self.file or ""), self._pinned, *([self.site] if self.site else [])]
+        return sha256(json.dumps(opened, sort_keys=True).encode()).hexdigest()[:16]
 
     def allows(self, task: Mapping[str, Any]) -> bool:
         """Say whether a server's task, as it travels, is the one that this entry lists."""
@@ -175,12 +193,23 @@ def read_policy(path: Path) -> Policy:
 def _read(path: Path, modified: int, size: int) -> Policy:
     """Read a policy in one state of its file."""
     try:
-        policy = Policy(**tomllib.loads(path.read_text(encoding="utf-8")))
+        policy = Policy(**_beside(path.parent, tomllib.loads(path.read_text(encoding="utf-8"))))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
     except ValidationError as error:
         raise ValueError(f"{path}: {_in_words(error)}") from None
     return policy.model_copy(update={"ledger": path.parent / policy.ledger})
+
+
+def _beside(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Return a policy's values with the paths of nodes' files and schemas relative to its folder."""
+    data = values.get("data")
+    for entry in data if isinstance(data, list) else ():
+        task = entry.get("task") if isinstance(entry, dict) else None
+        for where, name in ((entry, "file"), (task, "schema_file")):
+            if isinstance(where, dict) and isinstance(where.get(name), str):
+                where[name] = str(folder / where[name])
+    return values
 
 
 def _in_words(error: ValidationError) -> str:
@@ -199,4 +228,5 @@ def _in_words(error: ValidationError) -> str:
 def _source(entry: Data) -> str:
     """Return where the records of an entry come from: a file without links, or a data set."""
     task = entry.task or {}
-    return str(Path(task["csv"]).resolve()) if task.get("csv") else str(task.get("dataset", ""))
+    file = entry.file or task.get("csv")
+    return str(Path(file).resolve()) if file else str(task.get("dataset", ""))

@@ -24,8 +24,13 @@ def public_numbers(node: Node, request: Request, trusts_server: bool) -> Promise
 
 def promise_sum(node: Node, request: Request, trusts_server: bool) -> Promise:
     """Promise what the noise on a round's sum, and on the counts that it asks for, guarantees."""
+    return promise_of_clients(len(node.clients), request, trusts_server)
+
+
+def promise_of_clients(clients: int, request: Request, trusts_server: bool) -> Promise:
+    """Promise what the noise of some of a node's clients on every number of a round's sum guarantees."""
     round_ = request.round
-    return Promise(_worst(round_.own_event(len(node.clients), trusts_server)), batch=round_.label)
+    return Promise(_worst(round_.own_event(clients, trusts_server)), batch=round_.label)
 
 
 def promise_counts(node: Node, request: Request, trusts_server: bool) -> Promise:

@@ -22,6 +22,9 @@ from fedfair.protocol.task import Task
 ACTION = "exchange"
 """Flower's action of every message; the message's record of this name says which exchange it asks for."""
 
+CLIENTS = "clients"
+"""Record of a request that tells a node from which number on its clients are numbered, of how many in all."""
+
 BEFORE_THRESHOLD = "before threshold"
 """Follows the name of a part in metrics of the model's own decisions, before a threshold corrects them."""
 

@@ -123,6 +123,7 @@ class Round:
         local_sgd: How participants train before their updates are clipped, or None.
         noise: How noise is sampled.
         label: Name of the batch, where there is no key, for all exchanges of the round; no other round has it.
+        planned_rates: By group, `[K]`, the most that `rates` could be, fixed in advance; None if they were themselves.
         budget: What each client of an existing app finds its noise by; then the plan has none for them, see `of_size`.
     """
 
@@ -142,6 +143,7 @@ class Round:
     local_sgd: LocalSgd | None = None
     noise: NoiseName = "gaussian"
     label: str = ""
+    planned_rates: tuple[float, ...] | None = None
     budget: LocalBudget | None = None
 
     def __post_init__(self) -> None:
@@ -152,7 +154,8 @@ class Round:
             refuse_broken_rule(self.rule, len(self.rates))
         if self.query is not None:
             refuse_broken_query(self.query, len(self.rates))
-        for name, most in (("noise_multiplier", math.inf), ("count_noise_multiplier", math.inf), ("rates", 1.0)):
+        for name, most in (("noise_multiplier", math.inf), ("count_noise_multiplier", math.inf), ("rates", 1.0),
+                           ("planned_rates", 1.0)):
             _refuse_outside(name, getattr(self, name), most)
 
     def event(self) -> Event:
@@ -166,8 +169,9 @@ class Round:
             if any(claim > 1.000001 * there for claim, there in zip(charged, carried, strict=True)):
                 raise ValueError(f"the round charges for the noise multipliers {charged}, but its sum carries only "
                                  f"{carried}, by group: plan the noise that is charged")
-        return Event(self.rates, self.planned_multipliers, self.spent_multipliers or carried,
-                     self.count_noise_multiplier, certain_multipliers=self.certain_multipliers)
+        return Event(self.planned_rates or self.rates, self.planned_multipliers, self.spent_multipliers or carried,
+                     self.count_noise_multiplier, certain_multipliers=self.certain_multipliers,
+                     spent_rates=self.rates if self.planned_rates else None)
 
     def local_event(self, client: int, held: Sequence[bool]) -> Event:
         """Return what one step of a client's local epoch charges.

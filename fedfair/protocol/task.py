@@ -12,11 +12,13 @@ from torch import nn
 
 from fedfair.accounting.events import PUBLIC, Unit
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
+from fedfair.datasets.agreement import Agreement
 from fedfair.datasets.bounded import FeatureMap
-from fedfair.datasets.client_shards import Shares
+from fedfair.datasets.client_shards import Shares, by_own_site
 from fedfair.datasets.features import Range, Standard
 from fedfair.datasets.name_lists import as_text, names_in
-from fedfair.datasets.partition import by_group, by_mixture, by_site
+from fedfair.datasets.part_files import part_files, table_name
+from fedfair.datasets.partition import by_group, by_mixture, by_site, numbered_apart
 from fedfair.datasets.prepare import Missing
 from fedfair.datasets.reading import ALL, Asked, Capitals, Decimal
 from fedfair.datasets.schema import RECORDS, Listed, Schema, read
@@ -30,6 +32,9 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+
+NODES = "nodes"
+"""Partition of nodes that each have a file of their own; also the name of such data."""
 
 Preprocessing = Literal["public", "private", "records"]
 """Where the scaling of numbers and the lists of categories come from."""
@@ -91,7 +96,8 @@ class Task(BaseModel):
     csv: str | None = Field(
         default=None, json_schema_extra={"records": True},
         description="File of your own, in place of a data set: CSV, Parquet, Feather, .xlsx or JSON; it needs label "
-                    "and group. In Python also a DataFrame, which is written to a file in your cache.")
+                    "and group. With missing = \"keep\", as in `fedfair fit`, also a folder or a pattern of files. In "
+                    "Python also a DataFrame or a data set of Ray, which is written to a file in your cache.")
     label: str | None = Field(
         default=None, json_schema_extra={"records": True},
         description="Column of a file or of hf:NAME with the classes to predict.")
@@ -102,8 +108,9 @@ class Task(BaseModel):
                     "double quotes.")
     missing: Missing = Field(
         default="refuse", json_schema_extra={"records": True},
-        description="What happens to rows of a file or of hf:NAME with missing values: refuse the data, or drop the "
-                    "rows.")
+        description="What happens to rows of a file or of hf:NAME with missing values: refuse the data, drop the rows, "
+                    "or keep them, where a missing value is a category, or a bin of a number; that needs features "
+                    "binned, and preprocessing public or private. Rows without a label are dropped then.")
     participant: str | None = Field(
         default=None, json_schema_extra={"records": True},
         description="Column of a file or of hf:NAME that names the participant whom a record belongs to.")
@@ -120,7 +127,9 @@ class Task(BaseModel):
     decimal: Annotated[tuple[tuple[str, Decimal], ...], BeforeValidator(_by_column)] | None = Field(
         default=None, json_schema_extra={"records": True, "allowed": "\".\" or \",\", also by column"},
         description='Decimal mark of the numbers in your file, "." or ","; the other mark is between thousands. '
-                    '{score = ","} says it of one column. By default it is found from all columns.')
+                    '{score = ","} says it of one column. By default it is found from all columns; '
+                    "where missing values are kept, no record may decide it, and it is a dot, unless a fit finds it "
+                    "privately.")
     missing_marks: tuple[str, ...] | None = Field(
         default=None, json_schema_extra={"records": True},
         description='Cells that count as missing in your file, for example ["-999"], beside empty ones, ? and NA; [] '
@@ -155,6 +164,10 @@ class Task(BaseModel):
                     "record's loss before its gradient is clipped: clipping bounds what a record adds, whatever its "
                     "weight, so that weights cost no privacy, and have less effect the more gradients are clipped. "
                     "Metrics are not weighted.")
+    site: str | None = Field(
+        default=None, json_schema_extra={"records": True},
+        description="Column of a file that names the site of each record, such as a hospital, for private figures by "
+                    "site and by group within each site. Its names are public by assumption, and it is no feature.")
     class_weights: Annotated[tuple[tuple[str, Weight], ...], BeforeValidator(_weights)] | None = Field(
         default=None, json_schema_extra={"allowed": "table of numbers by class"},
         description="Weight of each class, {yes = 5.0}, 1 for the others; it multiplies losses as record_weight does. "
@@ -167,13 +180,14 @@ class Task(BaseModel):
         default=None, json_schema_extra={"records": True},
         description="How many training records of one group to keep, GROUP:RECORDS or GROUP:SHARE%, for example 8:40 "
                     "or 8:9%; by default all.")
-    partition: Literal["group", "site", "natural"] = Field(
+    partition: Literal["group", "site", "natural", "nodes"] = Field(
         default="group",
-        description="How records are dealt to clients: by group, at random to sites that mix the groups, or natural, "
-                    "one client for each participant of the data set.")
+        description="How records are dealt to clients: by group, at random to sites that mix the groups, natural, one "
+                    "client for each participant of the data set, or nodes, each of which is a client with a file of "
+                    "its own, which a schema_file describes; the server has none.")
     clients: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] | None = Field(
         default=None, json_schema_extra={"belongs_to": "partition"},
-        description="Number of clients, by default that of the groups; not with partition natural.")
+        description="Number of clients, by default that of the groups; not with partition natural or nodes.")
     round_sizes: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         default=1,
         description="Clients tell their numbers of records rounded up to multiples of this; sampling and accounting "
@@ -215,8 +229,8 @@ class Task(BaseModel):
                     "were read off the records, which makes the guarantee nominal.")
     schema_file: str | None = Field(
         default=None, json_schema_extra={"records": True},
-        description="TOML file with ranges, categories and their source, as `fedfair data schema FILE` writes it. It "
-                    "is read at once: its content takes the place of this setting.")
+        description="TOML file with ranges, categories and their source, as `fedfair data schema FILE` writes it, with "
+                    "label and group too. It is read at once: its content takes the place of this setting.")
     numbers: tuple[str, ...] = Field(
         default=(), json_schema_extra={"records": True},
         description="Columns of your own file that hold numbers, though they look like codes, identifiers or dates. "
@@ -265,22 +279,11 @@ class Task(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _csv_is_a_dataset(cls, values: Any) -> Any:
-        """Name a CSV file by its stem."""
-        if isinstance(values, dict) and values.get("csv") and values.get("dataset", "digits") == "digits":
-            return {**values, "dataset": Path(values["csv"]).stem}
+        """Name a CSV file by its stem, and the files of nodes by that word."""
+        if isinstance(values, dict) and values.get("dataset", "digits") == "digits":
+            named = {"dataset": table_name(Path(values["csv"]))} if values.get("csv") else {}
+            return {**values, **({"dataset": NODES} if values.get("partition") == NODES else named)}
         return values
-
-    @model_validator(mode="before")
-    @classmethod
-    def _schema_is_its_content(cls, values: Any) -> Any:
-        """Put the content of a schema file in its place; ranges and lists that are given beside it win."""
-        if not isinstance(values, dict) or not values.get("schema_file"):
-            return values
-        given = {"ranges": _listed(values.get("ranges")) or (), "categories": _lists(values.get("categories")) or ()}
-        schema = read(Path(values["schema_file"])).overridden(
-            [Range(*entry) for entry in given["ranges"]], [Listed(*entry) for entry in given["categories"]])
-        return {**values, "schema_file": None, "ranges": schema.ranges, "categories": schema.categories,
-                "known_from": values.get("known_from") or schema.source}
 
     @model_validator(mode="before")
     @classmethod
@@ -293,14 +296,28 @@ class Task(BaseModel):
             return {**values, "group": as_text([group])}
         return values
 
+    @model_validator(mode="before")
+    @classmethod
+    def _schema_is_its_content(cls, values: Any) -> Any:
+        """Put the content of a schema file in its place; what is given beside it wins."""
+        if not isinstance(values, dict) or not values.get("schema_file"):
+            return values
+        given = {"ranges": _listed(values.get("ranges")) or (), "categories": _lists(values.get("categories")) or ()}
+        schema = read(Path(values["schema_file"])).overridden(
+            [Range(*entry) for entry in given["ranges"]], [Listed(*entry) for entry in given["categories"]])
+        columns = {name: values.get(name) or getattr(schema, name) or None for name in ("label", "group")}
+        return {**values, **columns, "schema_file": None, "ranges": schema.ranges, "categories": schema.categories,
+                "known_from": values.get("known_from") or schema.source}
+
     @model_validator(mode="before")  # the last of them comes first
     @classmethod
     def _data_in_memory(cls, values: Any) -> Any:
-        """Write a DataFrame to a file, which every process of a run can read."""
-        if isinstance(values, dict) and hasattr(values.get("csv"), "to_parquet"):
+        """Write a table of pandas, polars, Arrow or Ray to a file, which every process of a run can read."""
+        table = values.get("csv") if isinstance(values, dict) else None
+        if hasattr(table, "to_parquet") or hasattr(table, "to_pandas"):
             from fedfair.datasets.in_memory import written  # here, with pandas, which other data do without
 
-            return {"dataset": "table", **values, "csv": str(written(values["csv"]))}
+            return {"dataset": "table", **values, "csv": str(written(table))}
         return values
 
     @model_validator(mode="after")
@@ -310,6 +327,8 @@ class Task(BaseModel):
         if own and not (self.label and self.group):
             raise ValueError(f"{'a CSV file' if self.csv else self.dataset} needs the columns that hold label and "
                              "group: give label and group")
+        self._refuse_unknown_nodes()
+        self._refuse_unknown_sites()
         for field in () if own else ("label", "participant", "record_weight"):
             if getattr(self, field) is not None:
                 raise ValueError(f"{field} is {getattr(self, field)!r}, but {self.dataset} has its own: leave it out, "
@@ -332,6 +351,9 @@ class Task(BaseModel):
         if self.feature_map != "binned" and (self.edges or self.bins != 10):
             raise ValueError(f"bins or edges are given, but features is {self.features!r}: take features = "
                              '"binned", or leave them out')
+        if self.missing == "keep" and (self.feature_map != "binned" or self.prepares == "records"):
+            raise ValueError('missing is "keep", which gives a missing number a bin of its own and takes no column by '
+                             'its values: take features = "binned", and preprocessing = "private" or public ranges')
         find.find_model(self.model)
         if self.partition == "natural" and self.clients is not None:
             raise ValueError(f"clients is {self.clients}, but with partition natural every participant is a client: "
@@ -343,12 +365,74 @@ class Task(BaseModel):
                              ) from error
         return self
 
+    def _refuse_unknown_sites(self) -> None:
+        """Refuse a column of sites where there is no file, or one that has another role."""
+        if self.site is not None and not self.csv:
+            raise ValueError(f"site is {self.site!r}, a column of a file, but there is no file: give csv, or leave "
+                             "site out")
+        if self.site is not None and self.site in (self.label, *self.attributes, self.participant, self.record_weight):
+            raise ValueError(f"site is {self.site!r}, which is the column of label, group, participant or weights too: "
+                             "name a column that holds sites alone, or leave site out")
+
+    def _refuse_unknown_nodes(self) -> None:
+        """Refuse settings that do not describe the files of nodes, or that name a file for all of them."""
+        known = self.agreement
+        if known is None:
+            return
+        for name in ("csv", "clients", "balance", "imbalance"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, but with partition nodes every node opens a file "
+                                 "of its own, which its policy or --node-config names: leave it out")
+        if self.missing == "keep":
+            raise ValueError('missing is "keep", which is not known with partition nodes: take refuse, or drop')
+        if self.prepares != "public":
+            raise ValueError(f"partition is \"nodes\", but preprocessing is {self.prepares!r}: give a schema_file, or "
+                             "ranges and categories, from which all nodes prepare their records alike")
+        for name in (known.label, *known.attributes):
+            known.names(name)
+
+    def at_node(self, file: str | None, nodes: int, site: str | None = None, clients: int | None = None) -> Task:
+        """Return the task with a node's own file, where nodes have files of their own; else the task as it is.
+
+        Args:
+            file: The node's file, or None if it has none.
+            nodes: Number of nodes of the run.
+            site: Column of the file that makes a client of each of the node's sites; None if the node is one client.
+            clients: Number of clients of the run; None if each node is one, or if it is not known yet.
+
+        Raises:
+            ValueError: If the node needs a file and has none, or the column of sites has another role.
+        """
+        if self.partition != NODES:
+            return self
+        if not file:
+            raise ValueError("partition is \"nodes\", but this node has no file of its own: name one by file in its "
+                             "policy, or by --node-config 'data=\"FILE\"'")
+        own = self.model_copy(update={"csv": file, "clients": clients or nodes, "site": site or None})
+        own._refuse_unknown_sites()
+        return own
+
+    @property
+    def as_sent(self) -> Task:
+        """The task as the server knows it, without a node's own file."""
+        mine = {"csv": None, "clients": None, "site": None}
+        return self.model_copy(update=mine) if self.partition == NODES else self
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """What is known of nodes' own tables; None where nodes have none."""
+        if self.partition != NODES:
+            return None
+        attributes = tuple(name for name in self.attributes if name)
+        return Agreement(str(self.label), attributes, self.schema_of_columns, self.without or (), self.participant,
+                         self.record_weight, self.missing, self.asked, self.site)
+
     @property
     def asked(self) -> Asked:
         """What is said of the user's file."""
-        ranged = tuple(column for column, _, _ in self.ranges or ())
+        named = {*self.numbers, *(column for column, _, _ in self.ranges or ()), *filter(None, [self.record_weight])}
         return Asked(self.separator, self.encoding, self.sheet, self.decimal or (), self.missing_marks, self.capitals,
-                     self.categorical or (), (*self.numbers, *ranged, *filter(None, [self.record_weight])),
+                     self.categorical or (), tuple(sorted(named)),
                      self.bands or ())
 
     def data(self) -> Parts:
@@ -366,13 +450,18 @@ class Task(BaseModel):
 
     @property
     def modified(self) -> int:
-        """When the CSV file was last changed, in nanoseconds; 0 without one."""
-        return Path(self.csv).stat().st_mtime_ns if self.csv and Path(self.csv).is_file() else 0
+        """When the user's file was last changed, in nanoseconds; of several, a number that changes; 0 without one."""
+        return sum(file.stat().st_mtime_ns for file in part_files(Path(self.csv))) % 2**62 if self.csv else 0
 
-    def clients_data(self, node: int = 0, nodes: int = 1) -> Shares:
+    def clients_data(self, node: int = 0, nodes: int = 1, first: int | None = None) -> Shares:
         """Return the records of the clients node, node + nodes, ..., by default of all clients; validation and test
         records are dealt like training records.
+
+        A node with a file of its own holds the clients first, first + 1, ..., one for each of its sites; by default
+        from the number of the node on.
         """
+        if self.partition == NODES:
+            return by_own_site(numbered_apart(self.data(), node), node if first is None else first)
         parts, groups, clients = self.data(), len(self.data().train.names), self.number_of_clients()
 
         def holder(data: GroupedDataset) -> torch.Tensor:
@@ -413,7 +502,8 @@ class Task(BaseModel):
         rounded = "" if self.round_sizes == 1 else f" (numbers rounded up to multiples of {self.round_sizes})"
         columns = "" if self.prepares != "public" else f"; ranges and categories of columns ({self._known_from})"
         file = "; the format of the file and the names of its columns" if self.is_own else ""
-        return PUBLIC[protects] + rounded + columns + file
+        sites = f"; names of sites ({self.site})" if self.site else ""
+        return PUBLIC[protects] + rounded + columns + file + sites
 
     @property
     def prepares(self) -> Preprocessing:
@@ -484,7 +574,7 @@ class Task(BaseModel):
     @property
     def is_own(self) -> bool:
         """Whether the records are the user's, not a built-in data set's."""
-        return bool(self.csv) or self.dataset.startswith(HUGGING_FACE)
+        return bool(self.csv) or self.dataset.startswith(HUGGING_FACE) or self.partition == NODES
 
     @property
     def attributes(self) -> tuple[str | None, ...]:
@@ -510,11 +600,11 @@ class Task(BaseModel):
 
 def _columns(values: dict[str, Any]) -> list[str]:
     """Return the columns of the file that settings name; none if it cannot be read, which is said later."""
-    from fedfair.datasets.table_file import read_table  # here, with pandas, which other data do without
+    from fedfair.datasets.chunks import names_of  # here, with pandas, which other data do without
 
     try:
         asked = Asked(separator=values.get("separator"), encoding=values.get("encoding"), sheet=values.get("sheet"))
-        return [*read_table(Path(values["csv"]), asked).frame] if values.get("csv") else []
+        return names_of(Path(values["csv"]), asked) if values.get("csv") else []
     except (OSError, ValueError, TypeError):
         return []
 

@@ -11,8 +11,10 @@ from typing import NamedTuple
 import torch
 
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
+from fedfair.datasets.agreement import Agreement
 from fedfair.datasets.bins import binned, public_edges, quantiles
 from fedfair.datasets.bounded import FeatureMap, bounded
+from fedfair.datasets.cells import with_features
 from fedfair.datasets.features import (
     Range,
     Standard,
@@ -47,6 +49,7 @@ class Preparation(NamedTuple):
     missing: Missing
     participant: str | None
     record_weight: str | None
+    site: str | None
     class_weights: tuple[tuple[str, float], ...] | None
     is_own: bool
     attributes: tuple[str | None, ...]
@@ -58,6 +61,7 @@ class Preparation(NamedTuple):
     prepares: str
     ranges: tuple[Range, ...] | None
     schema_of_columns: Schema
+    agreement: Agreement | None
     known_columns: frozenset[str]
     drop_first: bool
     feature_map: FeatureMap | None
@@ -82,34 +86,45 @@ def prepared_data(task: Preparation) -> Parts:
     Args:
         task: What they follow from.
     """
-    data = weighted(_features(task, _loaded(task)), task.class_weights or ())
+    data = weighted(with_features(_loaded(task), partial(_features, task)), task.class_weights or ())
     if task.balance:
         data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)
     parts = split(data, task.split, task.seed, Together(task.splits_by == "participant", task.duplicates == "together"))
     if task.imbalance:
         parts = reduce_group(parts, task.imbalance, task.seed)
-    _refuse_empty(task, parts)
+    if task.agreement is None:
+        _refuse_empty(task, parts)
     parts = _by_records(task, parts) if task.prepares == "records" else parts
     known = not _to_be_learned(task, parts.train)
-    train, valid, test = (_cast(task, bounded(part, task.feature_map) if task.feature_map and known else part)
-                          for _, part in parts)
+    norm = partial(bounded, kind=task.feature_map) if task.feature_map and known else lambda part: part
+    train, valid, test = (_cast(task, with_features(part, norm)) for _, part in parts)
     return replace(parts, train=train, valid=valid, test=test)
 
 
 def _loaded(task: Preparation) -> GroupedDataset:
     """Load all records of a task, grouped by the intersections of its attributes."""
-    numbers = None if task.prepares == "records" else (
-        *(known.column for known in task.schema_of_columns.ranges), *task.numbers)
+    if task.agreement is not None:
+        return _agreed(task.agreement, task.csv, task.modified)
+    numbers = None if task.prepares == "records" else tuple(sorted(
+        {*(known.column for known in task.schema_of_columns.ranges), *task.numbers}))
     unread = tuple(name for name in task.without or () if task.is_own and name not in task.attributes)
     return reduce(crossed, [_source(task.dataset, task.csv, task.label, attribute, task.missing, task.participant,
-                                    task.record_weight, unread, numbers, task.asked, task.modified)
+                                    task.record_weight, task.site, unread, numbers, task.asked, task.modified)
                             for attribute in task.attributes])
 
 
 @lru_cache(maxsize=4)
+def _agreed(known: Agreement, csv: str | None, modified: int) -> GroupedDataset:
+    """Load the records of a node's own file in its state `modified`; no record where there is no file."""
+    from fedfair.datasets.node_table import no_records, records_of
+
+    return records_of(Path(csv), known) if csv else no_records(known)
+
+
+@lru_cache(maxsize=4)
 def _source(dataset: str, csv: str | None, label: str | None, group: str | None, missing: Missing,
-            participant: str | None, weight: str | None, without: tuple[str, ...], numbers: tuple[str, ...] | None,
-            asked: Asked, modified: int) -> GroupedDataset:
+            participant: str | None, weight: str | None, site: str | None, without: tuple[str, ...],
+            numbers: tuple[str, ...] | None, asked: Asked, modified: int) -> GroupedDataset:
     """Load all records of a data set, or of a file in its state `modified`; a user's data without some columns.
 
     `numbers` are the columns of a user's data that are declared to hold numbers; None if their values tell.
@@ -117,7 +132,8 @@ def _source(dataset: str, csv: str | None, label: str | None, group: str | None,
     if csv and label and group:  # imported here, with pandas, which other data do without
         from fedfair.datasets.table import from_csv
 
-        return from_csv(Path(csv), label, group, missing, participant, without, numbers, asked, weight)
+        return from_csv(Path(csv), label, group, missing, participant, without, numbers, asked, weight,
+                        site)
     if dataset.startswith(HUGGING_FACE) and label and group:
         from fedfair.datasets import hugging_face
 

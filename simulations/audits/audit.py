@@ -13,14 +13,17 @@ from fedfair.gradients.layers import flat
 from fedfair.gradients.parameters import trained_parameters
 from fedfair.mechanisms.clipping import ClipRule
 from fedfair.node.exchanges import send_gradient_sum
+from fedfair.node.moment_sums import send_moments
 from fedfair.node.participant_updates import send_update_sum
 from simulations.audits.findings import Audit, Guesses, judged, refuse_confidence
+from simulations.audits.planted_records import audit_moments
 from simulations.audits.white_box import WatchedGrid, scores, step_of
 from simulations.engines.local import LocalGrid
 from simulations.engines.quiet import quiet_flower
 from simulations.engines.run import Progress, conduct
 from simulations.settings.experiment import Experiment
 from strategies import Strategy, find_strategy
+from strategies.moments import Moments
 from strategies.server.population import Population
 from strategies.server.requests import population
 
@@ -34,11 +37,15 @@ def audit(experiment: Experiment, canaries: int = 20_000, confidence: float = 0.
           progress: Progress = lambda *_: None) -> Audit:
     """Run the experiment once with canaries in its batches, and bound epsilon from what a white-box attacker sees.
 
-    Canaries are held in this process, so the engine is "local", with a node for each client. Raises `ValueError` for an
+    Canaries are held in this process, so the engine is "local", with a node for each client. For moments the canaries
+    are records (`simulations.audits.planted_records`). Raises `ValueError` for an
     optimiser whose steps the attacker cannot turn back into sums, or for more canaries than parameters, and what `run`
     raises.
     """
     refuse_confidence(confidence)
+    strategy = planned(experiment)
+    if isinstance(strategy, Moments) and strategy.exchange is send_moments:
+        return audit_moments(experiment, strategy, canaries, confidence, progress)
     strategy = attacked(experiment)
     task, sizes = experiment.task, strategy.population
     parameters = sum(parameter.numel() for parameter in task.build_model().parameters())
@@ -59,9 +66,7 @@ def attacked(experiment: Experiment) -> Strategy:
     if experiment.optimizer != "sgd" or experiment.weight_decay:
         raise ValueError(f"an audit reads the noisy sums off the steps of plain SGD, but optimizer is "
                          f"{experiment.optimizer!r} with weight_decay {experiment.weight_decay}: take sgd and 0")
-    task = experiment.task
-    sizes = population(LocalGrid(client_app.app, 1), task)
-    strategy = find_strategy(experiment.strategy)(task, experiment.training, sizes)
+    strategy = planned(experiment)
     if strategy.exchange not in (send_gradient_sum, send_update_sum):
         raise ValueError(f"strategy {experiment.strategy!r} has no sums of gradients or updates into which canaries "
                          "could be put: attack it by membership")
@@ -69,6 +74,13 @@ def attacked(experiment: Experiment) -> Strategy:
         raise ValueError(f"an audit reads the noisy sums off plain steps, but the server's have a momentum of "
                          f"{step_of(strategy)['momentum']:g}: take 0")
     return strategy
+
+
+def planned(experiment: Experiment) -> Strategy:
+    """Return the strategy of an experiment, over all its records in this process."""
+    task = experiment.task
+    sizes = population(LocalGrid(client_app.app, 1), task)
+    return find_strategy(experiment.strategy)(task, experiment.training, sizes)
 
 
 def _holders(sizes: Population) -> tuple[int, ...]:

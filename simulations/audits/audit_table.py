@@ -23,7 +23,7 @@ from simulations.audits.releases import ReleaseAudit, audit_releases
 from simulations.engines.run import run
 from simulations.plans.compare import OnRound, following
 from simulations.settings.experiment import Experiment
-from simulations.settings.presets import for_strategy, merged
+from simulations.settings.presets import for_strategy, merged, needed
 from strategies import find_strategy
 
 ATTACKS = ("canaries", "membership", "releases", "outlier", "folder")
@@ -35,7 +35,8 @@ Made = Audit | ReleaseAudit | OutlierAudit | FolderAudit
 def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[str, Any], canaries: int = 20_000,
            confidence: float = 0.95, engine: str = "local", on_round: OnRound = lambda *progress: None,
            runs: int = 10) -> list[Made]:
-    """Run one audit for each seed; `settings` win over `simulations.audits.audit.DEFAULTS`.
+    """Run one audit for each seed; `settings` win over `simulations.audits.audit.DEFAULTS`,
+    and over what the method cannot do without.
 
     The attack folder takes `runs` runs on each of two data sets, whose randomness is the system's unless it is set.
     Raises `ValueError` for an unknown attack, for canaries or releases on another engine than "local", for runs without
@@ -47,7 +48,7 @@ def audits(strategy: str, attack: str, seeds: Iterable[int], settings: Mapping[s
         raise ValueError(f'engine is {engine!r}, but the attack {attack} needs all nodes in this process: take engine '
                          '"local", or the attack membership')
     usual = {**DEFAULTS, "randomness": "system"} if attack == "folder" else DEFAULTS  # a seed would give all away
-    layers = merged(usual, for_strategy(settings, strategy, [strategy]), {"strategy": strategy})
+    layers = merged(usual, needed(strategy), for_strategy(settings, strategy, [strategy]), {"strategy": strategy})
     planned = [Experiment(**layers, seed=seed) for seed in seeds]
     if any(each.steps == 0 for each in planned):
         raise ValueError("steps is 0: a run without steps releases nothing that could be attacked, so give it some")

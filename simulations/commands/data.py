@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,6 +78,12 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
     console.print(label_rates(task.data()))
     for sentence in small_groups(task.data()):
         console.print(Text(visible(f"Warning: {sentence}"), style="bold"))
+    options = {"--csv": str(file), "--label": label, "--group": group, "--encoding": encoding, "--without": without,
+               "--missing": missing if missing != "refuse" else None}
+    words = [word for option in options.items() if option[1] for word in option]
+    for pair in set_:
+        words += ["--set", pair]
+    print(visible(f"Next: fedfair compare {shlex.join(map(str, words))} --out out/{file.stem}"))
 
 
 def _describe(name: str, task: Task) -> None:

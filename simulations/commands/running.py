@@ -14,6 +14,7 @@ from simulations.commands.options import (
     Csv,
     DatasetName,
     Delta,
+    Encoding,
     EngineName,
     EngineSet,
     Epsilon,
@@ -62,6 +63,7 @@ def compare(
     group: Group = None,
     attribute_in_model: Attribute = None,
     missing: Missing = None,
+    encoding: Encoding = None,
     without: Without = "",
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -84,8 +86,8 @@ def compare(
 
     names = names_of(strategies)
     settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group, missing=missing,
-                           without=names_of(without) or None, target_epsilon=epsilon, delta=delta,
-                           attribute_in_model=attribute_in_model)
+                           encoding=encoding, without=names_of(without) or None, target_epsilon=epsilon,
+                           delta=delta, attribute_in_model=attribute_in_model)
     settings = suited(settings, preset, names)
     planned = experiments(names, list(range(seeds)), preset, settings)
     chosen = engine_of(engine, nodes, engine_set)
@@ -121,6 +123,7 @@ def run(
     group: Group = None,
     attribute_in_model: Attribute = None,
     missing: Missing = None,
+    encoding: Encoding = None,
     without: Without = "",
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -137,8 +140,8 @@ def run(
     from simulations.settings.own_data import suited
 
     settings = settings_of(set_, risk, dataset=dataset, csv=csv, label=label, group=group, missing=missing,
-                           without=names_of(without) or None, target_epsilon=epsilon, delta=delta,
-                           attribute_in_model=attribute_in_model)
+                           encoding=encoding, without=names_of(without) or None, target_epsilon=epsilon,
+                           delta=delta, attribute_in_model=attribute_in_model)
     settings = suited(settings, preset, [strategy])
     planned = experiments([strategy], [seed], preset, settings)
     _run_one(planned[0], engine_of(engine, nodes, engine_set), out, checkpoint_every, json, track)

@@ -30,7 +30,8 @@ def schema(file: Annotated[Path, typer.Argument(help="Your own file.")],
     task = Experiment(csv=str(file), label=label, group=group, **pairs(set_)).task
     table, roles = read_table(file, task.asked), (label, *task.attributes)
     read = table.frame.drop(columns=features_alone(names_of(without), table.frame, roles))
-    text = schema_text(tidied(read, reading_of(read, task.asked, table.separator)), label, str(task.attributes[0]))
+    text = schema_text(tidied(read, reading_of(read, task.asked, table.separator)), label,
+                       [str(name) for name in task.attributes])
     if out is None:
         print(text, end="")
         return

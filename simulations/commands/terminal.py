@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedfair.datasets.names import visible
+from simulations.commands.hints import as_options
 from simulations.results.atomic_files import refuse_unnameable
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
     @wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         """Run the command; raise `typer.Exit` with code 2 for an expected error."""
+        _say_once()
         try:
             for path in _paths(kwargs.values()):
                 refuse_unnameable(path)
@@ -37,9 +40,27 @@ def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
                 raise
             sentence = visible(_in_words(error), keep="\n")
             Console(stderr=True).print(Text.assemble(("Error:", "red"), f" {sentence}"), soft_wrap=True)
+            options = as_options(sentence)
+            if options:
+                Console(stderr=True).print(Text(f"As options of this command, if that is what you mean: {options}"),
+                                           soft_wrap=True)
             raise typer.Exit(2) from None
 
     return guarded
+
+
+def _say_once() -> None:
+    """Print a warning of the log once, however often a file is read."""
+    said: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        """Return whether a message was not printed before."""
+        message, before = record.getMessage(), len(said)
+        said.add(message)
+        return len(said) > before
+
+    if logging.lastResort is not None:
+        logging.lastResort.filters[:] = [is_new]
 
 
 def _print_version(asked: bool) -> None:

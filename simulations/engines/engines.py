@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedfair import client_app
 from fedfair.protocol.bounds import MOST_NODES, held
@@ -19,7 +21,7 @@ from simulations.engines.names import ENGINES
 from simulations.engines.quiet import quiet_flower
 from simulations.settings.experiment import SettingsError, in_words
 
-__all__ = ["ENGINES", "Engine", "Flower", "Local", "Ray", "make_engine"]
+__all__ = ["ENGINES", "Connected", "Engine", "Flower", "Local", "Ray", "make_engine"]
 
 T = TypeVar("T")
 Count = Annotated[int, Field(ge=1, le=MOST_NODES)]
@@ -86,12 +88,43 @@ class Local(Engine):
 
     Attributes:
         nodes: Number of Flower nodes, by default one, which computes for all clients together.
+        files: A file for each node, for a rehearsal of partition nodes; by default none.
+        site: Column of those files whose values are clients of their own; by default each node is one client.
     """
+
+    files: tuple[str, ...] = ()
+    site: str | None = None
+
+    @model_validator(mode="after")
+    def _a_file_each(self) -> Local:
+        """Refuse another number of nodes than there are files."""
+        if self.site and not self.files:
+            raise ValueError(f"site is {self.site!r}, a column of nodes' own files, and there are none: give files too")
+        if self.files and self.nodes not in (None, len(self.files)):
+            raise ValueError(f"nodes is {self.nodes}, but there are {len(self.files)} files: give one for each node")
+        return self
 
     def __call__(self, serve: Callable[[Grid], T]) -> T:
         """See `Engine`."""
         with quiet_flower():
-            return serve(LocalGrid(client_app.app, self.nodes or 1))
+            return serve(LocalGrid(client_app.app, self.nodes or len(self.files) or 1, self.files, self.site))
+
+
+class Connected(Engine):
+    """Engine of nodes that are there already, as a SuperLink knows them.
+
+    Attributes:
+        nodes: Not used: the grid says which nodes there are.
+        grid: The nodes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    grid: Grid
+
+    def __call__(self, serve: Callable[[Grid], T]) -> T:
+        """See `Engine`."""
+        return serve(self.grid)
 
 
 class Ray(Engine):
@@ -159,8 +192,21 @@ class Flower(Engine):
             """Keep what `serve` returns."""
             results.append(serve(grid))
 
-        with quiet_flower(logging.ERROR), warnings.catch_warnings():
+        with quiet_flower(logging.ERROR), _search_path_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             run_simulation(server_app, client_app.app, self.nodes or 2, backend_config={
                 "client_resources": {"num_cpus": 1}, "init_args": {"log_to_driver": False}})
         return results[0]
+
+
+@contextmanager
+def _search_path_kept() -> Iterator[None]:
+    """Take back PYTHONPATH, which Flower sets to this process's search path for its Ray, and programs would inherit."""
+    before = os.environ.get("PYTHONPATH")
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("PYTHONPATH", None)
+        else:
+            os.environ["PYTHONPATH"] = before

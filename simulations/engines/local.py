@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -13,11 +13,12 @@ from simulations.engines.numbered import NumberedGrid
 class LocalGrid(NumberedGrid):
     """Grid of `nodes` nodes that run `client_app` in this process, one after the other.
 
-    An exception of a handler reaches the caller as it is.
+    `files` are the nodes' own, if they have some, and `site` is the column of their sites, if these are clients. An
+    exception of a handler reaches the caller as it is.
     """
 
-    def __init__(self, client_app: ClientApp, nodes: int) -> None:
-        super().__init__(nodes)
+    def __init__(self, client_app: ClientApp, nodes: int, files: Sequence[str] = (), site: str | None = None) -> None:
+        super().__init__(nodes, files, site)
         self._client_app = client_app
         self._replies: dict[str, Message] = {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import count
 
 from flwr.app import Context, Message, RecordDict
@@ -15,14 +15,19 @@ _SERVER = 1
 
 
 class NumberedGrid(Grid):
-    """Grid of `nodes` nodes, numbered as in Flower's simulation ("partition-id", "num-partitions")."""
+    """Grid of `nodes` nodes, numbered as in Flower's simulation ("partition-id", "num-partitions").
 
-    def __init__(self, nodes: int) -> None:
-        self._contexts = {
-            node + 2: Context(run_id=0, node_id=node + 2, node_config={"partition-id": node, "num-partitions": nodes},
-                              state=RecordDict(), run_config={})
-            for node in range(nodes)
-        }
+    `files` are the nodes' own, if they have some, and `site` is the column of their sites, if these are clients.
+    """
+
+    def __init__(self, nodes: int, files: Sequence[str] = (), site: str | None = None) -> None:
+        self._contexts = {}
+        for node in range(nodes):
+            config: dict[str, bool | float | int | str] = {"partition-id": node, "num-partitions": nodes}
+            config |= {"data": files[node]} if files else {}
+            config |= {"site": site} if site else {}
+            self._contexts[node + 2] = Context(run_id=0, node_id=node + 2, node_config=config, state=RecordDict(),
+                                               run_config={})
         self._numbers = count(1)
         self._run = Run.create_empty(0)
         identify_process()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from flwr.clientapp import ClientApp
 
 from simulations.engines.numbered import identify_process
 from simulations.engines.ray_address import refuse_dead
+from simulations.engines.same_program import OtherProgram, refuse_other_programs
 
 
 class Shape(NamedTuple):
@@ -69,7 +71,8 @@ def connect(address: str | None) -> None:
 
     Without an address, connect to the cluster that the environment's RAY_ADDRESS names, or else start one on this
     machine. Messages of a new cluster carry values of up to 1 MiB themselves: for a model of that size the object store
-    takes longer than a step. Raises `ConnectionError` if no cluster answers at the address.
+    takes longer than a step. Raises `ConnectionError` if no cluster answers at the address, or one that was started
+    from another environment.
     """
     global _within_messages
     if not ray.is_initialized():
@@ -83,9 +86,23 @@ def connect(address: str | None) -> None:
                          _system_config={"max_direct_call_object_size": _within_messages})
             else:
                 ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+                refuse_other_programs()
         except (ConnectionError, RuntimeError, TimeoutError) as error:
-            raise ConnectionError(f"no Ray cluster answers at {address or os.environ.get('RAY_ADDRESS')!r}: start one "
-                                  f"with `ray start --head`, or leave the address out ({error})") from None
+            raise _refusal(error, address or os.environ.get("RAY_ADDRESS")) from None
+
+
+def _refusal(error: Exception, address: str | None) -> ConnectionError:
+    """Return why a cluster cannot be used."""
+    ray.shutdown()
+    words = " ".join(str(error).split())
+    if "Version mismatch" in words:  # Ray's own, which name both versions of Ray and Python
+        return ConnectionError(f"the Ray cluster at {address!r} was started from another environment: stop it "
+                               f"with `ray stop`, and start it from this one ({sys.prefix}) with `ray start --head` "
+                               f"({words})")
+    if isinstance(error, OtherProgram):
+        return error
+    return ConnectionError(f"no Ray cluster answers at {address!r}: start one with `ray start --head`, or leave the "
+                           f"address out ({words})")
 
 
 def within_messages() -> int:

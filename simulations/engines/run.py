@@ -22,7 +22,10 @@ from simulations.engines.estimate import refuse_endless, refuse_too_large
 from simulations.engines.learned_columns import begun, learned_once
 from simulations.engines.resume import Watch, train
 from simulations.results.atomic_files import alone_in
+from simulations.results.node_files import contributions
+from simulations.results.progress_bar import bar, in_notebook
 from simulations.results.result import Result
+from simulations.settings.deployment import refuse_no_noise
 from simulations.settings.experiment import Experiment
 from strategies import Strategy, find_strategy
 from strategies.server.preprocessing import learn_columns, planned
@@ -37,7 +40,7 @@ Progress = Callable[[int, int], None]
 
 
 def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | None = None,
-        progress: Progress = lambda *_: None, checkpoint: Checkpoint | None = None, watch: Watch = lambda *_: None
+        progress: Progress | None = None, checkpoint: Checkpoint | None = None, watch: Watch = lambda *_: None
         ) -> Result:
     """Run an experiment and return its result; resume from `checkpoint` if it holds one.
 
@@ -46,7 +49,8 @@ def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | Non
         engine: An engine's name (see `ENGINES`), or an engine with settings of its own.
         nodes: Number of Flower nodes that host the clients, at least 1; None for the engine's default. Ignored if
             `engine` is not a name.
-        progress: Called with rounds done and rounds in all, as the run advances.
+        progress: Called with rounds done and rounds in all, as the run advances; by default a bar in a notebook, and
+            nothing elsewhere.
         checkpoint: Where to save and find checkpoints; None for none.
         watch: Called with the strategy and the round's number at the end of every round.
 
@@ -59,6 +63,8 @@ def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | Non
         OSError: If a checkpoint cannot be written, or its folder is in use.
         fedfair.node.node.ClientError: If a client fails.
     """
+    if progress is None:
+        progress = bar(f"{experiment.strategy} on {experiment.dataset}") if in_notebook() else lambda *_: None
     chosen, progress, watch = make_engine(engine, nodes), of_caller(progress), of_caller(watch)
     if experiment.randomness == "system":
         chosen = chosen.without_repeats()
@@ -129,12 +135,14 @@ def _trained(experiment: Experiment, grid: Grid, progress: Progress, checkpoint:
         asked = strategy.configure_evaluate(0, arrays, ConfigRecord(), grid)
         strategy.aggregate_evaluate(0, grid.send_and_receive(asked, timeout=experiment.answer_timeout))
     else:
-        arrays = train(strategy, grid, arrays, checkpoint, watch)
+        arrays = strategy.chosen(train(strategy, grid, arrays, checkpoint, watch))
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(unpacked(arrays)[name])
     return Result(experiment, task.data(), pd.DataFrame(strategy.rows.all), strategy.ledger, model, strategy.search,
-                  strategy.evaluation.threshold, strategy.front)
+                  strategy.evaluation.threshold, strategy.front,
+                  strategy.evaluation.figures.released if strategy.evaluation.figures else None,
+                  contributions(strategy))
 
 
 def _planned(experiment: Experiment, grid: Grid) -> Strategy:
@@ -160,6 +168,7 @@ def _strategy(experiment: Experiment, grid: Grid, progress: Progress, checkpoint
     done = begun(spent, training.delta, sizes.fingerprint, checkpoint) if spent else None
     charged = done.charged if done else None
     made = strategy(task, training, sizes, progress, preprocessing=charged)
+    refuse_no_noise(made)
     refuse_endless(experiment, made.rounds, len(list(grid.get_node_ids())), size)
     if spent is None or done is None:
         return made

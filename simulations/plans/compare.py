@@ -8,9 +8,11 @@ from typing import Any
 from simulations.engines.engines import Engine, make_engine
 from simulations.engines.run import Progress, refuse_unfit, run
 from simulations.plans.kept_runs import KeptRuns
+from simulations.results.progress_bar import bar_of_runs, in_notebook
 from simulations.results.result import Result
 from simulations.results.results import Results
 from simulations.settings.experiment import Experiment, SettingsError
+from simulations.settings.own_data import is_own
 from simulations.settings.presets import for_strategy, merged, preset
 
 OnRound = Callable[[int, int, str, int, int], None]
@@ -43,7 +45,7 @@ def experiments(strategies: Sequence[str], seeds: Sequence[int], preset_name: st
     made, refused = [], {}
     for strategy in strategies:
         chosen = for_strategy(settings, strategy, strategies)
-        dataset = None if chosen.get("csv") else str(chosen.get("dataset", "digits"))
+        dataset = None if is_own(chosen) else str(chosen.get("dataset", "digits"))
         layers = merged(preset(preset_name, dataset, strategy), chosen, {"strategy": strategy})
         try:
             made += [Experiment(**layers, seed=seed) for seed in seeds]
@@ -63,14 +65,15 @@ def _of_each(refused: Mapping[str, str], strategies: Sequence[str]) -> str:
 
 
 def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes: int | None = None,
-            on_round: OnRound = lambda *progress: None, kept: KeptRuns | None = None) -> Results:
+            on_round: OnRound | None = None, kept: KeptRuns | None = None) -> Results:
     """Run experiments one after the other, after checking that the settings of all fit their data.
 
     Args:
         planned: What `experiments` returns.
         engine: Name of an engine (see `simulations.engines.engines.ENGINES`), or an engine with settings.
         nodes: Number of Flower nodes that host the clients; None for the engine's own choice.
-        on_round: Called after every round with the progress of all runs (see `OnRound`).
+        on_round: Called after every round with the progress of all runs (see `OnRound`); by default a bar in a
+            notebook, and nothing elsewhere.
         kept: Runs that are not made again, and to which those that end are added; None for none.
 
     Returns:
@@ -81,10 +84,13 @@ def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes
     """
     chosen = make_engine(engine, nodes)
     refuse_unfit(planned)
+    if on_round is None:
+        on_round = bar_of_runs() if in_notebook() else lambda *_: None
+    told = on_round
 
     def make(missing: Sequence[Experiment]) -> Iterator[tuple[int, Result]]:
         """Make runs one after the other."""
-        for place, (experiment, progress) in enumerate(following(missing, on_round)):
+        for place, (experiment, progress) in enumerate(following(missing, told)):
             yield place, run(experiment, chosen, progress=progress)
 
     return (kept or KeptRuns()).complete(planned, make)

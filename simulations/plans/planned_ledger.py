@@ -8,6 +8,7 @@ from simulations.settings.experiment import Experiment
 from strategies import find_strategy
 from strategies.server.preprocessing import planned
 from strategies.server.requests import population
+from strategies.server.state import charge_held_out
 
 
 def planned_ledger(experiment: Experiment) -> Ledger:
@@ -23,6 +24,5 @@ def planned_ledger(experiment: Experiment) -> Ledger:
     if strategy.rounds:
         for event, steps, first in strategy.plan(0).charges(sizes.sizes):
             strategy.ledger.record(event, steps * strategy.rounds, first)
-        if strategy.training.searches:
-            strategy.ledger.record_search(strategy.search.multiplier)
+        charge_held_out(strategy)
     return strategy.ledger

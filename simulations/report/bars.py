@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from simulations.report.figure import COLOURS
 from simulations.report.scale import Axis, Range
-from simulations.report.svg import document, element, escaped, text
+from simulations.report.svg import COLOURS, document, element, escaped, text
 
 _ROW, _LEFT, _LENGTH, _RIGHT, _LETTER = 22, 150, 360, 130, 7
 _STYLE = "text{font:13px sans-serif;fill:#888}.title{font-weight:bold}"

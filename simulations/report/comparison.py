@@ -14,10 +14,8 @@ from fedfair.fairness.metrics import ALL
 from fedfair.protocol.marks import marked
 from fedfair.protocol.messages import BY_CLIENT
 from fedfair.protocol.task import Task
-from simulations.results.marks import Marks, marks
-from simulations.results.measures import measures
-from simulations.results.paired_tests import comparisons
-from simulations.results.summary import final_part, final_test, summarise
+from simulations.results.measured import Measured
+from simulations.results.summary import final_part
 
 Run = tuple[str, str, int]
 """Data set, method and seed."""
@@ -32,7 +30,8 @@ class Comparison:
     `data` has only the settings that choose the records. `metrics` is long (dataset, strategy, seed, round, split,
     group, metric, value); `ledgers` are by run. `favourable` says which class is, and `date` when it was saved; both
     are empty if unknown. `attributes` says which sensitive attributes are features, see
-    `simulations.results.attribute_use.attributes_used`; empty if the folder does not say.
+    `simulations.results.attribute_use.attributes_used`; empty if the folder does not say. `nodes` has what each node
+    of each method contributed; empty where nodes have no files of their own.
     """
 
     dataset: str
@@ -43,6 +42,7 @@ class Comparison:
     favourable: str = ""
     date: str = ""
     attributes: Mapping[str, bool] = field(default_factory=dict)
+    nodes: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def title(self) -> str:
@@ -58,7 +58,7 @@ class Comparison:
     @property
     def seeds(self) -> int:
         """Largest number of seeds of a method."""
-        return int(self.summary["seeds"].max())
+        return int(self.measured.summary["seeds"].max())
 
     @cached_property
     def first_ledgers(self) -> dict[str, Ledger]:
@@ -75,30 +75,20 @@ class Comparison:
         unknown = dict.fromkeys(next(iter(self.ledgers.values())).groups, 0)
         return {str(group): int(size) for group, size in sizes.items()} or unknown
 
-    @cached_property
-    def final(self) -> pd.DataFrame:
-        """See `simulations.results.summary.final_test`."""
-        return final_test(self.metrics)
+    @property
+    def is_measured(self) -> bool:
+        """Whether anything was measured of the test part; not with `figures = "none"`."""
+        return bool(self.metrics.loc[self.metrics["split"] == "test", "value"].notna().any())
 
     @cached_property
-    def summary(self) -> pd.DataFrame:
-        """See `simulations.results.summary.summarise`."""
-        return summarise(self.metrics, self.ledgers)
+    def measured(self) -> Measured:
+        """What is computed of the runs: final metrics, summary, tests, marks."""
+        return Measured(self.metrics, self.ledgers, self.sizes)
 
     @cached_property
     def by_client(self) -> pd.DataFrame:
         """Final metrics of each client, see `simulations.results.summary.final_part`; empty if none were measured."""
         return final_part(self.metrics, f"test {BY_CLIENT}")
-
-    @cached_property
-    def marks(self) -> Marks:
-        """See `simulations.results.marks.marks`."""
-        return marks(self.final, self.tests)
-
-    @cached_property
-    def tests(self) -> pd.DataFrame:
-        """See `simulations.results.paired_tests.comparisons`."""
-        return comparisons(measures(self.final))
 
 
 def together(named: Sequence[tuple[str, Comparison]]) -> list[Comparison]:
@@ -128,4 +118,6 @@ def _joined(first: Comparison, second: Comparison, name: str) -> Comparison:
     metrics = pd.concat([first.metrics, second.metrics.replace({"strategy": called})], ignore_index=True)
     renamed: Iterator[tuple[Run, Ledger]] = (((dataset, called[method], seed), ledger)
                                              for (dataset, method, seed), ledger in second.ledgers.items())
-    return replace(first, metrics=metrics, ledgers={**first.ledgers, **dict(renamed)})
+    nodes = [part for part in (first.nodes, second.nodes.replace({"method": called})) if len(part)]
+    return replace(first, metrics=metrics, ledgers={**first.ledgers, **dict(renamed)},
+                   nodes=pd.concat(nodes) if nodes else first.nodes)

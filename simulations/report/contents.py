@@ -12,6 +12,7 @@ from simulations.report.figures import accuracy_figure, bounds_figure, constants
 from simulations.report.folders import Source
 from simulations.report.head import common_facts, facts
 from simulations.report.ledgers import foundations, ledger_figure, promises
+from simulations.report.multiples import apart
 from simulations.report.tables import (
     Table,
     choices_table,
@@ -21,13 +22,13 @@ from simulations.report.tables import (
     ledger_by_observer,
     methods_table,
     metrics_table,
+    nodes_table,
     sites_table,
     tests_table,
 )
 from simulations.report.telling import telling
 from simulations.report.tradeoffs import pareto_figure
 from simulations.results.attribute_use import in_words
-from simulations.results.statements import statements
 
 MOST = 12
 """Comparisons of a sweep that are shown in full."""
@@ -109,26 +110,30 @@ def report(sources: Sequence[Source], comparisons: Sequence[Comparison], progres
     return Report(f"What each group pays for privacy: {', '.join(datasets)}", sources, overviews, chapters)
 
 
+def _of_figures(comparison: Comparison) -> list[Figure | Table | None]:
+    """Return what shows how good the models are."""
+    several = len(comparison.methods) > 1 and comparison.seeds > 1
+    return [accuracy_figure(comparison), methods_table(comparison), groups_table(comparison), metrics_table(comparison),
+            sites_table(comparison), telling(pareto_figure([comparison])), tests_table(comparison) if several else None]
+
+
 def chapter(comparison: Comparison, name: str) -> Chapter:
     """Make the chapter of one comparison; figures in which nothing can be compared are left out."""
-    several = len(comparison.methods) > 1
-    parts: list[Figure | Table | None] = [
-        accuracy_figure(comparison), methods_table(comparison), groups_table(comparison), metrics_table(comparison),
-        sites_table(comparison), telling(pareto_figure([comparison])),
-        tests_table(comparison) if several and comparison.seeds > 1 else None]
-    training = [telling(training_figure(comparison, metric)) for metric in ("accuracy", "loss")]
+    parts: list[Figure | Table | None] = [*(_of_figures(comparison) if comparison.is_measured else ()),
+                                          nodes_table(comparison)]
+    timed = ("accuracy", "loss") if comparison.is_measured else ()
+    training = [telling(training_figure(comparison, metric)) for metric in timed]
     ledger = ledger_figure(comparison)
     tables = (ledger_by_method(comparison), ledger_by_group(comparison), ledger_by_observer(comparison))
     parts_of_ledger: list[Figure | Table | None] = [telling(ledger) if ledger else None, *tables]
     return Chapter(
         name, comparison.title, facts(comparison), found(comparison), [part for part in parts if part is not None],
-        [figure for figure in training if figure is not None], bounds_figure(comparison), constants(comparison),
+        [apart(figure) for figure in training if figure is not None], bounds_figure(comparison), constants(comparison),
         [part for part in parts_of_ledger if part is not None],
         promises(comparison), foundations(comparison))
 
 
 def found(comparison: Comparison) -> list[str]:
     """Return what the terminal says around its table."""
-    lines = statements(comparison.final, comparison.tests, comparison.summary, comparison.sizes,
-                       comparison.first_ledgers.values())
+    lines = comparison.measured.statements()
     return [*lines, *([comparison.favourable] if comparison.favourable else []), *in_words([comparison.attributes])]

@@ -9,10 +9,9 @@ from typing import Literal, NamedTuple
 
 from fedfair.accounting.figures import up
 from simulations.report.estimates import Estimate
+from simulations.report.svg import COLOURS
 from simulations.report.tables import Epsilon, Table
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#767676")
-"""Okabe and Ito 2008, told apart by colour-blind people; grey for their black, yellow left out as too pale."""
 MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "star")
 DASHES = ((), (6, 3), (2, 2), (8, 3, 2, 3), (12, 3))
 
@@ -43,6 +42,7 @@ class Series:
     """Points of one name, joined by a line with a band, or each by itself with its intervals.
 
     `hollow` marks are those of points that others beat. A `level` series has a dashed line at the height of each point.
+    A line without its `band` is a line alone, and a `faint` one is there to compare another with.
     """
 
     name: str
@@ -51,6 +51,8 @@ class Series:
     joined: bool = True
     hollow: bool = False
     level: bool = False
+    band: bool = True
+    faint: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,16 +79,18 @@ class Scale:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes."""
+    """One pair of axes; drawn `again` if another panel of the figure has the same points."""
 
     title: str
     x: Scale
     y: Scale
     series: tuple[Series, ...]
+    again: bool = False
 
     def words(self) -> str:
         """Return what the panel shows at the end of each series, for those who cannot see it."""
-        return "; ".join(f"{series.name} {_last(series, self)}" for series in self.series if series.points)
+        return "; ".join(f"{series.name} {_last(series, self)}" for series in self.series
+                         if series.points and not series.faint)
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class Figure:
         over = self.panels[0].y.label  # none where every method has a row of its own
         rows = [(panel.title, series.name, _value(point.x.mean, panel.x),
                  *([panel.y.cell(point.y.mean)] if over else []), *ends(point))
-                for panel in self.panels for series in panel.series for point in series.points]
+                for panel in self.panels if not panel.again for series in panel.series for point in series.points]
         return Table(f"{self.name}-data", f"Data of the figure: {self.title}",
                      ("panel", "method", self.panels[0].x.label, *([over] if over else []), "low", "high"), rows)
 

@@ -14,11 +14,12 @@ import pandas as pd
 from safetensors import safe_open
 
 from fedfair.fairness.score_sums import favourable_of
-from fedfair.protocol.task import Task
+from fedfair.protocol.task import NODES, Task
 from simulations.report.comparison import RECORDS, Comparison, together
 from simulations.results.csv_text import from_csv
 from simulations.results.ledger_table import read_ledgers
 from simulations.results.model_metadata import descriptions
+from simulations.results.node_files import NODES_FILE
 from simulations.results.statements import favourable_sentence
 from simulations.settings.presets import for_strategy, merged, preset
 from strategies.server.threshold_settings import ThresholdSettings
@@ -108,7 +109,17 @@ def _comparison(chosen: Mapping[str, Any], folders: Sequence[Path]) -> Compariso
     dataset = str(metrics["dataset"].iloc[0])
     day = datetime.fromtimestamp((folders[0] / "metrics.parquet").stat().st_mtime, UTC).date().isoformat()
     return Comparison(dataset, _data(folders[0], dataset), chosen, metrics, ledgers,
-                      _favourable(folders[0], _settings(folders[0], dataset)), day, _attributes(folders[0]))
+                      _favourable(folders[0], _settings(folders[0], dataset)), day, _attributes(folders[0]),
+                      _nodes(folders, metrics))
+
+
+def _nodes(folders: Sequence[Path], metrics: pd.DataFrame) -> pd.DataFrame:
+    """Return what each node contributed to each method; empty where nodes have no files of their own."""
+    frames = [from_csv(folder / NODES_FILE) for folder in folders if (folder / NODES_FILE).is_file()]
+    if not frames:
+        return pd.DataFrame()
+    frame, only = pd.concat(frames, ignore_index=True), f"{metrics['strategy'].iloc[0]}/seed-"
+    return frame.assign(method=frame.pop("run").fillna(only).str.rpartition("/")[0])
 
 
 def _attributes(folder: Path) -> dict[str, bool]:
@@ -120,7 +131,8 @@ def _attributes(folder: Path) -> dict[str, bool]:
 def _data(folder: Path, dataset: str) -> Task:
     """Return which records a run, or the first method of a comparison, trains and tests on."""
     settings = _settings(folder, dataset)
-    return Task(**{name: settings[name] for name in RECORDS if name in settings})
+    of_nodes = ("partition", "ranges", "categories") if settings.get("partition") == NODES else ()
+    return Task(**{name: settings[name] for name in (*RECORDS, *of_nodes) if name in settings})
 
 
 def _favourable(folder: Path, settings: Mapping[str, Any]) -> str:

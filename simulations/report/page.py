@@ -13,10 +13,11 @@ from fedfair.datasets.names import visible
 from simulations.report.again import command
 from simulations.report.contents import Report
 from simulations.report.estimates import Estimate
-from simulations.report.figure import COLOURS, Figure
+from simulations.report.figure import Figure
 from simulations.report.folders import Source
 from simulations.report.markers import swatch
 from simulations.report.panels import drawn
+from simulations.report.svg import COLOURS
 from simulations.report.tables import Table, plain, said
 from simulations.results.marks import BEST, DOUBTFUL
 

@@ -6,17 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from simulations.report.figure import COLOURS, Figure, Panel, Point, Series, Style, ends
+from simulations.report.figure import Figure, Panel, Point, Series, Style, ends
 from simulations.report.markers import SWATCH, dash, marker, sample
 from simulations.report.scale import Axis, Range, ranges
-from simulations.report.svg import document, element, escaped, path, text
+from simulations.report.svg import COLOURS, document, element, escaped, path, text
 
 WIDTH, HEIGHT, ROW = 340, 230, 26
 _MARKS = 6  # on a line
 _TOP, _RIGHT, _BOTTOM, _LETTER, _GAP = 10, 12, 44, 6.4, 24
 _STYLE = ("text{font:12px sans-serif;fill:#888;stroke:none}.title{font-weight:bold}"
           ".grid{stroke:#888;stroke-opacity:.25}.axis,.guide{stroke:#888;fill:none}.guide{stroke-dasharray:2}.line,.bar{fill:none;stroke-width:1.8}"
-          ".band{stroke:none;fill-opacity:.16}.hit{fill:none;stroke:none}.hollow .marker{fill:none}"
+          ".band{stroke:none;fill-opacity:.16}.hit{fill:none;stroke:none}.hollow .marker{fill:none}.faint{opacity:.35}"
           + "".join(f".c{number}{{stroke:{colour};fill:{colour}}}" for number, colour in enumerate(COLOURS)))
 
 
@@ -107,15 +107,16 @@ def _series(series: Series, panel: Panel, frame: Frame) -> str:
     points = [p for p in series.points if math.isfinite(p.x.mean) and math.isfinite(p.y.mean)]
     parts = []
     if series.joined and points:
-        parts += [_band(points, frame), path(f"M{_line(points, frame)}", "line", **dash(style))]
+        parts += [_band(points, frame) if series.band else "", path(f"M{_line(points, frame)}", "line", **dash(style))]
     if series.level:
         parts += [path(f"M{frame.x.start},{frame.y.at(point.y.mean)}H{frame.x.end}", "line", stroke_dasharray=5)
                   for point in points]
     marks = _MARKS if series.joined and len(points) > _MARKS else len(points)
+    marks = 0 if series.faint else marks
     marked = {round(number * (len(points) - 1) / max(marks - 1, 1)) for number in range(marks)}
     parts += [_mark(points[number], series, panel, frame, style) for number in sorted(marked)]
-    return element("g", "".join(parts), class_=f"series c{style.colour}{' hollow' if series.hollow else ''}",
-                   data_series=series.name)
+    looks = " ".join(["series", f"c{style.colour}", *["hollow"] * series.hollow, *["faint"] * series.faint])
+    return element("g", "".join(parts), class_=looks, data_series=series.name)
 
 
 def _mark(point: Point, series: Series, panel: Panel, frame: Frame, style: Style) -> str:

@@ -10,8 +10,9 @@ from typing import Any
 
 from fedfair.datasets.names import visible
 from simulations.report.estimates import Estimate
-from simulations.report.figure import COLOURS, Figure, Panel, Scale, Series, Style
+from simulations.report.figure import Figure, Panel, Scale, Series, Style
 from simulations.report.scale import Range, ranges
+from simulations.report.svg import COLOURS
 from simulations.results.atomic_files import in_place
 
 _MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "down": "v", "plus": "P", "cross": "X",
@@ -79,9 +80,10 @@ def _draw(panel: Panel, axes: Any, x: Range, y: Range) -> None:
         across, up = [p.x.mean for p in series.points], [p.y.mean for p in series.points]
         if series.joined:
             axes.plot(across, up, linestyle=(0, style.dash) if style.dash else "-", linewidth=1,
-                      markevery=max(1, len(up) // 6), **look)
-            axes.fill_between(across, [p.y.low for p in series.points], [p.y.high for p in series.points],
-                              color=look["color"], alpha=0.16, linewidth=0)
+                      markevery=max(1, len(up) // 6), alpha=0.35 if series.faint else 1, **look)
+            if series.band:
+                axes.fill_between(across, [p.y.low for p in series.points], [p.y.high for p in series.points],
+                                  color=look["color"], alpha=0.16, linewidth=0)
         else:
             axes.errorbar(across, up, _half([p.y for p in series.points]), _half([p.x for p in series.points]),
                           linestyle="none", markerfacecolor="none" if series.hollow else look["color"], **look)

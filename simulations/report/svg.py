@@ -6,6 +6,9 @@ from html import escape
 
 from fedfair.datasets.names import visible
 
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#767676")
+"""Okabe and Ito 2008, told apart by colour-blind people; grey for their black, yellow left out as too pale."""
+
 
 def element(tag: str, *inside: str, **attributes: object) -> str:
     """Write an element; `inside` is SVG already. `text_anchor` stands for text-anchor, `class_` for class."""

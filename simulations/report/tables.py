@@ -15,6 +15,7 @@ from simulations.report.estimates import Estimate, over_seeds, share_over_seeds
 from simulations.results.coverage import test_records
 from simulations.results.ledger_table import TWO_GROUPS, largest
 from simulations.results.measures import LARGER_IS_BETTER
+from simulations.results.node_files import COLUMNS
 from simulations.results.reference import privacy_costs
 from simulations.results.summary_columns import BY_GROUP
 
@@ -70,22 +71,23 @@ def plain(cell: Cell) -> str | int | float:
 def methods_table(comparison: Comparison) -> Table:
     """Show what each method guarantees, its accuracy and its fairness, in a row each, and the majority class's rate."""
     rows: list[Sequence[Cell]] = []
+    measured = comparison.measured
     marks: dict[tuple[int, int], str] = {}
-    for number, row in enumerate(comparison.summary.to_dict("records")):
-        runs = comparison.final.xs(row["strategy"], level="strategy")
+    for number, row in enumerate(measured.summary.to_dict("records")):
+        runs = measured.final.xs(row["strategy"], level="strategy")
         shares = [share_over_seeds(_values(runs, ALL, metric)) for metric in _SHARES]
         rows.append((row["strategy"], *shares, row["equal_opportunity_mean"], row["equalised_odds_mean"],
                      row["privacy_cost_gap_mean"], row["excessive_risk_gap_mean"], _constant(row),
                      Epsilon(row["epsilon"]), row["guarantee"], int(row["seeds"])))
-        marks |= {(number, place): comparison.marks.of(row["strategy"], measure) for place, measure in _MARKED.items()}
+        marks |= {(number, place): measured.marks.of(row["strategy"], measure) for place, measure in _MARKED.items()}
     columns = ("method", *map(_name, _SHARES), "equal opportunity", "equalised odds", "privacy cost gap",
                "excessive risk gap", "seeds with one class", "epsilon", "guarantee", "seeds")
     foot: list[Sequence[Cell]] = []
-    if (ALL, "majority_rate") in comparison.final:
-        rate = share_over_seeds(_values(comparison.final.groupby(level="seed").first(), ALL, "majority_rate"))
+    if (ALL, "majority_rate") in comparison.measured.final:
+        rate = share_over_seeds(_values(comparison.measured.final.groupby(level="seed").first(), ALL, "majority_rate"))
         nothing = [Estimate(math.nan)] * (len(_SHARES) - 1)
         foot.append(("majority class", rate, *nothing, "-", "-", "-", "-", "-", "-", "-", comparison.seeds))
-    delta, legend = comparison.summary["delta"].iloc[0], [f" {line}." for line in comparison.marks.legend()]
+    delta, legend = measured.summary["delta"].iloc[0], [f" {line}." for line in measured.marks.legend()]
     return Table("methods", "Methods", columns, rows,
                  f"On test records after the last round; epsilon at delta {up(delta, '.6g')}. Parities and gaps are "
                  "the largest difference between groups: 0 is fair. Majority class: always predicting the most "
@@ -98,7 +100,7 @@ def metrics_table(comparison: Comparison) -> Table:
     rows: list[Sequence[Cell]] = []
     for group in (ALL, *comparison.sizes):
         for method in comparison.methods:
-            runs = comparison.final.xs(method, level="strategy")
+            runs = comparison.measured.final.xs(method, level="strategy")
             rows.append((group, method, *(over_seeds(_values(runs, group, metric)) for metric in metrics)))
     return Table("metrics", "Further metrics", ("group", "method", *map(_name, metrics)), rows,
                  "Recall is that of the favourable class. AUC is from a histogram of scores. What a group's test "
@@ -112,7 +114,7 @@ _MARKED = {1: "accuracy", 2: "accuracy_parity", 6: "privacy_cost_gap", 7: "exces
 
 def further_metrics(comparison: Comparison) -> list[str]:
     """Return the metrics of the runs that were asked for besides the usual ones."""
-    return [str(name) for name in comparison.final[ALL].columns if name not in (*METRICS, *GAPS)]
+    return [str(name) for name in comparison.measured.final[ALL].columns if name not in (*METRICS, *GAPS)]
 
 
 def _name(metric: str) -> str:
@@ -148,14 +150,14 @@ def _choice(value: object) -> Cell:
 
 def groups_table(comparison: Comparison) -> Table:
     """Show what each group gets under each method and what it pays, in a row each."""
-    costs, tested = privacy_costs(comparison.final), test_records(comparison.final)
+    costs, tested = privacy_costs(comparison.measured.final), test_records(comparison.measured.final)
     rows: list[Sequence[Cell]] = []
     marks: dict[tuple[int, int], str] = {}
     for group, size in comparison.sizes.items():
         for method in comparison.methods:
-            runs = comparison.final.xs(method, level="strategy")
+            runs = comparison.measured.final.xs(method, level="strategy")
             paid = costs.xs(method, level="strategy")[group]
-            marks[len(rows), 2] = comparison.marks.of(method, "accuracy", group)
+            marks[len(rows), 2] = comparison.measured.marks.of(method, "accuracy", group)
             rows.append((group, method, share_over_seeds(_values(runs, group, "accuracy")),
                          over_seeds(list(paid), -1.0, 1.0), share_over_seeds(_values(runs, group, "positive_rate")),
                          over_seeds(_values(runs, group, "loss"), 0.0), size or "-", tested.get(group, "unknown")))
@@ -163,7 +165,7 @@ def groups_table(comparison: Comparison) -> Table:
                "test records")
     return Table("groups", "Groups", columns, rows,
                  "The privacy cost is the accuracy that the group loses against the same training without privacy. "
-                 f"Test records: the fewest of a seed. {'. '.join(comparison.marks.legend())}", marks=marks)
+                 f"Test records: the fewest of a seed. {'. '.join(comparison.measured.marks.legend())}", marks=marks)
 
 
 def sites_table(comparison: Comparison) -> Table | None:
@@ -183,10 +185,24 @@ def sites_table(comparison: Comparison) -> Table | None:
                  rows, "On the test records that each client would hold. Test records: the fewest of a seed.")
 
 
+def nodes_table(comparison: Comparison) -> Table | None:
+    """Show what each node contributed; None where nodes have no files of their own."""
+    if comparison.nodes.empty:
+        return None
+    numbers = ("records", "rounds", "answered", "missed")
+    rows: list[Sequence[Cell]] = []
+    for row in comparison.nodes.to_dict("records"):
+        rows.append((str(row["node"]), str(row["method"]), *(int(row[name]) for name in numbers),
+                     Epsilon(row["epsilon"])))
+    return Table("nodes", "By node", ("node", "method", *(COLUMNS[name] for name in (*numbers, "epsilon"))), rows,
+                 "Every node kept its file. Numbers of training records are public, rounded up where round_sizes says "
+                 "so; epsilon is of a training record, in this run alone. A node that refused a request ended its run.")
+
+
 def tests_table(comparison: Comparison) -> Table:
     """Show for each measure and pair of methods whether the difference of means may be chance, in a row each."""
     rows = [(row["metric"].replace("_", " "), row["better"], row["worse"], int(row["seeds"]), row["difference"],
-             row["p"], row["p_holm"]) for row in comparison.tests.to_dict("records")
+             row["p"], row["p_holm"]) for row in comparison.measured.tests.to_dict("records")
             if row["difference"] and LARGER_IS_BETTER[row["metric"]] == (row["difference"] > 0)]
     return Table("tests", "Paired tests between methods",
                  ("measure", "better", "worse", "seeds", "difference", "p", "p, Holm"), rows,

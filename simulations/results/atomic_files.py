@@ -42,6 +42,13 @@ def write_text(path: Path, text: str) -> None:
         new.write_text(text, encoding="utf-8")
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file as `write_text` does; raise `OSError` if it cannot be written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with in_place(path) as new:
+        new.write_bytes(content)
+
+
 def refuse_as_file(path: Path) -> None:
     """Raise `OSError` if a file could not be written at `path`; change nothing."""
     if path.is_dir():

@@ -19,10 +19,13 @@ from torch import Tensor
 from fedfair.fairness.metrics import ALL
 from fedfair.moments.front import Point
 from fedfair.protocol.messages import BY_CLIENT
+from simulations.results.classifier import TrainedClassifier
 from simulations.results.csv_text import to_csv
+from simulations.results.figure_files import CURVES, FIGURES, SITES
 from simulations.results.front_files import read_front, settings_of
 from simulations.results.ledger_table import read_ledgers
 from simulations.results.result_folder import carry_over, replaced
+from simulations.results.scorecard import SCORECARD, scorecard
 from simulations.results.summary import summarise
 
 CHOICE = "choice.toml"
@@ -52,11 +55,13 @@ class Chosen(NamedTuple):
 
     Attributes:
         run: Name of its run, "" for the only one.
+        number: Its position in the front.
         point: Its settings.
         figures: Figures of all records by part: a row for each metric.
     """
 
     run: str
+    number: int
     point: Point
     figures: pd.DataFrame
 
@@ -77,7 +82,7 @@ def choose(folder: Path, wish: Wish, run: str | None = None) -> Chosen:
     """
     name, figures, weights = read_front(folder, run)
     number = best(figures, wish)
-    chosen = Chosen(name, settings_of(figures, number), _overall(figures, number))
+    chosen = Chosen(name, number, settings_of(figures, number), _overall(figures, number))
     _write(folder, chosen, figures[figures["point"] == number], weights[number])
     return chosen
 
@@ -130,6 +135,8 @@ def _write(folder: Path, chosen: Chosen, own: pd.DataFrame, weights: Tensor) -> 
                   or ledgers[""] for row in runs}
         (new / "summary.csv").write_text(to_csv(summarise(metrics, by_run)), encoding="utf-8")
         _replace_model(folder / "model.safetensors", new / "model.safetensors", chosen.run, weights)
+        _replace_figures(folder, new, chosen.run, own)
+        _replace_scorecard(folder, new, chosen.run)
         told = {"run": chosen.run, **chosen.point._asdict(),
                 "figures": {split: chosen.figures[split].dropna().to_dict() for split in chosen.figures}}
         (new / CHOICE).write_text(tomli_w.dumps(told), encoding="utf-8")
@@ -147,6 +154,27 @@ def _with_figures(metrics: pd.DataFrame, run: str, own: pd.DataFrame) -> pd.Data
     made = metrics.copy()
     made.loc[last, "value"] = values.reindex(keys).to_numpy()
     return made[~(of_run & made["split"].str.endswith(BY_CLIENT))]
+
+
+def _replace_figures(folder: Path, new: Path, run: str, own: pd.DataFrame) -> None:
+    """Replace the private figures of a run, if it has some; what was not measured of a classifier is left out."""
+    for name in (FIGURES, CURVES, SITES):
+        if (folder / name).is_file():
+            table = pd.read_csv(folder / name, keep_default_na=False, na_values=[""])
+            mine = [own.assign(run=run)[[*table.columns]]] if name == FIGURES else []
+            others = table[table["run"].fillna("") != run]
+            (new / name).write_text(to_csv(pd.concat([others, *mine])), encoding="utf-8")
+
+
+def _replace_scorecard(folder: Path, new: Path, run: str) -> None:
+    """Replace the scorecard of a run, if it has one, by that of its new model."""
+    if not (folder / SCORECARD).is_file():
+        return
+    cards = pd.read_csv(folder / SCORECARD, keep_default_na=False, dtype={"run": str})
+    model = TrainedClassifier.load(new, run or None)
+    card = scorecard(model.model, model.encoding, model.labels)
+    made = pd.concat([cards[cards["run"] != run], card.assign(run=run)[[*cards.columns]]])
+    (new / SCORECARD).write_text(to_csv(made), encoding="utf-8")
 
 
 def _replace_model(old: Path, new: Path, run: str, weights: Tensor) -> None:

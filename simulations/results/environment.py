@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import strategies
+from fedfair.datasets.part_files import part_files
 from fedfair.models import find
+from fedfair.protocol.task import NODES
 from simulations.results.atomic_files import digest
 from simulations.results.file_seal import seal
 from simulations.settings.experiment import Experiment
@@ -28,9 +30,8 @@ def own_programs(experiment: Experiment) -> dict[str, str]:
 
 
 def own_tables(experiment: Experiment) -> dict[str, Path]:
-    """Return the user's table that a run depends on, if it has one and it is on this machine, by its name."""
-    table = Path(experiment.csv or "")
-    return {table.name: table} if table.is_file() else {}
+    """Return the files of the user's table that a run depends on, if they are on this machine, by their names."""
+    return {file.name: file for file in part_files(Path(experiment.csv))} if experiment.csv else {}
 
 
 def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
@@ -49,12 +50,15 @@ def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
         "means and deviations for standardisation come from the training part"]
     if any(task.prepares == "records" for task in tasks):
         learned.append("the values that a column can take are read off the data")
+    exact = ["all metrics are computed without noise"] if any(
+        experiment.figures != "private" for experiment in experiments) else []
+    if any(task.partition != NODES for task in tasks):
+        learned.append("the values that a label or a group can take are read off the data")
     return {
         "python": platform.python_version(), "machine": platform.machine(), "system": platform.system(),
         "packages": {name: version(name) for name in _PACKAGES},
         "own_files_sha256": programs, "own_tables_sealed": {name: seal(table) for name, table in tables.items()},
         "randomness": sorted({_RANDOMNESS[experiment.randomness] for experiment in experiments}),
         "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
-        "not_private": [*learned, "the values that a label or a group can take are read off the data",
-                        "all metrics are computed without noise"],
+        "not_private": [*learned, *exact],
     }

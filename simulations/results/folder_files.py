@@ -13,6 +13,8 @@ from simulations.settings.experiment import Experiment
 _NAMES = Part("names of groups and classes", "public")
 _ADDED = ("report.html",)
 """Files that a command adds later."""
+_FIT = ("fit.toml", "card.md", "card.json", "predict.py")
+"""Files that `fedfair fit` adds."""
 _CHOSEN = ("choice.toml",)
 """Files that `fedfair choose` adds where there is a front."""
 
@@ -37,7 +39,8 @@ def contents_of(run: Run, written: Iterable[str], kept: Iterable[str] = ()) -> C
     Returns:
         The parts of every file, those that a command may add later included.
     """
-    added = (*_ADDED, *(_CHOSEN if run.has_front else ()))
+    added = (*_ADDED, *(_CHOSEN if run.has_front else ()), *(
+        _FIT if run.has_front and run.experiment.figures == "private" else ()))
     return {**dict.fromkeys(kept, OTHER), **{name: _PARTS[name](run) for name in (*written, *added)}}
 
 
@@ -51,6 +54,8 @@ def _config(run: Run) -> tuple[Part, ...]:
 def _metrics(run: Run) -> tuple[Part, ...]:
     """Say what metrics.parquet holds."""
     parts = [*_held_out(run), Part("numbers of the clip rules", _releases(run)), _NAMES]
+    if run.experiment.figures == "private":
+        return tuple(parts)
     if run.experiment.exact_figures:
         parts.append(Part("counts, losses and norms of the training part", "training"))
     elif run.ledger.protects == "record":
@@ -60,6 +65,10 @@ def _metrics(run: Run) -> tuple[Part, ...]:
 
 def _held_out(run: Run) -> tuple[Part, ...]:
     """Say what the metrics of held-out records are."""
+    if run.experiment.figures == "private":
+        return (Part("figures of the validation and the test part, of noisy counts", "releases"),)
+    if run.experiment.figures == "none":
+        return (Part("no figure: nothing was measured", "no records"),)
     parts = [Part("counts, losses and norms of the validation and the test part", "held-out")]
     if run.ledger.guarantee == "none":
         parts.append(Part("how a model does that had no noise", "training"))
@@ -76,6 +85,13 @@ def _ledger(run: Run) -> tuple[Part, ...]:
     return (Part("rates and noise of the releases, and what they cost", "public"),
             Part("bounds that were chosen on the way", _releases(run)),
             Part("numbers of records or participants", "public"), _NAMES)
+
+
+def _nodes(run: Run) -> tuple[Part, ...]:
+    """Say what nodes.csv holds."""
+    figures = () if run.experiment.figures in ("private", "none") else _held_out(run)
+    return (Part("numbers of training records by node", "public"), Part("rounds that each node answered", "public"),
+            Part("epsilon", _releases(run)), *figures)
 
 
 def _model(run: Run) -> tuple[Part, ...]:
@@ -101,7 +117,7 @@ def _threshold(run: Run) -> tuple[Part, ...]:
     """Say what the rule of decision is made of, if there is one."""
     if not run.has_threshold:
         return ()
-    searched: Protection = "held-out" if math.isinf(run.ledger.validation_epsilon()) else "releases"
+    searched: Protection = "held-out" if math.isinf(run.ledger.held_out_epsilon("valid")) else "releases"
     return (Part("the threshold of decisions", searched),)
 
 
@@ -131,4 +147,6 @@ _PARTS: Mapping[str, Callable[[Run], tuple[Part, ...]]] = {
     "config.toml": _config, "metrics.parquet": _metrics, "summary.csv": _summary, "statistics.csv": _statistics,
     "ledger.json": _ledger, "model.safetensors": _model, "thresholds.json": _threshold,
     "environment.json": _environment, "report.html": _report, "front.parquet": _front, "front.safetensors": _weights,
-    "scorecard.csv": _weights, "choice.toml": _front}
+    "scorecard.csv": _weights, "nodes.csv": _nodes, "choice.toml": _front,
+    "figures.csv": _summary, "calibration.csv": _summary, "site_figures.csv": _summary,
+    "fit.toml": _config, "card.md": _report, "card.json": _report, "predict.py": _model}

@@ -1,7 +1,7 @@
 """The front in a result's folder: weights and figures of classifiers that follow from the same releases as the model.
 
-front.parquet has a row for each figure: run, point, its settings, split, group, metric, value. front.safetensors has
-the weights of all points of a run, `[points, d, C]`, under the run's name.
+front.parquet has a row for each figure: run, point, its settings, split, group, metric, value, and the ends of its
+interval if it is private. front.safetensors has the weights of all points of a run, `[points, d, C]`, under its name.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ def notes(ledger: Ledger, delta: float) -> list[str]:
     """Explain what the figures at `delta` rest on."""
     lines = [f"guarantee: {ledger.guarantee}, because {ledger.reason}", GUARANTEED,
              f"{SPENT}. Here it is {ledger.reading()}",
-             f"known to everybody: {ledger.public}", ledger.validation_data(),
+             f"known to everybody: {ledger.public}", ledger.held_out_data("valid"),
+             *([ledger.held_out_data("test")] if "test" in ledger.held_out else []),
              *filter(None, [ledger.preprocessing_data()])]
     if len(ledger.groups) > 1 and ledger.guarantee != "none":
         lines.append(TWO_GROUPS)

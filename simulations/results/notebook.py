@@ -14,6 +14,7 @@ from fedfair.datasets.names import visible
 from simulations.results.coverage import test_records
 from simulations.results.marks import Marks
 from simulations.results.measured import Measured
+from simulations.results.notebook_picture import Spread, accuracy_picture
 
 _MEASURES = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds",
              "privacy_cost_gap")
@@ -29,7 +30,20 @@ def runs_html(measured: Measured, notes: Sequence[str]) -> str:
     marked, rows, seeds = measured.marks, measured.summary.to_dict("records"), int(measured.summary["seeds"].max())
     title = f"{visible(rows[0]['dataset'])}: {seeds} seed{'s, mean ± deviation' if seeds > 1 else ''}, on test records"
     tables = [_methods(rows, marked), _groups(rows, marked, measured.sizes, test_records(measured.final))]
-    return as_html(title, tables, [visible(line) for line in [*measured.statements(), *notes, *marked.legend()]])
+    notes = [visible(line) for line in [*measured.statements(), *notes, *marked.legend()]]
+    picture = accuracy_picture({visible(group): _accuracies(rows, group) for group in _smallest_first(measured.sizes)})
+    return f"{picture}{as_html(title, tables, notes)}"
+
+
+def _smallest_first(sizes: Mapping[str, int]) -> list[str]:
+    """Return the names of groups by their training records."""
+    return sorted(sizes, key=lambda name: sizes[name])
+
+
+def _accuracies(rows: Sequence[Mapping[Any, Any]], group: str) -> dict[str, Spread]:
+    """Return a group's mean accuracy and its deviation, by method."""
+    name = f"accuracy_{group}"
+    return {visible(row["strategy"]): (row[f"{name}_mean"], row.get(f"{name}_sd", math.nan)) for row in rows}
 
 
 def _methods(rows: Sequence[Mapping[Any, Any]], marked: Marks) -> pd.DataFrame:
@@ -50,7 +64,7 @@ def _groups(rows: Sequence[Mapping[Any, Any]], marked: Marks, sizes: Mapping[str
         **{f"accuracy, {visible(row['strategy'])}":
            _figure(row, f"accuracy_{group}", marked.of(row["strategy"], "accuracy", group)) for row in rows},
         "training records": f"{sizes[group]:,}", "test records": f"{tested[group]:,}" if group in tested else "unknown",
-        } for group in sorted(sizes, key=lambda name: sizes[name])])
+        } for group in _smallest_first(sizes)])
 
 
 def _figure(row: Mapping[Any, Any], name: str, mark: str) -> str:

@@ -55,7 +55,7 @@ def outcome_of(results: Sequence[Result]) -> Outcome:
     """
     ledgers = {(r.experiment.dataset, r.experiment.strategy, r.experiment.seed): r.ledger for r in results}
     return Outcome(results[0].experiment, results[0].data,
-                   Measured(identified(results), ledgers, _sizes(results[0].data)),
+                   Measured(identified(results), ledgers, results[0].group_sizes),
                    [result.description for result in results])
 
 

@@ -21,11 +21,13 @@ from simulations.results.atomic_files import in_json
 from simulations.results.attribute_use import attributes_used
 from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
+from simulations.results.figure_files import save_figures
 from simulations.results.folder_files import Run, contents_of
 from simulations.results.front_files import save_fronts
 from simulations.results.measured import Measured
 from simulations.results.measures import measures
 from simulations.results.model_metadata import Description, numbers
+from simulations.results.node_files import NODES_FILE
 from simulations.results.notebook import runs_html
 from simulations.results.paired_tests import comparisons
 from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
@@ -34,6 +36,7 @@ from simulations.results.statements import favourable_class
 from simulations.results.summary import final_test, summarise
 from simulations.settings.experiment import Experiment
 from strategies.server.front import MeasuredFront
+from strategies.server.private_figures import Figures
 from strategies.server.threshold_search import Threshold, ThresholdSearch
 
 
@@ -54,6 +57,9 @@ class Result:
             there was none.
         threshold: Threshold that the search chose; None if there is none.
         front: Other classifiers that follow from the same releases, with their figures; None for most methods.
+        figures: Private figures with their intervals; None unless `figures` is "private".
+        nodes: What each node contributed (`simulations.results.node_files`); None where nodes have no files of their
+            own.
     """
 
     experiment: Experiment
@@ -64,6 +70,8 @@ class Result:
     search: ThresholdSearch | None = None
     threshold: Threshold | None = None
     front: MeasuredFront | None = None
+    figures: Figures | None = None
+    nodes: pd.DataFrame | None = None
 
     def save(self, folder: str | Path) -> Path:
         """Write config, metrics, summary, ledger, model and environment into a folder, as a whole.
@@ -97,8 +105,13 @@ class Result:
 
     @property
     def group_sizes(self) -> dict[str, int]:
-        """Training records by group."""
-        return dict(zip(self.data.train.names, self.data.train.group_sizes(), strict=True))
+        """Training records by group: of the data, or, where those stayed with the nodes, as these told."""
+        train = self.data.train
+        if len(train):
+            return dict(zip(train.names, train.group_sizes(), strict=True))
+        told = self.metrics[(self.metrics["split"] == "train") & (self.metrics["metric"] == "records")]
+        sizes = dict(zip(told["group"], told["value"].astype(int), strict=True))
+        return {name: sizes.get(name, 0) for name in train.names}
 
     def _repr_html_(self) -> str:
         """Show the run's tables and findings, and its ledger, for notebooks."""
@@ -115,7 +128,7 @@ class Result:
         """
         assert self.threshold is not None
         train = self.data.train
-        return {**self.threshold.to_dict(train.names, train.labels), "privacy": self.ledger.validation_data()}
+        return {**self.threshold.to_dict(train.names, train.labels), "privacy": self.ledger.held_out_data("valid")}
 
 
 def identified(results: Sequence[Result]) -> pd.DataFrame:
@@ -183,8 +196,14 @@ def write_folder(folder: Path, settings: Mapping[str, Any], named: Mapping[str, 
         fronts = {name: result.front for name, result in named.items() if result.front is not None}
         if fronts:
             save_fronts(fronts, new)
-        cards = {name: scorecard(result.model, result.data.train) for name, result in named.items()
-                 if is_scorecard(result.experiment.model, result.data.train)}
+        figures = {name: result.figures for name, result in named.items() if result.figures is not None}
+        if figures:
+            save_figures(figures, new)
+        nodes = {name: result.nodes for name, result in named.items() if result.nodes is not None}
+        if nodes:
+            (new / NODES_FILE).write_text(to_csv(pd.concat(nodes, names=["run"]).reset_index("run")), encoding="utf-8")
+        cards = {name: scorecard(result.model, train.encoding, train.labels) for name, result in named.items()
+                 if is_scorecard(result.experiment.model, train := result.data.train)}
         if cards:
             (new / SCORECARD).write_text(to_csv(pd.concat(cards, names=["run"]).reset_index("run")), encoding="utf-8")
         thresholds = {name: r.threshold_to_dict() for name, r in by_run(results).items() if r.threshold}

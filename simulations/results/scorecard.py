@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 from torch import nn
 
 from fedfair.datasets import GroupedDataset
-from fedfair.datasets.encoding import Feature
+from fedfair.datasets.encoding import Encoding, Feature
 
 SCORECARD = "scorecard.csv"
 
@@ -21,10 +23,10 @@ def is_scorecard(model: str, data: GroupedDataset) -> bool:
     encoding = data.encoding
     bounded = bool(encoding.features) and encoding.bounding is not None
     return model == "linear" and bounded and all(
-        feature.category is not None or feature.bin is not None for feature in encoding.features)
+        feature.category is not None or feature.bin is not None or feature.missing for feature in encoding.features)
 
 
-def scorecard(model: nn.Module, data: GroupedDataset) -> pd.DataFrame:
+def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str]) -> pd.DataFrame:
     """Return a row for each category and bin, and a last one for what every record gets.
 
     The score of a class is the sum of its numbers over the record's categories and bins; scores are logits, so the
@@ -32,28 +34,33 @@ def scorecard(model: nn.Module, data: GroupedDataset) -> pd.DataFrame:
 
     Args:
         model: A trained model for which `is_scorecard` holds.
-        data: Records with its features.
+        encoding: How the columns of a table become its features.
+        labels: Names of the classes.
 
     Returns:
         Columns: column, value, and the score of each class. The mean of a row over the classes is 0.
     """
     layer = next(module for module in model.modules() if isinstance(module, nn.Linear))
-    bounding = data.encoding.bounding
+    bounding = encoding.bounding
     assert bounding is not None
     scores = layer.weight.detach().double() * (bounding.last / bounding.constant)
     scores = (scores - scores.mean(0)).T.clone()
     scores[-1] *= bounding.constant
-    rows = [(feature.column, _in_words(feature)) for feature in data.encoding.features]
+    rows = [(feature.column, _in_words(feature)) for feature in encoding.features]
     table = pd.DataFrame([*rows, ("every record", "")], columns=["column", "value"])
     return table.assign(**{f"score of {label}": scores[:, number].tolist()
-                           for number, label in enumerate(data.labels)})
+                           for number, label in enumerate(labels)})
 
 
 def _in_words(feature: Feature) -> str:
     """Return a category, or a bin's ends."""
+    if feature.missing:
+        return "missing"
     if feature.bin is None:
         return str(feature.category)
     low, high = feature.bin
+    if low is None and high is None:
+        return "any number"
     if low is None:
         return f"under {high:,.6g}"
     return f"{low:,.6g} and over" if high is None else f"{low:,.6g} to under {high:,.6g}"

@@ -98,7 +98,7 @@ def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) 
         row: dict[str, Any] = {"dataset": dataset, "strategy": strategy, "seeds": len(runs),
                                "epsilon": max(ledger.epsilon() for ledger in spent), "delta": spent[0].delta,
                                "guarantee": spent[0].guarantee,
-                               "validation_epsilon": max(ledger.validation_epsilon() for ledger in spent)}
+                               "validation_epsilon": max(ledger.held_out_epsilon("valid") for ledger in spent)}
         for metric in _OVERALL:
             row[f"{metric}_mean"], row[f"{metric}_sd"] = runs[ALL, metric].mean(), runs[ALL, metric].std()
         paid = costs.loc[runs.index]

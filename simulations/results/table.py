@@ -95,7 +95,8 @@ def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int], 
     table.add_row("all", *(_marked(row, "accuracy", marked) for row in rows))
     groups = sorted(sizes, key=lambda name: sizes[name])
     for index, group in enumerate(groups):
-        table.add_row(Text(f"{_short(group, cut)} ({sizes[group]:,})"),
+        held = f" ({sizes[group]:,})" if sizes[group] else ""  # where the number is not known
+        table.add_row(Text(f"{_short(group, cut)}{held}"),
                       *(_marked(row, "accuracy", marked, group) for row in rows), style="bold" if index == 0 else "")
     table.add_row("")
     for gap in ("accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds"):

@@ -10,6 +10,7 @@ from pydantic_core import to_jsonable_python
 
 from fedfair.plugins.registry import unknown
 from fedfair.protocol.task import Task
+from simulations.settings.deployment import refuse_no_deployment, with_deployment
 from strategies import COMBINATIONS, STRATEGIES, find_strategy
 from strategies.server.risk_meter import refuse_unmeasurable
 from strategies.server.training import Training
@@ -47,12 +48,32 @@ class Experiment(Task, Training):
         name = str(values.get("strategy")) if isinstance(values, dict) else ""
         return {**COMBINATIONS[name].settings, **values} if name in COMBINATIONS else values
 
+    @model_validator(mode="before")
+    @classmethod
+    def _deployment(cls, values: Any) -> Any:
+        """Add the settings of a deployment."""
+        return with_deployment(values) if isinstance(values, dict) else values
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Experiment:
+        """Refuse what is no deployment under that name."""
+        refuse_no_deployment(self, self)
+        return self
+
     @model_validator(mode="after")
     def _threshold_has_records(self) -> Experiment:
         """Refuse a search for a threshold without a validation part."""
         if self.searches and self.split[1] == 0:
             raise ValueError(f"threshold {self.threshold!r} is looked for in the validation part, but split is "
                              f"{list(self.split)}: give that part a share, for example split=[0.7,0.1,0.2]")
+        return self
+
+    @model_validator(mode="after")
+    def _sites_have_figures(self) -> Experiment:
+        """Refuse sites where no figures by site are made."""
+        if self.site is not None and self.figures != "private":
+            raise ValueError(f"site is {self.site!r}, for private figures by site, but figures is {self.figures!r}: "
+                             'take figures = "private", or leave site out')
         return self
 
     @model_validator(mode="after")

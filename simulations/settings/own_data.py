@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedfair.protocol.task import Task
+from fedfair.protocol.task import NODES, Task
 from fedfair.protocol.task_data import HUGGING_FACE
 from simulations.settings.experiment import Experiment
 from simulations.settings.presets import merged
@@ -43,7 +43,9 @@ def suited(settings: Mapping[str, Any], preset: str | None, strategies: Sequence
     made = Experiment(**{"clip_norm": _CLIP_NORM, **{name: settings[name] for name in known}})
     clip_norm = made.clip_norm
     fitting: dict[str, Any] = {"target_epsilon": _EPSILON, "clip_norm": clip_norm, "epochs": _EPOCHS}
-    if not {"batch_size", "delta"} <= settings.keys():
+    if made.partition == NODES:  # whose number of records is not known yet
+        fitting |= {} if "batch_size" in settings or settings.get("sync") == "epoch" else {"sampling_rate": _SHARE}
+    elif not {"batch_size", "delta"} <= settings.keys():
         records = len(made.task.data().train)
         fitting |= {"delta": min(1e-6, 1 / (10 * records)), "batch_size": max(1, round(_SHARE * records))}
     if not {"model", "hidden"} & settings.keys():
@@ -62,7 +64,8 @@ def is_own(settings: Mapping[str, Any]) -> bool:
     Args:
         settings: Settings by name.
     """
-    return bool(settings.get("csv")) or str(settings.get("dataset", "")).startswith(HUGGING_FACE)
+    named = settings.get("csv") or settings.get("partition") == NODES
+    return bool(named) or str(settings.get("dataset", "")).startswith(HUGGING_FACE)
 
 
 def _refuses_momentum(strategy: str, settings: Mapping[str, Any]) -> bool:

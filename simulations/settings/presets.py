@@ -26,10 +26,10 @@ def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, An
     settings for all data. A combination has the settings of its strategy, unless the preset has some for the
     combination. Raises `ValueError` for an unknown name.
     """
-    needed = _needed(strategy)
+    necessary = needed(strategy)
     if name is None:
         if dataset not in preset_names():
-            return dict(needed)
+            return dict(necessary)
         name = dataset
     if name not in preset_names():
         raise unknown("preset", name, preset_names())
@@ -38,10 +38,10 @@ def preset(name: str | None, dataset: str | None, strategy: str) -> dict[str, An
     pairs, strategies = own.pop("strategies", {}), config.get("strategies", {})
     names = [COMBINATIONS[strategy].strategy, strategy] if strategy in COMBINATIONS else [strategy]
     return merged(config["settings"], own, *(of.get(name, {}) for of in (strategies, pairs) for name in names),
-                  needed)
+                  necessary)
 
 
-def _needed(strategy: str) -> Mapping[str, Any]:
+def needed(strategy: str) -> Mapping[str, Any]:
     """Return the settings that a method cannot do without; none for an unknown name, which `Experiment` refuses."""
     known = strategy in STRATEGIES or strategy in COMBINATIONS or file_of(strategy) is not None
     return find_strategy(strategy).settings if known else {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
@@ -9,9 +11,10 @@ from fedfair.accounting import Ledger
 from fedfair.fairness.metrics import ALL
 from fedfair.node import exchanges
 from fedfair.protocol.messages import BEFORE_THRESHOLD, BY_CLIENT
-from fedfair.protocol.task import Task
+from fedfair.protocol.task import NODES, Task
 from strategies.server.metrics_log import Rows
-from strategies.server.requests import group_counts, requests
+from strategies.server.private_figures import SPLITS, PrivateFigures, Split, rows_of
+from strategies.server.requests import group_counts, numbering, requests
 from strategies.server.threshold_search import Threshold, ThresholdSearch
 from strategies.server.training import Training
 
@@ -22,10 +25,14 @@ class Evaluation:
     Without exact figures all that is known of the training part are numbers of records, if they are public.
 
     The search for a threshold comes before the last evaluation. `threshold` is the rule that the search ended with, or
-    None. Metrics are entered into `rows`, and what leaves without protection into `ledger`.
+    None. Metrics are entered into `rows`, and what leaves without protection into `ledger`. With private `figures`
+    there is one evaluation alone, by `release`, at the end.
     """
 
-    def __init__(self, task: Task, training: Training, search: ThresholdSearch, ledger: Ledger, rows: Rows) -> None:
+    def __init__(self, task: Task, training: Training, search: ThresholdSearch, ledger: Ledger, rows: Rows,
+                 figures: PrivateFigures | None = None) -> None:
+        self.figures = figures
+        self.shares: Mapping[Split, float] = dict.fromkeys(SPLITS, 1.0)  # of each part's budget, for the run's model
         self.threshold: Threshold | None = None
         self._task, self._training, self._search = task, training, search
         self._ledger, self._rows = ledger, rows
@@ -38,33 +45,54 @@ class Evaluation:
         every = self._training.eval_every * rounds_per_epoch
         return round(server_round / every, 9) // 1 != round((server_round - 1) / every, 9) // 1
 
-    def ask(self, arrays: ArrayRecord, grid: Grid, last: bool) -> list[Message]:
-        """Return requests for the counts by group of the weights `arrays`; the `last` ones follow the search."""
+    def release(self, server_round: int, arrays: ArrayRecord, grid: Grid) -> None:
+        """Release private figures of the weights `arrays`, after the search for a threshold, and enter them."""
+        assert self.figures is not None
+        self._search_threshold(arrays, grid)
+        rule = self.threshold.rule if self.threshold else None
+        for split, share in self.shares.items():
+            if share:
+                counts = self.figures.model(grid, arrays, self._ledger, rule, split, share)
+                self._rows.add(server_round, split, rows_of(counts))
+
+    def _search_threshold(self, arrays: ArrayRecord, grid: Grid) -> None:
+        """Search for a threshold, if one is wanted."""
+        if self._training.threshold != "none":
+            self._search.ask(arrays, grid, self._ledger)
+            self.threshold = self._search.choose(self._training.theta)
+
+    def ask(self, server_round: int, arrays: ArrayRecord, grid: Grid, last: bool) -> list[Message]:
+        """Return requests for the counts by group of the weights `arrays`; the `last` ones follow the search.
+
+        Without figures nothing is asked, and the metrics are unknown.
+        """
         self._last = last
+        if last:
+            self._search_threshold(arrays, grid)
+        if self._training.figures == "none":
+            self._add_sizes(server_round)
+            self._rows.add_unknown(server_round, "test", self._search.population.classes)
+            return []
         training = ["train"] if last and self._training.exact_figures else []
         splits = [*training, "valid", "test"]
         for split in splits:
             self._ledger.expose(f"metrics on the {split} part", "counts and losses by group, without noise")
-        if last and self._training.threshold != "none":
-            self._search.ask(arrays, grid, self._ledger)
-            self.threshold = self._search.choose(self._training.theta)
         self._clients = self._told_apart() if last else 0
         if self._clients:
             self._ledger.expose("metrics of each client", "counts and losses on its test records, without noise")
         self._splits = [name for split in splits for name in (
             [split, f"{split} {BEFORE_THRESHOLD}"] if self.threshold else [split])]
-        return requests(exchanges.send_evaluation, grid, self._task, weights=arrays, splits=splits, **{
+        asked = requests(exchanges.send_evaluation, grid, self._task, weights=arrays, splits=splits, **{
             "gradient-norms": last, "threshold": self.threshold.rule.to_json() if self.threshold else "",
             "favourable": -1 if self._rows.favourable is None else self._rows.favourable,
             "confusion": bool(self._training.metrics), "by-client": self._clients > 0})
+        return numbering(asked, self._search.population, self._task)
 
     def keep(self, server_round: int, answered: list[Message]) -> MetricRecord:
         """Enter the metrics of every part and group into `rows`; return the test accuracies for Flower's log."""
         record, population, confusion = MetricRecord(), self._search.population, bool(self._training.metrics)
-        if self._last and not self._training.exact_figures and self._ledger.protects == "record":
-            sizes = dict(zip(population.names, map(float, population.by_group), strict=True))
-            self._rows.add(server_round, "train", [
-                (group, "records", size) for group, size in {ALL: float(population.records), **sizes}.items()])
+        if not self._training.exact_figures:
+            self._add_sizes(server_round)
         for split in self._splits:
             counts = group_counts(answered, split, len(population.names), population.classes, confusion)
             accuracies = self._rows.add_counts(server_round, split, counts)
@@ -73,12 +101,30 @@ class Evaluation:
         if self._clients:
             split = f"test {BY_CLIENT}"
             counts = group_counts(answered, split, self._clients, population.classes, confusion)
-            kind = "site" if self._task.partition == "site" else "participant"
-            self._rows.add_counts(server_round, split, counts, [f"{kind} {n}" for n in range(self._clients)])
+            self._rows.add_counts(server_round, split, counts, self._names())
         return record
+
+    def _add_sizes(self, server_round: int) -> None:
+        """Enter the numbers of training records at the end of a run, where they are public."""
+        if not self._last or self._ledger.protects != "record":
+            return
+        population = self._search.population
+        sizes = dict(zip(population.names, map(float, population.by_group), strict=True))
+        self._rows.add(server_round, "train", [
+            (group, "records", size) for group, size in {ALL: float(population.records), **sizes}.items()])
+
+    def _names(self) -> list[str]:
+        """Return the names of the clients in the metrics."""
+        holders = sorted(self._search.population.holders.values(), key=lambda clients: clients.start)
+        if self._task.partition == NODES and len(holders) < self._clients:
+            return [f"node {node} site {place}" for node, clients in enumerate(holders)
+                    for place in range(len(clients))]
+        kind = {"site": "site", NODES: "node"}.get(self._task.partition, "participant")
+        return [f"{kind} {number}" for number in range(self._clients)]
 
     def _told_apart(self) -> int:
         """Return the number of clients if metrics are computed for each; else 0, as where a client is a group."""
         clients = len(self._search.population.sizes)
-        apart = self._task.partition == "site" or (self._task.partition == "natural" and self._training.exact_figures)
+        partition = self._task.partition
+        apart = partition in ("site", NODES) or (partition == "natural" and self._training.exact_figures)
         return clients if apart and clients <= exchanges.MOST_CLIENTS else 0

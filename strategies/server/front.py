@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -11,7 +12,8 @@ from flwr.app import ArrayRecord, Message
 from torch import Tensor
 
 from fedfair.fairness.group_counts import GroupCounts
-from fedfair.fairness.metrics import metrics
+from fedfair.fairness.metrics import ALL, metrics
+from fedfair.fairness.noisy_figures import NoisyCounts
 from fedfair.fairness.probability_metrics import OF_PROBABILITIES
 from fedfair.moments.front import Front
 from fedfair.node.front_counts import HELD_OUT
@@ -21,13 +23,18 @@ from strategies.server.tensor_checks import check_counts, check_tensors
 
 
 class FrontRow(TypedDict):
-    """One figure of one classifier on a part of the records; `group` may be "all"."""
+    """One figure of one classifier on a part of the records; `group` may be "all".
+
+    `low` and `high` are the ends of its interval, NaN for exact figures of the part.
+    """
 
     point: int
     split: str
     group: str
     metric: str
     value: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -82,4 +89,73 @@ def _rows(point: int, split: str, confusion: Tensor, names: tuple[str, ...], fav
                          losses=none, gradient_norms=none)
     for group, metric, value in metrics(counts, names, favourable) if bool(confusion.any()) else ():
         if metric != "loss" and metric not in OF_PROBABILITIES:
-            yield FrontRow(point=point, split=split, group=group, metric=metric, value=value)
+            yield FrontRow(point=point, split=split, group=group, metric=metric, value=value, low=math.nan,
+                           high=math.nan)
+
+
+def noisy(front: Front, counts: Mapping[str, Sequence[NoisyCounts]]) -> MeasuredFront:
+    """Return a front with figures of noisy counts.
+
+    Args:
+        front: Settings and weights.
+        counts: Counts of every classifier by part.
+    """
+    rows: list[FrontRow] = []
+    for split, of in counts.items():
+        for point, counted in enumerate(of):
+            rows += [FrontRow(point=point, split=split, **figure._asdict())  # type: ignore[typeddict-item]
+                     for figure in counted.figures() if not math.isnan(figure.value)]
+    return MeasuredFront(front, tuple(rows))
+
+
+def least_constrained(front: MeasuredFront, gaps: Sequence[str], limit: float) -> int:
+    """Return the classifier of the largest tau on the validation part whose gaps are within a limit.
+
+    Of noisy figures this is better than the most accurate one: the loss grows as tau leaves 1, while the largest of
+    several noisy accuracies is often that of a classifier with much noise.
+
+    Args:
+        front: Classifiers with figures on the validation part.
+        gaps: Names of gaps between groups.
+        limit: The largest that each may be.
+
+    Returns:
+        Its position; if none is within the limit, that of the classifier whose largest gap is smallest.
+    """
+    wide = largest_gaps(front, gaps)
+    fitted = [point for point, made in enumerate(front.front.points) if made.head != "constant"]
+    rising = sorted(fitted, key=lambda point: -front.front.points[point].tau)
+    return next((point for point in rising if wide[point] <= limit), min(fitted, key=wide.__getitem__))
+
+
+def most_accurate(front: MeasuredFront, gaps: Sequence[str], limit: float) -> int:
+    """Return the most accurate classifier on the validation part whose gaps are within a limit.
+
+    Args:
+        front: Classifiers with figures on the validation part.
+        gaps: Names of gaps between groups.
+        limit: The largest that each may be.
+
+    Returns:
+        Its position; if none is within the limit, that of the classifier whose largest gap is smallest.
+    """
+    wide, accuracy = largest_gaps(front, gaps), _on_validation(front, "accuracy")
+    within = [point for point in accuracy if wide[point] <= limit] or [min(accuracy, key=wide.__getitem__)]
+    return max(within, key=accuracy.__getitem__)
+
+
+def _on_validation(front: MeasuredFront, metric: str) -> dict[int, float]:
+    """Return a figure of all records of the validation part by the position of the classifier."""
+    return {row["point"]: row["value"] for row in front.rows
+            if row["split"] == "valid" and row["group"] == ALL and row["metric"] == metric}
+
+
+def largest_gaps(front: MeasuredFront, gaps: Sequence[str]) -> dict[int, float]:
+    """Return the largest of some gaps on the validation part, by position of the classifier; infinite if unknown.
+
+    Args:
+        front: Classifiers with figures on the validation part.
+        gaps: Names of gaps between groups.
+    """
+    found = [_on_validation(front, gap) for gap in gaps]
+    return {point: max(of.get(point, math.inf) for of in found) for point in range(len(front.front.points))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import TypedDict
@@ -50,6 +51,11 @@ class Rows:
                 self.told[name] = values
                 groups = self._names if len(values) > 1 else (ALL,)
                 self.add(round_, "rule", ((group, name, value) for group, value in zip(groups, values, strict=True)))
+
+    def add_unknown(self, round_: int, split: str, classes: int) -> None:
+        """Add the metrics of a part that was not measured, all of them unknown but numbers of records, left out."""
+        nothing = metrics(GroupCounts.zeros(len(self._names), classes), self._names, self.favourable)
+        self.add(round_, split, ((group, name, math.nan) for group, name, _ in nothing if name != "records"))
 
     def add_counts(self, round_: int, split: str, counts: GroupCounts, names: Sequence[str] = ()) -> dict[str, float]:
         """Add the metrics of a part, unless it is empty, and return its accuracies by group.

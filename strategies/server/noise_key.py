@@ -45,7 +45,7 @@ def noise_key(method: type, sync: str, options: BaseModel, task: Task, training:
 
 def _of_data(task: Task) -> dict[str, Any]:
     """Return what defines the data, split and model of a run, as JSON values."""
-    if not task.is_own:
+    if not task.is_own or task.partition == "nodes":  # of which the server has no records
         return _chosen(task)
     train = task.data().train
     return {**_chosen(task, "csv", "dataset", "group", "without"), "columns": [*dict.fromkeys(train.columns)],

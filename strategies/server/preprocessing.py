@@ -8,6 +8,7 @@ Desfontaines, Voss, Gipson and Mandayam 2022). All others are "other", also in n
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
@@ -33,8 +34,13 @@ from strategies.server.population import Population
 from strategies.server.requests import added, ask
 from strategies.server.training import Training
 
-_SHARE_OF_DELTA = 0.1  # for the categories of single records
-_SHARE_OF_EPSILON = 0.25  # about 6 % of what Gaussian releases may spend, mu^2
+SHARE_OF_DELTA = 0.1
+"""Share of delta for the categories of single records."""
+
+SHARE_OF_EPSILON = 0.25
+"""Share of epsilon for all of it, about 6 % of what Gaussian releases may spend, mu^2."""
+
+log = logging.getLogger(__name__)
 _DEVIATIONS = 4.0  # of the noise, which a range leaves out at both ends
 
 
@@ -53,7 +59,8 @@ def unknown_columns(task: Task) -> Columns:
     """
     if task.prepares != "private":
         return Columns((), ())
-    left = [feature for feature in task.data().train.encoding.features if feature.column not in task.known_columns]
+    known = task.known_columns
+    left = [feature for feature in task.data().train.encoding.features if feature.column not in known]
     return Columns(*(tuple(dict.fromkeys(feature.column for feature in left if (feature.category is None) == number))
                      for number in (True, False)))
 
@@ -75,8 +82,8 @@ def planned(task: Task, training: Training) -> Preprocessed | None:
     if given is None and training.target_epsilon is None:
         raise ValueError("preprocessing is private, and its release costs a part of the budget: give target_epsilon, "
                          "of which it takes a quarter, or preprocessing_epsilon")
-    epsilon = given if given is not None else _SHARE_OF_EPSILON * cast(float, training.target_epsilon)
-    delta = _SHARE_OF_DELTA * training.delta if columns.categories else 0.0
+    epsilon = given if given is not None else SHARE_OF_EPSILON * cast(float, training.target_epsilon)
+    delta = SHARE_OF_DELTA * training.delta if columns.categories else 0.0
     multiplier = calibrate(lambda m: {Release(1.0, m): 1}, epsilon, training.delta - delta, training.accountant)
     return Preprocessed(multiplier, delta)
 
@@ -101,7 +108,7 @@ def learn_columns(task: Task, training: Training, population: Population, grid: 
     columns, trust = unknown_columns(task), training.trust
     deviation = spent.multiplier * math.sqrt(len(columns.numbers) + len(columns.categories))
     threshold = _threshold(deviation, spent.delta, len(columns.categories))
-    margin = _margin(columns, training, population, deviation, unit)
+    margin = _margin(columns, task, training, population, deviation, unit)
     replies = ask(send_column_counts, grid, task, training, population, training.dropouts,
                   numbers=list(columns.numbers), categories=list(columns.categories), unit=unit, deviation=deviation,
                   share=client_share(trust, len(population.sizes) - training.dropouts),
@@ -130,7 +137,10 @@ def _features_of(task: Task, ranges: Sequence[Range], below: Mapping[str, Tensor
     Both follow from the same noisy counts, and cost nothing more.
     """
     if task.feature_map == "binned":
-        edges = {name: column_quantiles.edges(below[name], total, task.bins, (low, high)) for name, low, high in ranges}
+        known = {name: min(total, max(1, round(float(row[-1])))) if task.missing == "keep" else total
+                 for name, row in below.items()}
+        edges = {name: column_quantiles.edges(below[name], known[name], task.bins, (low, high))
+                 for name, low, high in ranges}
         return {"edges": (*edges.items(), *(task.edges or ()))}
     if task.feature_map == "standardised":
         made = [Standard(name, *column_quantiles.mean_and_deviation(below[name], (low, high)))
@@ -152,11 +162,21 @@ def _threshold(deviation: float, delta: float, columns: int) -> float:
     return 1 + deviation * -NormalDist().inv_cdf(delta / (2 * columns)) if columns else 0.0
 
 
-def _margin(columns: Columns, training: Training, population: Population, deviation: float, unit: Unit) -> float:
-    """Return how many records a range leaves out at each end; raise `ValueError` if these are too many."""
+def _margin(columns: Columns, task: Task, training: Training, population: Population, deviation: float, unit: Unit
+            ) -> float:
+    """Return how many records a range leaves out at each end.
+
+    Bins have no outer ends, so their range may leave out half a bin. Raises `ValueError` if too many are left out.
+    """
     clients, total = len(population.sizes) - training.dropouts, _protected(population, unit)
     noise = deviation * sum_share(training.trust, clients)
     margin = _DEVIATIONS * prefix_sums.largest_deviation(float_grid.CELLS, noise)
+    if task.feature_map == "binned":
+        most = total / (2 * task.bins)
+        if columns.numbers and margin > most:
+            log.warning("the noise of private preprocessing is large beside %s %ss: bins of numbers will be crude; "
+                        "give their public ranges, or more of the budget by preprocessing_epsilon", f"{total:,}", unit)
+        return min(margin, most)
     if columns.numbers and 4 * margin > total:
         raise ValueError(f"preprocessing is private, but its noise would hide the ranges of "
                          f"{', '.join(columns.numbers)} among {total:,} {unit}s: give their public ranges, or more of "

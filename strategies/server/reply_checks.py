@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 from flwr.app import ArrayRecord, ConfigRecord, Message
 
 from fedfair.node.node import ClientError
+from fedfair.protocol.program import program
 from strategies.server.array_claims import number_of_bytes
 from strategies.server.foreign_text import safe, shown
 
@@ -25,7 +26,10 @@ SAME = "do all nodes run the same version of the program?"
 
 
 class Sender(NamedTuple):
-    """The node that sent a reply, and the clients that it answers for: node p of n has p, p + n, ...."""
+    """The node that sent a reply, and the clients that it answers for: node p of n has p, p + n, ....
+
+    A node that was told from which number on its clients are numbered has those that follow.
+    """
 
     node: int
     number: int
@@ -92,8 +96,19 @@ def sender(reply: Message) -> Sender:
         raise ClientError(f"node {node} says that it is number {shown(number)} of {shown(of)} with {shown(clients)} "
                           f"clients, but n nodes are numbered from 0 to n - 1 and hold 0 clients or more: {UNCHANGED}; "
                           "look at its partition-id and num-partitions")
-    first, step, held = cast(tuple[int, int, int], (number, of, clients))
-    return Sender(node, first, step, range(first, first + step * held, step))
+    place, nodes, held = cast(tuple[int, int, int], (number, of, clients))
+    first = record.get("first")
+    if whole(first, 0, MOST_RECORDS):
+        return Sender(node, place, nodes, range(cast(int, first), cast(int, first) + held))
+    return Sender(node, place, nodes, range(place, place + nodes * held, nodes))
+
+
+def check_program(reply: Message) -> None:
+    """Raise `ClientError` for a node that says that it runs another program than the server."""
+    told = config(reply, "node").get("program")
+    if told != program():
+        raise ClientError(f"node {reply.metadata.src_node_id} runs fedfair {shown(told)}, but the server runs "
+                          f"{program()}: install the same on all machines")
 
 
 def check_same_clients(who: Sender, clients: int, holders: Mapping[int, range]) -> None:

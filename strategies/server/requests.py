@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from torch import Tensor
@@ -19,7 +19,7 @@ from fedfair.node import exchanges
 from fedfair.node.node import ClientError
 from fedfair.protocol import messages
 from fedfair.protocol.exchange import Exchange
-from fedfair.protocol.task import Task
+from fedfair.protocol.task import NODES, Task
 from strategies.server.population import Population
 from strategies.server.reply_checks import (
     UNCHANGED,
@@ -32,7 +32,7 @@ from strategies.server.reply_checks import (
     refuse_doubles,
     sender,
 )
-from strategies.server.size_checks import population_of
+from strategies.server.size_checks import population_of, refuse_other_study
 from strategies.server.tensor_checks import check_group_counts, check_tensors, refuse_infinite
 from strategies.server.training import Training
 
@@ -50,10 +50,24 @@ def requests(exchange: Exchange, grid: Grid, task: Task, **parts: Any) -> list[M
     return messages.requests(exchange.name, exchange.category, sorted(grid.get_node_ids()), task, **parts)
 
 
+def numbering(asked: list[Message], population: Population, task: Task) -> list[Message]:
+    """Tell nodes in their requests how their clients are numbered, where some hold several sites; return the requests.
+
+    A node that the population does not know is told nothing: what it answers is refused.
+    """
+    clients = len(population.sizes)
+    if task.partition == NODES and clients > len(population.holders):
+        for message in asked:
+            own = population.holders.get(message.metadata.dst_node_id)
+            if own is not None:
+                message.content[messages.CLIENTS] = ConfigRecord({"first": own.start, "of": clients})
+    return asked
+
+
 def ask(exchange: Exchange, grid: Grid, task: Task, training: Training, population: Population, dropouts: int = 0,
         **parts: Any) -> list[Message]:
     """Send one request to every node of the grid, and return the replies as `answers` does."""
-    asked, within = requests(exchange, grid, task, **parts), training.answer_timeout
+    asked, within = numbering(requests(exchange, grid, task, **parts), population, task), training.answer_timeout
     return answers(grid.send_and_receive(asked, timeout=within), len(population.sizes), dropouts, asked,
                    population.holders, within)
 
@@ -151,7 +165,10 @@ def population(grid: Grid, task: Task, within: float = ANSWERS_WITHIN) -> Popula
         replies = answers(sent, asked=asked, within=within) if asked else []
         if not replies:
             time.sleep(0.1)
-    return population_of(replies)
+    told = population_of(replies, in_a_row=task.partition == NODES)
+    if task.partition == NODES:
+        refuse_other_study(replies, task.data().train, told)
+    return told
 
 
 def group_counts(replies: list[Message], split: str, groups: int, classes: int, confusion: bool = False

@@ -1,9 +1,23 @@
-"""Clients with a single record: whoever knows their numbers of records by group knows the group of that record."""
+"""Clients that would spoil a guarantee: with a single record, whose group their public numbers tell, or made up."""
 
 from __future__ import annotations
 
 from fedfair.mechanisms.noise import Trust
+from fedfair.protocol.task import NODES, Task
 from strategies.server.population import Population
+
+
+def refuse_claimed_sites(population: Population, task: Task, trust: Trust) -> None:
+    """Raise `ValueError` if nodes with files of their own say that several clients share the noise.
+
+    How many sites a node has is its own word. One that says many more than it has would leave the others a small share
+    of the noise each, which nobody makes up for.
+    """
+    several = [node for node, clients in population.holders.items() if len(clients) > 1]
+    if several and task.partition == NODES and trust is Trust.DISTRIBUTED:
+        raise ValueError(f"node {several[0]} holds {len(population.holders[several[0]]):,} sites as clients, and trust "
+                         'is "distributed", where clients share the noise and must be known to be there: let each '
+                         'node be one client (without site), or take trust = "local"')
 
 
 def refuse_single_records(population: Population, trust: Trust, step: int) -> None:

@@ -8,17 +8,25 @@ from typing import Any
 import torch
 from flwr.app import ArrayRecord, Message
 
+from fedfair.datasets import GroupedDataset
 from fedfair.gradients.layers import Gradients
 from fedfair.node.node import ClientError
+from fedfair.protocol.bounds import MOST_CLIENTS
 from strategies.server.foreign_text import shown
 from strategies.server.population import Population
-from strategies.server.reply_checks import MOST_RECORDS, Sender, config, sender
+from strategies.server.reply_checks import MOST_RECORDS, SAME, Sender, check_program, config, sender
 from strategies.server.tensor_checks import check_tensors
 
 
-def population_of(replies: Sequence[Message]) -> Population:
-    """Return the population that the nodes describe; raise `ClientError` for one that does not fit together."""
+def population_of(replies: Sequence[Message], in_a_row: bool = False) -> Population:
+    """Return the population that the nodes describe; raise `ClientError` for one that does not fit together.
+
+    Clients that are numbered `in_a_row` are those of the first node, then those of the second, and so on.
+    """
     senders = [sender(reply) for reply in replies]
+    senders = numbered_in_a_row(senders) if in_a_row else senders
+    for reply in replies:
+        check_program(reply)
     parts = [check_sizes(who, reply) for who, reply in zip(senders, replies, strict=True)]
     for who, (_, names, labels) in zip(senders, parts, strict=True):
         if (names, labels) != parts[0][1:]:
@@ -36,8 +44,44 @@ def population_of(replies: Sequence[Message]) -> Population:
         largest = max(zip(senders, parts, strict=True), key=lambda one: int(one[1][0]["train"].sum()))[0]
         raise ClientError(f"the clients say that they have {int(train.sum()):,} records, most of them {largest}, but "
                           f"at most {MOST_RECORDS:,} are allowed: look at its data, or leave it out")
+    absent = [name for name, size in zip(parts[0][1], train.sum(0).tolist(), strict=True) if size == 0]
+    if absent:
+        raise ClientError(f"no node has a training record of group {', '.join(map(shown, absent))}: leave the group "
+                          "out of the schema, or put it together with another one in all files")
     return Population(parts[0][1], tuple(map(tuple, train.tolist())), tuple(valid.sum(0).tolist()), parts[0][2],
                       int(valid.sum(1).max()), {who.node: who.clients for who in senders})
+
+
+def refuse_other_study(replies: Sequence[Message], known: GroupedDataset, told: Population) -> None:
+    """Raise `ClientError` for nodes with files of their own that are no clients of the server's schema.
+
+    `known` has the groups and classes of the schema.
+    """
+    first = sender(replies[0])
+    if (told.names, told.labels) != (known.names, known.labels):
+        raise ClientError(f"node {first.node} tells the groups and classes {shown(told.names)} and "
+                          f"{shown(told.labels)}, which are not those of the schema: give all nodes the same schema")
+    for who in map(sender, replies):
+        if not who.clients:
+            raise ClientError(f"node {who.node} says that it holds no clients, but with partition nodes each is one, "
+                              f"or has one for each of its sites: {SAME}")
+    if len(told.sizes) > MOST_CLIENTS:
+        most = max(map(sender, replies), key=lambda who: len(who.clients))
+        raise ClientError(f"the nodes say that they hold {len(told.sizes):,} clients, most of them node {most.node}, "
+                          f"but at most {MOST_CLIENTS:,} are allowed: let it have fewer sites")
+
+
+def numbered_in_a_row(senders: Sequence[Sender]) -> list[Sender]:
+    """Return nodes with their clients numbered in the order of the nodes, without gaps, however many each has.
+
+    Args:
+        senders: The nodes, by what they said of themselves.
+    """
+    first, numbered = 0, {}
+    for who in sorted(senders, key=lambda who: who.number):
+        numbered[who.number] = who._replace(clients=range(first, first + len(who.clients)))
+        first += len(who.clients)
+    return [numbered[who.number] for who in senders]
 
 
 def check_sizes(who: Sender, reply: Message) -> tuple[Gradients, tuple[str, ...], tuple[str, ...]]:

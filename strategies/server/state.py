@@ -8,6 +8,7 @@ from typing import Any
 
 from flwr.app import ArrayRecord
 
+from fedfair.accounting.events import Release
 from fedfair.accounting.log import EventLog
 from fedfair.protocol.messages import pack
 from strategies.server.strategy import Strategy
@@ -27,7 +28,7 @@ def state(strategy: Strategy) -> dict[str, Any]:
         "preprocessing": list(strategy.preprocessing or ()),
         "rows": json.dumps(strategy.rows.all), **strategy.descent.state(),
         "log": json.dumps(strategy.ledger.log.to_dict()), "not_protected": strategy.ledger.unprotected,
-        "searched": strategy.ledger.validation and strategy.ledger.validation.multiplier,
+        "held_out": {part: list(release) for part, release in strategy.ledger.held_out.items()},
         "learned": learned,
     }
 
@@ -43,8 +44,7 @@ def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
     strategy.descent.restore(saved, strategy.training)
     strategy.ledger.log = EventLog.from_dict(json.loads(saved["log"]))
     strategy.ledger.unprotected = dict(saved["not_protected"])
-    if saved["searched"] is not None:
-        strategy.ledger.record_search(saved["searched"])
+    strategy.ledger.held_out = {part: Release(*values) for part, values in saved["held_out"].items()}
     for part, owner, names in _learned(strategy):
         for name in names:
             setattr(owner, name, saved["learned"][part][name])
@@ -62,6 +62,7 @@ def _learned(strategy: Strategy) -> Iterator[tuple[str, object, Sequence[str]]]:
     """Yield what else a round changes: a name for the part, its owner, and the names of the owner's attributes."""
     yield "method", strategy, strategy.state
     yield "rule", strategy.rows, ("told",)
+    yield "attendance", strategy.attendance, ("rounds", "answered")
     if strategy.average.decay:
         yield "average", strategy.average, ("weights", "rounds")
     if strategy._risk is not None:
@@ -73,7 +74,7 @@ def _learned(strategy: Strategy) -> Iterator[tuple[str, object, Sequence[str]]]:
 def charge_lost_round(strategy: Strategy, step: int) -> None:
     """Charge round `step`, which an interrupted run may have released, at the most that it can have cost.
 
-    With the last round this also charges the threshold search. The run repeats the round with fresh noise and charges
+    With the last round this also charges what follows it. The run repeats the round with fresh noise and charges
     it again, since somebody may have seen both. Raises `ValueError` if a budget by group does not allow for another
     round.
     """
@@ -81,5 +82,14 @@ def charge_lost_round(strategy: Strategy, step: int) -> None:
     for event, steps, first in strategy.plan(step).charges(strategy.population.sizes):
         strategy.ledger.record(event.in_advance(least), steps, first)
         strategy.ledger.log.rewind(first, event.client)
-    if step == strategy.rounds - 1 and strategy.training.searches:
-        strategy.ledger.record_search(strategy.search.multiplier)
+    if step == strategy.rounds - 1:
+        charge_held_out(strategy)
+
+
+def charge_held_out(strategy: Strategy) -> None:
+    """Charge what the end of a run releases of held-out records: the threshold search, and private figures."""
+    if strategy.training.searches:
+        strategy.ledger.record_held_out("valid", strategy.search.multiplier)
+    if strategy.evaluation.figures is not None:
+        strategy.evaluation.figures.charge(strategy.ledger)
+

@@ -34,6 +34,7 @@ from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.messages import pack, unpacked
 from fedfair.protocol.round import LocalEpoch, LocalSgd, LocalTraining, Round
 from fedfair.protocol.task import Task
+from strategies.server.attendance import Attendance
 from strategies.server.calibration import Beside, Schedule, common_noise, count_noise
 from strategies.server.evaluation import Evaluation
 from strategies.server.front import MeasuredFront
@@ -42,10 +43,12 @@ from strategies.server.hooks import query_of, refuse_broken_hooks, rule_of
 from strategies.server.metrics_log import Rows
 from strategies.server.noise_key import noise_key
 from strategies.server.population import Population
-from strategies.server.requests import added, answers, ask, present, requests
+from strategies.server.private_figures import PrivateFigures
+from strategies.server.requests import added, answers, ask, numbering, present, requests
 from strategies.server.risk_meter import RiskMeter
+from strategies.server.secure_sum import SecureSum
 from strategies.server.server_optimizer import Descent
-from strategies.server.single_records import refuse_single_records
+from strategies.server.single_records import refuse_claimed_sites, refuse_single_records
 from strategies.server.threshold_search import ThresholdSearch
 from strategies.server.training import Training
 from strategies.server.weight_average import WeightAverage
@@ -69,10 +72,11 @@ class Strategy(FlowerStrategy):
         preprocessing: What was released for private preprocessing of the task's data, or None.
 
     Attributes:
-        modes: Modes that the method supports, of "step" and "epoch" (class attribute, as the next nine).
+        modes: Modes that the method supports, of "step" and "epoch" (class attribute, as the next ten).
         default_sync: Mode of a run whose settings name none.
         protects: What neighbouring data sets differ by: one "record", or one "participant" with all its records.
         exchange: What nodes are asked for when they train, except in local epochs.
+        masked_exchange: The same sums under masks, for secure aggregation; None for a method that has none.
         needs: What it needs beyond a clip norm and noise, for `fedfair methods`; "" for nothing.
         settings: Settings that it cannot do without, for commands: they win over a preset's, and a person's over them.
         counts_first: Whether the query is answered before the gradients are clipped; if not, with their sum.
@@ -85,6 +89,7 @@ class Strategy(FlowerStrategy):
         noise: Noise multipliers by group, `[K]` (step mode), or by client (epoch mode), as `noise_multipliers` gave.
         count_noise: Noise multiplier of the counts of one batch, or None for a method without a query.
         ledger: What was released, and what it cost.
+        attendance: How many rounds each client answered.
         counted: The latest noisy counts, or None.
         rows: What was measured.
         front: Classifiers besides the model that follow from the same releases, with their figures; None for a method
@@ -100,6 +105,7 @@ class Strategy(FlowerStrategy):
     default_sync: ClassVar[Literal["step", "epoch"]] = "step"
     protects: ClassVar[Unit] = "record"
     exchange: ClassVar[Exchange] = exchanges.send_gradient_sum
+    masked_exchange: ClassVar[Exchange | None] = None
     needs: ClassVar[str] = ""
     settings: ClassVar[Mapping[str, Any]] = {}
     counts_first: ClassVar[bool] = False
@@ -125,17 +131,22 @@ class Strategy(FlowerStrategy):
         self.prepare()
         refuse_broken_hooks(self)
         self.noise = self.noise_multipliers()
+        _refuse_insecure(self)
         self.count_noise = count_noise(training, self.noise[0]) if self.query() is not None else None
         self.budget = self._group_budget()
         self.ledger = self._empty_ledger()
         favourable = training.favourable_class(population.labels)
         named = favourable_of(favourable, population.classes)
         self.rows = Rows(population.names, favourable, further(training.metrics, population.classes, named))
-        self.evaluation = Evaluation(task, training, self.search, self.ledger, self.rows)
+        figures = (PrivateFigures(task, training, population, self.protects, self.key)
+                   if training.figures == "private" else None)
+        self.evaluation = Evaluation(task, training, self.search, self.ledger, self.rows, figures)
         self.descent = Descent(self.optimizer)
         self.average = WeightAverage(training.average)
+        self.attendance = Attendance(len(population.sizes))
         self.counted: Tensor | None = None
         self._round: Round | None = None
+        self._secure: SecureSum | None = None
         self._asked: list[Message] = []  # the requests whose replies come next
 
     @classmethod
@@ -198,6 +209,13 @@ class Strategy(FlowerStrategy):
         Override it for a method that samples groups, or participants, at other rates than b / N.
         """
         return (self.training.batch_size / self.population.records,) * len(self.population.names)
+
+    def planned_rates(self) -> tuple[float, ...] | None:
+        """Return the most that each group's sampling rate can become, `[K]`; None if `rates` never change.
+
+        Override it for a method whose rates follow noisy counts: the guarantee is for these.
+        """
+        return None
 
     def expected_batch(self, clients: Sequence[int] | None = None) -> float:
         """Return the public expected number of records (or participants) in one batch that is counted.
@@ -333,7 +351,7 @@ class Strategy(FlowerStrategy):
         Override it for a method that protects something else than records.
         """
         if self.sync == "step":
-            return [Schedule(rate, self.rounds) for rate in self.rates()]
+            return [Schedule(rate, self.rounds) for rate in self.planned_rates() or self.rates()]
         epochs = [LocalEpoch.of(size, self.training.batch_size) for size in self.population.by_client]
         return [Schedule(epoch.rate, self.rounds * epoch.steps) for epoch in epochs]
 
@@ -369,7 +387,8 @@ class Strategy(FlowerStrategy):
             key=self.key, step=step, rates=self.rates(), noise_multiplier=noise,
             count_noise_multiplier=self.count_noise, trust=training.trust, clients=self.sharers, rule=rule,
             planned_multipliers=self.planned_multipliers(noise), query=query_of(self), local=local,
-            local_sgd=self.local_sgd(), noise=training.noise, label=token_hex(16) if self.key is None else "")
+            local_sgd=self.local_sgd(), noise=training.noise, planned_rates=self.planned_rates(),
+            label=token_hex(16) if self.key is None else "")
 
     def decided(self, plan: Round) -> Round:
         """Return the plan of a gradient sum with the rule that clips it, its noise, and what both charge.
@@ -412,6 +431,9 @@ class Strategy(FlowerStrategy):
             self.ledger.expose("risk terms on the train part", "losses, gradients, Hessians by group, without noise")
             self.rows.add(server_round, "train", self._risk.measure(
                 grid, arrays, self._round, self.divisor(), self.training.learning_rate))
+        if self.training.secure_aggregation:
+            self._asked = self._masked_requests(grid, self._round)
+            return self._asked
         self._asked = self._requests(self.exchange, grid, weights=arrays, round_=self._round, **self.asked_besides())
         return self._asked
 
@@ -432,8 +454,9 @@ class Strategy(FlowerStrategy):
         assert self._round is not None
         assert self._round.rule is not None
         answered, plan = self._answers(replies), self._round
+        self.attendance.note(present(answered))
         self.rows.add_rule(server_round, self._round.rule)
-        sums = added(answered, "sums", self.like_sums())
+        sums = self._secure.total(answered) if self._secure else added(answered, "sums", self.like_sums())
         if plan.local is None:
             self.update(self._with_server_noise(sums, plan, self._round.rule))
         else:
@@ -462,8 +485,13 @@ class Strategy(FlowerStrategy):
             grid: The nodes.
         """
         last = server_round >= self.rounds
+        if self.evaluation.figures is not None:
+            self._asked = []
+            if last:
+                self.evaluation.release(server_round, arrays, grid)
+            return []
         due = last or self.evaluation.due(server_round, self.rounds_per_epoch)
-        self._asked = self.evaluation.ask(arrays, grid, last) if due else []
+        self._asked = self.evaluation.ask(server_round, arrays, grid, last) if due else []
         return self._asked
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -483,6 +511,16 @@ class Strategy(FlowerStrategy):
     def summary(self) -> None:
         """Print nothing: the run prints a table of its own."""
 
+    def chosen(self, arrays: ArrayRecord) -> ArrayRecord:
+        """Return the weights that the run ends with, given those of its last round.
+
+        Override it for a method that chooses among several models once the training has ended.
+
+        Args:
+            arrays: Weights by name.
+        """
+        return arrays
+
     def _group_budget(self) -> GroupBudget | None:
         """Return the filter that keeps every group within `group_epsilon`, or None without that setting."""
         if self.training.group_epsilon is None:
@@ -499,6 +537,7 @@ class Strategy(FlowerStrategy):
         ledger = Ledger(self.population.names, training.delta, training.trust, self.sharers, training.accountant,
                         self.unproved() or self.task.learned_from_records(), self.protects,
                         broadcasts=self.broadcasts or self._risk is not None,  # which sends the batch's gradient
+                        secure_aggregation=training.secure_aggregation,
                         public=self.task.public(self.protects), budget=self.budget.filter if self.budget else None,
                         simulated=None if self.key is None else SEEDED,
                         size=self.population.records if self.protects == "record" else len(self.population.sizes),
@@ -507,9 +546,16 @@ class Strategy(FlowerStrategy):
             ledger.expose("numbers of records of each participant by group", "the server receives them without noise")
         return ledger
 
+    def _masked_requests(self, grid: Grid, plan: Round) -> list[Message]:
+        """Collect sums under masks, and return the requests that open their total."""
+        assert self.masked_exchange is not None
+        units = self.population.by_client if self.protects == "record" else (1,) * len(self.population.sizes)
+        self._secure = SecureSum(grid, self.task, self.training, self.population, plan, self.like_sums(), units)
+        return self._secure.requests(self.masked_exchange, **self.asked_besides())
+
     def _requests(self, exchange: Exchange, grid: Grid, **parts: object) -> list[Message]:
         """Return a request to every node."""
-        return requests(exchange, grid, self.task, **parts)
+        return numbering(requests(exchange, grid, self.task, **parts), self.population, self.task)
 
     def _ask(self, exchange: Exchange, grid: Grid, **parts: Any) -> list[Message]:
         """Send a request to every node, and return the replies, checked as `_answers` does."""
@@ -569,6 +615,7 @@ def _refuse_misfit(task: Task, training: Training, population: Population) -> No
     Also for clients whose public numbers would reveal a record.
     """
     refuse_single_records(population, training.trust, task.round_sizes)
+    refuse_claimed_sites(population, task, training.trust)
     if training.batch_size > population.records:
         raise ValueError(f"batch_size is {training.batch_size}, but there are only {population.records} training "
                          "records: take at most that many")
@@ -578,6 +625,18 @@ def _refuse_misfit(task: Task, training: Training, population: Population) -> No
     if len(population.sizes) - training.dropouts < 1:
         raise ValueError(f"dropouts is {training.dropouts}, but there are only {len(population.sizes)} clients: a "
                          "round needs at least one")
+
+
+def _refuse_insecure(strategy: Strategy) -> None:
+    """Raise `ValueError` where secure aggregation is asked for, but the method or its noise does not fit it."""
+    if not strategy.training.secure_aggregation:
+        return
+    if strategy.masked_exchange is None:
+        raise ValueError("secure_aggregation is true, but this strategy has no sum for it: take moments or "
+                         "moments-of-participants, or leave secure_aggregation out")
+    if not strategy.noise[0]:
+        raise ValueError("secure_aggregation is true, but noise_multiplier is 0: the sum is in whole steps of its "
+                         "noise, so take noise, or leave secure_aggregation out")
 
 
 Options = Strategy.Options

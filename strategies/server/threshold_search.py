@@ -93,7 +93,7 @@ class ThresholdSearch:
         self.scores = prefix_sums.add_noise(training.noise, added(answered, "sums", like)["scores"], server * full,
                                             source(self._key, "scores"))
         self._added_multiplier = relative * math.hypot(server, share * math.sqrt(len(present(answered))))
-        ledger.record_search(self.multiplier)
+        ledger.record_held_out("valid", self.multiplier)
         if self.charged and self.multiplier:
             ledger.expose("the largest number of validation records of a participant",
                           "the noise of the search for a threshold is in proportion to it")

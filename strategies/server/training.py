@@ -52,6 +52,11 @@ class Training(ThresholdSettings, BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    mode: Literal["simulation", "deployment"] = Field(
+        default="simulation", json_schema_extra={"decided_by_app": True},
+        description="What the run is for. A deployment has randomness system, trust local (or distributed), noise "
+                    "discrete with dtype float64, figures none (or private, or held-out), and no attribute_in_model; "
+                    "settings that give the noise away, or leave it out, are refused.")
     sync: Literal["step", "epoch"] | None = Field(
         default=None, json_schema_extra={"decided_by_app": True},
         description="What a round is: one gradient step over all clients, or one local epoch of every client; by "
@@ -124,15 +129,24 @@ class Training(ThresholdSettings, BaseModel):
         default="gaussian",
         description="How noise is sampled: in floating point (gaussian), or exactly on a grid (discrete), which needs "
                     "dtype float64.")
+    secure_aggregation: bool = Field(
+        default=False, json_schema_extra={"decided_by_app": True, "same_releases": True},
+        description="Whether nodes add masks that cancel, so that the server sees only the sum over all of them; only "
+                    "with trust distributed, noise discrete and strategies of one round (moments).")
     randomness: Literal["seeded", "system"] = Field(
         default="seeded", json_schema_extra={"decided_by_app": True},
         description="Where batches and noise come from: the seed and all settings, for simulation, since anyone with "
                     "them can reconstruct the draws; or the operating system, and then no run can be repeated.")
-    figures: Literal["exact", "held-out"] | None = Field(
+    figures: Literal["exact", "held-out", "private", "none"] | None = Field(
         default=None, json_schema_extra={"decided_by_app": True, "same_releases": True},
-        description="What is measured without noise: figures of held-out records alone (held-out), or of training "
-                    "records too (exact), which is for simulation: a folder that holds them cannot be published. By "
-                    "default exact with randomness seeded, and held-out with randomness system.")
+        description="What is measured: figures of held-out records with noise (private), once, at the end, so that all "
+                    "of a folder can be published; figures of held-out records without noise (held-out); of "
+                    "training records too (exact), which is for simulation; or nothing (none). By default exact with "
+                    "randomness seeded, and held-out with randomness system.")
+    figures_epsilon: Positive | None = Field(
+        default=None, json_schema_extra={"belongs_to": "figures"},
+        description="Epsilon at delta of private figures, for a record of the validation or of the test part; by "
+                    "default target_epsilon. Training records are in neither part: nothing is added to their epsilon.")
     dropouts: Annotated[int, Field(ge=0, le=MOST_CLIENTS)] = Field(
         default=0, json_schema_extra={"decided_by_app": True},
         description="Number of clients that may be missing in a round; distributed noise has as many shares too many.")
@@ -173,11 +187,17 @@ class Training(ThresholdSettings, BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _risk_terms_are_exact_figures(self) -> Training:
-        """Refuse risk terms, which are measured on training records, where only held-out records are measured."""
-        if self.risk_every is not None and self.figures == "held-out":
+    def _exact_figures_are_allowed(self) -> Training:
+        """Refuse risk terms and further metrics, which have no noise, where figures without noise are not wanted."""
+        if self.risk_every is not None and self.figures in ("held-out", "private", "none"):
             raise ValueError(f"risk_every is {self.risk_every}, which measures training records without noise, but "
-                             'figures is "held-out": take figures = "exact", or leave risk_every out')
+                             f'figures is "{self.figures}": take figures = "exact", or leave risk_every out')
+        if self.metrics and self.figures == "private":
+            raise ValueError(f"metrics is {list(self.metrics)}, which are computed of exact counts, but figures is "
+                             '"private": leave metrics out')
+        if self.figures_epsilon is not None and self.figures != "private":
+            raise ValueError(f"figures_epsilon is {self.figures_epsilon:g}, but figures is {self.figures!r}: take "
+                             'figures = "private", or leave figures_epsilon out')
         return self
 
     def sized(self, records: int) -> Training:
@@ -204,6 +224,15 @@ class Training(ThresholdSettings, BaseModel):
             if getattr(self, name) is not None and value != default:
                 raise ValueError(f"{name} is {getattr(self, name):g}, which takes the place of {instead_of}, but that "
                                  f"is given as well, {value:g}: leave one of the two out")
+        return self
+
+    @model_validator(mode="after")
+    def _secure_sums_are_of_whole_numbers(self) -> Training:
+        """Refuse secure aggregation of sums that are no whole numbers, or whose noise is not the clients' together."""
+        for name, value, needed in (("trust", self.trust, "distributed"), ("noise", self.noise, "discrete")):
+            if self.secure_aggregation and value != needed:
+                raise ValueError(f'secure_aggregation is true, but {name} is "{value}": take {name} = "{needed}", or '
+                                 "leave secure_aggregation out")
         return self
 
     @model_validator(mode="after")

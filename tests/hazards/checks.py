@@ -139,8 +139,8 @@ def a_threshold_search_is_in_the_ledger() -> None:
     data = {**two_groups(), "imbalance": None, "split": (0.5, 0.3, 0.2)}
     without, private = (run(experiment("dpsgd", threshold="toc", threshold_epsilon=epsilon, **data)).ledger
                         for epsilon in (None, 1.0))
-    assert math.isinf(without.validation_epsilon())
-    assert 0.9 < private.validation_epsilon() <= 1.0
+    assert math.isinf(without.held_out_epsilon("valid"))
+    assert 0.9 < private.held_out_epsilon("valid") <= 1.0
 
 
 def a_resumed_ledger_goes_on() -> None:

@@ -32,7 +32,7 @@ class Claims(Ledger):
         """Guarantee a little more than 1."""
         return dict.fromkeys(self.groups, 1.00049)
 
-    def validation_epsilon(self, delta: float | None = None, accountant: object = None) -> float:
+    def held_out_epsilon(self, part: str, delta: float | None = None, accountant: object = None) -> float:
         """Return a little more than 1,000."""
         return 1004.9
 
@@ -40,7 +40,7 @@ class Claims(Ledger):
 def claims(delta: float = 1.0000001e-5) -> Claims:
     ledger = Claims(("a", "b"), delta, size=1000)
     ledger.record(Event((0.1, 0.1), (1.0, 1.0), (1.0, 1.0)), 10)
-    ledger.record_search(1.0)
+    ledger.record_held_out("valid", 1.0)
     return ledger
 
 
@@ -64,7 +64,7 @@ def test_the_ledgers_table_and_words_round_up() -> None:
     assert "1.001" in shown
     assert "1.000 " not in shown
     assert "epsilon at delta 1.00001e-05" in shown
-    assert "epsilon 1.01e+03 at delta 1.00001e-05" in claims().validation_data()
+    assert "epsilon 1.01e+03 at delta 1.00001e-05" in claims().held_out_data("valid")
 
 
 def test_the_report_rounds_up() -> None:

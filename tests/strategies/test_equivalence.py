@@ -19,7 +19,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dpsgd-bounded": {"eta": 0.1}}
 ON_DIGITS = ["sgd", "dpsgd", "dpsgd-f", "dpsgd-global", "dpsgd-global-adapt", "gs-dp-sgd", "naive", "fair-dp",
              "dpsgd-f-quantile", "dpsgd-soft", "dpsgd-auto", "dpsgd-bounded"]
-STRATEGIES = [*ON_DIGITS, "fairlens", "dpsgd-is", "raco", "fermi"]
+STRATEGIES = [*ON_DIGITS, "fairlens", "dpsgd-is", "raco", "raco-odds", "fermi", "puffle", "dpsgd-asc"]
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 
 

@@ -26,7 +26,8 @@ from tests.strategies.test_contract import experiment, server, weights
 from tests.strategies.two_groups import two_groups
 
 
-@pytest.mark.parametrize("strategy", ["dpsgd", "dpsgd-f", "naive", "gs-dp-sgd", "raco", "fermi"])
+@pytest.mark.parametrize("strategy", ["dpsgd", "dpsgd-f", "naive", "gs-dp-sgd", "raco", "raco-odds", "fermi", "puffle",
+                                      "dpsgd-rank"])
 def test_a_rate_of_one_is_a_batch_size_of_all_records(strategy: str) -> None:
     all_records = len(experiment(strategy).task.data().train)
     named, sized = (run(experiment(strategy, sync="step", noise_multiplier=0.0, dtype="float64", **batch))

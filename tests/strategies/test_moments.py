@@ -216,3 +216,59 @@ def test_a_helper_server_knows_the_deviation(table: dict[str, Any]) -> None:
     server = Moments(made.task, made.training, population(LocalGrid(client_app.app, 1), made.task))
     assert server._deviation == pytest.approx(3.0 * math.sqrt(2) * 2)
     assert replace(server.plan(0), key=None).event().multipliers == (3.0, 3.0)
+
+
+def numbers(released: Released, part: str) -> Tensor:
+    """Return the released numbers of S or V as a vector."""
+    return sums.svec(released.second).flatten() if part == "second" else released.first.flatten()
+
+
+@pytest.mark.parametrize(("by_group", "second"), [(False, math.sqrt(2)), (True, 1.0)])
+def test_under_local_trust_a_client_adds_noise_to_the_numbers_of_its_own_groups_alone(
+        table: dict[str, Any], by_group: bool, second: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a client for each group local noise costs sqrt(K) on S, and nothing on V, nor on S by group."""
+    seen: list[Released] = []
+    monkeypatch.setattr("strategies.moments.release.Moments", lambda *parts: seen.append(Released(*parts)) or seen[-1])
+    settings = {**table, "partition": "group", "trust": "local", "bins": 30, "options": {"by_group": by_group}}
+    for nodes in (1, 2):
+        made = [run(experiment(**settings, noise_multiplier=sigma), nodes=nodes).ledger for sigma in (0.0, 2.0)]
+        quiet, noisy = seen[-2:]
+        for part, factor in (("first", 1.0), ("second", second)):
+            drawn = ((numbers(noisy, part) - numbers(quiet, part)) / (2 * math.sqrt(2) * factor)).numpy()
+            assert drawn.std() == pytest.approx(1, abs=0.15), part
+        assert noisy.noise_by_group == pytest.approx((2 * math.sqrt(2),) * 2)
+        assert noisy.noise == pytest.approx(4)
+        assert made[1].epsilon() == pytest.approx(epsilon({Release(1.0, 2.0): 1}, 1e-6, "pld"))
+
+
+def test_nothing_of_a_group_leaves_without_noise_whatever_the_server_says_of_who_holds_it(node: Node) -> None:
+    """A server that says a client holds no records of a group gets zeros for it, not exact sums."""
+    plan = replace(round_(Flat(9.0)), trust=Trust.LOCAL)
+    wanted = Wanted(2, True, (False, True) * (1 + max(node.clients)))
+    found = record_moments(node, plan, wanted).sums
+    everything = record_moments(node, plan, BY_GROUP).sums
+    for name in found:
+        assert float(everything[name][0].abs().max()) > 1
+        assert not found[name][0].any()
+        assert torch.allclose(found[name][1], everything[name][1], rtol=0, atol=1e-10)
+    with pytest.raises(ValueError, match="says of 2 clients and groups who holds what"):
+        record_moments(node, plan, Wanted(2, True, (True, True)))
+
+
+def test_intersections_of_two_sensitive_attributes_are_groups_that_tau_makes_alike(table: dict[str, Any]) -> None:
+    """Every intersection has a column of V and of U; with tau 0 their mean scores are the same."""
+    crossed = experiment(**{**table, "group": ["sex", "job"]}, options={"tau": 0.0}, attribute_in_model=True)
+    free = crossed.model_copy(update={"options": {"tau": 1.0}})
+    made, before = run(crossed), run(free)
+    train = made.data.train
+    assert len(train.names) == 6
+    assert "f & a" in train.names
+    spread = []
+    for result in (made, before):
+        scores = train.x @ (weights(result)[1] - weights(result)[0])
+        means = torch.stack([scores[train.group == k].mean() for k in range(6)])
+        spread.append(float(means.max() - means.min()))
+    assert spread[0] < 1e-8
+    assert spread[1] > 0.5
+    dealt = run(crossed.model_copy(update={"partition": "site", "clients": 4}), nodes=2)
+    assert torch.allclose(weights(dealt), weights(made), rtol=0, atol=1e-10)

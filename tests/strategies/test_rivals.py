@@ -37,7 +37,9 @@ def by_dp_accounting(charged: Charged, noise: float, steps: int, delta: float) -
 RECORDS = 332  # of the experiments' train part, 5 of which are eights
 RIVALS = {"dpsgd-soft": Charged(32 / RECORDS), "dpsgd-auto": Charged(32 / RECORDS),
           "dpsgd-bounded": Charged(32 / RECORDS, 15.0), "dpsgd-is": Charged(3.2 / 5),
-          "raco": Charged(32 / RECORDS, 15.0), "fermi": Charged(32 / RECORDS, 15.0)}
+          "raco": Charged(32 / RECORDS, 15.0), "fermi": Charged(32 / RECORDS, 15.0),
+          "raco-odds": Charged(32 / RECORDS, 15.0), "puffle": Charged(32 / RECORDS, 15.0),
+          "dpsgd-rank": Charged(32 / RECORDS), "dpsgd-asc": Charged(2 * 32 / RECORDS, 15.0)}
 
 
 @pytest.mark.parametrize("strategy", RIVALS)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfair.accounting import Accountant, Event, Ledger, Release, RenyiFilter, epsilon, noise_present
+from fedfair.accounting import Accountant, Event, Ledger, Release, RenyiFilter, Unit, epsilon, noise_present
+from fedfair.accounting.events import Preprocessed
 from fedfair.mechanisms.noise import Trust
 from tests.fedfair.accounting.oracle import direct
 
@@ -178,6 +179,17 @@ def test_secure_aggregation_hides_the_shares_from_the_server() -> None:
     assert secure["client"] == bare["client"] > secure["model"]
 
 
+@pytest.mark.parametrize(("unit", "unmasked"), [("record", (6.0,)), ("participant", (6.0, 3.0))])
+def test_what_is_sent_without_masks_is_charged_without_them(unit: Unit, unmasked: tuple[float, ...]) -> None:
+    """Counts of preprocessing and of a threshold search: the server sees each client's, with a share of the noise."""
+    ledger = ledger_of((Event((1.0, 1.0), (2.0, 2.0), (2.0, 2.0)), 1), trust=Trust.DISTRIBUTED, clients=4,
+                       secure_aggregation=True, protects=unit, preprocessing=Preprocessed(6.0, 0.0))
+    ledger.record_held_out("valid", 3.0)
+    shares = {Release(1.0, multiplier / 2): 1 for multiplier in unmasked}
+    assert ledger.by_observer()["server"] == pytest.approx(direct({Release(1.0, 2.0): 1, **shares}), rel=1e-9)
+    assert ledger.by_observer()["server"] > ledger.by_observer()["model"]
+
+
 def test_shares_of_missing_clients_protect_nobody() -> None:
     """Hazard 13: with 2 of 8 shares missing, the noise is sigma sqrt(6/8), for another client sqrt(5/8)."""
     event = Event((0.01, 0.01), (1.0, 1.0), (1.0, 1.0), noise_present=noise_present(8, 2))
@@ -235,12 +247,12 @@ def test_where_there_is_one_client_no_other_knows_noise_of_its_own(trust: Trust)
 
 def test_validation_data_and_unprotected_releases_are_named_apart() -> None:
     ledger = ledger_of(*ADAPTIVE)
-    ledger.validation = Release(1.0, 3.0)
+    ledger.held_out["valid"] = Release(1.0, 3.0)
     ledger.expose("metrics on the test part", "counts and losses by group, without noise")
-    assert ledger.validation_epsilon() == pytest.approx(epsilon({Release(1.0, 3.0): 1}, DELTA, ledger.accountant))
+    assert ledger.held_out_epsilon("valid") == pytest.approx(epsilon({Release(1.0, 3.0): 1}, DELTA, ledger.accountant))
     assert ledger.epsilon() == ledger_of(*ADAPTIVE).epsilon()
     again = Ledger.from_dict(json.loads(json.dumps(ledger.to_dict())))
-    assert (again.validation, again.unprotected) == (ledger.validation, ledger.unprotected)
+    assert (again.held_out, again.unprotected) == (ledger.held_out, ledger.unprotected)
     assert list(again.to_dict()["not_protected"]) == ["metrics on the test part"]
 
 
@@ -297,9 +309,9 @@ def test_searches_on_the_same_validation_records_add_up() -> None:
     ledger = ledger_of()
     for multiplier, joint in ((3.0, 3.0), (3.0, 3.0 / math.sqrt(2)), (4.0, (2 / 9 + 1 / 16) ** -0.5), (0.0, 0.0),
                               (5.0, 0.0)):
-        ledger.record_search(multiplier)
-        assert ledger.validation == pytest.approx((1.0, joint))
-    assert math.isinf(ledger.validation_epsilon())
+        ledger.record_held_out("valid", multiplier)
+        assert ledger.held_out["valid"] == pytest.approx((1.0, joint))
+    assert math.isinf(ledger.held_out_epsilon("valid"))
 
 
 def test_a_chosen_delta_is_that_of_every_figure() -> None:
@@ -309,11 +321,11 @@ def test_a_chosen_delta_is_that_of_every_figure() -> None:
     for event, steps in ADAPTIVE:
         other.record(event, steps)
     for ledger in (usual, other):
-        ledger.record_search(5.0)
+        ledger.record_held_out("valid", 5.0)
     assert usual.guaranteed_by_group(1e-7) == other.guaranteed_by_group() != usual.guaranteed_by_group()
     assert usual.guaranteed_by_group(1e-7)["b"] == budget.epsilon(1e-7)
     assert usual.odometer_by_group(1e-7) == other.odometer_by_group() != usual.odometer_by_group()
-    assert usual.validation_epsilon(1e-7) == other.validation_epsilon() != usual.validation_epsilon()
+    assert usual.held_out_epsilon("valid", 1e-7) == other.held_out_epsilon("valid") != usual.held_out_epsilon("valid")
 
 
 def test_of_two_clients_each_takes_its_own_share_away() -> None:

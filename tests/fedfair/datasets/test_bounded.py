@@ -111,10 +111,30 @@ def test_bins_that_are_quantiles_of_the_records_are_nominal(data_dir: Path) -> N
     assert Task(dataset="compas", features="binned").learned_from_records() is None
 
 
+@pytest.mark.parametrize("features", ["binned", "ranges", "bounded"])
+def test_no_record_moves_the_features_of_another(features: str, tmp_path: Path) -> None:
+    """Bins from the data would: an extreme row moves quantiles, means and largest values, and no others."""
+    frame = pd.DataFrame({"age": [20, 30, 41, 52, 63, 74] * 4, "pay": [1.0, 5.0, 9.0, 30.0, 70.0, 80.0] * 4,
+                          "sex": ["f", "m"] * 12, "hired": [0, 1, 1] * 8})
+    seen = []
+    for extreme in (20, 10**6):
+        file = tmp_path / f"{extreme}.csv"
+        frame.loc[0, ["age", "pay"]] = extreme
+        frame.to_csv(file, index=False)
+        task = Task(csv=str(file), label="hired", group="sex", features=features, split=(0.8, 0.0, 0.2),
+                    ranges=(Range("age", 18, 90), Range("pay", 0, 100)))
+        parts = task.data()
+        records = torch.cat([parts.train.records, parts.test.records])
+        seen.append(torch.cat([parts.train.x, parts.test.x])[records.argsort()])
+    assert torch.equal(seen[0][1:], seen[1][1:])
+    assert not torch.equal(seen[0][0], seen[1][0])
+
+
 @pytest.mark.parametrize(("settings_", "said"), [
     ({"features": "ranges", "bins": 5}, "bins or edges are given"),
     ({"dataset": "digits", "features": "binned"}, "the records are no table"),
     ({"dataset": "digits", "features": "filters"}, "no images of at least 16 x 16"),
+    ({"dataset": "digits", "features": "handwriting"}, "no images of at least 16 x 16"),
     ({"dataset": "compas", "features": "pixels"}, "rows of a table"),
     ({"dataset": "compas", "features": "standardised"}, "scalings says nothing of"),
 ])
@@ -126,7 +146,7 @@ def test_features_that_do_not_suit_are_refused(settings_: dict[str, object], sai
 @given(arrays(np.uint8, (3, 1, 20, 24), elements=st.integers(0, 255)))
 @settings(max_examples=30, deadline=None)
 def test_no_image_has_features_longer_than_one(images: np.ndarray) -> None:
-    for kind in ("filters", "pixels"):
+    for kind in ("filters", "handwriting", "pixels"):
         phi = image_features(torch.from_numpy(images), kind)
         assert float(phi.double().norm(dim=1).max()) <= 1 + 1e-6
         assert len(phi[:, -1].unique()) == 1
@@ -135,9 +155,10 @@ def test_no_image_has_features_longer_than_one(images: np.ndarray) -> None:
 def test_filters_tell_directions_apart_and_see_each_image_alone() -> None:
     stripes = np.zeros((2, 1, 28, 28), np.uint8)
     stripes[0, 0, ::4], stripes[1, 0, :, ::4] = 255, 255
-    both = image_features(torch.from_numpy(stripes), "filters")
-    assert float(both[0] @ both[1]) < 0.9 * float(both[0] @ both[0])
-    assert torch.allclose(image_features(torch.from_numpy(stripes[:1]), "filters")[0], both[0], atol=1e-6)
+    for kind in ("filters", "handwriting"):
+        both = image_features(torch.from_numpy(stripes), kind)
+        assert float(both[0] @ both[1]) < 0.9 * float(both[0] @ both[0])
+        assert torch.allclose(image_features(torch.from_numpy(stripes[:1]), kind)[0], both[0], atol=1e-5)
 
 
 def test_a_model_on_image_features_takes_new_images_as_bytes() -> None:

@@ -59,7 +59,7 @@ class Truth(NamedTuple):
 truths = st.builds(
     Truth,
     amounts=st.lists(st.one_of(st.none(), st.integers(-5_000_000, 5_000_000)), min_size=ROWS, max_size=ROWS),
-    places=st.integers(0, 4), codes=st.lists(st.from_regex(r"0[0-9]{3}", fullmatch=True), min_size=ROWS, max_size=ROWS),
+    places=st.integers(0, 4), codes=st.lists(st.integers(0, 999).map("0{:03}".format), min_size=ROWS, max_size=ROWS),
     names=st.lists(st.sampled_from(["Málaga", "Köln", "San José, CA", "a;b|c", 'the "old" town', "O'Hara"]),
                    min_size=ROWS, max_size=ROWS))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -149,19 +150,29 @@ def test_a_name_may_hold_a_comma(tmp_path: Path) -> None:
     assert names_in(as_text(["a, b", 'c "d"', "e"])) == ["a, b", 'c "d"', "e"]
 
 
+class Lines(NamedTuple):
+    """A text in memory."""
+
+    text: str
+
+    def lines(self, first: int = 0) -> Iterator[str]:
+        """Yield the lines from that number on."""
+        return iter(self.text.splitlines(keepends=True)[first:])
+
+
 @pytest.mark.parametrize(("text", "separator", "quote"), [
     ("a;b\n1,5;2\n", ";", '"'), ('"a, b";"c, d"\n1;2\n', ";", '"'), ("a|b\n1|2\n", "|", '"'),
     ("a  b   c\n1  x 3\n", " ", '"'), ("sep=;\na,b;c\n1;2\n", ";", '"'), ("'a,b','c'\n'1','2'\n", ",", "'"),
     ('"a\nb",c\n1,2\n', ",", '"'), ("a\tb\n1,5\t2\n", "\t", '"')])
 def test_what_separates_and_what_quotes(text: str, separator: str, quote: str) -> None:
-    layout = layout_of(text, "own.csv")
+    layout = layout_of(Lines(text), "own.csv")
     assert (layout.separator, layout.quote) == (separator, quote)
 
 
 def test_two_separators_that_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="a comma as well as a semicolon: say which with the setting separator"):
-        layout_of("a,b;c\n1,2;3\n", "own.csv")
-    assert layout_of("a,b;c\n1,2;3\n", "own.csv", ";").separator == ";"
+        layout_of(Lines("a,b;c\n1,2;3\n"), "own.csv")
+    assert layout_of(Lines("a,b;c\n1,2;3\n"), "own.csv", ";").separator == ";"
 
 
 @pytest.mark.parametrize(("content", "message"), [

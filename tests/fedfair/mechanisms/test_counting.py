@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedfair.mechanisms.counting import COUNT_QUERIES, Above, AboveAndBelow, AtMost, CountQuery, GroupSizes, Predictions
+from fedfair.mechanisms.counting import (
+    COUNT_QUERIES,
+    Above,
+    AboveAndBelow,
+    AtMost,
+    CountQuery,
+    GroupSizes,
+    Losses,
+    Predictions,
+)
 
 K = 3
 batches = st.lists(st.tuples(st.floats(0, 2), st.integers(0, K - 1)), max_size=8)
@@ -42,7 +51,22 @@ def slow(query: CountQuery, batch: list[tuple[float, int]]) -> list[float]:
 
 
 def test_every_registered_query_is_tested_here() -> None:
-    assert {COUNT_QUERIES.name_of(query) for query in [*EXAMPLES, Predictions(1.0)]} == set(COUNT_QUERIES)
+    tested = [*EXAMPLES, Predictions(1.0), Losses(1.0)]
+    assert {COUNT_QUERIES.name_of(query) for query in tested} == set(COUNT_QUERIES)
+
+
+@few
+@given(batches.filter(bool), st.floats(0.1, 3))
+def test_sums_of_losses_equal_a_plain_loop_and_a_record_moves_them_by_at_most_one(batch: list[tuple[float, int]],
+                                                                                bound: float) -> None:
+    def summed(rows: list[tuple[float, int]]) -> Tensor:
+        """Return the query's sums."""
+        return Losses(bound).sums(torch.tensor([loss for loss, _ in rows], dtype=torch.float64),
+                                  torch.tensor([k for _, k in rows], dtype=torch.long), K)
+
+    plain = [sum(min(loss, bound) / bound for loss, k in batch if k == group) for group in range(K)]
+    assert summed(batch).tolist() == pytest.approx(plain)
+    assert float((summed(batch) - summed(batch[1:])).norm()) <= 1 + 1e-12
 
 
 @few

@@ -178,3 +178,67 @@ def test_directions_without_any_record_stay_finite() -> None:
 def test_points_are_named_in_words() -> None:
     assert Point("equal", 0.5, -0.1, 0.25).name == "equal priors, floor 0.5, tau -0.1, worst group 0.25"
     assert Point("least_squares").name == "least squares"
+
+
+def test_noise_of_groups_that_differs_adds_up_by_group() -> None:
+    x, y, group = drawn()
+    moments = exact(x, y, group, 2, 2, by_group=True)
+    uneven = Moments(moments.second, moments.first, 9.0, LAST, (3.0, 4.0))
+    assert (uneven.pooled().noise_second, uneven.pooled().noise_first) == pytest.approx((5.0, 5.0))
+    assert uneven.pooled((2.0, 1.0)).noise_first == pytest.approx(math.sqrt(52))
+    together = Moments(moments.second.sum(0, keepdim=True), moments.first, 9.0, LAST, (3.0, 4.0)).pooled()
+    assert (together.noise_second, together.noise_first) == pytest.approx((9.0, 5.0))
+    least = Moments(moments.second, torch.zeros_like(moments.first), 9.0, LAST, (3.0, 40.0)).group_means()
+    assert bool(least.isfinite().all())
+
+
+def test_equal_mean_scores_are_not_equal_rates() -> None:
+    """Where scores of one group are spread more, more of them are positive, although the means are the same."""
+    draws = torch.Generator().manual_seed(0)
+    group = torch.arange(40_000) % 2
+    y = (torch.rand(len(group), generator=draws) < 0.3 + 0.2 * group).long()
+    x = 0.03 * torch.randn(len(group), WIDTH, generator=draws, dtype=torch.float64)
+    x[:, 0] += torch.tensor([0.05, 0.3])[group] * (2 * y - 1)
+    x[:, 1] += 0.2 * group
+    x[:, -1] = LAST
+    moments = exact(x, y, group, 2, 2)
+    head, across = least_squares(moments.pooled()), directions(moments, "demographic_parity", 1)
+    scores = x @ constrained(head, across, 0.0)
+    apart = scores[:, 1] - scores[:, 0]
+    means, rates = ([float(part[group == k].mean()) for k in range(2)] for part in (apart, (apart > 0).double()))
+    assert means[0] == pytest.approx(means[1], abs=1e-9)
+    assert abs(rates[1] - rates[0]) > 0.2
+
+
+def _accuracy(classes: int, n: int, width: int, noise: float) -> float:
+    """Return the accuracy of discriminant analysis on n records of separated classes, from noisy moments."""
+    draws = torch.Generator().manual_seed(0)
+    y = torch.arange(n) % classes
+    x = torch.randn(n, width, generator=draws, dtype=torch.float64) / math.sqrt(width)
+    x[:, : classes] += 2 * torch.eye(classes, dtype=torch.float64)[y] / math.sqrt(width)
+    x = x / x.norm(dim=1, keepdim=True) * math.sqrt(1 - LAST**2)
+    x[:, -1] = LAST
+    made = sums.moment_sums(x, y, torch.zeros_like(y), 1, classes, False)
+    noisy = {name: value + noise * torch.randn(value.shape, generator=draws, dtype=torch.float64)
+             for name, value in made.items()}
+    head = discriminant(Moments(sums.unsvec(noisy["second"]), noisy["first"], noise, LAST).pooled())
+    return float(((x @ head.weights).argmax(1) == y).double().mean())
+
+
+def test_moments_lose_where_records_are_few_for_their_features() -> None:
+    """By d^1.5 sigma against n: twenty times the records, or a quarter of the features, bring back what is lost."""
+    without, few = _accuracy(4, 2_000, 80, 0.0), _accuracy(4, 2_000, 80, 20.0)
+    many, narrow = _accuracy(4, 40_000, 80, 20.0), _accuracy(4, 2_000, 20, 20.0)
+    assert few < without - 0.15
+    assert many > without - 0.1
+    assert narrow > few + 0.1
+
+
+def test_what_is_not_linear_in_the_features_is_not_learned() -> None:
+    """Whether two features have the same sign: each alone says nothing of it, with as many records as one likes."""
+    draws = torch.Generator().manual_seed(0)
+    x = 0.3 * torch.randn(20_000, WIDTH, generator=draws, dtype=torch.float64)
+    x[:, -1] = LAST
+    y = (x[:, 0] * x[:, 1] > 0).long()
+    head = least_squares(exact(x, y, torch.zeros_like(y), 2, 1).pooled())
+    assert float(((x @ head.weights).argmax(1) == y).double().mean()) < 0.53

@@ -28,7 +28,7 @@ def own(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("settings", "field", "value", "allowed"), [
     ({"clients": 0}, "clients", 0, "greater than or equal to 1"),
     ({"seed": -1}, "seed", -1, "greater than or equal to 0"),
-    ({"partition": "town"}, "partition", "town", "'group', 'site' or 'natural'"),
+    ({"partition": "town"}, "partition", "town", "'group', 'site', 'natural' or 'nodes'"),
     ({"dtype": "float16"}, "dtype", "float16", "'float32' or 'float64'"),
     ({"hidden": (4, 0)}, "hidden", 0, "greater than or equal to 1"),
     ({"split": (0.7, 0.4, -0.1)}, "split", -0.1, "greater than or equal to 0"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -80,20 +79,31 @@ def maximum(result: Result, folder: Path) -> None:
                   "mean": [float(result.data.train.x.mean())]}).to_parquet(folder / "columns.parquet")
 
 
-@pytest.mark.parametrize(("plant", "entry"), [
-    (hashed, "hash.txt/content"), (counted, "count.json/positives"), (padded, "noise.bin/size"),
-    (maximum, "columns.parquet/p/mean")])
-def test_a_planted_function_of_the_records_is_found(plant: Callable[[Result, Path], None], entry: str,
-                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def planted() -> FolderAudit:
+    """Audit runs whose folders have all that is planted, each in a file of its own."""
     real = Result.save
 
     def save(result: Result, folder: Path) -> Path:
         real(result, folder)
-        plant(result, folder)
+        for plant in (hashed, counted, padded, maximum):
+            plant(result, folder)
         return folder
 
-    monkeypatch.setattr(Result, "save", save)
-    assert entry in {leak.entry for leak in audited().leaks}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Result, "save", save)
+        return audited()
+
+
+@pytest.mark.parametrize("entry", [
+    "hash.txt/content", "count.json/positives", "noise.bin/size", "columns.parquet/p/mean"])
+def test_a_planted_function_of_the_records_is_found(planted: FolderAudit, entry: str) -> None:
+    assert entry in {leak.entry for leak in planted.leaks}
+
+
+def test_only_what_was_planted_is_found(planted: FolderAudit) -> None:
+    assert {leak.entry.split("/")[0] for leak in planted.leaks} == {"hash.txt", "count.json", "noise.bin",
+                                                                    "columns.parquet"}
 
 
 def test_a_loss_after_another_round_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

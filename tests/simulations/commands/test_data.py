@@ -88,7 +88,7 @@ def test_missing_values_are_dropped_in_a_run_that_says_so(tmp_path: Path, caplog
     assert "missing values in rooms (7), in 7 of 420 rows" in said(*run, code=2)
     assert "people: test accuracy by group" in said(*run, "--set", "missing=drop")
     assert "left out: rows with missing values in rooms (7), in 7 of 420 rows" in caplog.text
-    assert "missing is 'guess': it should be 'refuse' or 'drop'" in said(*run, "--set", "missing=guess", code=2)
+    assert "missing is 'guess': it should be 'refuse', 'drop' or 'keep'" in said(*run, "--set", "missing=guess", code=2)
 
 
 @pytest.mark.parametrize(("column", "values", "message"), [

@@ -351,8 +351,8 @@ def test_a_search_interrupted_many_times_is_charged_as_often(tmp_path: Path, mon
             with pytest.raises(Stopped):
                 run(made, checkpoint=checkpoint)
     result = run(made, checkpoint=checkpoint)
-    assert result.ledger.validation.multiplier == pytest.approx(result.search.multiplier / 2)
-    assert result.ledger.validation_epsilon() > 2 * run(made).ledger.validation_epsilon()
+    assert result.ledger.held_out["valid"].multiplier == pytest.approx(result.search.multiplier / 2)
+    assert result.ledger.held_out_epsilon("valid") > 2 * run(made).ledger.held_out_epsilon("valid")
 
 
 def test_interrupted_rounds_stay_within_a_budget_by_group_or_end_the_run(tmp_path: Path) -> None:

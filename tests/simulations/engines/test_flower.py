@@ -5,16 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
-import socket
 import subprocess
-import sys
-import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pandas as pd
@@ -25,6 +19,8 @@ from safetensors.torch import load_file
 from simulations import run
 from simulations.server_app import from_run_config
 from simulations.settings.run_config import keys
+from tests.simulations.engines.conftest import free_ports
+from tests.simulations.engines.runtime import superlink, supernode
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -41,61 +37,6 @@ def test_the_run_config_knows_every_field_of_an_experiment() -> None:
     other = from_run_config({**config, "dataset": "adult", "strategy": "dpsgd", "preset": "yang2024", "sync": "epoch"})
     assert (other.epochs, other.learning_rate, other.target_epsilon) == (160 / 7, 0.01, 2.66)
     assert made.options == {"bounds": "authors", "max_bound": 4}
-
-
-@pytest.fixture
-def flower(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Provide the environment of a SuperLink for the test, which is ended afterwards by its process id."""
-    binaries = str(Path(sys.executable).parent)
-    own = tempfile.mkdtemp(prefix="ray")  # short, for the names of its sockets
-    environment = {**os.environ, "FLWR_HOME": str(tmp_path / "flwr"), "PATH": f"{binaries}:{os.environ['PATH']}",
-                   "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "FLWR_TELEMETRY_ENABLED": "0",
-                   "RAY_ADDRESS": "local", "RAY_TMPDIR": own}  # its Ray and those of other tests are not to meet
-    yield environment
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            ours = f"FLWR_HOME={tmp_path / 'flwr'}".encode() in (process / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if ours:
-            os.kill(int(process.name), signal.SIGTERM)
-    shutil.rmtree(own, ignore_errors=True)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return unused ports."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
-def superlink(port: int, environment: dict[str, str], cwd: Path) -> subprocess.Popen[str]:
-    """Start a SuperLink, named "own" in the environment's configuration, and wait until it answers."""
-    home, log = Path(environment["FLWR_HOME"]), cwd / "link.log"
-    home.mkdir()
-    (home / "config.toml").write_text(f'[superlink.own]\naddress = "127.0.0.1:{port}"\ninsecure = true\n')
-    with log.open("w") as output:
-        started = subprocess.Popen(["flower-superlink", "--insecure", "--port", str(port)], env=environment, cwd=cwd,
-                                   stdout=output, stderr=subprocess.STDOUT, text=True)
-    end = time.monotonic() + 120
-    while started.poll() is None and time.monotonic() < end:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return started
-        time.sleep(0.2)
-    raise AssertionError(f"the SuperLink does not answer: {log.read_text()[-3000:]}")
-
-
-def supernode(number: int, superlink: int, port: int, environment: dict[str, str], log: Path, nodes: int = 3,
-              cwd: Path | None = None) -> subprocess.Popen[str]:
-    """Start one SuperNode of several, in a process group of its own."""
-    with log.open("a") as output:
-        return subprocess.Popen(
-            ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{superlink}", "--port", str(port),
-             "--node-config", f"partition-id={number} num-partitions={nodes}"],
-            env=environment, cwd=cwd, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, text=True)
 
 
 @pytest.mark.slow

@@ -94,6 +94,31 @@ def test_shares_of_distributed_noise_count_as_what_they_are(folder: Path) -> Non
         run(distributed, nodes=3)
 
 
+def test_a_secure_sum_is_charged_by_the_nodes_own_noise_and_needs_leave_for_its_exchanges(folder: Path) -> None:
+    """A node cannot know who else adds noise, so its own ledger counts only its own: that of 2 of 3, and of 1 of 3."""
+    task = {**TASK, "features": "ranges", "categories": {}, "clients": 3}
+    made = experiment(strategy="moments", model="linear", features="ranges", categories={}, sync="step", clients=3,
+                      noise_multiplier=3.0, trust="distributed", noise="discrete", dtype="float64",
+                      secure_aggregation=True)
+    sums = ["moment_sums.send_masked_moments", "masked_sums.send_keys", "masked_sums.send_key_shares",
+            "masked_sums.send_unmasking"]
+    allowed = {"data": [{**POLICY["data"][0], "task": task, "largest_sampling_rate": 1.0, "largest_epsilon": 9.0}],
+               "models": ["linear"], "exact_exchanges": ["exchanges.send_evaluation", "front_counts.send_front_counts"]}
+    for name in sums:
+        listed = [*POLICY["exchanges"], *(other for other in sums if other != name)]
+        write_policy(folder, **{**ALL, **allowed}, exchanges=listed)
+        with pytest.raises(ClientError, match="its policy does not list this exchange"):
+            run(made, nodes=2)
+    before = released(folder)
+    write_policy(folder, **{**ALL, **allowed}, exchanges=[*POLICY["exchanges"], *sums])
+    ledger = run(made, nodes=2).ledger
+    added = {release.multiplier: times - before.get(release, 0) for release, times in released(folder).items()}
+    assert {round(multiplier, 9): times for multiplier, times in added.items()} == {
+        round(3 * (2 / 3)**0.5, 9): 1, round(3 * (1 / 3)**0.5, 9): 1}
+    assert ledger.guarantee == "proved"
+    assert ledger.by_observer()["server"] == pytest.approx(ledger.epsilon())
+
+
 def test_moments_are_one_release_in_the_nodes_ledger(folder: Path) -> None:
     """And without leave for the figures of the front, the node refuses these alone."""
     task = {**TASK, "features": "ranges", "categories": {}}

@@ -8,14 +8,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import ray
+import ray.data
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from ray.tune import Tuner
 
 from fedfair import client_app
+from fedfair.datasets import in_memory, ray_rows
 from fedfair.node.node import ClientError
 from fedfair.protocol.messages import pack, unpack
 from simulations import Experiment, run
@@ -25,6 +28,7 @@ from simulations.engines.local import LocalGrid
 from simulations.engines.ray import RayGrid
 from simulations.engines.ray_workers import Shape
 from simulations.engines.run import conduct
+from simulations.fitting.fit import Wanted, fit
 from simulations.plans.trials import Resources, run_trials
 from simulations.results.result import Result
 from strategies.server.requests import added, answers
@@ -78,6 +82,41 @@ def test_released_moments_and_their_front_are_those_of_the_local_engine() -> Non
     assert torch.allclose(there.front.front.weights, here.front.front.weights, rtol=0, atol=1e-9)
     pd.testing.assert_frame_equal(pd.DataFrame(there.front.rows), pd.DataFrame(here.front.rows))
     assert there.ledger.events == here.ledger.events
+
+
+def test_a_secure_sum_is_that_of_the_local_engine() -> None:
+    """Its four exchanges go to one actor each, with what the node keeps between them."""
+    made = experiment("moments", features="bounded", model="linear", hidden=(), partition="site", clients=3,
+                      noise_multiplier=2.0, trust="distributed", noise="discrete", secure_aggregation=True)
+    there, here = run(made, ENGINE), run(made, nodes=2)
+    assert torch.allclose(weights(there), weights(here), rtol=0, atol=1e-12)
+    assert there.ledger.by_observer() == here.ledger.by_observer()
+
+
+def test_a_data_set_of_ray_is_fitted_as_the_same_rows_of_pandas(tmp_path: Path,
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_memory.pooch, "os_cache", lambda project: tmp_path / project)
+    draws = np.random.default_rng(0)
+    income, town = draws.normal(0, 1, 600).round(2), draws.choice(["x", "y"], 600)
+    frame = pd.DataFrame({"income": income, "town": town, "sex": draws.choice(["f", "m"], 600),
+                          "good": np.where(income + (town == "y") > .5, "yes", "no")})
+    (tmp_path / "parts").mkdir()
+    for number in range(3):
+        frame[200 * number:200 * number + 200].to_parquet(tmp_path / "parts" / f"{number}.parquet")
+    monkeypatch.setattr(ray_rows, "_ROWS", 70)
+    settings = {"randomness": "seeded"}
+    there = fit(Wanted(ray.data.read_parquet(str(tmp_path / "parts")), "good", "sex", 20.0, settings=settings))
+    here = fit(Wanted(frame, "good", "sex", 20.0, settings=settings))
+    for (_, one), (_, other) in zip(there.result.data, here.result.data, strict=True):
+        assert torch.equal(one.x.clone(), other.x.clone())
+        assert torch.equal(one.y, other.y)
+        assert torch.equal(one.group, other.group)
+    assert there.kinds == here.kinds == ("income",)
+    assert torch.equal(weights(there.result), weights(here.result))
+    mixed = ray.data.from_pandas([frame, frame.assign(income="much")])
+    with pytest.raises(ValueError, match="make the values of each column of one kind in all its files"):
+        in_memory.written(mixed)
+    assert [file.suffix for file in (tmp_path / "fedfair" / "tables").iterdir()] == [".parquet"] * 2
 
 
 def test_what_a_node_keeps_is_there_at_its_next_message() -> None:

@@ -28,7 +28,7 @@ def test_the_planned_ledger_costs_what_the_finished_run_does(settings: dict[str,
                                "accountant": "rdp", **settings})
     planned, ledger = planned_ledger(experiment), run(experiment).ledger
     assert planned.epsilon() == pytest.approx(ledger.epsilon(), rel=1e-12)
-    assert planned.validation_epsilon() == pytest.approx(ledger.validation_epsilon(), rel=1e-12)
+    assert planned.held_out_epsilon("valid") == pytest.approx(ledger.held_out_epsilon("valid"), rel=1e-12)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from simulations import Experiment, run
 from simulations.cli import app
 from simulations.report import write_report
 from simulations.report.estimates import Estimate
@@ -115,3 +116,12 @@ def test_without_matplotlib_it_says_what_to_install(comparison_folder: Path, tmp
     assert "fedfair[figures]" in result.output
     missing = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert (missing.exit_code, "no config.toml" in missing.output) == (2, True)
+
+
+def test_a_run_of_which_nothing_was_measured_has_a_report_of_its_ledger(tmp_path: Path) -> None:
+    run(Experiment(strategy="dpsgd", steps=1, batch_size=32, hidden=(4,), figures="none", randomness="system")).save(
+        tmp_path / "unmeasured")
+    assert "saved" in report(tmp_path / "unmeasured")
+    page = (tmp_path / "unmeasured" / "report.html").read_text()
+    assert "Nothing was measured" in page
+    assert "Accuracy of each group" not in page

@@ -113,7 +113,7 @@ def test_a_scorecard_adds_up_to_the_models_scores() -> None:
     """For the rows of the table, by hand."""
     result = run(experiment())
     train, frame = result.data.train, pd.read_csv(str(experiment().csv))
-    card = scorecard(result.model, train)
+    card = scorecard(result.model, train.encoding, train.labels)
     rows = frame.iloc[train.records[:50].tolist()]
     by_hand = np.zeros((50, 2))
     for at, (_, row) in enumerate(rows.iterrows()):

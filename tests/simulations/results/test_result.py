@@ -243,11 +243,11 @@ def test_a_summary_is_of_all_seeds_of_a_method_on_one_data_set() -> None:
                ("dutch", "adult") for strategy, seed in accuracy}
     for steps, (_, ledger) in enumerate(sorted(ledgers.items(), reverse=True)):
         ledger.record(Event((0.1, 0.1), (1.0, 1.0), (1.0, 1.0)), 10 * (steps + 1))
-        ledger.record_search(10.0 + steps)
+        ledger.record_held_out("valid", 10.0 + steps)
     found = summarise(metrics, ledgers).set_index("strategy").loc["dpsgd"]
     own = [ledgers["adult", "dpsgd", seed] for seed in (0, 1)]
     assert found["epsilon"] == own[0].epsilon() > own[1].epsilon()
-    assert found["validation_epsilon"] == own[1].validation_epsilon() > own[0].validation_epsilon()
+    assert found["validation_epsilon"] == own[1].held_out_epsilon("valid") > own[0].held_out_epsilon("valid")
     expected = {"accuracy_mean": 0.86, "accuracy_sd": 0.05 / math.sqrt(2), "accuracy_few_mean": 0.85,
                 "accuracy_few_sd": 0.1 / math.sqrt(2), "accuracy_many_sd": 0.0, "privacy_cost_few_mean": 0.05,
                 "privacy_cost_many_mean": 0.03, "excessive_risk_few_mean": 0.1, "excessive_risk_many_mean": 0.06,

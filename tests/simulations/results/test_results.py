@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import pytest
 
@@ -95,3 +97,16 @@ def test_names_are_no_markup_and_no_list_is_too_short(results: Results) -> None:
 def test_a_ledger_that_promises_nothing_says_none(results: Results) -> None:
     by_group, _ = tables(results[0].ledger)
     assert set(by_group["guaranteed"]) == {"none"}
+
+
+def test_a_comparison_has_a_picture_whose_marks_lie_at_the_means(results: Results) -> None:
+    """A mark for each group and method, further right for a larger accuracy, and no style that the page would take."""
+    shown = results._repr_html_()
+    drawing = ElementTree.fromstring(re.search("<svg.*</svg>", shown, re.DOTALL)[0])  # noqa: S314 - our own drawing
+    marks = [float(node.attrib["cx"]) for node in drawing.iter("{http://www.w3.org/2000/svg}circle")]
+    rows = summary(results).set_index("strategy")
+    means = [rows.loc[method, f"accuracy_{group}_mean"] for group in ("c", GROUP) for method in ("sgd", "dpsgd")]
+    assert len(marks) == 4
+    assert [marks[a] < marks[b] for a in range(4) for b in range(4)] == [
+        means[a] < means[b] for a in range(4) for b in range(4)]
+    assert not "".join(node.text or "" for node in drawing.iter("{http://www.w3.org/2000/svg}style"))

@@ -80,10 +80,10 @@ def test_the_folder_tells_the_threshold_and_who_is_protected(table: list[str], t
     assert ledgers["dpsgd/seed-0"]["validation_data"] == "validation data: not used, but for metrics"
     assert "validation data: epsilon 2" in ledgers["gs-dp-sgd-to/seed-0"]["validation_data"]
     again = Ledger.from_dict(ledgers["gs-dp-sgd-to/seed-0"])
-    assert 1.98 < again.validation_epsilon() <= 2
+    assert 1.98 < again.held_out_epsilon("valid") <= 2
     summary = pd.read_csv(out / "summary.csv").set_index("strategy")["validation_epsilon"]
     assert summary.to_dict() == pytest.approx(
-        {"dpsgd": 0, "dpsgd-p": np.inf, "gs-dp-sgd-to": again.validation_epsilon()})
+        {"dpsgd": 0, "dpsgd-p": np.inf, "gs-dp-sgd-to": again.held_out_epsilon("valid")})
     splits = set(pd.read_parquet(out / "metrics.parquet").query("strategy == 'dpsgd-p'")["split"])
     assert {"test", "test before threshold", "valid before threshold"} <= splits
 

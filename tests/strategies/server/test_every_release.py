@@ -18,11 +18,19 @@ from fedfair.protocol.round import Charge, Round
 from simulations import run
 from simulations.engines.checkpoint import Checkpoint
 from simulations.results.result import Result
+from simulations.settings.experiment import Experiment
 from strategies.server import strategy as base
-from tests.strategies.test_contract import MODES, ONE_ROUND, PRIVATE_MODES, experiment
+from tests.strategies import test_contract as contract
+from tests.strategies.test_contract import MODES, ONE_ROUND, PRIVATE_MODES
+from tests.strategies.two_groups import two_groups
 
 Patch = pytest.MonkeyPatch
 LENGTHS = (1, 2, 3, 19, 20, 21, 37, 50)
+
+
+def experiment(strategy: str, **settings: Any) -> Experiment:
+    """Describe a short run of two clients: what is counted grows with their number, and so does what is charged."""
+    return contract.experiment(strategy, **{**two_groups(), "imbalance": None, **settings})
 
 
 class Releases:
@@ -79,7 +87,7 @@ def test_fairlens_releases_three_exact_sums_a_round_beside_the_noisy_one_that_is
 def test_a_round_in_which_every_client_adds_its_noise_is_one_release(strategy: str, trust: str, monkeypatch: Patch
                                                                     ) -> None:
     seen = Releases(monkeypatch)
-    result = run(experiment(strategy, trust=trust, steps=21))
+    result = run(contract.experiment(strategy, trust=trust, steps=21))
     assert seen.drawn["nodes", "sums"] == 10 * charged(result) == 210
     assert seen.drawn["server", "sums"] == 0
 

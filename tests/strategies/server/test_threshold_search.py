@@ -76,9 +76,9 @@ def test_metrics_are_those_of_the_rule_and_nothing_else_changes(strategy: str, s
         assert found["all", "accuracy"] == pytest.approx(float((predicted == test.y).double().mean()))
         assert found["all", "demographic_parity"] == pytest.approx(max(rates) - min(rates))
     assert result.ledger.events == plain.ledger.events
-    assert (plain.ledger.validation_epsilon(), plain.threshold) == (0, None)
-    assert math.isinf(result.ledger.validation_epsilon())
-    assert result.ledger.validation_data() == "validation data: not protected"
+    assert (plain.ledger.held_out_epsilon("valid"), plain.threshold) == (0, None)
+    assert math.isinf(result.ledger.held_out_epsilon("valid"))
+    assert result.ledger.held_out_data("valid") == "validation data: not protected"
     assert result.search.choose(made.theta) == result.threshold
 
 
@@ -86,7 +86,7 @@ def test_metrics_are_those_of_the_rule_and_nothing_else_changes(strategy: str, s
 def test_the_private_search_carries_the_noise_that_it_is_charged(table: str, trust: Trust) -> None:
     made = experiment(table, threshold="toc", threshold_epsilon=0.7, trust=trust, noise_multiplier=1.0)
     result = run(made, nodes=2)
-    assert 0.69 < result.ledger.validation_epsilon() <= 0.7
+    assert 0.69 < result.ledger.held_out_epsilon("valid") <= 0.7
     assert result.ledger.events == run(made.model_copy(update={"threshold_epsilon": None})).ledger.events
     noise = (result.search.scores - exact_scores(result)) @ square_root_of_cells().T
     carried = result.search.multiplier * sensitivity(CELLS) * (math.sqrt(3) if trust is Trust.LOCAL else 1)
@@ -114,10 +114,10 @@ def test_noise_and_spread_over_nodes_do_not_change_what_is_searched(table: str) 
 def test_a_threshold_that_is_given_asks_for_nothing(table: str) -> None:
     result = run(experiment(table, threshold="roc", gamma=0.8, deprived=("a",)))
     assert result.threshold.rule == RejectOption((0.8,) * 3, (True, False, False), 1)
-    assert (result.search.scores, result.ledger.validation) == (None, None)
+    assert (result.search.scores, result.ledger.held_out) == (None, {})
     looked_up = run(experiment(table, threshold="roc", gamma=0.8))
     assert looked_up.threshold.rule.deprived[0]
-    assert math.isinf(looked_up.ledger.validation_epsilon())
+    assert math.isinf(looked_up.ledger.held_out_epsilon("valid"))
 
 
 def test_a_threshold_that_is_given_needs_no_validation_record(table: str) -> None:
@@ -173,7 +173,7 @@ def test_a_participants_records_are_all_protected_by_a_private_search(table: str
     assert stats.kstest(drawn, "norm").pvalue > 1e-3
     trained = run(made.model_copy(update={"threshold": "none"})).ledger.epsilon()
     assert max(trained, 0.7) < result.ledger.epsilon() < trained + 0.7
-    assert "for each participant" in result.ledger.validation_data()
+    assert "for each participant" in result.ledger.held_out_data("valid")
     assert (run(made).ledger.guarantee, run(made).ledger.epsilon()) == ("none", math.inf)
     assert any("largest number of validation records" in name for name in result.ledger.unprotected)
 
@@ -200,7 +200,7 @@ def test_an_observer_who_sees_less_noise_sees_less_of_the_searchs_too(table: str
     made = experiment(table, "dp-fedavg", partition="site", clients=20, threshold="toc", threshold_epsilon=0.7,
                       noise_multiplier=2.0, trust="distributed")
     ledger = run(made).ledger
-    (event, steps), (search, share) = next(iter(ledger.events.items())), (ledger.validation, 1 / math.sqrt(20))
+    (event, steps), (search, share) = next(iter(ledger.events.items())), (ledger.held_out["valid"], 1 / math.sqrt(20))
     assert search is not None
     alone = {event.guaranteed(0, share): steps, Release(1.0, search.multiplier * share): 1}
     assert ledger.by_observer()["server"] == pytest.approx(epsilon(alone, 1e-4, "rdp"))

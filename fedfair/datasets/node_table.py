@@ -1,0 +1,167 @@
+"""Tables of nodes that each have a file of their own: read as a schema says, in the order of its columns.
+
+Columns that the schema does not name are not read. What a refusal says holds no value of a file; the node's own log
+names the values.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedfair.datasets.agreement import Agreement
+from fedfair.datasets.encoder import encode
+from fedfair.datasets.encoding import OTHER, Encoding, Feature
+from fedfair.datasets.features import leave_out
+from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.names import visible
+from fedfair.datasets.reading import Reading
+from fedfair.datasets.schema import SchemaMismatch
+from fedfair.datasets.table import as_declared, complete
+from fedfair.datasets.table_file import read_table
+from fedfair.datasets.tidy import reading_of, tidied
+from fedfair.datasets.weights import weights_of
+
+_log = logging.getLogger(__name__)
+
+
+def no_records(known: Agreement) -> GroupedDataset:
+    """Return the data set of no record: all that is known where there is no file.
+
+    Args:
+        known: What is known.
+
+    Raises:
+        ValueError: If the schema does not list the values of label and groups.
+    """
+    numbers = {*_numbers(known), known.weight}
+    empty = {name: pd.Series(dtype="float64" if name in numbers else "string") for name in known.columns}
+    frame = pd.DataFrame(empty)
+    return _encoded(frame, known, _reading(frame, known, None))
+
+
+def records_of(path: Path, known: Agreement) -> GroupedDataset:
+    """Return the records of a node's file, with the features, groups and classes of every other node's.
+
+    Args:
+        path: The file.
+        known: What all nodes know of each other's.
+
+    Raises:
+        SchemaMismatch: If columns are absent, or hold what the schema does not allow for.
+        FileNotFoundError: If there is no such file.
+        ValueError: If it cannot be read, or the schema does not list the values of label and groups.
+    """
+    file = read_table(path, known.asked)
+    absent = [_public(name, known) for name in known.columns if name not in file.frame]
+    _refuse([f"it has no column {', '.join(absent)}"] if absent else [])
+    raw = file.frame[known.columns]
+    reading = _reading(raw, known, file.separator)
+    whole = tidied(raw, reading)
+    gaps = [_public(name, known) for name in known.columns if whole[name].isna().any()]
+    _refuse([f"values are missing in {', '.join(gaps)}"] if gaps and known.missing == "refuse" else [])
+    whole = complete(whole, known.missing).reset_index(drop=True)
+    _refuse([_told(whole[name], _no_number(whole[name]), "are no numbers") for name in _numbers(known)])
+    return _encoded(whole, known, reading)
+
+
+def _public(column: str, known: Agreement) -> str:
+    """Return what a column is called in a refusal; nobody else knows the name of that of a node's own sites."""
+    return "of sites (site), which its owner named" if column == known.site else column
+
+
+def _numbers(known: Agreement) -> tuple[str, ...]:
+    """Return the columns that must hold numbers."""
+    return tuple(dict.fromkeys((*known.numbers, *known.banded)))
+
+
+def _reading(frame: pd.DataFrame, known: Agreement, separator: str | None) -> Reading:
+    """Return how the cells of a node's table are read; every column is what the schema says, whatever it holds."""
+    roles = (known.label, known.participant, known.weight, known.site)
+    asked = as_declared(known.asked, [*map(str, frame)], _numbers(known), roles)
+    return reading_of(frame, asked, separator)._replace(bands=tuple(known.bands.items()))
+
+
+def _encoded(whole: pd.DataFrame, known: Agreement, reading: Reading) -> GroupedDataset:
+    """Return the records of a complete table; raise `SchemaMismatch` for values that the schema does not list."""
+    names = {name: known.names(name) for name in (known.label, *known.attributes)}
+    codes = {name: _codes(whole, name, listed, reading) for name, listed in names.items()}
+    strange = {name: code < 0 for name, code in codes.items()}
+    strange |= {name: _strange(whole, name, listed, reading) for name, listed in known.lists.items()}
+    _refuse([_told(whole[name], rows, "the schema does not list") for name, rows in strange.items()])
+    group = torch.zeros(len(whole), dtype=torch.long)
+    for name in known.attributes:
+        group = group * len(names[name]) + codes[name]
+    features = [Feature(name) for name in known.numbers]
+    for name, listed in known.lists.items():
+        features += [Feature(name, category) for category in listed]
+    encoding = Encoding(tuple(features), reading=reading, listed=tuple(known.lists))
+    data = GroupedDataset(
+        x=encode(whole, encoding), y=codes[known.label], group=group,
+        names=tuple(map(" & ".join, product(*(names[name] for name in known.attributes)))),
+        classes=len(names[known.label]), labels=names[known.label], encoding=encoding)
+    return leave_out(_with_roles(data, whole, known), [
+        name for name in known.without if name not in known.schema.columns])
+
+
+def _with_roles(data: GroupedDataset, whole: pd.DataFrame, known: Agreement) -> GroupedDataset:
+    """Return the records with their weights, participants and sites, where columns name them."""
+    if known.weight and len(whole):
+        data = replace(data, weight=weights_of(whole[known.weight]))
+    if known.participant:
+        people = pd.Categorical(whole[known.participant]).codes.astype("int64")
+        data = replace(data, participant=torch.tensor(people))
+    if known.site and len(whole):
+        places = pd.Categorical(whole[known.site].astype(str))
+        data = replace(data, site=torch.tensor(places.codes.astype("int64")),
+                       sites=tuple(f"site {number}" for number in range(len(places.categories))))
+    return data
+
+
+def _codes(whole: pd.DataFrame, column: str, names: Sequence[str], reading: Reading) -> Tensor:
+    """Return the position of each row's value among the names, `[n]`; -1 for one that is none of them."""
+    encoding = Encoding(tuple(Feature(column, name) for name in names), reading=reading, listed=(column,))
+    where = encode(whole, encoding)
+    return torch.where(where.any(1), where.argmax(1), -1)
+
+
+def _strange(whole: pd.DataFrame, column: str, listed: Sequence[str], reading: Reading) -> Tensor:
+    """Return which rows of a column have a category that is not listed, `[n]`.
+
+    "other" stands for those, but not for all that a file holds: then its vocabulary is another one.
+    """
+    codes = _codes(whole, column, listed, reading)
+    if OTHER not in listed:
+        return codes < 0
+    unlisted = (codes == listed.index(OTHER)) & torch.tensor((whole[column].astype(str) != OTHER).to_numpy())
+    return unlisted & bool(unlisted.all())
+
+
+def _no_number(column: pd.Series) -> Tensor:
+    """Return which rows of a column hold no finite number, `[n]`."""
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype="float64", na_value=np.nan)
+    return torch.from_numpy(~np.isfinite(numbers))
+
+
+def _told(column: pd.Series, strange: Tensor, what: str) -> str:
+    """Say that a column has strange values, and name them in the node's log; "" if it has none."""
+    if not strange.any():
+        return ""
+    values = column[strange.numpy()].astype(str).unique()[:10]
+    _log.warning("column %s has values that %s: %s", column.name, what, visible(", ".join(values)))
+    return f"{column.name} has values that {what}"
+
+
+def _refuse(differences: Sequence[str]) -> None:
+    """Raise `SchemaMismatch` if there are differences."""
+    found = [difference for difference in differences if difference]
+    if found:
+        raise SchemaMismatch(found)

@@ -1,0 +1,120 @@
+"""Intervals of rates that are read off noisy counts: for sampling error and noise together.
+
+A count n_j of records is known as n_j + z_j, z_j ~ N(0, s^2). A rate r = A / B is a ratio of sums over cells, those of
+A among those of B. At the true r the difference A - r B has mean 0 and, by its binomial part and its noise, the
+variance
+
+    r (1 - r) B + s^2 (p (1 - r)^2 + q r^2),      p cells in A, q others in B.
+
+The interval holds every r for which A - r B is within z of these deviations (Fieller 1954; without noise it is Wilson's
+of 1927), cut to [0, 1]. Differences and ratios of two groups' rates follow by square-and-add (Newcombe 1998; Zou and
+Donner 2008), which keeps their skewness.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+
+class Estimate(NamedTuple):
+    """A figure and the ends of its interval; NaN where there is no value."""
+
+    value: float
+    low: float
+    high: float
+
+    def within(self, low: float, high: float) -> Estimate:
+        """Return the estimate cut to a range."""
+        return Estimate(*(min(max(number, low), high) if number == number else number for number in self))
+
+
+UNKNOWN = Estimate(math.nan, math.nan, math.nan)
+
+
+def quantile(confidence: float, comparisons: int = 1) -> float:
+    """Return how many deviations an interval reaches to both sides.
+
+    Args:
+        confidence: Probability with which all intervals hold, for example 0.95.
+        comparisons: Number of intervals that are to hold together (Bonferroni).
+    """
+    return NormalDist().inv_cdf(1 - (1 - confidence) / (2 * comparisons))
+
+
+def rate(part: float, whole: float, cells: tuple[int, int], deviation: float, z: float) -> Estimate:
+    """Return a rate with its interval.
+
+    Args:
+        part: Noisy sum A.
+        whole: Noisy sum B, those of A included.
+        cells: Number of cells in A, and of the others in B.
+        deviation: Standard deviation of the noise on every cell.
+        z: Deviations that the interval reaches.
+
+    Returns:
+        The rate; NaN, from 0 to 1, if the noise hides whether there are records at all.
+    """
+    if whole <= 0:
+        return Estimate(math.nan, 0.0, 1.0)
+    noise = (z * deviation) ** 2
+    square = whole**2 + z**2 * whole - noise * (cells[0] + cells[1])
+    half = part * whole + z**2 * whole / 2 - noise * cells[0]
+    root = half**2 - square * (part**2 - noise * cells[0])
+    value = min(max(part / whole, 0.0), 1.0)
+    if square <= 0 or root < 0:
+        return Estimate(value, 0.0, 1.0)
+    low, high = ((half + sign * math.sqrt(root)) / square for sign in (-1, 1))
+    return Estimate(value, min(max(low, 0.0), value), max(min(high, 1.0), value))
+
+
+def difference(first: Estimate, second: Estimate) -> Estimate:
+    """Return first - second with its interval, by square-and-add; the two are of different records."""
+    value = first.value - second.value
+    low = value - math.hypot(first.value - first.low, second.high - second.value)
+    high = value + math.hypot(first.high - first.value, second.value - second.low)
+    return Estimate(value, low, high)
+
+
+def ratio(first: Estimate, second: Estimate) -> Estimate:
+    """Return first / second with its interval, by square-and-add of logarithms; both are rates of different records."""
+    if not (first.value > 0 and second.value > 0):
+        return Estimate(first.value / second.value if second.value > 0 else math.nan, 0.0, math.inf)
+    logs = (Estimate(*(math.log(number) if number > 0 else -math.inf for number in each)) for each in (first, second))
+    return Estimate(*(math.exp(number) if number < 700 else math.inf for number in difference(*logs)))
+
+
+def size(signed: Estimate) -> Estimate:
+    """Return the absolute value of a difference with its interval."""
+    near = 0.0 if signed.low <= 0 <= signed.high else min(abs(signed.low), abs(signed.high))
+    return Estimate(abs(signed.value), near, max(abs(signed.low), abs(signed.high)))
+
+
+def folded(quotient: Estimate) -> Estimate:
+    """Return the smaller of a ratio and its inverse, with its interval: at most 1."""
+    def turned(number: float) -> float:
+        """Return a number, or its inverse if that is smaller."""
+        return number if number <= 1 else 1 / number
+
+    ends = sorted((turned(quotient.low), turned(quotient.high)))
+    return Estimate(turned(quotient.value), ends[0], 1.0 if quotient.low <= 1 <= quotient.high else ends[1])
+
+
+def largest(estimates: Sequence[Estimate]) -> Estimate:
+    """Return the largest of several figures; its interval holds if all of theirs do together."""
+    return _extreme(estimates, max)
+
+
+def smallest(estimates: Sequence[Estimate]) -> Estimate:
+    """Return the smallest of several figures; its interval holds if all of theirs do together."""
+    return _extreme(estimates, min)
+
+
+def _extreme(estimates: Sequence[Estimate], of: Callable[[Sequence[float]], float]) -> Estimate:
+    """Return the largest or the smallest value, and of both ends."""
+    known = [each for each in estimates if each.value == each.value]
+    if not known or len(known) < len(estimates):
+        return UNKNOWN
+    return Estimate(*(of(ends) for ends in zip(*known, strict=True)))

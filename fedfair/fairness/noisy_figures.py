@@ -1,0 +1,273 @@
+"""Figures by group, and gaps between groups, from counts that carry noise, each with an interval.
+
+The names of the figures are those of `fedfair.fairness.metrics` where they mean the same. Beside them there are
+
+- `precision`: of records that are decided for the favourable class, the share that has it; `predictive_parity` is the
+  gap of it;
+- `selection_ratio`: the smallest positive rate over the largest;
+- `worst_group_accuracy`;
+- `calibration_gap`: the mean stated probability of the favourable class less how often it occurs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedfair.fairness.decision_counts import CONFUSION, EDGES, SCORES, probabilities
+from fedfair.fairness.intervals import (
+    UNKNOWN,
+    Estimate,
+    difference,
+    folded,
+    largest,
+    quantile,
+    rate,
+    ratio,
+    size,
+    smallest,
+)
+from fedfair.fairness.metrics import ALL
+from fedfair.fairness.score_sums import favourable_of
+
+CONFIDENCE = 0.95
+_EDGE = 0.02  # nearer to 0 or 1, noise may lead an area beyond, where it has no logit
+
+_GAPS = {"accuracy_parity": ("accuracy",), "demographic_parity": ("positive_rate",),
+         "equal_opportunity": ("true_positive_rate",),
+         "equalised_odds": ("true_positive_rate", "false_positive_rate"), "predictive_parity": ("precision",)}
+
+
+class Figure(NamedTuple):
+    """One figure of a group, or of "all"; the interval holds with `CONFIDENCE`."""
+
+    group: str
+    metric: str
+    value: float
+    low: float
+    high: float
+
+
+class CurvePoint(NamedTuple):
+    """One point of a calibration curve: where a group's stated probability is from `start` to `end`.
+
+    `share` is how often the favourable class occurs there, with its interval; `stated` the probability in the middle.
+    """
+
+    group: str
+    start: float
+    end: float
+    stated: float
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class NoisyCounts:
+    """Counts of decisions with noise (`fedfair.fairness.decision_counts`).
+
+    Attributes:
+        tables: Counts by table; they may be negative.
+        deviation: Standard deviation of the noise by table.
+        favourable: Number of the favourable class; None for none.
+        names: Names of the groups.
+    """
+
+    tables: Mapping[str, Tensor]
+    deviation: Mapping[str, float]
+    favourable: int | None
+    names: tuple[str, ...]
+
+    def figures(self, confidence: float = CONFIDENCE) -> list[Figure]:
+        """Return all figures.
+
+        Args:
+            confidence: Probability with which each interval holds.
+        """
+        z, groups = quantile(confidence), [Summed(self, [number]) for number in range(len(self.names))]
+        together = Summed(self, range(len(self.names)))
+        rows = []
+        for name, group in ((ALL, together), *zip(self.names, groups, strict=True)):
+            rows += [Figure(name, metric, *compute(group, z)) for metric, compute in FIGURES.items()]
+        return [*rows, *(Figure(ALL, name, *gap) for name, gap in gaps(groups, confidence))]
+
+    def curve(self, confidence: float = CONFIDENCE) -> list[CurvePoint]:
+        """Return the calibration curve of each group; none without a favourable class.
+
+        Args:
+            confidence: Probability with which each interval holds.
+        """
+        points: list[CurvePoint] = []
+        for number, name in enumerate(self.names if SCORES in self.tables else ()):
+            points += _curve(name, Summed(self, [number]), quantile(confidence))
+        return points
+
+
+class Summed:
+    """Counts of some groups together: confusion `[C, C]`, and scores `[2, LEVELS]` or None, with their deviations."""
+
+    def __init__(self, counts: NoisyCounts, numbers: Sequence[int]) -> None:
+        summed = {name: table[list(numbers)].sum(0) for name, table in counts.tables.items()}
+        noise = {name: math.sqrt(len(numbers)) * each for name, each in counts.deviation.items()}
+        self.confusion, self.noise = summed[CONFUSION], noise[CONFUSION]
+        self.scores, self.scores_noise = summed.get(SCORES), noise.get(SCORES, 0.0)
+        self.favourable = favourable_of(counts.favourable, len(self.confusion))
+
+    def rate(self, part: Tensor, whole: Tensor, z: float) -> Estimate:
+        """Return the share of the cells `part` in the cells `whole`, masks `[C, C]`, the first within the second."""
+        cells = int(part.sum()), int(whole.sum() - part.sum())
+        return rate(float(self.confusion[part].sum()), float(self.confusion[whole].sum()), cells, self.noise, z)
+
+    def mask(self, label: int | None = None, decision: int | None = None) -> Tensor:
+        """Return the cells of a label and a decision; None for any."""
+        chosen = torch.zeros_like(self.confusion, dtype=torch.bool)
+        chosen[label if label is not None else slice(None), decision if decision is not None else slice(None)] = True
+        return chosen
+
+
+def _records(group: Summed, z: float) -> Estimate:
+    """Return the number of records; its interval is for the noise alone."""
+    total, error = float(group.confusion.sum()), z * group.noise * math.sqrt(group.confusion.numel())
+    return Estimate(max(total, 0.0), max(total - error, 0.0), max(total + error, 0.0))
+
+
+def _accuracy(group: Summed, z: float) -> Estimate:
+    """Return the share of right decisions."""
+    return group.rate(torch.eye(len(group.confusion), dtype=torch.bool), group.mask(), z)
+
+
+def _majority_rate(group: Summed, z: float) -> Estimate:
+    """Return the share of the most frequent label."""
+    label = int(group.confusion.sum(1).argmax())
+    return group.rate(group.mask(label), group.mask(), z)
+
+
+def _balanced_accuracy(group: Summed, z: float) -> Estimate:
+    """Return the mean over the labels of the share of right decisions."""
+    classes = len(group.confusion)
+    recalls = [group.rate(group.mask(label, label), group.mask(label), z) for label in range(classes)]
+    value = sum(each.value for each in recalls) / classes
+    below, above = (math.hypot(*(each[end] - each.value for each in recalls)) / classes for end in (1, 2))
+    return Estimate(value, value - below, value + above).within(0, 1)
+
+
+def _share(label: bool | None, decided: bool) -> Callable[[Summed, float], Estimate]:
+    """Return a rate of decisions for the favourable class, or with `decided` False of its label among these."""
+
+    def compute(group: Summed, z: float) -> Estimate:
+        """Return the rate."""
+        named = group.favourable
+        if named is None:
+            return UNKNOWN
+        if not decided:
+            return group.rate(group.mask(named, named), group.mask(None, named), z)
+        whole = group.mask() if label is None else group.mask(named) if label else ~group.mask(named)
+        return group.rate(group.mask(None, named) & whole, whole, z)
+
+    return compute
+
+
+def _auc(group: Summed, z: float) -> Estimate:
+    """Return the area under the ROC curve, ties counted half, with DeLong's variance and that of the noise."""
+    if group.scores is None:
+        return UNKNOWN
+    others, own = group.scores
+    n0, n1 = float(others.sum()), float(own.sum())
+    if n0 <= 0 or n1 <= 0:
+        return Estimate(math.nan, 0.0, 1.0)
+    below = (others.cumsum(0) - others / 2) / n0  # share of other records that a favourable one at this level beats
+    above = 1 - (own.cumsum(0) - own / 2) / n1
+    area, noise = float((own * below).sum() / n1), group.scores_noise**2
+    variance = float(((below - area) ** 2 * (own.clamp(min=0) + noise)).sum() / n1**2
+                     + ((above - area) ** 2 * (others.clamp(min=0) + noise)).sum() / n0**2)
+    error = z * math.sqrt(variance)
+    if not _EDGE < area < 1 - _EDGE:
+        return Estimate(area, area - error, area + error).within(0, 1)
+    logit, error = math.log(area / (1 - area)), error / (area * (1 - area))
+    low, high = (1 / (1 + math.exp(-min(max(logit + sign * error, -700), 700))) for sign in (-1, 1))
+    return Estimate(area, low, high)
+
+
+def _mean(group: Summed, values: Tensor, z: float) -> Estimate:
+    """Return the mean over the records of a value for each cell of the scores, `[2, LEVELS]`, by the delta method."""
+    assert group.scores is not None
+    total = float(group.scores.sum())
+    if total <= 0:
+        return Estimate(math.nan, -math.inf, math.inf)
+    mean = float((group.scores * values).sum()) / total
+    variance = (values - mean) ** 2 * (group.scores.clamp(min=0) + group.scores_noise**2)
+    error = z * math.sqrt(float(variance.sum())) / total
+    return Estimate(mean, mean - error, mean + error)
+
+
+def _stated_less_label() -> Tensor:
+    """Return by cell the stated probability of the favourable class, less 1 where that is the label, `[2, LEVELS]`."""
+    stated = probabilities()
+    return torch.stack([stated, stated - 1])
+
+
+def _brier_score(group: Summed, z: float) -> Estimate:
+    """Return the mean squared error of the favourable class's probability, which is that of its level."""
+    return UNKNOWN if group.scores is None else _mean(group, _stated_less_label() ** 2, z).within(0, 1)
+
+
+def _calibration_gap(group: Summed, z: float) -> Estimate:
+    """Return the mean stated probability less how often the favourable class occurs."""
+    return UNKNOWN if group.scores is None else _mean(group, _stated_less_label(), z).within(-1, 1)
+
+
+def _calibration_error(group: Summed, z: float) -> Estimate:
+    """Return the expected calibration error over the levels; its interval allows for what noise adds to it."""
+    if group.scores is None:
+        return UNKNOWN
+    total, off = float(group.scores.sum()), _stated_less_label()
+    if total <= 0:
+        return Estimate(math.nan, 0.0, 1.0)
+    variance = off**2 * (group.scores.clamp(min=0) + group.scores_noise**2)
+    apart, spread = (group.scores * off).sum(0), variance.sum(0).sqrt()
+    value = float(apart.abs().sum()) / total
+    bias, error = float(spread.sum()) * math.sqrt(2 / math.pi) / total, z * float(spread.norm()) / total
+    return Estimate(value, value - bias - error, value + error).within(0, 1)
+
+
+def _curve(name: str, group: Summed, z: float) -> Iterator[CurvePoint]:
+    """Yield the points of one group's calibration curve."""
+    assert group.scores is not None
+    ends = [0.0, *torch.sigmoid(EDGES).tolist(), 1.0]
+    others, own = group.scores.tolist()
+    stated = probabilities().tolist()
+    for at, (rest, part) in enumerate(zip(others, own, strict=True)):
+        share = rate(part, part + rest, (1, 1), group.scores_noise, z)
+        yield CurvePoint(name, ends[at], ends[at + 1], stated[at], *share)
+
+
+def gaps(groups: Sequence[Summed], confidence: float) -> Iterator[tuple[str, Estimate]]:
+    """Yield the gaps between groups; with more than two, all pairs' intervals hold together."""
+    pairs = list(combinations(range(len(groups)), 2))
+    if not pairs:
+        return
+    for name, over in _GAPS.items():
+        z = quantile(confidence, len(pairs) * len(over))
+        rates = [[FIGURES[metric](group, z) for group in groups] for metric in over]
+        yield name, largest([size(difference(of[a], of[b])) for of in rates for a, b in pairs])
+    z = quantile(confidence, len(pairs))
+    selected = [FIGURES["positive_rate"](group, z) for group in groups]
+    yield "selection_ratio", smallest([folded(ratio(selected[a], selected[b])) for a, b in pairs])
+    z = quantile(confidence, len(groups))
+    yield "worst_group_accuracy", smallest([_accuracy(group, z) for group in groups])
+
+
+FIGURES: dict[str, Callable[[Summed, float], Estimate]] = {
+    "records": _records, "accuracy": _accuracy, "majority_rate": _majority_rate,
+    "balanced_accuracy": _balanced_accuracy, "positive_rate": _share(None, True),
+    "true_positive_rate": _share(True, True), "false_positive_rate": _share(False, True),
+    "precision": _share(None, False), "auc": _auc, "brier_score": _brier_score,
+    "calibration_gap": _calibration_gap, "calibration_error": _calibration_error}
+"""How each figure of a group is computed."""

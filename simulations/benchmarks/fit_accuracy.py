@@ -1,0 +1,96 @@
+"""How much accuracy a fit at epsilon 1 gives up: against logistic regression without privacy on the same features.
+
+Run: FEDFAIR_DATA_DIR=DIR python -m simulations.benchmarks.fit_accuracy [--seeds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from simulations.fitting.fit import Fitted, Wanted, fit
+
+_ADULT = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
+          "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income")
+_FILES = {"bank-full.csv": ("y", "marital"), "credit-card-clients.csv": ("default payment", "SEX"),
+          "dutch.csv": ("occupation", "sex"), "law_school_clean.csv": ("pass_bar", "race"),
+          "compas-scores-two-years.csv": ("two_year_recid", "race")}
+
+
+class Named(NamedTuple):
+    """A table with its label and group."""
+
+    name: str
+    frame: pd.DataFrame
+    label: str
+    group: str
+
+
+def main() -> None:
+    """Print a line for each table: both accuracies on test records, and their difference with its deviation."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3)
+    seeds = range(parser.parse_args().seeds)
+    logging.disable(logging.WARNING)
+    print(f"{'table':30}{'records':>8}{'width':>6}{'fit':>8}{'exact':>8}{'lost':>8}{'sd':>7}{'CPU s':>7}")
+    for table in tables(Path(os.environ["FEDFAIR_DATA_DIR"])):
+        began = time.process_time()
+        fits = [fit(Wanted(table.frame, table.label, table.group, settings={"seed": seed})) for seed in seeds]
+        seconds = (time.process_time() - began) / len(seeds)
+        both = np.array([_accuracies(made) for made in fits])
+        lost = both[:, 1] - both[:, 0]
+        records, width = fits[0].result.data.train.x.shape
+        print(f"{table.name:30}{records:8,}{width:6}{both[:, 0].mean():8.4f}{both[:, 1].mean():8.4f}{lost.mean():8.4f}"
+              f"{lost.std(ddof=1):7.4f}{seconds:7.1f}", flush=True)
+
+
+def _accuracies(made: Fitted) -> tuple[float, float]:
+    """Return the accuracy of a fit, and that of logistic regression on its features, on test records."""
+    train, test = made.result.data.train, made.result.data.test
+    with torch.no_grad():
+        own = float((made.result.model(test.x).argmax(1) == test.y).double().mean())
+    exact = LogisticRegression(max_iter=300, C=100).fit(train.x.numpy(), train.y.numpy())
+    return own, float(exact.score(test.x.numpy(), test.y.numpy()))
+
+
+def tables(folder: Path) -> Iterator[Named]:
+    """Yield the six published tables, then made-up ones: wide, small, and with 2 % positives.
+
+    Args:
+        folder: Folder of data files.
+    """
+    parts = [pd.read_csv(folder / name, names=_ADULT, skipinitialspace=True, skiprows=skipped)
+             for name, skipped in (("adult.data", 0), ("adult.test", 1))]
+    adult = pd.concat(parts, ignore_index=True)
+    yield Named("adult", adult.assign(income=adult["income"].str.rstrip(".")), "income", "sex")
+    for name, (label, group) in _FILES.items():
+        yield Named(name, pd.read_csv(folder / name, sep=None, engine="python"), label, group)
+    for name, records, share in (("made up", 50_000, 0.3), ("small", 5_000, 0.3), ("2 % positives", 20_000, 0.02)):
+        yield Named(name, made_up(records, share), "hired", "sex")
+
+
+def made_up(records: int, share: float) -> pd.DataFrame:
+    """Return a table of 12 numbers and 8 categories, whose positive class has a share."""
+    draws = np.random.default_rng(0)
+    group, values = draws.integers(0, 2, records), draws.normal(size=(records, 12))
+    values = values + 0.3 * group[:, None]
+    codes = draws.integers(0, 6, (records, 8))
+    score = values @ draws.normal(size=12) * 0.5 + (codes - 2.5) @ draws.normal(size=8) * 0.3 + 0.5 * group
+    hired = score - np.quantile(score, 1 - share) + draws.logistic(size=records) > 0
+    return pd.DataFrame({**{f"n{at}": values[:, at].round(3) for at in range(12)},
+                         **{f"c{at}": [f"k{code}" for code in codes[:, at]] for at in range(8)},
+                         "sex": np.where(group, "f", "m"), "hired": np.where(hired, "yes", "no")})
+
+
+if __name__ == "__main__":
+    main()

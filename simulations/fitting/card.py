@@ -1,0 +1,124 @@
+"""The model card of a fit: Markdown with the fields of Hugging Face's cards, JSON with those of OpenDP's registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import Any
+
+from fedfair.fairness.metrics import ALL
+from simulations.fitting.how_trained import how_selected, how_trained, was_selected
+from simulations.fitting.promise import promise
+from simulations.fitting.shown import Shown
+from simulations.fitting.site_story import LESS, OF_SITES
+from simulations.fitting.story import OF_ALL, OF_GROUPS, Story
+from simulations.results.atomic_files import in_json
+
+_HEAD = """---
+library_name: fedfair
+tags: [tabular-classification, differential-privacy, fairness]
+metrics: [accuracy, roc_auc]
+---"""
+"""The fields that Hugging Face's hub reads."""
+
+_RATIO = ("The ratio of selection rates is held against four fifths in United States employment law (29 CFR 1607.4); "
+          "for credit and other decisions no such line is law.")
+
+
+def card_in_markdown(story: Story) -> str:
+    """Return the card as Markdown, with Hugging Face's fields above it.
+
+    Args:
+        story: The fit.
+    """
+    lines = [_HEAD, f"# {story.name}", story.finding, *story.doubts,
+             "## Model details", _details(story), "## Intended use",
+             f"Deciding between {' and '.join(story.description.labels)} ({story.favourable} is the favourable class) "
+             "for people like those of the table, where the differences between groups below are acceptable. It was "
+             "not tried on anybody else.", "## Figures on test records",
+             "Every figure has an interval that holds with 95 % for sampling error and noise together.",
+             _table(("group", *OF_GROUPS.values()), _groups(story)), _table(("all groups", "", ""), _all(story)),
+             _RATIO, *_by_site(story), "## Privacy",
+             *(f"**{part.heading}.** {part.text}" for part in promise(story)), "## How to use it",
+             "`python predict.py ROWS.csv` needs nothing but Python; `fedfair predict FOLDER ROWS.csv` reads any "
+             "table; `fedfair choose FOLDER --demographic-parity 0.05` takes another point of the front, at no cost."]
+    return "\n\n".join(lines) + "\n"
+
+
+def card_in_json(story: Story) -> str:
+    """Return the card as JSON, for registries.
+
+    Args:
+        story: The fit.
+    """
+    ledger = story.ledger
+    selected = {"selection": how_selected(story)} if was_selected(story) else {}
+    values: dict[str, Any] = {
+        "name": story.name, "library": "fedfair", "library_version": version("fedfair"),
+        "task": {"label": story.config["label"], "classes": list(story.description.labels),
+                 "favourable": story.favourable, "sensitive_attribute": story.config["group"],
+                 "groups": list(story.groups), "site": story.config.get("site")},
+        "deployment": {
+            "privacy_unit": "one row", "neighbours": "add or remove one row", "mechanism": "Gaussian, of all rows",
+            **selected,
+            "flavor": "approximate differential privacy", "epsilon": story.epsilon, "delta": ledger.delta,
+            "accountant": ledger.accountant, "guarantee": ledger.guarantee, "trust": ledger.trust.value,
+            "randomness": story.config["randomness"], "noise": story.config["noise"],
+            "data_description": (f"tables of {story.nodes} nodes, whose values stay with each" if story.nodes else
+                                 "a table of the user's, whose values stay with its owner")},
+        "figures": {group: {metric: story.figure(metric, group)._asdict() for metric in OF_GROUPS}
+                    for group in story.groups},
+        "gaps": {metric: story.figure(metric)._asdict() for metric in OF_ALL},
+        "sites": {site: {group: {metric: story.by_site.at(site, metric, group)._asdict() for metric in OF_SITES}
+                         for group in (ALL, *story.groups)} for site in story.by_site.sites},
+        "less_others": {group: {metric: story.by_site.less(metric, group)._asdict() for metric in LESS}
+                        for group in story.groups} if story.by_site.sites else {},
+        "promise": {part.heading: part.text for part in promise(story)}}
+    return in_json(values)
+
+
+def _details(story: Story) -> str:
+    """Say what the model is."""
+    return (f"A linear model on {len(story.description.encoding.features)} categories and bins, a scorecard "
+            f"(`scorecard.csv`), {how_trained(story)}. "
+            f"The sensitive attribute {story.config['group']} is "
+            f"{'a' if story.config['attribute_in_model'] else 'no'} feature. {how_selected(story)}").rstrip()
+
+
+def _by_site(story: Story) -> Iterable[str]:
+    """Yield what is told by site, if anything is."""
+    told = story.by_site
+    if not told.sites:
+        return
+    rows = [(site, group) for site in told.sites for group in (ALL, *story.groups)]
+    yield "### By site, and by group within each"
+    yield told.finding
+    yield _table(("group", *LESS.values()), ([group, *(_text(told.less(metric, group)) for metric in LESS)]
+                                             for group in story.groups))
+    yield _table(("site", "group", *OF_SITES.values()), (
+        [site, group, *(_text(told.at(site, metric, group)) for metric in OF_SITES)] for site, group in rows))
+
+
+def _groups(story: Story) -> Iterable[list[str]]:
+    """Yield a row of figures for each group."""
+    for group in story.groups:
+        yield [group, *(_text(story.figure(metric, group)) for metric in OF_GROUPS)]
+
+
+def _all(story: Story) -> Iterable[list[str]]:
+    """Yield a row for each figure of all groups."""
+    for metric, name in OF_ALL.items():
+        shown = story.figure(metric)
+        yield [name, shown.text, shown.interval]
+
+
+def _text(shown: Shown) -> str:
+    """Return a figure with its interval."""
+    return f"{shown.text} ({shown.interval})" if shown.interval else shown.text
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [[*heads], *([*row] for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,0 +1,180 @@
+"""A fit as a scikit-learn classifier."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from fedfair.accounting import Ledger
+from fedfair.moments.constraints import Constraint
+from simulations.fitting.fit import Wanted, fit
+from simulations.fitting.folder import told
+from simulations.results.classifier import TrainedClassifier
+
+_LABEL, _GROUP, _SITE = "label (y)", "sensitive feature", "site of the row"
+"""Columns of the table that a fit is given beside those of X."""
+
+
+class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Linear scorecard under differential privacy, the most accurate one within a gap between groups.
+
+    One epsilon pays for everything: ranges and categories of columns, the training, the choice, and the figures of
+    `card_`. The unit of privacy is one row. Numbers and categories are told apart by the types of X's columns, which
+    are public; so are the names of columns, classes and groups, and the number of rows.
+
+    Args:
+        epsilon: Epsilon that every row is kept within.
+        delta: Its delta; None for 1 over ten times the number of rows, at most 1e-6.
+        constraint: Of what the gap between groups is: "demographic_parity", "equal_opportunity" or "both".
+        gap: Largest gap that is allowed on the validation part; None for the most accurate classifier.
+        favourable: Class of a good decision; None for the last.
+        attribute_in_model: Whether the sensitive feature is a feature of the model too. Then rows that are predicted
+            need it as a column of X, named "sensitive feature".
+        split: Shares of the training, validation and test part.
+        random_state: None for noise of the operating system; a seed for noise that can be repeated, which is no
+            protection.
+
+    Attributes:
+        classes_: Classes, sorted.
+        front_: A row for each figure of every classifier that follows from the same releases.
+        ledger_: What was released, and at what cost.
+        card_: The model card, in Markdown.
+        fitted_: The whole fit (`simulations.fitting.fit.Fitted`).
+        n_features_in_: Number of columns of X.
+        feature_names_in_: Their names, if X is a DataFrame.
+    """
+
+    def __init__(self, epsilon: float = 1.0, delta: float | None = None,
+                 constraint: Constraint = "demographic_parity", gap: float | None = None, favourable: Any = None,
+                 attribute_in_model: bool = False, split: tuple[float, float, float] = (0.7, 0.1, 0.2),
+                 random_state: int | np.random.RandomState | None = None) -> None:
+        self.epsilon, self.delta, self.constraint, self.gap = epsilon, delta, constraint, gap
+        self.favourable, self.attribute_in_model = favourable, attribute_in_model
+        self.split, self.random_state = split, random_state
+
+    def fit(self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike | None = None,
+            sites: ArrayLike | None = None) -> FairPrivateClassifier:
+        """Fit to a table.
+
+        Args:
+            X: Rows: a DataFrame of pandas or polars, or an array of numbers `[n, features]`.
+            y: Class of each row, `[n]`.
+            sensitive_features: Group of each row, `[n]`, or several columns for their intersections; None for no
+                groups, and then there are no gaps.
+            sites: Site of each row, `[n]`, such as a hospital, for figures of `card_` by site and by group within each;
+                None for none. They are no feature, and their names are public.
+
+        Raises:
+            ValueError: If the rows cannot be used.
+        """
+        frame, names = self._frame(X, reset=True)
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        self.classes_ = np.unique(labels)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has one class alone, {self.classes_[0]!r}: a classifier needs two classes at least")
+        numbers = [name for name in names if is_numeric_dtype(frame[name]) and not is_bool_dtype(frame[name])]
+        codes = np.searchsorted(self.classes_, labels)
+        table = frame.assign(**{_LABEL: [f"{code:06d}" for code in codes]})
+        group = _LABEL
+        if sensitive_features is not None:
+            table[_GROUP], group = _names("sensitive_features", sensitive_features, len(table)), _GROUP
+        if sites is not None:
+            table[_SITE] = _names("sites", sites, len(table))
+        seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
+        settings: dict[str, Any] = {
+            "numbers": numbers, "categorical": [name for name in names if name not in numbers], "split": self.split,
+            "attribute_in_model": self.attribute_in_model, "seed": seed or 0,
+            "randomness": "system" if seed is None else "seeded",
+            **({} if self.favourable is None else {"favourable": f"{_place(self.classes_, self.favourable):06d}"})}
+        self.fitted_ = fit(Wanted(table, _LABEL, group, self.epsilon, self.delta, self.gap, self.constraint, settings,
+                                  site=None if sites is None else _SITE))
+        self._model = TrainedClassifier.of(self.fitted_.result)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each row, `[n]`.
+
+        Args:
+            X: Rows with the columns that the classifier was fitted to.
+        """
+        check_is_fitted(self)
+        return cast(NDArray[Any], self.classes_[self.predict_proba(X).argmax(1)])
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Return the probability of each class for each row, `[n, classes]`.
+
+        Args:
+            X: Rows with the columns that the classifier was fitted to.
+        """
+        check_is_fitted(self)
+        frame, _ = self._frame(X, reset=False)
+        return self._model.predict_proba(frame)
+
+    @property
+    def front_(self) -> pd.DataFrame:
+        """Figures of every classifier that follows from the same releases."""
+        check_is_fitted(self)
+        front = self.fitted_.result.front
+        assert front is not None
+        settings = pd.DataFrame([{"point": number, **point._asdict()} for number, point in
+                                 enumerate(front.front.points)])
+        return settings.merge(pd.DataFrame(front.rows), on="point")
+
+    @property
+    def ledger_(self) -> Ledger:
+        """What was released, and at what cost."""
+        check_is_fitted(self)
+        return self.fitted_.result.ledger
+
+    @property
+    def card_(self) -> str:
+        """The model card, in Markdown."""
+        from simulations.fitting.card import card_in_markdown
+
+        check_is_fitted(self)
+        return card_in_markdown(told(self.fitted_))
+
+    def _frame(self, X: Any, reset: bool) -> tuple[pd.DataFrame, list[str]]:
+        """Return rows as a DataFrame whose columns have texts for names; remember the names if `reset`."""
+        if hasattr(X, "to_pandas"):
+            X = X.to_pandas()
+        if not isinstance(X, pd.DataFrame):
+            values = validate_data(self, X, reset=reset, ensure_all_finite="allow-nan", dtype="numeric")
+            names = [f"x{number}" for number in range(values.shape[1])]
+            return pd.DataFrame(values.astype("float64"), columns=names), names
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        frame = X.rename(columns=str).reset_index(drop=True)
+        return frame, list(frame.columns)
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that missing values are allowed."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.classifier_tags.poor_score = True  # on tables as small as those of scikit-learn's checks
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+def _names(what: str, given: ArrayLike, rows: int) -> list[str]:
+    """Return the name of each row's group or site, `[n]`; of several columns their intersection."""
+    table = pd.DataFrame(given if isinstance(given, pd.DataFrame | pd.Series) else np.asarray(given))
+    if len(table) != rows:
+        raise ValueError(f"{what} has {len(table)} rows, but X has {rows}: give one for each row")
+    return table.astype("string").fillna("missing").agg(" & ".join, axis=1).tolist()
+
+
+def _place(classes: NDArray[Any], favourable: Any) -> int:
+    """Return the number of a class; raise `ValueError` if it is none."""
+    found = np.flatnonzero(classes == favourable)
+    if not len(found):
+        raise ValueError(f"favourable is {favourable!r}, but the classes are {', '.join(map(str, classes))}")
+    return int(found[0])

@@ -1,0 +1,201 @@
+"""From a table and an epsilon to a model, its front, and figures that can be published."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedfair.accounting import Ledger, Release, epsilon
+from fedfair.accounting.events import Preprocessed
+from fedfair.datasets.chunks import hold_chunks, release_chunks
+from fedfair.datasets.tidy import reading_as_asked
+from fedfair.mechanisms.randomness import source
+from fedfair.moments.constraints import Constraint
+from fedfair.moments.sums import SENSITIVITY
+from simulations.engines.engines import Engine
+from simulations.engines.run import run
+from simulations.fitting.budget import Budget, default_delta, divided
+from simulations.fitting.candidates import Among, among
+from simulations.fitting.kinds import Kinds, count, kinds
+from simulations.fitting.private_selection import select
+from simulations.fitting.size import Needed, bins_for, multiplier_of, needed
+from simulations.fitting.terms import Terms, refuse_unfit
+from simulations.results.result import Result
+from simulations.settings.experiment import Experiment
+from strategies.server.private_figures import SPLITS
+
+_OWN: Mapping[str, Any] = {"strategy": "moments", "features": "binned", "model": "linear", "preprocessing": "private",
+                           "missing": "keep", "figures": "private", "sampling_rate": 1.0}
+"""Settings that make a run a fit."""
+
+CHOSEN = ("batch_size", "target_epsilon", "figures_epsilon", "noise_multiplier", "preprocessing_epsilon", "epochs",
+          "steps", "options")
+"""Settings that a fit makes itself, beside those that make a run a fit."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a fit.
+
+    Attributes:
+        data: File with a table, or a folder or a pattern of files; a DataFrame of pandas or polars, a table of Arrow,
+            or a data set of Ray, whose rows are written to a file in your cache some at a time. Arrays and torch data
+            sets become one by `fedfair.datasets.in_memory.frame_of` and `frame_of_dataset`. None for nodes that keep
+            their files.
+        label: Column with the classes; "" for that of a schema.
+        group: Column with the sensitive attribute, or several, separated by commas; "" for that of a schema.
+        epsilon: Epsilon that any record is kept within.
+        delta: Its delta; None for `default_delta`.
+        gap: Largest gap between groups that is allowed; None for the most accurate model.
+        constraint: Of what the gap is.
+        settings: Further settings of the run, by name.
+        methods: What is selected among, privately (see `candidates.METHODS`); moments alone needs no selection.
+        site: Column with the site of each record, for figures by site as well; None for none.
+        trials: Expected number of trials of a selection; None for `candidates.AUTO`.
+    """
+
+    data: Any
+    label: str
+    group: str
+    epsilon: float = 1.0
+    delta: float | None = None
+    gap: float | None = None
+    constraint: Constraint = "demographic_parity"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    methods: tuple[str, ...] = ("moments",)
+    trials: float | None = None
+    site: str | None = None
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A finished fit.
+
+    Attributes:
+        wanted: What was asked.
+        result: The run, whose ledger holds all releases of the fit.
+        kinds: Columns that were found to hold numbers.
+        needed: What would be enough, if noise costs accuracy since records are few; else None.
+        among: What was selected among; None for moments alone.
+        nodes: Number of nodes that kept their records; 0 if the fit read a table.
+    """
+
+    wanted: Wanted
+    result: Result
+    kinds: tuple[str, ...]
+    needed: Needed | None = None
+    among: Among | None = None
+    nodes: int = 0
+
+
+def fit(wanted: Wanted, engine: str | Engine = "local") -> Fitted:
+    """Train, choose and measure within one epsilon.
+
+    Args:
+        wanted: What is asked.
+        engine: Where the nodes are.
+
+    Raises:
+        ValueError: If the table or a setting cannot be used.
+        FileNotFoundError: If there is no such file.
+    """
+    try:
+        return _fitted(wanted, engine)
+    finally:
+        release_chunks()
+
+
+def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
+    """Train, choose and measure."""
+    selected = among(wanted.methods, wanted.trials)
+    made = Experiment(**{**settings_of(wanted, _OWN), "target_epsilon": wanted.epsilon})
+    if selected is not None:
+        refuse_unfit(made, wanted.settings, wanted.gap, selected)
+    table, reading = hold_chunks(Path(str(made.csv)), made.asked), reading_as_asked(made.asked)  # the run takes it
+    asked, commas = _unknown_columns(made, table.names), _may_have_commas(made, table.separator)
+    counts = count(table, asked, reading, commas)
+    delta = wanted.delta or default_delta(counts.records)
+    budget = divided(wanted.epsilon, delta, made.accountant, bool(asked))
+    key = None if made.randomness == "system" else json.dumps(made.identity(), sort_keys=True)
+    found = Kinds((), reading.decimal) if budget.kinds is None else kinds(
+        counts.cells, asked, reading, commas, budget.kinds, made.noise, source(key, "kinds"))
+    terms = selected and Terms(selected, wanted.epsilon, delta, made.accountant, budget.released)
+    noise = multiplier_of(budget.training, delta, made.accountant) if terms is None else terms.trial().multiplier
+    numbers = (*made.numbers, *found.numbers)
+    if "bins" not in wanted.settings:
+        made = made.model_copy(update={"bins": _bins(made, counts.records, len(table.names), numbers, noise)})
+    settings = {**settings_of(wanted, _OWN), "csv": made.csv, "dataset": made.dataset, "delta": delta,
+                "target_epsilon": budget.training, "figures_epsilon": budget.figures, "numbers": numbers,
+                "bins": made.bins, **({} if found.decimal == reading.decimal else {"decimal": found.decimal})}
+    planned = Experiment(**settings)
+    del table  # which may hold rows, and the run has a table of its own
+    result = run(planned, engine) if terms is None else select(planned, terms, engine)
+    few = _needed(result, noise, terms)
+    whole = replace(result, ledger=_with_kinds(result.ledger, budget))
+    return Fitted(replace(wanted, delta=delta), whole, found.numbers, few, selected)
+
+
+def _bins(made: Experiment, records: int, columns: int, numbers: Sequence[str], noise: float) -> int:
+    """Return the number of bins of each number that the table can bear at a noise multiplier."""
+    numeric = {*numbers, *(known.column for known in made.ranges or ())}
+    others = columns - 1 - len(made.attributes) - len(numeric) - (made.site is not None)
+    return bins_for(int(made.split[0] * records), len(numeric), others, SENSITIVITY * noise)
+
+
+def _needed(result: Result, noise: float, terms: Terms | None) -> Needed | None:
+    """Return what would be enough for the features of a run, whose moments have a noise multiplier."""
+    train, made = result.data.train, result.experiment
+
+    def cost(multiplier: float) -> float:
+        """Return the epsilon of moments at another noise multiplier, with that of a selection."""
+        release = Release(1.0, multiplier) if terms is None else terms.selection(multiplier)
+        return epsilon(Counter([release]), made.delta, made.accountant)
+
+    return needed(len(train), train.x.shape[1], noise, cost)
+
+
+def settings_of(wanted: Wanted, own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the run, but for its budget.
+
+    Args:
+        wanted: What is asked.
+        own: Settings that make the run a fit.
+
+    Raises:
+        ValueError: For one that a fit makes itself.
+    """
+    for name, given in wanted.settings.items():
+        if name in CHOSEN or given != own.get(name, given):
+            raise ValueError(f"{name} is among the settings, but a fit chooses it: leave it out, or use `fedfair run`")
+    data = str(wanted.data) if isinstance(wanted.data, Path) else wanted.data
+    named = {"csv": data, "label": wanted.label or None, "group": wanted.group or None, "site": wanted.site}
+    options = {"constraint": wanted.constraint, **({} if wanted.gap is None else {"gap": wanted.gap})}
+    return {"randomness": "system", "noise": "discrete", "dtype": "float64", **wanted.settings, **own,
+            **{name: value for name, value in named.items() if value is not None}, "options": options}
+
+
+def _may_have_commas(made: Experiment, separator: str | None) -> bool:
+    """Return whether a comma may stand before decimals, as the format of the file and the settings say."""
+    return separator not in (None, ",") and not made.decimal
+
+
+def _unknown_columns(made: Experiment, columns: Sequence[str]) -> list[str]:
+    """Return the columns of which nothing says whether they hold numbers."""
+    roles = (made.label, *made.attributes, made.participant, made.record_weight, made.site)
+    known = {*roles, *(made.without or ()), *made.known_columns, *made.numbers, *(made.categorical or ())}
+    return [name for name in columns if name not in known]
+
+
+def _with_kinds(ledger: Ledger, budget: Budget) -> Ledger:
+    """Return the ledger of a run with the release about kinds of columns, which is about all records of all parts."""
+    if budget.kinds is None:
+        return ledger
+    release = Preprocessed(budget.kinds, 0.0)
+    ledger.preprocessing = release if ledger.preprocessing is None else ledger.preprocessing.with_another(release)
+    for split in SPLITS:
+        ledger.record_held_out(split, budget.kinds)
+    return ledger

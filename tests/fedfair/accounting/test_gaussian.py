@@ -1,0 +1,49 @@
+"""The closed form for Gaussian releases of all records."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from dp_accounting.dp_event import GaussianDpEvent
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import erfc, exp, mp, mpf, sqrt
+
+from fedfair.accounting import Release, epsilon
+from fedfair.accounting.gaussian import compose
+
+mp.dps = 60
+
+
+def delta_of(bound: float, mu: float) -> float:
+    """Return delta at an epsilon, with 60 digits."""
+    def normal(x: mpf) -> mpf:
+        """Return the normal distribution."""
+        return erfc(-x / sqrt(2)) / 2
+
+    e, m = mpf(bound), mpf(mu)
+    return normal(m / 2 - e / m) - exp(e) * normal(-m / 2 - e / m)
+
+
+@given(st.floats(1e-3, 20), st.floats(-14, -0.1))
+def test_it_is_never_below_the_exact_epsilon_and_hardly_above(mu: float, log_delta: float) -> None:
+    delta = 10**log_delta
+    found = compose(mu, delta)
+    assert delta_of(found, mu) <= delta
+    assert found == 0 or delta_of(found * (1 - 1e-7), mu) >= delta * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("multiplier", [0.5, 2.0, 20.0])
+def test_dp_accounting_says_the_same(multiplier: float) -> None:
+    theirs = PLDAccountant(value_discretization_interval=1e-4).compose(GaussianDpEvent(multiplier), 3).get_epsilon(1e-6)
+    assert epsilon({Release(1.0, multiplier): 3}, 1e-6) == pytest.approx(theirs, rel=1e-3)
+    assert epsilon({Release(1.0, multiplier): 3}, 1e-6) == pytest.approx(
+        epsilon({Release(1.0, multiplier / math.sqrt(3)): 1}, 1e-6), rel=1e-12)
+
+
+@pytest.mark.parametrize("mu", [0.0, -1.0, 21.0, math.nan])
+def test_what_rounding_would_spoil_is_refused(mu: float) -> None:
+    with pytest.raises(ValueError, match="mu is"):
+        compose(mu, 1e-6)

@@ -1,0 +1,201 @@
+"""Tables that are read in chunks: the same records, to the last bit, as if they were read whole."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedfair.datasets.chunks import chunks_of, one_chunk
+from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.part_files import table_name
+from fedfair.datasets.reading import Asked
+from fedfair.datasets.table import from_chunks, from_csv
+from fedfair.datasets.table_file import read_table
+from fedfair.datasets.written_numbers import numbers
+
+NUMBERS = ["1", "2.5", "1,5", "1.234", "1.234,5", "x", "", "(5)", "$5", "5%", "-0", "0", "007", "1e5", "inf", "1e400",
+           "unknown", "?", "12345678901234567", "9007199254740993"]
+NAMES = ["a", "b", "A", "a  b", " a", "é", "e\u0301", "", "NA", "1", "1.0", "01", "missing", "other", "True", 'say "x"',
+         "two\nlines", "it's", "a;b,c", "\\"]
+LABELS = [["0", "1"], ["yes", "no", ""], ["1.0", "0"], ["01", "2"], ["1", "x"], ["a", "?"]]
+LARGE = 2**53 + 1  # no double
+TYPED: list[list[Any]] = [
+    [True, False], [True, None], [1, 2, LARGE], [1, 2, LARGE, None], [1.5, -0.0, float("inf"), None],
+    [datetime.date(2020, 1, 1), None], [pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01 03:00"), pd.NaT],
+    [decimal.Decimal("1.5"), None], ["a", "b", None], [pd.Timedelta(days=1), pd.Timedelta(hours=1)]]
+ASKED = [Asked(), Asked(capitals="same"), Asked(missing_marks=("a", "1")), Asked(decimal=(("", ","),))]
+
+
+def columns(draw: st.DrawFn, values: list[Any]) -> pd.DataFrame:
+    """Draw a table with labels, groups, sites, people, numbers, names, and a column of some values."""
+    rows = draw(st.integers(4, 25))
+
+    def of(choices: list[Any]) -> list[Any]:
+        """Draw a value for each row."""
+        return draw(st.lists(st.sampled_from(choices), min_size=rows, max_size=rows))
+
+    return pd.DataFrame({
+        "number": of(NUMBERS), "name": of(NAMES), "other": of(values),
+        "y": ["1", "0", *of(draw(st.sampled_from(LABELS)))[2:]], "sex": ["f", "m", *of(["f", "m", ""])[2:]],
+        "site": ["u", "v", *of(["u", "w"])[2:]], "who": of(["p", "q", "r"]), "weight": of(["1", "2.5"])})
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> pd.DataFrame:
+    """Draw a table of text."""
+    return columns(draw, NAMES)
+
+
+@st.composite
+def typed(draw: st.DrawFn) -> pd.DataFrame:
+    """Draw a table with a column of another type."""
+    return columns(draw, draw(st.sampled_from(TYPED)))
+
+
+def same(one: GroupedDataset, other: GroupedDataset) -> bool:
+    """Return whether two data sets are the same to the last bit."""
+    tensors = [(getattr(one, name), getattr(other, name)) for name in ("y", "group", "participant", "weight", "site")]
+    bits = all(torch.equal(a, b) for a, b in tensors)
+    return bits and one.x.clone().numpy().tobytes() == other.x.clone().numpy().tobytes() and (
+        one.encoding, one.names, one.labels, one.sites) == (other.encoding, other.names, other.labels, other.sites)
+
+
+def read_both_ways(path: Path, asked: Asked, cells: int, numeric: tuple[str, ...] | None
+                   ) -> tuple[GroupedDataset | str, GroupedDataset | str]:
+    """Return the records of a file that is read in chunks, and read whole; or what is said against them."""
+    whole = read_table(path, asked)
+
+    def made(of: Callable[[], Any]) -> GroupedDataset | str:
+        """Return the records of a table, or the error."""
+        try:
+            return from_chunks(of(), "y", "sex", "who", numbers=numeric, asked=asked, weight="weight", site="site")
+        except ValueError as error:
+            return str(error)
+
+    return made(lambda: chunks_of(path, asked, cells)), made(lambda: one_chunk(whole.frame, whole.separator))
+
+
+@settings(max_examples=40, deadline=None)
+@given(frame=texts(), cells=st.integers(1, 80), asked=st.sampled_from(ASKED), separator=st.sampled_from(",;\t"),
+       numeric=st.sampled_from([("number",), ("number", "other"), ()]))
+def test_text_in_chunks_is_read_as_if_whole(frame: pd.DataFrame, cells: int, asked: Asked, separator: str,
+                                            numeric: tuple[str, ...]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "own.csv"
+        frame.to_csv(path, index=False, sep=separator)
+        one, other = read_both_ways(path, asked, cells, numeric)
+    if isinstance(one, str) or isinstance(other, str):
+        assert one == other
+    else:
+        assert same(one, other)
+
+
+@settings(max_examples=40, deadline=None)
+@given(frame=typed(), cells=st.integers(1, 80), asked=st.sampled_from(ASKED), compact=st.booleans(),
+       numeric=st.sampled_from([("number",), ("number", "other"), ()]))
+def test_parquet_in_chunks_is_read_as_if_whole(frame: pd.DataFrame, cells: int, asked: Asked, compact: bool,
+                                               numeric: tuple[str, ...]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "own.parquet"
+        (frame.astype({"name": "category"}) if compact else frame.convert_dtypes()).to_parquet(path)
+        one, other = read_both_ways(path, asked, cells, numeric)
+    if isinstance(one, str) or isinstance(other, str):
+        assert one == other
+    else:
+        assert same(one, other)
+
+
+def test_a_missing_value_makes_numbers_of_all_chunks_doubles_as_in_a_whole_file(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"number": ["1"] * 4, "other": pd.array([LARGE, 1, LARGE, None], dtype="Int64"),
+                          "y": [0, 1] * 2, "sex": ["f", "m"] * 2, "site": ["u", "v"] * 2, "who": ["p"] * 4,
+                          "weight": ["1"] * 4})
+    frame.to_parquet(tmp_path / "own.parquet")
+    one, other = read_both_ways(tmp_path / "own.parquet", Asked(), 1, ("number",))
+    assert isinstance(one, GroupedDataset)
+    assert isinstance(other, GroupedDataset)
+    assert same(one, other)
+
+
+def test_a_chunk_has_few_rows(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": range(10), "b": range(10)})
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    frame.to_parquet(tmp_path / "own.parquet")
+    for name in ("own.csv", "own.parquet"):
+        chunks = chunks_of(tmp_path / name, cells=6)
+        for _ in range(2):  # they are read as often as they are wanted
+            assert [len(chunk) for chunk in chunks.frames()] == [3, 3, 3, 1]
+
+
+def test_a_row_with_too_many_values_is_refused_wherever_a_chunk_ends(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("a,b\n" + "1,2\n" * 9 + "1,2,3\n")
+    for rows in range(1, 11):
+        with pytest.raises(ValueError, match=r"is not a complete CSV file .*line 11, saw 3"):
+            list(chunks_of(tmp_path / "own.csv", cells=2 * rows).frames())
+
+
+def test_a_type_that_cannot_be_read_in_chunks_is_read_whole_and_said(tmp_path: Path,
+                                                                     caplog: pytest.LogCaptureFixture) -> None:
+    frame = pd.DataFrame({"a": range(10), "wait": pd.to_timedelta(range(10), unit="h")})
+    frame.to_parquet(tmp_path / "own.parquet")
+    chunks = chunks_of(tmp_path / "own.parquet", cells=2)
+    assert [len(chunk) for chunk in chunks.frames()] == [10]
+    assert "is read whole, since its column 'wait' holds values of the type duration" in caplog.text
+
+
+def test_several_files_are_one_table(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"number": range(12), "name": [*"abcabcabcabc"], "sex": ["f", "m"] * 6, "y": [0, 1, 1] * 4})
+    frame.to_csv(tmp_path / "whole.csv", index=False)
+    for ending, folder in (("csv", tmp_path / "texts"), ("parquet", tmp_path / "typed")):
+        folder.mkdir()
+        for number in range(3):
+            part = frame[4 * number:4 * number + 4][[*frame][:: -1 if number == 1 else 1]]  # in another order
+            if ending == "csv":
+                part.to_csv(folder / f"part-{number}.csv", index=False)
+            else:
+                part.astype({"y": "float" if number == 2 else "int"}).to_parquet(folder / f"part-{number}.parquet")
+        (folder / "_SUCCESS").touch()
+        whole = from_csv(tmp_path / "whole.csv", "y", "sex", "keep", numbers=("number",))
+        for named in (folder, folder / f"part-*.{ending}"):
+            assert same(from_csv(named, "y", "sex", "keep", numbers=("number",)), whole)
+
+
+def test_files_with_other_columns_are_refused_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("a,b\n1,2\n3,4\n")
+    (tmp_path / "2.csv").write_text("a,c\n1,2\n3,4\n")
+    (tmp_path / "3.csv").write_text("a;b\n1;2\n3;4\n")
+    with pytest.raises(ValueError, match=r"2.csv has the columns c, which .*1.csv does not and lacks the columns b of"):
+        chunks_of(tmp_path / "*.csv")
+    with pytest.raises(ValueError, match=r"separated by ';' in .*3.csv, but by ',' in .*1.csv: write the files in one"):
+        chunks_of(tmp_path / "[13].csv")
+
+
+def test_no_file_is_refused(tmp_path: Path) -> None:
+    for path, said in ((tmp_path, "has no file: name a file"), (tmp_path / "*.csv", "no file is like .*: name a file"),
+                       (tmp_path / "own.csv", "there is no file")):
+        with pytest.raises(FileNotFoundError, match=said):
+            chunks_of(path)
+
+
+def test_a_table_is_named_by_its_file_or_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    for path, name in (("parts", "parts"), ("parts/*.csv", "parts"), ("parts/*/x.csv", "parts"), ("own.csv", "own")):
+        assert table_name(tmp_path / path) == name
+    assert table_name(Path("*.csv")) == "table"
+
+
+@pytest.mark.parametrize("mark", [".", ","])
+def test_no_text_decides_how_another_is_read_where_missing_values_are_kept(mark: Any) -> None:
+    texts = pd.Series(NUMBERS, dtype="string")
+    together = numbers(texts, mark, None).astype("float64")
+    alone = [float(numbers(texts[[row]], mark, None).astype("float64").iloc[0]) for row in texts.index]
+    assert [*map(repr, together)] == [*map(repr, alone)]

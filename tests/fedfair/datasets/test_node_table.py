@@ -1,0 +1,144 @@
+"""Files of nodes under one schema: the same features whatever a file is like, or a refusal that tells no record."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fedfair.datasets.schema import SchemaMismatch
+from fedfair.protocol.task import Task
+
+SCHEMA = """source = "the study's code book"
+label = "ill"
+group = "sex"
+[ranges]
+age = [18, 80]
+[categories]
+job = ["nurse", "clerk", "cook"]
+sex = ["f", "m"]
+ill = ["no", "yes"]
+"""
+
+
+def table(records: int = 60, seed: int = 0) -> pd.DataFrame:
+    draws = np.random.default_rng(seed)
+    return pd.DataFrame({"age": draws.integers(18, 80, records), "job": draws.choice(["clerk", "cook"], records),
+                         "sex": draws.choice(["f", "m"], records), "ill": draws.choice(["no", "yes"], records)})
+
+
+def task(folder: Path, schema: str = SCHEMA, **settings: Any) -> Task:
+    (folder / "study.toml").write_text(schema)
+    return Task(**{"partition": "nodes", "schema_file": str(folder / "study.toml"), **settings})
+
+
+def at_node(folder: Path, frame: pd.DataFrame, schema: str = SCHEMA, separator: str = ",", **settings: Any) -> Task:
+    frame.to_csv(folder / "own.csv", index=False, sep=separator)
+    return task(folder, schema, **settings).at_node(str(folder / "own.csv"), 3)
+
+
+def test_the_server_knows_all_but_the_records(tmp_path: Path) -> None:
+    server = task(tmp_path)
+    assert (server.label, server.group, server.csv, server.dataset) == ("ill", "sex", None, "nodes")
+    known, held = server.data().train, at_node(tmp_path, table()).data().train
+    assert len(known) == 0
+    assert len(held) == 42
+    for name in ("names", "labels", "classes", "columns", "categories"):
+        assert getattr(known, name) == getattr(held, name), name
+    assert known.encoding.listed == held.encoding.listed == ("job", "sex")
+    assert known.x.shape[1:] == held.x.shape[1:] == (4,)
+    assert server.learned_from_records() is None
+    assert Task.model_validate_json(server.text) == server
+
+
+def test_the_layout_of_a_file_and_its_other_columns_change_nothing(tmp_path: Path) -> None:
+    plain = at_node(tmp_path, table()).data().train
+    other = table()[["ill", "sex", "job", "age"]].assign(note="Smith, J.", ward=[f"w{n}" for n in range(60)])
+    again = at_node(tmp_path, other, separator=";").data().train
+    for name in ("x", "y", "group"):
+        assert torch.equal(getattr(plain, name), getattr(again, name)), name
+    assert plain.encoding.features == again.encoding.features
+
+
+def test_values_are_those_of_the_schema_whichever_occur(tmp_path: Path) -> None:
+    """A site of women alone, without nurses, has the features and groups of all."""
+    held = at_node(tmp_path, table().assign(sex="f", job="cook")).data().train
+    assert held.names == ("f", "m")
+    assert held.group_sizes() == (42, 0)
+    assert held.categories == (None, "clerk", "cook", "nurse")
+    assert held.x[:, 1:].sum(0).tolist() == [0, 42, 0]
+
+
+def test_groups_may_be_intersections_or_bands(tmp_path: Path) -> None:
+    both = at_node(tmp_path, table(), group="sex,ill").data().train
+    assert both.names == ("f & no", "f & yes", "m & no", "m & yes")
+    assert torch.equal(both.group % 2, both.y)
+    bands = task(tmp_path, group="age", bands=[30, 60])
+    assert bands.data().train.names == ("under 30", "30 to under 60", "60 and over")
+    held = at_node(tmp_path, table(), group="age", bands=[30, 60])
+    frame = table()
+    sizes = [sum(len(part) and int((part.group == k).sum()) for _, part in held.data()) for k in range(3)]
+    assert sizes == [(frame.age < 30).sum(), ((frame.age >= 30) & (frame.age < 60)).sum(), (frame.age >= 60).sum()]
+
+
+UNLISTED = "Zaphod"
+STRANGE = {
+    "label": (lambda frame: frame.assign(ill=[UNLISTED, *frame.ill[1:]]),
+              "ill has values that the schema does not list"),
+    "group": (lambda frame: frame.assign(sex=[UNLISTED, *frame.sex[1:]]),
+              "sex has values that the schema does not list"),
+    "category": (lambda frame: frame.assign(job=[UNLISTED, *frame.job[1:]]),
+                 "job has values that the schema does not list"),
+    "number": (lambda frame: frame.assign(age=[UNLISTED, *frame.age[1:]]), "age has values that are no numbers"),
+    "infinite": (lambda frame: frame.assign(age=[float("inf"), *frame.age[1:]]), "age has values that are no numbers"),
+    "column": (lambda frame: frame.rename(columns={"age": UNLISTED}), "it has no column age"),
+    "gap": (lambda frame: frame.assign(age=[None, *frame.age[1:]]), "values are missing in age"),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_a_file_unlike_the_schema_is_refused_by_the_schemas_names_alone(
+        kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two files that differ in other ways from the schema get the same words."""
+    change, said = STRANGE[kind]
+    words = []
+    for seed in (0, 1):
+        with caplog.at_level(logging.WARNING), pytest.raises(SchemaMismatch) as refusal:
+            at_node(tmp_path, change(table(40 + 20 * seed, seed))).data()
+        words.append(str(refusal.value))
+    assert said in words[0]
+    assert words[0] == words[1]
+    assert UNLISTED not in words[0]
+    if kind not in ("column", "gap"):
+        assert UNLISTED in caplog.text or "inf" in caplog.text
+
+
+def test_other_stands_for_unlisted_categories_but_not_for_another_vocabulary(tmp_path: Path) -> None:
+    schema = SCHEMA.replace('"cook"]', '"cook", "other"]')
+    frame = table()
+    held = at_node(tmp_path, frame.assign(job=["poet", *frame.job[1:]]), schema)
+    assert sum(float(part.x[:, held.data().train.categories.index("other")].sum()) for _, part in held.data()) == 1
+    at_node(tmp_path, frame.assign(job="other"), schema).data()
+    with pytest.raises(SchemaMismatch, match="job has values that the schema does not list"):
+        at_node(tmp_path, frame.assign(job=["K" + job for job in frame.job]), schema).data()
+
+
+def test_a_schema_must_say_enough(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"the schema lists \[\] for ill, whose values make classes or groups"):
+        task(tmp_path, SCHEMA.replace('ill = ["no", "yes"]\n', ""))
+    with pytest.raises(ValueError, match="needs the columns that hold label and group"):
+        Task(partition="nodes", categories={"a": ["b", "c"]})
+    with pytest.raises(ValueError, match="give a schema_file"):
+        Task(partition="nodes", label="ill", group="sex")
+    for name, value in (("csv", "x.csv"), ("clients", 3), ("imbalance", "f:3")):
+        with pytest.raises(ValueError, match=f"{name} is .* every node opens a file of its own"):
+            task(tmp_path, **{name: value})
+    with pytest.raises(ValueError, match='missing is "keep"'):
+        task(tmp_path, missing="keep")
+    with pytest.raises(ValueError, match="this node has no file of its own"):
+        task(tmp_path).at_node("", 3)

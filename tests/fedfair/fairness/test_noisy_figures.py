@@ -1,0 +1,131 @@
+"""Intervals of noisy figures: how often they hold the true value, and that figures without noise are the exact ones."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedfair.fairness.decision_counts import CONFUSION, LEVELS, SCORES, Deciding, factors
+from fedfair.fairness.group_counts import GroupCounts
+from fedfair.fairness.intervals import Estimate, difference, folded, quantile, rate, ratio, size
+from fedfair.fairness.metrics import ALL, metrics
+from fedfair.fairness.noisy_figures import NoisyCounts
+from fedfair.fairness.score_sums import Scores
+
+_DRAWS = 2000
+_NAMES = ("a", "b")
+_SIZE = 0.985  # of an absolute difference one end may be out of reach: 97.5 %, and what 2,000 draws are off by
+_AT_MOST = {**dict.fromkeys(("accuracy_parity", "demographic_parity", "equal_opportunity", "predictive_parity",
+                             "selection_ratio"), _SIZE),
+            **dict.fromkeys(("equalised_odds", "worst_group_accuracy", "majority_rate", "calibration_error"), 1.0)}
+"""Largest coverage where 95 % is a lower bound: of sizes, of several figures together, of a maximum, and of an error
+that noise alone makes larger.
+"""
+
+
+def _draw(generator: torch.Generator, records: int, apart: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Draw outputs, labels and groups of a population whose groups are `apart`."""
+    group = (torch.rand(records, generator=generator) < 0.35).long()
+    margin = torch.randn(records, generator=generator, dtype=torch.float64) * 1.2 - 0.4 + apart * group
+    y = (torch.rand(records, generator=generator, dtype=torch.float64) < torch.sigmoid(margin)).long()
+    return torch.stack([torch.zeros_like(margin), margin], 1), y, group
+
+
+def _noisy(tables: dict[str, torch.Tensor], deviation: float, generator: torch.Generator) -> NoisyCounts:
+    """Return counts with Gaussian noise."""
+    deviations = {name: deviation * factor for name, factor in factors(tables).items()}
+    made = {name: value + deviations[name] * torch.randn(value.shape, generator=generator, dtype=torch.float64)
+            for name, value in tables.items()}
+    return NoisyCounts(made, deviations, 1, _NAMES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("records", "deviation", "apart"), [(1500, 0.0, 0.5), (3000, 5.0, 0.5), (6000, 20.0, 0.8)])
+def test_intervals_hold_the_true_value_as_often_as_they_say(records: int, deviation: float, apart: float) -> None:
+    generator, deciding = torch.Generator().manual_seed(1), Deciding(2, 2, 1)
+    output, y, group = _draw(generator, 1_000_000, apart)
+    true = {(figure.group, figure.metric): figure.value
+            for figure in NoisyCounts(deciding.counts(output, y, group), dict.fromkeys((CONFUSION, SCORES), 0.0), 1,
+                                      _NAMES).figures()}
+    held: Counter[tuple[str, str]] = Counter()
+    for _ in range(_DRAWS):
+        drawn = _noisy(deciding.counts(*_draw(generator, records, apart)), deviation, generator)
+        for figure in drawn.figures():
+            held[figure.group, figure.metric] += figure.low <= true[figure.group, figure.metric] <= figure.high
+    for (name, metric), times in held.items():
+        if metric != "records":  # an interval of what is in the sample
+            assert 0.93 <= times / _DRAWS <= _AT_MOST.get(metric, 0.97), (name, metric, times / _DRAWS)
+
+
+@pytest.mark.parametrize(("records", "deviation", "share"), [(2100, 26.0, 0.7), (900, 26.0, 0.9), (6000, 5.0, 0.02)])
+def test_the_interval_of_a_rate_holds_with_95_percent(records: int, deviation: float, share: float) -> None:
+    draws, held, times = np.random.default_rng(0), 0, 10_000
+    for _ in range(times):
+        whole = draws.poisson(records)
+        part = draws.binomial(whole, share)
+        noise = draws.normal(size=2) * deviation * math.sqrt(2)
+        found = rate(part + noise[0], whole + noise.sum(), (2, 2), deviation, quantile(0.95))
+        held += found.low <= share <= found.high
+    assert 0.94 <= held / times <= 0.965
+
+
+@given(st.integers(0, 2**31), st.integers(50, 400))
+def test_without_noise_the_figures_are_the_exact_ones(seed: int, records: int) -> None:
+    output, y, group = _draw(torch.Generator().manual_seed(seed), records, 0.5)
+    tables = Deciding(2, 2, 1).counts(output, y, group)
+    found = {(f.group, f.metric): f.value for f in NoisyCounts(tables, dict.fromkeys(tables, 0.0), 1, _NAMES).figures()}
+    none = torch.zeros(records)
+    exact = GroupCounts.of(output.argmax(1), y, group, none, none, GroupCounts.zeros(2, 2), Scores(output, 1))
+    for name, metric, value in metrics(exact, _NAMES, 1):
+        if metric in ("loss", "auc_error", "predicted_classes", "auc", "brier_score", "calibration_error"):
+            continue
+        assert found[name, metric] == pytest.approx(value, nan_ok=True), (name, metric)
+
+
+@given(st.integers(0, 2**31), st.integers(1, 50))
+def test_a_record_changes_the_weighted_tables_by_one(seed: int, records: int) -> None:
+    deciding, drawn = Deciding(2, 2, 1), _draw(torch.Generator().manual_seed(seed), records, 0.5)
+    with_it, without = deciding.counts(*drawn), deciding.counts(*(value[:-1] for value in drawn))
+    share = factors(with_it)
+    moved = sum(float(((with_it[name] - without[name]) / share[name]).square().sum()) for name in with_it)
+    assert math.sqrt(moved) == pytest.approx(1)
+
+
+def test_outputs_that_are_not_finite_are_counted_too() -> None:
+    output = torch.tensor([[math.nan, math.nan], [math.inf, -math.inf], [0.0, 0.0]])
+    tables = Deciding(1, 2, 1).counts(output, torch.tensor([0, 1, 1]), torch.zeros(3, dtype=torch.long))
+    assert [float(table.sum()) for table in tables.values()] == [3, 3]
+    assert tables[SCORES].shape == (1, 2, LEVELS)
+
+
+def test_a_rate_of_nothing_says_nothing() -> None:
+    assert rate(-3.0, -1.0, (1, 1), 5.0, 1.96)[1:] == (0.0, 1.0)
+    hidden = rate(4.0, 9.0, (1, 1), 20.0, 1.96)
+    assert (hidden.low, hidden.high) == (0.0, 1.0)
+
+
+@given(st.integers(0, 200), st.integers(1, 200))
+def test_an_interval_without_noise_is_wilsons(part: int, rest: int) -> None:
+    n, z = part + rest, quantile(0.95)
+    share = part / n
+    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    found = rate(part, n, (1, 1), 0.0, z)
+    assert (found.low, found.high) == pytest.approx((middle - half, middle + half), abs=1e-9)
+
+
+def test_differences_and_ratios() -> None:
+    one, other = Estimate(0.6, 0.5, 0.7), Estimate(0.3, 0.2, 0.4)
+    apart = difference(one, other)
+    assert apart == pytest.approx((0.3, 0.3 - math.hypot(0.1, 0.1), 0.3 + math.hypot(0.1, 0.1)))
+    assert size(difference(other, one)) == pytest.approx(apart)
+    assert folded(ratio(one, other)).value == pytest.approx(0.5)
+    assert folded(ratio(one, one)).high == 1
+    assert size(difference(one, one)).low == 0
+    assert ALL == "all"

@@ -1,0 +1,51 @@
+"""A SuperLink and SuperNodes, as a user starts them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+
+def superlink(port: int, environment: dict[str, str], cwd: Path, keys: Path | None = None,
+              database: Path | None = None) -> subprocess.Popen[str]:
+    """Start a SuperLink, named "own" in the environment's configuration, and wait until it answers.
+
+    With a folder of `keys` it speaks TLS, and knows SuperNodes by theirs. What it knows is in memory, or in a
+    `database`.
+    """
+    home, log = Path(environment["FLWR_HOME"]), cwd / "link.log"
+    home.mkdir(exist_ok=True)
+    secure = "insecure = true" if keys is None else f'root-certificates = "{keys}/ca.crt"'
+    (home / "config.toml").write_text(f'[superlink.own]\naddress = "127.0.0.1:{port}"\n{secure}\n')
+    options = ["--insecure"] if keys is None else [
+        "--enable-supernode-auth", f"--ssl-ca-certfile={keys}/ca.crt", f"--ssl-certfile={keys}/server.crt",
+        f"--ssl-keyfile={keys}/server.key"]
+    options += [f"--database={database}"] if database else []
+    with log.open("a") as output:
+        started = subprocess.Popen(["flower-superlink", *options, "--port", str(port)], env=environment, cwd=cwd,
+                                   stdout=output, stderr=subprocess.STDOUT, text=True)
+    end = time.monotonic() + 120
+    while started.poll() is None and time.monotonic() < end:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return started
+        time.sleep(0.2)
+    raise AssertionError(f"the SuperLink does not answer: {log.read_text()[-3000:]}")
+
+
+def supernode(number: int, superlink: int, port: int, environment: dict[str, str], log: Path, nodes: int = 3,
+              cwd: Path | None = None, config: str = "", keys: Path | None = None) -> subprocess.Popen[str]:
+    """Start one SuperNode of several, in a process group of its own; `config` is more of its node config.
+
+    With a folder of `keys` it speaks TLS, and has the key "siteN".
+    """
+    options = ["--insecure"] if keys is None else [
+        f"--root-certificates={keys}/ca.crt", f"--auth-supernode-private-key={keys}/site{number}"]
+    with log.open("a") as output:
+        return subprocess.Popen(
+            ["flower-supernode", *options, "--superlink", f"127.0.0.1:{superlink}", "--port", str(port),
+             "--node-config", f"partition-id={number} num-partitions={nodes} {config}".strip()],
+            env=environment, cwd=cwd, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, text=True)
+

@@ -1,0 +1,124 @@
+"""Real SuperNodes that each open a file of their own, and a server whose folder holds a schema alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import tomli_w
+import torch
+from safetensors.torch import load_file
+
+from fedfair.node.node_ledger import NodeLedger
+from simulations.settings.experiment import Experiment
+from tests.fedfair.datasets.test_node_table import SCHEMA, table
+from tests.hazards.policed import POLICY
+from tests.simulations.engines.conftest import free_ports
+from tests.simulations.engines.runtime import superlink, supernode
+from tests.simulations.engines.test_own_files import in_one_place
+from tests.simulations.engines.wire import Wire, recorded
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[3]
+NODES = 3
+MOMENTS: dict[str, Any] = {"strategy": "moments", "noise_multiplier": 0.0, "dtype": "float64", "batch_size": 30,
+                           "model": "linear", "features": "binned"}
+
+
+@contextmanager
+def running(environment: dict[str, str], folder: Path, configs: Sequence[str]) -> Iterator[tuple[Path, Wire]]:
+    """Run a SuperLink in a folder of its own, and a SuperNode in a folder of its own for each node config.
+
+    Yields the server's folder, and what nodes and SuperLink say to each other.
+    """
+    link, between, *ports = free_ports(2 + len(configs))
+    server = folder / "server"
+    server.mkdir()
+    (server / "study.toml").write_text(SCHEMA)
+    started = [superlink(link, environment, server)]
+    with recorded(between, link) as wire:
+        for number, config in enumerate(configs):
+            started.append(supernode(number, between, ports[number], environment, folder / f"node{number}.log",
+                                     len(configs), folder / f"site{number}", config))
+        yield server, wire
+        for process in reversed(started):
+            process.terminate()
+            process.wait(60)
+
+
+def flwr_run(environment: dict[str, str], server: Path, **settings: Any) -> str:
+    """Run an experiment over the nodes, and return what is printed."""
+    given = {"partition": "nodes", "schema_file": "study.toml", **settings}
+    config = " ".join(f"{name.replace('_', '-')}={json.dumps(value)}" for name, value in given.items())
+    done = subprocess.run(["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config], env=environment,
+                          cwd=server, capture_output=True, text=True, timeout=400, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, ...]:
+    """Write a file for each node into a folder of its own."""
+    for number in range(NODES):
+        (tmp_path / f"site{number}").mkdir()
+        table(60 + 20 * number, number).to_csv(tmp_path / f"site{number}" / "patients.csv", index=False)
+    return tuple(str(tmp_path / f"site{number}" / "patients.csv") for number in range(NODES))
+
+
+def test_moments_of_three_files_are_those_of_all_records_and_another_vocabulary_is_refused(
+        flower: dict[str, str], tmp_path: Path, files: tuple[str, ...]) -> None:
+    out = tmp_path / "out"
+    with running(flower, tmp_path, ['data="patients.csv"'] * NODES) as (server, _):
+        said = flwr_run(flower, server, out=str(out), **MOMENTS)
+        assert f"Results are in {out}" in said, said[-3000:]
+        whole = in_one_place(Experiment(partition="nodes", schema_file=str(server / "study.toml"), **MOMENTS), files)
+        saved = load_file(out / "model.safetensors")
+        for name, value in whole.model.state_dict().items():
+            assert torch.allclose(saved[name], value, rtol=0, atol=1e-10), name
+        sizes = pd.read_parquet(out / "metrics.parquet").query("split == 'test by client'")
+        assert {"node 0", "node 1", "node 2"} <= set(sizes.group)
+        frame = pd.read_csv(files[2])
+        frame.assign(job=["Zaphod", *frame.job[1:]]).to_csv(files[2], index=False)
+        again = flwr_run(flower, server, out=str(tmp_path / "again"), **MOMENTS)
+        assert "its file is not like the schema: job has values that the schema does not list" in again, again[-3000:]
+        assert not (tmp_path / "again" / "model.safetensors").exists()
+        held = {path.name for path in server.rglob("*") if path.is_file()}
+    assert held == {"study.toml", "link.log"}
+
+
+def test_nodes_with_policies_train_dpsgd_f_and_nothing_travels_but_what_their_ledgers_name(
+        flower: dict[str, str], tmp_path: Path, files: tuple[str, ...]) -> None:
+    entry = {**POLICY["data"][0], "file": "patients.csv", "task": {"partition": "nodes", "schema_file": "study.toml"}}
+    for file in files:
+        site = Path(file).parent
+        (site / "study.toml").write_text(SCHEMA)
+        pd.read_csv(file).assign(remark=[f"remark-{row}-of-Zaphod" for row in range(len(pd.read_csv(file)))]).to_csv(
+            file, index=False)
+        (site / "node.toml").write_text(tomli_w.dumps({**POLICY, "data": [entry],
+                                                       "evaluated_parts": ["valid", "test"]}))
+    settings: dict[str, Any] = {"strategy": "dpsgd-f", "trust": "local", "randomness": "system", "model": "logistic",
+                                "batch_size": 40, "steps": 2, "noise_multiplier": 1.0, "preset": "", "sync": "step"}
+    with running(flower, tmp_path, ['policy="node.toml"'] * NODES) as (server, wire):
+        said = flwr_run(flower, server, out=str(tmp_path / "out"), **settings)
+        assert f"Results are in {tmp_path / 'out'}" in said, said[-3000:]
+    sent = {name.decode() for name in re.findall(rb"[a-z_]+\.send_[a-z_]+", bytes(wire.up))}
+    allowed = {"exchanges.send_sizes", "exchanges.send_counts", "exchanges.send_gradient_sum",
+               "exchanges.send_evaluation"}  # the first is public, the others are in the ledgers
+    assert sent == allowed
+    assert b"Zaphod" not in wire.up + wire.down
+    assert b"patients" not in wire.up  # nor what an owner calls the file, or the records
+    summary = pd.read_csv(tmp_path / "out" / "summary.csv")
+    assert summary.guarantee.tolist() == ["proved"]
+    for file in files:
+        released = NodeLedger(Path(file).parent / "fedfair-node-ledger.jsonl").released("patients")
+        assert sum(released.values()) == 2, released
+        noted = Path(file).with_name("fedfair-node-ledger.jsonl").read_text()
+        assert {*re.findall(r"[a-z_]+\.send_[a-z_]+", noted)} == {"exchanges.send_counts", "exchanges.send_evaluation"}
+        assert all(release.multiplier == pytest.approx(1.0, rel=0.01) for release in released)

@@ -1,0 +1,122 @@
+"""A SuperLink that another environment started is noticed and named, with the command that ends it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import psutil
+import pytest
+
+from simulations.engines.requirements import PYPROJECT, unmet
+from simulations.engines.superlink import Started, mend, stale, this_process
+from tests.simulations.engines.conftest import free_ports
+from tests.simulations.engines.other_environment import other_environment
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = [sys.executable, "-c", "from simulations.cli import app; app()"]
+
+
+def test_this_process_is_not_stale_for_itself() -> None:
+    here = this_process()
+    assert here is not None
+    assert here.process == os.getpid()
+    assert here.environment.resolve() == Path(sys.prefix).resolve()
+    assert here.folder == Path.cwd()
+    assert stale(here, here) == []
+    assert f"`kill {os.getpid()}`" in mend(here)
+
+
+@pytest.mark.parametrize(("changed", "said"), [
+    ({"user": "alice"}, "belongs to alice"),
+    ({"environment": Path("/nowhere/venv")}, "/nowhere/venv is gone"),
+    ({"environment": Path("/usr")}, "another environment than"),
+    ({"folder": None}, "the folder in which it was started is gone"),
+    ({"settings": {"RAY_ADDRESS": "old:6379"}}, "it has RAY_ADDRESS=old:6379"),
+    ({"settings": {}}, "it does not have FEDFAIR_DATA_DIR=/data"),
+    ({"settings": {"FEDFAIR_DATA_DIR": "/old"}}, "it does not have FEDFAIR_DATA_DIR=/data, but /old"),
+])
+def test_whatever_differs_is_said(changed: dict[str, object], said: str, tmp_path: Path) -> None:
+    asking = Started(1, "bob", 0.0, tmp_path, tmp_path, {"FEDFAIR_DATA_DIR": "/data"})
+    assert any(said in part for part in stale(asking._replace(**changed), asking))
+    assert stale(asking._replace(process=2, when=1.0), asking) == []
+
+
+def test_what_an_environment_lacks_is_said_with_what_it_has(tmp_path: Path) -> None:
+    assert unmet(PYPROJECT) == []
+    other = tmp_path / "pyproject.toml"
+    assert unmet(other) == []
+    other.write_text('[project]\nrequires-python = ">=4"\ndependencies = ["torch>=99", "no-such-package-here[x]", '
+                     '"numpy", "no-such-marker; python_version < \'3\'"]\n')
+    python, torch, none = unmet(other)
+    assert re.fullmatch(r"Python>=4 \(has 3\.\d+\.\d+\)", python)
+    assert torch.startswith("torch>=99 (has ")
+    assert none == "no-such-package-here (has none)"
+
+
+def asked(environment: dict[str, str]) -> tuple[int, str]:
+    """Return what `fedfair superlink` says, and its exit code."""
+    done = subprocess.run([*PROGRAM, "superlink"], capture_output=True, text=True, check=False, timeout=60,
+                          env={**environment, "PYTHONPATH": str(ROOT), "COLUMNS": "1000"})
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_no_superlink_and_a_port_that_something_else_has() -> None:
+    (port,) = free_ports(1)
+    environment = {**os.environ, "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(port)}
+    assert asked(environment) == (0, "no SuperLink of `flwr run` is running: the next one starts it, in its "
+                                     "environment and folder\n")
+    with ThreadingHTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        code, said = asked(environment)
+        server.shutdown()
+    assert code == 2
+    assert f"port {port} that is not a SuperLink" in said
+
+
+@pytest.mark.slow
+def test_a_run_in_a_superlink_of_another_environment_says_so_and_how_to_end_it(flower: dict[str, str], tmp_path: Path
+                                                                               ) -> None:
+    """Three commands, as people give them: in another environment, in this one, and after the other was changed."""
+    packages = other_environment(tmp_path / "old")
+    (tmp_path / "elsewhere").mkdir()
+    begun = {**flower, "PATH": f"{tmp_path / 'old' / 'bin'}:{flower['PATH']}", "FEDFAIR_DATA_DIR": str(tmp_path)}
+
+    def run(environment: dict[str, str], folder: Path) -> str:
+        """Return what `flwr run` prints there."""
+        done = subprocess.run(["flwr", "run", str(ROOT), "--stream", "--run-config", 'sync="step" steps=1 clients=2'],
+                              env=environment, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
+        return done.stdout + done.stderr
+
+    first = run(begun, tmp_path / "elsewhere")
+    assert "Results are in" in first, first[-3000:]
+    assert f"from {tmp_path / 'old'} in {tmp_path / 'elsewhere'}" in first
+    assert "stale" not in first
+    code, said = asked(begun)
+    assert code == 2  # asked from this environment
+    (number,) = re.findall(r"meets process (\d+)", said)
+    assert "flower-superlink" in " ".join(psutil.Process(int(number)).cmdline())
+    assert f"another environment than {sys.prefix}; To mend" not in said
+    assert f"another environment than {sys.prefix}. To mend it, end it with `kill {number}`" in said
+
+    (packages / "safetensors-0.1.dist-info").mkdir()
+    (packages / "safetensors-0.1.dist-info" / "METADATA").write_text("Name: safetensors\nVersion: 0.1\n")
+    second = run(flower, tmp_path)
+    assert "does not have what this app needs, safetensors>=0.4 (has 0.1)" in second, second[-3000:]
+    shutil.rmtree(packages / "safetensors-0.1.dist-info")
+    third = run(flower, tmp_path)
+    assert "That SuperLink is stale: it was started from another environment than" in third, third[-3000:]
+    assert f"it has FEDFAIR_DATA_DIR={tmp_path}" in third or "it does not have FEDFAIR_DATA_DIR" in third
+    assert f"end it with `kill {number}`" in third
+
+    shutil.rmtree(tmp_path / "old")
+    assert f"its environment {tmp_path / 'old'} is gone, so that no run begins" in asked(flower)[1]
+    os.kill(int(number), 15)
+    psutil.Process(int(number)).wait(60)
+    assert asked(flower)[0] == 0

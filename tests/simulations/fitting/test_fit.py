@@ -1,0 +1,206 @@
+"""A fit: one budget, a model within reach of an exact one, a folder that tells it all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner
+
+from simulations.cli import app
+from simulations.fitting.budget import default_delta, divided
+from simulations.fitting.fit import Fitted, Wanted, fit
+from simulations.fitting.folder import save
+from simulations.fitting.story import Story
+from simulations.results.classifier import TrainedClassifier
+from simulations.results.ledger_table import read_ledgers
+from tests.simulations.fitting.tables import file, people
+
+FIT: dict[str, Any] = {"label": "hired", "group": "sex"}
+SEEDED = {"randomness": "seeded"}
+"""For what is so of nearly every fit: one in a thousand would fail."""
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    """Return a fit of a made-up table with a gap."""
+    return fit(Wanted(file(tmp_path_factory.mktemp("fit"), 20_000), gap=0.05, **FIT))
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    """Return the same with noise that a seed draws."""
+    return fit(Wanted(file(tmp_path_factory.mktemp("seeded"), 20_000), gap=0.05, settings=SEEDED, **FIT))
+
+
+@pytest.fixture(scope="module")
+def folder(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return its folder."""
+    path = tmp_path_factory.mktemp("out") / "people"
+    save(fitted, path)
+    return path
+
+
+def accuracy(fitted: Fitted) -> float:
+    """Return the exact accuracy on test records."""
+    test = fitted.result.data.test
+    with torch.no_grad():
+        return float((fitted.result.model(test.x).argmax(1) == test.y).double().mean())
+
+
+def exact_accuracy(fitted: Fitted) -> float:
+    """Return the accuracy of logistic regression without privacy, on the fit's features."""
+    train, test = fitted.result.data.train, fitted.result.data.test
+    made = LogisticRegression(max_iter=1000).fit(train.x.numpy(), train.y.numpy())
+    return float(made.score(test.x.numpy(), test.y.numpy()))
+
+
+def test_it_is_nearly_as_right_as_logistic_regression_without_privacy(tmp_path: Path) -> None:
+    free = fit(Wanted(file(tmp_path, 20_000), settings=SEEDED, **FIT))
+    assert accuracy(free) > exact_accuracy(free) - 0.015
+    assert free.kinds == ("age", "hours", "postcode")
+    assert free.needed is None
+
+
+def test_everything_stays_within_the_epsilon(fitted: Fitted) -> None:
+    ledger = fitted.result.ledger
+    assert ledger.guarantee == "proved"
+    for spent in (ledger.epsilon(), ledger.held_out_epsilon("valid"), ledger.held_out_epsilon("test")):
+        assert 0.99 < spent <= 1.0
+
+
+def test_a_gap_is_kept_to(seeded: Fitted) -> None:
+    assert seeded.result.figures is not None
+    gap = next(figure for split, figure in seeded.result.figures.rows
+               if split == "test" and figure.metric == "demographic_parity")
+    assert gap.low < 0.05
+    labels = seeded.result.data.test.y
+    assert accuracy(seeded) > float(torch.bincount(labels).max() / len(labels)) + 0.05
+
+
+def test_the_budget_adds_up() -> None:
+    assert default_delta(100) == 1e-6
+    assert default_delta(1_000_000) == 1e-7
+    budget = divided(1.0, 1e-6, "pld", has_unknown=True)
+    assert budget.kinds is not None
+    assert 0.9 < budget.training < 1.0
+    assert divided(1.0, 1e-6, "pld", has_unknown=False) == (None, 1.0, 1.0)
+
+
+def test_a_schema_takes_the_place_of_what_would_be_learned(tmp_path: Path) -> None:
+    schema = tmp_path / "study.toml"
+    schema.write_text('source = "our handbook"\n[ranges]\nage = [18, 80]\nhours = [0, 80]\npostcode = [10000, 99999]\n'
+                      '[categories]\nschool = ["primary", "secondary", "college", "university", "missing", "other"]\n')
+    known = fit(Wanted(file(tmp_path), settings={"schema_file": str(schema)}, **FIT))
+    assert known.kinds == ()
+    assert known.result.ledger.preprocessing is None
+    assert 0.999 < known.result.ledger.epsilon() <= 1.0
+
+
+def test_a_small_table_says_what_would_be_enough(tmp_path: Path) -> None:
+    small = fit(Wanted(file(tmp_path, 300), settings={"numbers": ["age", "hours", "postcode"]}, **FIT))
+    assert small.needed is not None
+    assert small.needed.records > 300
+    story = save(small, tmp_path / "out")
+    assert any("would be enough" in line for line in story.doubts)
+
+
+def test_the_folder_says_that_it_can_be_published(folder: Path) -> None:
+    ledger = read_ledgers(folder)[""]
+    assert ledger.objections() == {"training records": [], "held-out records": []}
+    assert {path.name for path in folder.iterdir()} <= ledger.files.keys()
+
+
+def test_page_and_card_tell_the_figures(folder: Path) -> None:
+    story = Story.read(folder)
+    page, card = (folder / "report.html").read_text(), (folder / "card.md").read_text()
+    for group in ("f", "m"):
+        assert story.figure("accuracy", group).text in page
+        assert story.figure("accuracy", group).text in card
+    values = json.loads((folder / "card.json").read_text())
+    assert values["deployment"]["epsilon"] == pytest.approx(story.epsilon)
+    assert "<script" not in story.finding
+
+
+def test_a_gap_that_no_model_keeps_is_told(tmp_path: Path) -> None:
+    story = save(fit(Wanted(file(tmp_path, 3000), gap=0.0, **FIT)), tmp_path / "out")
+    assert any("No model of the front was within the gap of 0" in line for line in story.doubts)
+
+
+def test_a_folder_that_cannot_be_finished_is_not_left_behind(fitted: Fitted, tmp_path: Path,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(story: Story) -> str:
+        """Fail as a full disk does."""
+        raise OSError("no space is left")
+
+    monkeypatch.setattr("simulations.fitting.folder.page", fail)
+    with pytest.raises(OSError, match="no space"):
+        save(fitted, tmp_path / "out")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_names_from_the_table_are_escaped(tmp_path: Path) -> None:
+    frame = people(3000).rename(columns={"school": "<script>alert(1)</script>"})
+    frame["sex"] = frame["sex"].map({"f": "</script><b>f", "m": "m"})
+    save(fit(Wanted(frame, **FIT)), tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "<script>alert" not in page
+    assert "<b>f" not in page
+
+
+def test_the_program_decides_as_the_model_does(folder: Path, tmp_path: Path) -> None:
+    rows = people(300, seed=5)
+    rows.loc[0, "school"] = "somewhere else"
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    made = subprocess.run([sys.executable, "-I", str(folder / "predict.py"), str(tmp_path / "rows.csv")], check=True,
+                          capture_output=True, text=True)
+    (tmp_path / "predicted.csv").write_text(made.stdout)
+    classifier = TrainedClassifier.load(folder)
+    again = pd.read_csv(tmp_path / "rows.csv")
+    expected = np.array(classifier.labels)[classifier.predict(again)]
+    assert pd.read_csv(tmp_path / "predicted.csv")["predicted"].tolist() == expected.tolist()
+
+
+def test_another_point_is_taken_at_no_cost(seeded: Fitted, tmp_path: Path) -> None:
+    copy = tmp_path / "people"
+    save(seeded, copy)
+    before, runner = Story.read(copy), CliRunner()
+    assert runner.invoke(app, ["choose", str(copy), "--tau", "1"]).exit_code == 0
+    after = Story.read(copy)
+    assert after.epsilon == before.epsilon
+    assert after.tau(after.chosen) == 1
+    assert after.figure("demographic_parity").value > before.figure("demographic_parity").value
+    assert not after.scorecard.equals(before.scorecard)
+    assert "by <code>fedfair choose</code>" in (copy / "report.html").read_text()
+
+
+def test_the_command_fits_and_refuses_to_fit_again(tmp_path: Path) -> None:
+    runner, table, out = CliRunner(), file(tmp_path, 3000), tmp_path / "out"
+    command = ["fit", str(table), "--label", "hired", "--group", "sex", "--epsilon", "2", "--out", str(out)]
+    first = runner.invoke(app, command)
+    assert first.exit_code == 0, first.output
+    assert "epsilon 2 at delta 1e-06 for every record: proved" in first.output.replace("\n", " ")
+    again = runner.invoke(app, command)
+    assert again.exit_code == 2
+    assert "another release" in again.output
+
+
+@pytest.mark.parametrize(("settings", "words"), [({"strategy": "dpsgd"}, "strategy is among"),
+                                                 ({"figures": "exact"}, "figures is among")])
+def test_settings_that_a_fit_makes_are_refused(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        fit(Wanted(file(tmp_path, 1000), settings=settings, **FIT))
+
+
+def test_a_seeded_fit_is_the_same_again_and_not_proved(tmp_path: Path) -> None:
+    one, other = (fit(Wanted(file(tmp_path, 2000), settings=SEEDED, **FIT)) for _ in range(2))
+    assert one.result.figures == other.result.figures
+    assert one.result.ledger.guarantee == "simulated"

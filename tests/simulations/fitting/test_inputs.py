@@ -1,0 +1,82 @@
+"""A fit reads files of every format, and tables and arrays in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from fedfair.datasets import in_memory
+from simulations.fitting.fit import Wanted, fit
+from simulations.results.classifier import TrainedClassifier
+
+ROWS = 1200
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep the tables of a test in its own folder."""
+    monkeypatch.setattr(in_memory.pooch, "os_cache", lambda project: tmp_path / project)
+    return tmp_path
+
+
+def people() -> pd.DataFrame:
+    draws = np.random.default_rng(3)
+    income, town = draws.normal(0, 1, ROWS).round(3), draws.choice(["x", "y"], ROWS)
+    return pd.DataFrame({"income": income, "town": town, "sex": draws.choice(["f", "m"], ROWS),
+                         "good": np.where(income + (town == "y") > .5, "yes", "no")})
+
+
+def put(folder: Path, name: str) -> Path:
+    """Write the table to a file in the format that its name says."""
+    write: dict[str, Callable[[Path], object]] = {
+        ".csv": lambda path: people().to_csv(path, index=False), ".parquet": people().to_parquet,
+        ".feather": people().to_feather, ".xlsx": lambda path: people().to_excel(path, index=False),
+        ".jsonl": lambda path: people().to_json(path, orient="records", lines=True)}
+    write[Path(name).suffix](folder / name)
+    return folder / name
+
+
+def in_parts(folder: Path) -> Path:
+    """Write the table to several files of a folder."""
+    (parts := folder / "parts").mkdir()
+    for number, first in enumerate(range(0, ROWS, 500)):
+        people()[first:first + 500].to_csv(parts / f"{number}.csv", index=False)
+    return parts
+
+
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    **{name: lambda folder, name=name: put(folder, name)  # type: ignore[misc]
+       for name in ("own.csv", "own.parquet", "own.feather", "own.xlsx", "own.jsonl")},
+    "pattern": lambda folder: in_parts(folder) / "*.csv", "folder": lambda folder: in_parts(folder),
+    "pandas": lambda folder: people(), "polars": lambda folder: pl.from_pandas(people()),
+    "Arrow": lambda folder: pa.Table.from_pandas(people())}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_table_is_fitted_whatever_holds_it(source: str, tmp_path: Path) -> None:
+    made = fit(Wanted(SOURCES[source](tmp_path), "good", "sex", 50.0))
+    assert made.kinds == ("income",)
+    assert (made.result.data.train.names, made.result.data.train.labels) == (("f", "m"), ("no", "yes"))
+    assert made.result.ledger.guarantee == "proved"
+    predicted = TrainedClassifier.of(made.result).predict(people())
+    assert (predicted == (people()["good"] == "yes")).mean() > .85
+
+
+def test_arrays_and_torch_data_sets_are_fitted() -> None:
+    frame = people()
+    x = torch.tensor(frame[["income"]].assign(town=frame["town"] == "y").to_numpy(dtype="float64"))
+    y, group = torch.tensor(frame["good"] == "yes").long(), torch.tensor(frame["sex"] == "f").long()
+    arrays = in_memory.frame_of(x.numpy(), y.numpy(), group.numpy())
+    for table in (arrays, in_memory.frame_of_dataset(TensorDataset(x, y, group))):
+        made = fit(Wanted(table, "label", "group", 50.0))
+        predicted = TrainedClassifier.of(made.result).predict(arrays)
+        assert (predicted == y.numpy()).mean() > .85

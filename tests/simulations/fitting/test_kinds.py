@@ -1,0 +1,49 @@
+"""Kinds of columns from noisy counts: codes with leading zeros are names, and a fit says of what it learned nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from simulations.fitting.fit import Wanted, fit
+from simulations.fitting.folder import save
+from simulations.fitting.story import Story
+
+SEEDED: dict[str, Any] = {"randomness": "seeded"}
+
+
+def people(rows: int = 8000) -> pd.DataFrame:
+    """Return people with postal codes of five digits, of which a tenth start with 0, and days of birth."""
+    draws = np.random.default_rng(0)
+    pay = draws.lognormal(10, 0.5, rows)
+    born = pd.Timestamp("1950-01-01") + pd.to_timedelta(draws.integers(0, 18_000, rows), unit="D")
+    return pd.DataFrame({"pay": pay.round(2).astype(str), "born": born.strftime("%d.%m.%Y"),
+                         "postcode": [f"{code:05d}" for code in draws.integers(1000, 100_000, rows)],
+                         "sex": draws.choice(["f", "m"], rows),
+                         "granted": np.where(np.log(pay) + draws.normal(0, 0.5, rows) > 10, "yes", "no")})
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """Return what a fit tells of people."""
+    return save(fit(Wanted(people(), "granted", "sex", settings=SEEDED)), tmp_path_factory.mktemp("fits") / "people")
+
+
+def test_a_tenth_of_codes_with_leading_zeros_makes_a_column_no_number(story: Story) -> None:
+    features = story.description.encoding.features
+    assert all(feature.bin is None for feature in features if feature.column == "postcode")
+    assert any(feature.bin is not None for feature in features if feature.column == "pay")
+
+
+def test_a_fit_says_of_which_columns_it_learned_nothing(story: Story) -> None:
+    assert story.unlearned == ["born", "postcode"]
+    assert any("Nothing was learned of born, postcode" in doubt for doubt in story.doubts)
+
+
+def test_a_column_of_which_something_was_learned_is_not_named(tmp_path: Path) -> None:
+    wanted = Wanted(people(2000).drop(columns=["born", "postcode"]), "granted", "sex", 3.0, settings=SEEDED)
+    assert save(fit(wanted), tmp_path / "out").unlearned == []

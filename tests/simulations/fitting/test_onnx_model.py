@@ -1,0 +1,119 @@
+"""The model, its ONNX file and its Python program decide alike."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import string
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from simulations.cli import app
+from simulations.fitting.onnx_model import onnx_model
+from simulations.fitting.program import tables
+from simulations.fitting.story import Story
+from simulations.results.classifier import TrainedClassifier
+from tests.simulations.fitting.conftest import people
+
+_WORDS = st.text(string.ascii_letters, max_size=8) | st.sampled_from(["", "?", "NA", "null", "other", "missing"])
+
+
+@pytest.fixture(scope="module")
+def story(folder: Path) -> Story:
+    return Story.read(folder)
+
+
+@pytest.fixture(scope="module")
+def session(story: Story) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(onnx_model(story))
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> TrainedClassifier:
+    return TrainedClassifier.load(folder)
+
+
+@pytest.fixture(scope="module")
+def program(folder: Path) -> dict[str, Any]:
+    return runpy.run_path(str(folder / "predict.py"))
+
+
+def rows_of(story: Story) -> st.SearchStrategy[pd.DataFrame]:
+    """Draw rows: numbers on bins' ends, just below them, anywhere, or missing; known, missing or other categories."""
+    numbers, categories, _ = tables(story)
+    columns: dict[str, st.SearchStrategy[Any]] = {}
+    for name, (ends, _, _) in numbers.items():
+        near = [*ends, *np.nextafter(ends, -np.inf).tolist(), float("nan")]
+        in_bands = name in dict(story.description.encoding.reading.bands)  # infinity is in the last band, else missing
+        columns[name] = st.sampled_from(near) | st.floats(allow_infinity=not in_bands)
+    for name, known in categories.items():
+        columns[name] = st.sampled_from(sorted(known)) | _WORDS
+    return st.lists(st.fixed_dictionaries(columns), min_size=1, max_size=40).map(pd.DataFrame)
+
+
+def by_onnx(session: onnxruntime.InferenceSession, rows: pd.DataFrame) -> tuple[list[str], Any]:
+    """Return labels and probabilities."""
+    kinds = {each.name: object if "string" in each.type else "float64" for each in session.get_inputs()}
+    label, probabilities = session.run(None, {name: rows[[name]].to_numpy(dtype=kind) for name, kind in kinds.items()})
+    return list(label), probabilities
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_three_forms_of_the_model_agree(model: TrainedClassifier, program: dict[str, Any], story: Story,
+                                        session: onnxruntime.InferenceSession, data: st.DataObject) -> None:
+    rows = data.draw(rows_of(story))
+    names = list(story.description.labels)
+    expected = model.predict_proba(rows)
+    labels, probabilities = by_onnx(session, rows)
+    of_program = pd.DataFrame([program["probabilities"](row) for row in rows.to_dict("records")])[names].to_numpy()
+    np.testing.assert_allclose(probabilities, expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(of_program, expected, rtol=0, atol=1e-9)
+    clear = np.ptp(expected, axis=1) > 1e-6
+    best = np.array(names)[expected.argmax(1)]
+    assert (np.array(labels)[clear] == best[clear]).all()
+
+
+def test_the_program_needs_no_package(folder: Path, session: onnxruntime.InferenceSession, tmp_path: Path) -> None:
+    rows = people().drop(columns="outcome")
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    run = subprocess.run([sys.executable, "-I", "-S", folder / "predict.py", tmp_path / "rows.csv"], check=True,
+                         capture_output=True, text=True, encoding="utf-8", env={**os.environ, "PYTHONUTF8": "1"})
+    (tmp_path / "predicted.csv").write_text(run.stdout, encoding="utf-8")
+    predicted = pd.read_csv(tmp_path / "predicted.csv")["predicted"]
+    assert predicted.tolist() == by_onnx(session, rows.assign(town=rows["town"].fillna("")))[0]
+    assert predicted.nunique() == 2
+
+
+def test_a_column_called_as_an_output_keeps_its_name(session: onnxruntime.InferenceSession) -> None:
+    assert "label" in {each.name for each in session.get_inputs()}
+    assert [each.name for each in session.get_outputs()] == ["label_", "probabilities"]
+
+
+def test_the_command_writes_both(folder: Path, tmp_path: Path) -> None:
+    onnx, python = tmp_path / "new" / "people.onnx", tmp_path / "people.py"
+    done = CliRunner().invoke(app, ["export", str(folder), "--onnx", str(onnx), "--python", str(python)])
+    assert done.exit_code == 0, done.output
+    assert onnx.read_bytes() == onnx_model(Story.read(folder))
+    assert python.read_text(encoding="utf-8") == (folder / "predict.py").read_text(encoding="utf-8")
+    for arguments, words in ((["export", str(folder)], "nothing to export"), (["export", str(tmp_path), "--onnx",
+                             str(onnx)], "holds no fit")):
+        refused = CliRunner().invoke(app, arguments)
+        assert refused.exit_code == 2
+        assert words in refused.stderr
+
+
+def test_without_onnx_the_command_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ValueError, match=r"pip install 'fedfair\[onnx\]'"):
+        onnx_model(Story.read(folder))
