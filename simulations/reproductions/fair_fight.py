@@ -63,12 +63,12 @@ def measures(entries: Sequence[Entry], runs: Sequence[Kept]) -> pd.DataFrame:
     valid (accuracy on the validation part), and on the test part accuracy and accuracy_parity.
     """
     rows = []
-    for (dataset, strategy, setting, experiment), (metrics, ledger, _) in zip(entries, runs, strict=True):
-        named = metrics.assign(dataset=dataset, strategy=strategy, seed=experiment.seed)
+    for (dataset, strategy, setting, experiment), run in zip(entries, runs, strict=True):
+        named = run.metrics.assign(dataset=dataset, strategy=strategy, seed=experiment.seed)
         valid, test = (final_part(named, split).iloc[0] for split in ("valid", "test"))
         rows.append({"dataset": dataset, "strategy": strategy, "setting": setting, "seed": experiment.seed,
                      "learning_rate": experiment.learning_rate, "clip_norm": experiment.clip_norm,
-                     "epsilon": ledger.epsilon(), "valid": valid[ALL, "accuracy"],
+                     "epsilon": run.ledger.epsilon(), "valid": valid[ALL, "accuracy"],
                      "accuracy": test[ALL, "accuracy"], "accuracy_parity": test[ALL, "accuracy_parity"]})
     return pd.DataFrame(rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -30,32 +31,59 @@ _RULE_ROUNDS = 600  # of which a number of the clip rule is kept: figures show 6
 class Kept(NamedTuple):
     """What is kept of a run: its metrics (see `simulations.results.result.Result`), those of the clip rule thinned out,
     and its ledger, with what was guaranteed in advance alone, unless there was a budget; of a front the figures of each
-    point (`simulations.reproductions.frontier_choice.front_points`).
+    point (`simulations.reproductions.frontier_choice.front_points`); and the seconds that it took, from its start or
+    its last checkpoint on, if they were kept.
     """
 
     metrics: pd.DataFrame
     ledger: Ledger
     points: list[Any] | None = None
+    seconds: float | None = None
 
 
 def kept_runs(experiments: Sequence[Experiment], folder: Path, on_round: OnRound = lambda *_: None, jobs: int = 1
               ) -> list[Kept]:
     """Return every experiment's run, after running those that are not in `folder`, each once, `jobs` at a time.
 
-    Each is added to the folder's `runs.parquet` as soon as it ends; one that is broken off goes on from its last
-    checkpoint. With several jobs each is a process with one thread. Raises `BlockingIOError` if another command adds
-    runs to the folder, `ValueError` if the file is damaged, and what `simulations.engines.run.run` raises.
+    Each is added to the folder's `runs.parquet` when it ends, or, where writing thousands of runs takes longer than
+    making one, some together; one that is broken off goes on from its last checkpoint. With several jobs each is a
+    process with one thread. Raises `BlockingIOError` if another command adds runs to the folder, `ValueError` if the
+    file is damaged, and what `simulations.engines.run.run` raises.
     """
     with alone_in(folder / RUNS):
         runs = RunFile(folder / RUNS)
         planned = {run_key(experiment.settings()): experiment for experiment in experiments}
         missing = [experiment for experiment in planned.values() if runs.find(experiment.settings()) is None]
-        for experiment, columns in _finished(missing, folder, on_round, jobs):
-            runs.add(experiment.settings(), **columns)
-            shutil.rmtree(_checkpoints(experiment, folder), ignore_errors=True)
+        _keep(runs, _finished(missing, folder, on_round, jobs), folder)
         if (unfinished := folder / _UNFINISHED).exists() and not any(unfinished.iterdir()):
             unfinished.rmdir()
     return [_kept(runs, experiment) for experiment in experiments]
+
+
+def _keep(runs: RunFile, finished: Iterator[tuple[Experiment, dict[str, Any]]], folder: Path) -> None:
+    """Add runs to a file as they end, so that writing it takes a twentieth of the time at most, and end their
+    checkpoints.
+    """
+    held: list[Experiment] = []
+    again = time.monotonic()
+    try:
+        for experiment, columns in finished:
+            runs.hold(experiment.settings(), **columns)
+            held.append(experiment)
+            if (began := time.monotonic()) >= again:
+                _save(runs, held, folder)
+                again = time.monotonic() + 20 * (time.monotonic() - began)
+    finally:
+        _save(runs, held, folder)
+
+
+def _save(runs: RunFile, held: list[Experiment], folder: Path) -> None:
+    """Save a file of runs, if some are held, and then end the checkpoints of these."""
+    if held:
+        runs.save()
+    for experiment in held:
+        shutil.rmtree(_checkpoints(experiment, folder), ignore_errors=True)
+    held.clear()
 
 
 def versions(folder: Path, experiments: Sequence[Experiment] | None = None) -> str:
@@ -67,7 +95,8 @@ def versions(folder: Path, experiments: Sequence[Experiment] | None = None) -> s
 def _kept(runs: RunFile, experiment: Experiment) -> Kept:
     """Read back a run that is there."""
     columns = runs.find(experiment.settings()) or {}
-    return Kept(columns["metrics"], Ledger.from_dict(columns["ledger"]), columns["points"])
+    return Kept(columns["metrics"], Ledger.from_dict(columns["ledger"]), columns["points"],
+                columns["seconds"])
 
 
 def _finished(missing: Sequence[Experiment], folder: Path, on_round: OnRound, jobs: int
@@ -93,9 +122,11 @@ def _run(experiment: Experiment, folder: Path, progress: Callable[[int, int], No
          ) -> dict[str, Any]:
     """Run one experiment, from its last checkpoint on, and return what is kept of it, by column of a `RunFile`."""
     checkpoint = Checkpoint(_checkpoints(experiment, folder), experiment.settings())
+    began = time.perf_counter()
     result = run(experiment, progress=progress, checkpoint=checkpoint)
     return {"metrics": _thinned(result.metrics), "ledger": _in_short(result.ledger),
-            "points": front_points(result.front) if result.front else None}
+            "points": front_points(result.front) if result.front else None,
+            "seconds": round(time.perf_counter() - began, 3)}
 
 
 def _checkpoints(experiment: Experiment, folder: Path) -> Path:

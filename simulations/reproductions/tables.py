@@ -78,9 +78,9 @@ def _save(figure: Figure, out: Path) -> None:
 def _metrics(published: Published, planned: Sequence[Planned], runs: Sequence[Kept]) -> pd.DataFrame:
     """Return the metrics of all runs under the paper's names, with epsilon as one more metric of the test part."""
     frames = []
-    for (dataset, method, experiment), (metrics, ledger, _) in zip(planned, runs, strict=True):
-        last = {"round": metrics["round"].max(), "split": "test", "group": ALL, "metric": "epsilon",
-                "value": ledger.epsilon()}
-        frame = pd.concat([metrics, pd.DataFrame([last])], ignore_index=True)
+    for (dataset, method, experiment), run in zip(planned, runs, strict=True):
+        last = {"round": run.metrics["round"].max(), "split": "test", "group": ALL, "metric": "epsilon",
+                "value": run.ledger.epsilon()}
+        frame = pd.concat([run.metrics, pd.DataFrame([last])], ignore_index=True)
         frames.append(frame.assign(dataset=dataset, strategy=strategy_name(published, method), seed=experiment.seed))
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()

@@ -1,7 +1,8 @@
 """Finished runs in one parquet file, to which a reproduction adds them one by one, and from which it reads them back.
 
 A row is a run: its `settings` as JSON, its `metrics` (round, split, group, metric, value), and as JSON its `ledger` and
-the `points` of a curve, those of them that it has; and the `version` of the program that made it.
+the `points` of a curve, those of them that it has; the `seconds` that it took; and the `version` of the program that
+made it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ RUNS = "runs.parquet"
 _METRIC = pa.struct([("round", pa.int64()), ("split", pa.string()), ("group", pa.string()), ("metric", pa.string()),
                      ("value", pa.float64())])
 _COLUMNS = pa.schema([("settings", pa.string()), ("metrics", pa.list_(_METRIC)), ("ledger", pa.string()),
-                      ("points", pa.string()), ("version", pa.string())])
+                      ("points", pa.string()), ("seconds", pa.float64()), ("version", pa.string())])
+_LATER = ("seconds", "version")  # columns that older files do not have
 
 
 def run_key(settings: Mapping[str, Any]) -> str:
@@ -58,7 +60,7 @@ class RunFile:
         if row is None:
             return None
         columns = {name: json.loads(row[name][0].as_py() or "null") for name in ("settings", "ledger", "points")}
-        columns["version"] = row["version"][0].as_py()
+        columns.update({name: row[name][0].as_py() for name in _LATER})
         return {**columns, "metrics": pa.Table.from_struct_array(row["metrics"].combine_chunks().flatten()).to_pandas()}
 
     def versions(self, of: Iterable[Mapping[str, Any]] | None = None) -> str:
@@ -69,30 +71,44 @@ class RunFile:
 
     def add(self, settings: Mapping[str, Any], metrics: pd.DataFrame | None = None,
             ledger: Mapping[str, Any] | None = None, points: list[Any] | None = None) -> None:
-        """Keep a run, in place of one with the same identity: the file is written anew and replaced as a whole.
+        """Keep a run, in place of one with the same identity, and save the file.
 
         Raises `OSError` if it cannot be written; then the old one stays.
         """
+        self.hold(settings, metrics, ledger, points)
+        self.save()
+
+    def hold(self, settings: Mapping[str, Any], metrics: pd.DataFrame | None = None,
+             ledger: Mapping[str, Any] | None = None, points: list[Any] | None = None, seconds: float | None = None
+             ) -> None:
+        """Keep a run in memory, in place of one with the same identity, until `save`."""
         frame = None if metrics is None else metrics[_METRIC.names].to_dict("records")
         texts = [None if value is None else in_json(value) for value in (settings, ledger, points)]
         row = dict(zip(("settings", "ledger", "points"), texts, strict=True))
-        self._rows[run_key(settings)] = pa.Table.from_pylist([{**row, "metrics": frame, "version": program_version()}],
-                                                              _COLUMNS)
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if not self.path.exists():
-                self._begin()
-            with in_place(self.path) as new:
-                rows = pa.concat_tables(self._rows[name] for name in sorted(self._rows))  # equal runs, equal files
-                pq.write_table(rows.combine_chunks(), new, compression="zstd")
+        self._rows[run_key(settings)] = pa.Table.from_pylist(
+            [{**row, "metrics": frame, "seconds": seconds, "version": program_version()}], _COLUMNS)
+
+    def save(self) -> None:
+        """Write the file anew, and replace the old one as a whole.
+
+        Raises `OSError` if it cannot be written; then the old one stays.
+        """
+        if self.path is None or not self._rows:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if not self.path.exists():
+            self._begin()
+        with in_place(self.path) as new:
+            rows = pa.concat_tables(self._rows[name] for name in sorted(self._rows))  # equal runs, equal files
+            pq.write_table(rows.combine_chunks(), new, compression="zstd")
 
 
 def _read(path: Path) -> pa.Table:
     """Return the rows of a file; see `RunFile` for what is raised."""
     try:
         table = pq.read_table(path)
-        if "version" not in table.column_names:
-            table = table.append_column("version", pa.nulls(len(table), pa.string()))
+        for name in set(_LATER) - set(table.column_names):
+            table = table.append_column(name, pa.nulls(len(table), _COLUMNS.field(name).type))
         return table.select(_COLUMNS.names).cast(_COLUMNS)
     except (pa.ArrowInvalid, KeyError) as error:
         raise ValueError(f"{path} holds no runs that this version can read ({error}): restore it, or remove it to make "
