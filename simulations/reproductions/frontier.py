@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
+from fedfair.fairness.metrics import ALL
 from fedfair.node.front_counts import HELD_OUT
 from simulations.plans.compare import experiments
 from simulations.reproductions import frontier_choice as choice
@@ -39,21 +40,27 @@ _AT_THE_END = 1000.0  # epochs between evaluations
 class Method(BaseModel):
     """A method with the settings that it tries: every combination of the values of its `grid`.
 
-    `knows_group` says whether decisions may depend on the group: it is a feature, or there are thresholds by group.
+    `knows_group` says whether decisions may depend on the group: it is a feature, or there are thresholds by group;
+    `for_tables` that the method needs two classes, or groups that are not the classes; `thresholds` that it has those
+    from a release of validation records, with the same epsilon.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     strategy: str
     knows_group: bool = False
+    for_tables: bool = False
+    thresholds: bool = False
     grid: Mapping[str, tuple[Any, ...]] = {}
 
 
 class Plan(BaseModel):
     """What is compared: `methods` by name.
 
-    Batches are a `share` of the records. `limits` are on the gap of demographic parity; `ours` are the methods whose
-    fronts are compared with those of other methods that know as much.
+    Batches are a `share` of the records. `images` has settings of the data sets of
+    images, whose groups are their classes; `limits` are on each measure; `ours`
+    are the methods whose fronts are compared with those of other methods that know as much. Fronts are drawn at the
+    epsilons `pictured`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,9 +69,11 @@ class Plan(BaseModel):
     epsilons: tuple[Annotated[float, Field(gt=0)], ...]
     seeds: Annotated[int, Field(ge=1)]
     share: Annotated[float, Field(gt=0, le=1)]
-    limits: Shares
+    limits: Mapping[str, Shares]
     ours: tuple[str, ...]
+    pictured: tuple[float, ...]
     settings: Mapping[str, Any]
+    images: Mapping[str, Mapping[str, Any]] = {}
     methods: Mapping[str, Method]
     text: str = ""
 
@@ -93,15 +102,15 @@ def frontier(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambd
     runs = kept_runs([entry.experiment for entry in entries], folder, on_round, jobs)
     points = measured(entries, runs)
     fronts = choice.fronts(points, plan.limits)
-    volumes = choice.volumes(points, plan.limits)
     known = {name: method.knows_group for name, method in plan.methods.items()}
     compared = pd.concat([choice.against(fronts[fronts["method"].map(known) == known[ours]], ours)
                           for ours in plan.ours], ignore_index=True)
     write_text(out / "points.csv", to_csv(points))
     write_text(out / "fronts.csv", to_csv(fronts))
     write_json(out / "environment.json", environment([entry.experiment for entry in entries]))
-    report.write(out, report.Found(plan.limits, fronts, volumes, compared), plan.seeds, request, plan.text,
-                 versions(folder, [entry.experiment for entry in entries]))
+    found = report.Found(plan.limits, fronts, choice.volumes(fronts, plan.limits), compared, costs(entries, runs))
+    report.write(out, found, report.About(plan.seeds, plan.pictured, request, plan.text,
+                                          versions(folder, [entry.experiment for entry in entries])))
     return " ".join(report.findings(compared))
 
 
@@ -115,13 +124,21 @@ def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Plan:
 
 
 def runs_of(plan: Plan, device: str) -> Iterator[Entry]:
-    """Yield every run: data sets, epsilons, methods, settings and seeds."""
-    for dataset, epsilon, (name, method) in product(plan.datasets, plan.epsilons, plan.methods.items()):
-        noise = {"target_epsilon": epsilon} if math.isfinite(epsilon) else {"noise_multiplier": 0.0}
-        for setting in _grid(method.grid):
-            given = {**plan.settings, **noise, **setting, "dataset": dataset, "device": device, "batch_size": 1,
-                     "eval_every": _AT_THE_END, "preprocessing": "public", "attribute_in_model": method.knows_group}
-            for made in experiments([method.strategy], list(range(plan.seeds)), None, given):
+    """Yield every run: data sets, what is known, seeds, epsilons, methods and settings; those with the same prepared
+    records one after another.
+    """
+    for dataset, knows_group, seed in product(plan.datasets, (False, True), range(plan.seeds)):
+        methods = {name: method for name, method in plan.methods.items() if method.knows_group == knows_group
+                   and not (method.for_tables and dataset in plan.images)}
+        for epsilon, (name, method) in product(plan.epsilons, methods.items()):
+            noise = {"target_epsilon": epsilon} if math.isfinite(epsilon) else {"noise_multiplier": 0.0}
+            if method.thresholds and math.isfinite(epsilon):
+                noise["threshold_epsilon"] = epsilon
+            for setting in _grid(method.grid):
+                given = {**plan.settings, **plan.images.get(dataset, {}), **noise, **setting, "dataset": dataset,
+                         "device": device, "batch_size": 1, "eval_every": _AT_THE_END, "preprocessing": "public",
+                         "attribute_in_model": knows_group}
+                (made,) = experiments([method.strategy], [seed], None, given)
                 batch = max(1, round(plan.share * len(made.task.data().train)))
                 yield Entry(dataset, epsilon, name, _words(setting), made.model_copy(update={"batch_size": batch}))
 
@@ -140,18 +157,35 @@ def _words(setting: Mapping[str, Any]) -> str:
 def measured(entries: Sequence[Entry], runs: Sequence[Kept]) -> pd.DataFrame:
     """Return a row for each point of each run and part.
 
-    Columns: dataset, epsilon, method, setting, seed, split, spent (the ledger's epsilon), and accuracy,
-    demographic_parity, accuracy_parity, worst_group (the least accuracy of a group).
+    Columns: dataset, epsilon, method, setting, seed, split, spent (the ledger's epsilon), majority (the rate of the
+    most frequent class among test records), accuracy, and the measures.
     """
     rows = []
     for entry, run in zip(entries, runs, strict=True):
         named = {"dataset": entry.dataset, "epsilon": entry.epsilon, "method": entry.method,
-                 "seed": entry.experiment.seed, "spent": run.ledger.epsilon()}
+                 "seed": entry.experiment.seed, "spent": run.ledger.epsilon(), "majority": _majority(run.metrics)}
         points = run.points or [{"setting": entry.setting, "figures": _figures(run.metrics)}]
         for point in points:
             rows += [{**named, "setting": point["setting"], "split": split, **point["figures"][split]}
                      for split in HELD_OUT]
-    return pd.DataFrame(rows)
+    made = pd.DataFrame(rows)
+    return made.assign(worst_group_error=1 - made["worst_group"]).drop(columns="worst_group")
+
+
+def costs(entries: Sequence[Entry], runs: Sequence[Kept]) -> pd.DataFrame:
+    """Return how many runs each method has, and the median of the seconds that one took.
+
+    Columns: method, dataset, runs, seconds (NaN where they were not kept).
+    """
+    each = pd.DataFrame({"method": [entry.method for entry in entries], "dataset": [entry.dataset for entry in entries],
+                         "seconds": [run.seconds for run in runs]}).astype({"seconds": float})
+    return each.groupby(["method", "dataset"], sort=False)["seconds"].agg(runs="size", seconds="median").reset_index()
+
+
+def _majority(metrics: pd.DataFrame) -> float:
+    """Return the rate of the most frequent class among test records."""
+    overall = metrics[(metrics["split"] == "test") & (metrics["group"] == ALL)]
+    return float(overall[overall["metric"] == "majority_rate"]["value"].iloc[-1])
 
 
 def _figures(metrics: pd.DataFrame) -> dict[str, dict[str, float]]:

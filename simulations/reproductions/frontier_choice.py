@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,21 +14,28 @@ from fedfair.node.front_counts import HELD_OUT
 from simulations.report.estimates import over_seeds
 from strategies.server.front import MeasuredFront
 
-GAP = "demographic_parity"
-_EACH = ["dataset", "epsilon", "method"]
-_FIGURES = ("accuracy", GAP, "accuracy_parity", "worst_group")
+Limits = Mapping[str, Sequence[float]]
+"""Limits on each measure of inequality."""
+
+MEASURES: Mapping[str, str] = {
+    "demographic_parity": "gap of demographic parity", "accuracy_parity": "gap of accuracy",
+    "worst_group_error": "error of the worst group"}
+"""What is to be small, in words."""
+_EACH = ["measure", "dataset", "epsilon", "method"]
+_AT = ["measure", "dataset", "epsilon", "limit", "seed"]
 
 
 def of_decisions(rows: pd.DataFrame) -> dict[str, float]:
-    """Return accuracy, gaps and the accuracy of the worst group from long metrics of one part.
+    """Return accuracy, gaps (NaN for one that is unknown) and the accuracy of the worst group from long metrics of one
+    part.
 
     Args:
         rows: Columns group, metric and value.
     """
     overall = rows[rows["group"] == ALL].set_index("metric")["value"]
     accuracies = rows[(rows["metric"] == "accuracy") & (rows["group"] != ALL)]["value"]
-    return {"accuracy": float(overall["accuracy"]), GAP: float(overall[GAP]),
-            "accuracy_parity": float(overall["accuracy_parity"]), "worst_group": float(accuracies.min())}
+    gaps = {name: float(overall.get(name, math.nan)) for name in ("demographic_parity", "accuracy_parity")}
+    return {"accuracy": float(overall["accuracy"]), **gaps, "worst_group": float(accuracies.min())}
 
 
 def front_points(measured: MeasuredFront) -> list[dict[str, Any]]:
@@ -43,49 +50,53 @@ def front_points(measured: MeasuredFront) -> list[dict[str, Any]]:
             for number, point in enumerate(measured.front.points)]
 
 
-def fronts(points: pd.DataFrame, limits: Sequence[float]) -> pd.DataFrame:
-    """Return what is chosen for each data set, epsilon, method and limit, a row for each seed.
+def fronts(points: pd.DataFrame, limits: Limits) -> pd.DataFrame:
+    """Return what is chosen for each measure, data set, epsilon, method and limit, a row for each seed.
 
-    The setting has the highest mean accuracy on the validation part among those whose mean gap there is within the
-    limit, infinity for none; figures are those of the test part. A method without such a setting has no row.
+    The setting has the highest mean accuracy on the validation part among those whose mean of the measure there is
+    within the limit, infinity for none; figures are those of the test part. A method without such a setting has no row,
+    nor has a data set whose measure is unknown.
 
     Args:
         points: Every setting and seed, as `frontier.measured` returns them.
-        limits: Limits on the gap.
+        limits: Limits on each measure.
     """
-    made = []
-    for _, own in points.groupby(_EACH, sort=False):
-        for limit, setting in _chosen(own, limits).items():
-            made.append(own[(own["setting"] == setting) & (own["split"] == "test")].assign(limit=limit))
-    columns = [*_EACH, "limit", "setting", "seed", "spent", *_FIGURES]
-    return pd.concat(made, ignore_index=True)[columns]
+    columns = [*_EACH, "limit", "setting", "seed", "spent", "majority", "accuracy", *MEASURES]
+    return pd.concat(_within(points, limits), ignore_index=True)[columns]
 
 
-def _chosen(own: pd.DataFrame, limits: Sequence[float]) -> dict[float, str]:
+def _within(points: pd.DataFrame, limits: Limits) -> Iterator[pd.DataFrame]:
+    """Yield the rows of `fronts`."""
+    for measure, of_measure in limits.items():
+        known = points.assign(measure=measure)
+        for _, own in known.groupby(_EACH, sort=False):
+            for limit, setting in _chosen(own, measure, of_measure).items():
+                yield own[(own["setting"] == setting) & (own["split"] == "test")].assign(limit=limit)
+
+
+def _chosen(own: pd.DataFrame, measure: str, limits: Sequence[float]) -> dict[float, str]:
     """Return the setting that is chosen for each limit, where there is one."""
-    valid = own[own["split"] == "valid"].groupby("setting", sort=False)[["accuracy", GAP]].mean()
-    within = {limit: valid[valid[GAP] <= limit] for limit in (*limits, math.inf)}
+    valid = own[own["split"] == "valid"].groupby("setting", sort=False)[["accuracy", measure]].mean()
+    within = {limit: valid[valid[measure] <= limit] for limit in (*limits, math.inf)}
     return {limit: str(rows["accuracy"].idxmax()) for limit, rows in within.items() if len(rows)}
 
 
-def volumes(points: pd.DataFrame, limits: Sequence[float]) -> pd.DataFrame:
-    """Return the hypervolume of each front, a row for each data set, epsilon, method and seed.
+def volumes(chosen: pd.DataFrame, limits: Limits) -> pd.DataFrame:
+    """Return the hypervolume of each front, a row for each measure, data set, epsilon, method and seed.
 
-    It is the area, over gaps from 0 to the largest limit, under the best accuracy above the least accuracy of any
-    front of the data set, relative to that of a front of accuracy 1.
+    It is the area, over the measure from 0 to its largest limit, under the best accuracy above the majority class's
+    rate, relative to that of a front of accuracy 1.
 
     Args:
-        points: Every setting and seed.
-        limits: Limits on the gap, the largest of which ends the area.
+        chosen: What `fronts` returns.
+        limits: Limits on each measure, the largest of which ends the area.
     """
-    chosen, widest = fronts(points, limits), max(limits)
     rows = []
-    for dataset, of_data in chosen.groupby("dataset", sort=False):
-        least = float(of_data["accuracy"].min())
-        for (epsilon, method, seed), own in of_data.groupby(["epsilon", "method", "seed"], sort=False):
-            area = _area(own[GAP].to_numpy(), own["accuracy"].to_numpy() - least, widest)
-            rows.append({"dataset": dataset, "epsilon": epsilon, "method": method, "seed": seed,
-                         "volume": area / (widest * (1 - least))})
+    for names, own in chosen.groupby([*_EACH, "seed"], sort=False):
+        measure, least = str(names[0]), float(own["majority"].iloc[0])
+        widest = max(limits[measure])
+        area = _area(own[measure].to_numpy(), (own["accuracy"] - least).clip(lower=0).to_numpy(), widest)
+        rows.append({**dict(zip([*_EACH, "seed"], names, strict=True)), "volume": area / (widest * (1 - least))})
     return pd.DataFrame(rows)
 
 
@@ -99,22 +110,20 @@ def _area(gaps: np.ndarray, heights: np.ndarray, widest: float) -> float:
 def against(chosen: pd.DataFrame, ours: str) -> pd.DataFrame:
     """Return by how much each other method is more accurate than ours within each limit.
 
-    Columns: dataset, epsilon, ours, method, limit, mean, low, high (Student's 95 % interval of the difference by
-    seed), and `passes`: whether the whole interval is above 0. Where ours has no setting within a limit, any method
-    passes it.
+    Columns: measure, dataset, epsilon, ours, method, limit, mean, low, high (Student's 95 % interval of the
+    difference by seed), and `passes`: whether the whole interval is above 0. Where ours has no setting within a limit,
+    any method passes it.
 
     Args:
         chosen: What `fronts` returns.
         ours: The method that is compared with.
     """
     rows = []
-    own = chosen[chosen["method"] == ours].set_index(["dataset", "epsilon", "limit", "seed"])["accuracy"]
+    own = chosen[chosen["method"] == ours].set_index(_AT)["accuracy"]
     for names, other in chosen[chosen["method"] != ours].groupby([*_EACH, "limit"], sort=False):
-        dataset, epsilon, method, limit = names
-        theirs = other.set_index(["dataset", "epsilon", "limit", "seed"])["accuracy"]
+        theirs = other.set_index(_AT)["accuracy"]
         difference = over_seeds((theirs - own.reindex(theirs.index)).tolist())
         missing = math.isnan(difference.mean)
-        rows.append({"dataset": dataset, "epsilon": epsilon, "ours": ours, "method": method, "limit": limit,
-                     "mean": difference.mean, "low": difference.low, "high": difference.high,
-                     "passes": missing or difference.low > 0})
+        rows.append({**dict(zip([*_EACH, "limit"], names, strict=True)), "ours": ours, "mean": difference.mean,
+                     "low": difference.low, "high": difference.high, "passes": missing or difference.low > 0})
     return pd.DataFrame(rows)

@@ -1,4 +1,4 @@
-"""The frontier as a page to read: who passes whom, and the fronts as tables and pictures."""
+"""The frontier as pages to read: who passes whom, and the fronts as tables and pictures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 from simulations.report.estimates import Estimate, over_seeds
 from simulations.report.figure import Figure, Panel, Point, Scale, Series
 from simulations.report.paper import save_figure
-from simulations.reproductions.frontier_choice import GAP
+from simulations.reproductions.frontier_choice import MEASURES, Limits
 from simulations.reproductions.request import Request
 from simulations.results.atomic_files import write_text
 from simulations.results.csv_text import to_csv
@@ -24,60 +24,115 @@ class Found(NamedTuple):
     """What was found.
 
     Attributes:
-        limits: Limits on the gap.
+        limits: Limits on each measure.
         fronts: What was chosen (`frontier_choice.fronts`).
         volumes: Hypervolumes by seed.
         compared: Differences to our methods.
+        costs: Runs of each method and data set, and the seconds of one.
     """
 
-    limits: Sequence[float]
+    limits: Limits
     fronts: pd.DataFrame
     volumes: pd.DataFrame
     compared: pd.DataFrame
+    costs: pd.DataFrame
+
+    def of(self, measure: str) -> Found:
+        """Return what was found of one measure."""
+        fronts, volumes, compared = (frame[frame["measure"] == measure]
+                                     for frame in (self.fronts, self.volumes, self.compared))
+        return self._replace(fronts=fronts, volumes=volumes, compared=compared)
 
 
-def write(out: Path, found: Found, seeds: int, request: Request, quick: str, made_with: str) -> None:
-    """Write the page and its pictures.
+class About(NamedTuple):
+    """What the pages say of the reproduction.
 
-    Args:
-        out: Folder.
-        found: What was found.
+    Attributes:
         seeds: Number of seeds.
+        pictured: Epsilons at which fronts are drawn.
         request: What was asked for.
         quick: What the quick version leaves out.
         made_with: Names the versions of the program that made the runs.
     """
-    lines = [f"# {request.title('The frontier: accuracy against demographic parity, by method')}", "",
-             f"`{request.command(_NAME, seeds)}`", "",
+
+    seeds: int
+    pictured: Sequence[float]
+    request: Request
+    quick: str
+    made_with: str
+
+
+def write(out: Path, found: Found, about: About) -> None:
+    """Write a page with the summary and the first measure, a page for each other measure, and pictures.
+
+    Args:
+        out: Folder.
+        found: What was found.
+        about: What is said of the reproduction.
+    """
+    first, *others = found.limits
+    request = about.request
+    lines = [f"# {request.title('The frontier: accuracy against equality between groups, by method')}", "",
+             f"`{request.command(_NAME, about.seeds)}`", "",
              "Linear models on the same features of norm at most 1. Methods that know the group have it as a "
              "feature, or thresholds by group; the others decide without it, and each is compared with those that know "
              "as much. Every method tried six settings; moments has one release, whose front takes the place of "
-             "settings. For each limit on the gap the setting with the highest mean accuracy on the "
-             f"validation part within the limit there was kept. Figures are of the test part: means over {seeds} "
+             "settings. For each limit on a measure the setting with the highest mean accuracy on the "
+             f"validation part within the limit there was kept. Figures are of the test part: means over {about.seeds} "
              "seeds, ± half a 95 % t-interval. Runs are seeded, so their epsilon is simulated; with the system's "
              "randomness it would be proved, for these data by public ranges and categories.", "",
-             made_with, "", *request.left_out(quick), *(f"- {line}" for line in findings(found.compared)), ""]
-    for epsilon in found.fronts["epsilon"].unique():
-        lines += [f"## {_named(epsilon)}", "", *_volumes(found, epsilon)]
-        for dataset in found.fronts["dataset"].unique():
-            lines += _section(out, found, float(epsilon), str(dataset))
+             about.made_with, "", *request.left_out(about.quick), *_summary(found.compared)]
+    if others:
+        pages = " and ".join(f"[{MEASURES[name]}]({_page(name)})" for name in others)
+        lines += [f"This page has the {MEASURES[first]}; others have the {pages}.", ""]
+    lines += [*_measure(out, found.of(first), about), *_costs(found.costs)]
     write_text(out / "README.md", "\n".join(lines))
+    for name in others:
+        text = [f"# The frontier by {MEASURES[name]}", "", "[What is compared, and how](README.md).", ""]
+        write_text(out / _page(name), "\n".join([*text, *_measure(out, found.of(name), about)]))
 
 
 def findings(compared: pd.DataFrame) -> list[str]:
-    """Say for each epsilon on how many data sets no method passes ours anywhere, and who does where."""
+    """Say for each measure and epsilon on how many data sets no method passes ours anywhere, and who does where."""
     lines = []
-    for (ours, epsilon), of_epsilon in compared.groupby(["ours", "epsilon"], sort=False):
-        passed = of_epsilon[of_epsilon["passes"]]
-        datasets = of_epsilon["dataset"].unique()
-        free = [name for name in datasets if name not in set(passed["dataset"])]
+    for (ours, measure, epsilon), of_epsilon in compared.groupby(["ours", "measure", "epsilon"], sort=False):
+        free, datasets = _free(of_epsilon), of_epsilon["dataset"].unique()
         others = [f"{method} on {dataset} within {', '.join(map(_limit, own['limit']))}"
-                  for dataset, of_data in passed.groupby("dataset", sort=False)
+                  for dataset, of_data in of_epsilon[of_epsilon["passes"]].groupby("dataset", sort=False)
                   for method, own in of_data.groupby("method", sort=False)]
-        said = f"{_named(float(str(epsilon)))}: no front passes that of {ours} anywhere by more than its interval on "
+        said = (f"{_named(float(str(epsilon)))}, {MEASURES[str(measure)]}: no front passes that of {ours} anywhere by "
+                "more than its interval on ")
         lines.append(f"{said}{len(free)} of {len(datasets)} data sets ({', '.join(free) or 'none'})"
                      + (f"; it is passed by {'; '.join(others)}." if others else "."))
     return lines
+
+
+def _free(compared: pd.DataFrame) -> list[str]:
+    """Return the data sets on which no method passes ours anywhere."""
+    passed = set(compared[compared["passes"]]["dataset"])
+    return [name for name in compared["dataset"].unique() if name not in passed]
+
+
+def _summary(compared: pd.DataFrame) -> Iterator[str]:
+    """Yield tables of data sets where nothing passes ours: a row for each epsilon, a column for each measure."""
+    measures = compared["measure"].unique().tolist()
+    head = (f"| epsilon | {' | '.join(MEASURES[name] for name in measures)} |", f"|---|{'---|' * len(measures)}")
+    for ours, own in compared.groupby("ours", sort=False):
+        yield from (f"No other front passes that of {ours} anywhere by more than its interval on:", "", *head)
+        for epsilon, rows in own.groupby("epsilon", sort=False):
+            cells = []
+            for name in measures:
+                of_measure = rows[rows["measure"] == name]
+                free = _free(of_measure)
+                cells.append(f"{len(free)} of {of_measure['dataset'].nunique()}: {', '.join(free) or 'none'}"
+                             if len(of_measure) else "")
+            yield f"| {epsilon:g} | {' | '.join(cells)} |"
+        yield ""
+
+
+def _page(measure: str) -> str:
+    """Return the name of a measure's page."""
+    return f"{measure.replace('_', '-')}.md"
 
 
 def _named(epsilon: float) -> str:
@@ -90,37 +145,60 @@ def _limit(limit: float) -> str:
     return f"{limit:g}" if math.isfinite(limit) else "no limit"
 
 
+def _measure(out: Path, found: Found, about: About) -> Iterator[str]:
+    """Yield what is told of one measure, and write its pictures."""
+    yield from (*(f"- {line}" for line in findings(found.compared)), "")
+    for epsilon in found.fronts["epsilon"].unique():
+        yield from (f"## {_named(epsilon)}", "", *_volumes(found, epsilon))
+        for dataset in found.fronts[found.fronts["epsilon"] == epsilon]["dataset"].unique():
+            yield from _section(out, found, float(epsilon), str(dataset), epsilon in about.pictured)
+
+
 def _volumes(found: Found, epsilon: float) -> Iterator[str]:
     """Yield the table of hypervolumes at one epsilon: a row for each method, a column for each data set."""
     own = found.volumes[found.volumes["epsilon"] == epsilon]
     datasets = own["dataset"].unique().tolist()
     yield from (f"| hypervolume | {' | '.join(datasets)} |", f"|---|{'---:|' * len(datasets)}")
     for method in own["method"].unique():
-        cells = [_cell(over_seeds(own[(own["method"] == method) & (own["dataset"] == name)]["volume"].tolist()))
-                 for name in datasets]
-        yield f"| {method} | {' | '.join(cells)} |"
+        values = [own[(own["method"] == method) & (own["dataset"] == name)]["volume"].tolist() for name in datasets]
+        yield f"| {method} | {' | '.join(_cell(over_seeds(each)) if each else '' for each in values)} |"
     yield ""
 
 
-def _section(out: Path, found: Found, epsilon: float, dataset: str) -> Iterator[str]:
+def _section(out: Path, found: Found, epsilon: float, dataset: str, pictured: bool) -> Iterator[str]:
     """Yield one data set's table and picture at one epsilon, and write the picture."""
     own = found.fronts[(found.fronts["epsilon"] == epsilon) & (found.fronts["dataset"] == dataset)]
-    limits = [*found.limits, math.inf]
+    measure = str(own["measure"].iloc[0])
+    limits = [*found.limits[measure], math.inf]
     yield from (f"### {dataset}, {_named(epsilon).lower()}", "",
                 f"| accuracy within | {' | '.join(map(_limit, limits))} |", f"|---|{'---:|' * len(limits)}")
     for method in own["method"].unique():
         rows = own[own["method"] == method]
         yield f"| {method} | {' | '.join(_accuracy(rows, limit) for limit in limits)} |"
-    figure = _figure(own, dataset, epsilon)
-    save_figure(figure, out)
-    write_text(out / f"{figure.name}.csv", to_csv(own))
-    yield from ("", f"![{figure.title}]({figure.name}.svg)", "")
+    yield ""
+    if pictured:
+        figure = _figure(own, dataset, epsilon)
+        save_figure(figure, out)
+        write_text(out / f"{figure.name}.csv", to_csv(own))
+        yield from (f"![{figure.title}]({figure.name}.svg)", "")
+
+
+def _costs(costs: pd.DataFrame) -> Iterator[str]:
+    """Yield the table of runs and seconds."""
+    yield from ("## Runs and seconds", "",
+                "A run is a setting and a seed; seconds are the median of one on one thread, measuring included.", "",
+                "| method | data set | runs | seconds |", "|---|---|---:|---:|")
+    for row in costs.itertuples():
+        seconds = "" if math.isnan(float(str(row.seconds))) else f"{float(str(row.seconds)):.2f}"
+        yield f"| {row.method} | {row.dataset} | {row.runs} | {seconds} |"
+    yield ""
 
 
 def _accuracy(rows: pd.DataFrame, limit: float) -> str:
-    """Return the accuracy within a limit, and the gap on the test part."""
+    """Return the accuracy within a limit, and the measure on the test part."""
     own = rows[rows["limit"] == limit]
-    return f"{_cell(over_seeds(own['accuracy'].tolist()))} ({own[GAP].mean():.3f})" if len(own) else ""
+    return (f"{_cell(over_seeds(own['accuracy'].tolist()))} ({own[str(own['measure'].iloc[0])].mean():.3f})"
+            if len(own) else "")
 
 
 def _cell(estimate: Estimate) -> str:
@@ -129,13 +207,14 @@ def _cell(estimate: Estimate) -> str:
 
 
 def _figure(own: pd.DataFrame, dataset: str, epsilon: float) -> Figure:
-    """Return accuracy against the gap, a line for each method."""
-    series = []
+    """Return accuracy against the measure, a line for each method."""
+    measure, series = str(own["measure"].iloc[0]), []
     for place, method in enumerate(own["method"].unique()):
         rows = own[own["method"] == method]
-        points = [Point(over_seeds(part[GAP].tolist()), over_seeds(part["accuracy"].tolist()))
+        points = [Point(over_seeds(part[measure].tolist()), over_seeds(part["accuracy"].tolist()))
                   for _, part in rows.groupby("limit")]
         series.append(Series(str(method), place, tuple(sorted(points, key=lambda point: point.x.mean))))
-    panel = Panel("", Scale("gap of demographic parity"), Scale("accuracy"), tuple(series))
+    panel = Panel("", Scale(MEASURES[measure]), Scale("accuracy"), tuple(series))
     title = f"{dataset}, {_named(epsilon).lower()}"
-    return Figure(f"{dataset}-{epsilon:g}", title, "Means over seeds.", (panel,))
+    name = f"{dataset}-{epsilon:g}" + ("" if measure == next(iter(MEASURES)) else f"-{measure.replace('_', '-')}")
+    return Figure(name, title, "Means over seeds.", (panel,))

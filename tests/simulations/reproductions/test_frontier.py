@@ -14,7 +14,7 @@ from simulations.reproductions import frontier
 from simulations.reproductions.frontier_choice import against, fronts, volumes
 from simulations.reproductions.request import Request
 
-LIMITS = (0.05, 0.1)
+LIMITS = {"demographic_parity": (0.05, 0.1)}
 
 
 def points(**methods: dict[str, tuple[float, float]]) -> pd.DataFrame:
@@ -25,8 +25,8 @@ def points(**methods: dict[str, tuple[float, float]]) -> pd.DataFrame:
             for seed in range(3):
                 at = accuracy + 0.001 * (seed - 1)
                 named = {"dataset": "d", "epsilon": 1.0, "method": method, "setting": setting, "seed": seed}
-                found = {"spent": 1.0, "accuracy": at, "demographic_parity": gap, "accuracy_parity": 0.0,
-                         "worst_group": at}
+                found = {"spent": 1.0, "majority": 0.5, "accuracy": at, "demographic_parity": gap,
+                         "accuracy_parity": 0.0, "worst_group_error": 1 - at}
                 rows += [{**named, **found, "split": split} for split in ("valid", "test")]
     return pd.DataFrame(rows)
 
@@ -50,13 +50,22 @@ def test_a_method_without_a_setting_within_a_limit_has_none_there() -> None:
 
 
 def test_hypervolumes_are_areas_under_steps() -> None:
-    """Of one front with accuracy .6 from a gap of .02, and .8 from .06 on; the least accuracy is .5, by another."""
-    both = points(a={"fair": (0.6, 0.02), "plain": (0.8, 0.06)}, b={"bad": (0.5, 0.0)})
-    made = volumes(both, LIMITS)
-    least = 0.5 - 0.001
+    """Of one front with accuracy .6 from a gap of .02, and .8 from .06 on; the majority class's rate is .5."""
+    both = points(a={"fair": (0.6, 0.02), "plain": (0.8, 0.06)}, b={"bad": (0.4, 0.0)})
+    made = volumes(fronts(both, LIMITS), LIMITS)
     middle = made[(made["method"] == "a") & (made["seed"] == 1)]["volume"].iloc[0]
-    assert middle == pytest.approx(((0.6 - least) * 0.04 + (0.8 - least) * 0.04) / (0.1 * (1 - least)))
-    assert made[made["method"] == "b"]["volume"].max() < 0.01
+    assert middle == pytest.approx((0.1 * 0.04 + 0.3 * 0.04) / (0.1 * 0.5))
+    assert made[made["method"] == "b"]["volume"].tolist() == [0, 0, 0]
+
+
+def test_every_measure_has_its_own_fronts_and_an_unknown_one_has_none() -> None:
+    limits = {**LIMITS, "worst_group_error": (0.15, 0.4)}
+    both = points(a={"fair": (0.7, 0.04), "plain": (0.9, 0.3)})
+    made = fronts(both, limits)
+    chosen = made[made["measure"] == "worst_group_error"].groupby("limit")["setting"].unique().map(list).to_dict()
+    assert chosen == {0.15: ["plain"], 0.4: ["plain"], math.inf: ["plain"]}
+    images = fronts(both.assign(demographic_parity=math.nan), limits)
+    assert images["measure"].unique().tolist() == ["worst_group_error"]
 
 
 def test_a_front_is_passed_where_the_whole_interval_is_above() -> None:
@@ -74,9 +83,11 @@ def test_a_front_that_has_nothing_within_a_limit_is_passed_there() -> None:
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """Write a plan of two methods that takes seconds."""
-    plan = {"datasets": ["compas"], "epsilons": [3.0, math.inf], "seeds": 2, "share": 0.25, "limits": [0.05, 0.2],
-            "ours": ["moments"], "settings": {"features": "bounded", "model": "linear", "steps": 3, "clip_norm": 1.0},
-            "methods": {"moments": {"strategy": "moments"},
+    plan = {"datasets": ["compas", "digits"], "epsilons": [3.0, math.inf], "seeds": 2, "share": 0.25,
+            "limits": {"demographic_parity": [0.05, 0.2], "worst_group_error": [0.35, 0.5]}, "ours": ["moments"],
+            "pictured": [3.0], "images": {"digits": {"imbalance": "8:40", "split": [0.7, 0.1, 0.2]}},
+            "settings": {"features": "bounded", "model": "linear", "steps": 3, "clip_norm": 1.0},
+            "methods": {"moments": {"strategy": "moments"}, "fermi": {"strategy": "fermi", "for_tables": True},
                         "dpsgd": {"strategy": "dpsgd", "grid": {"learning_rate": [1.0, 10.0]}}},
             "quick": {"text": "Less."}}
     file = tmp_path / "plan.toml"
@@ -87,19 +98,24 @@ def small(tmp_path: Path) -> Path:
 def test_a_small_frontier_is_run_kept_and_told(small: Path, tmp_path: Path, data_dir: Path) -> None:
     out = tmp_path / "out"
     said = frontier.frontier(out, Request(), file=small)
-    assert "Epsilon 3: no front passes that of moments" in said or "it is passed by dpsgd" in said
-    page = (out / "README.md").read_text()
+    assert "Epsilon 3, gap of demographic parity: no front passes that of moments anywhere" in said
+    page, other = (out / "README.md").read_text(), (out / "worst-group-error.md").read_text()
     assert "### compas, without noise" in page
     assert "| hypervolume | compas |" in page
+    assert "| dpsgd | compas | 8 |" in page
+    assert "| hypervolume | compas | digits |" in other
+    assert "fermi on digits" not in other
     read = pd.read_csv(out / "points.csv")
-    assert set(read["method"]) == {"moments", "dpsgd"}
+    assert set(read[read["dataset"] == "compas"]["method"]) == {"moments", "dpsgd", "fermi"}
+    assert set(read[read["dataset"] == "digits"]["method"]) == {"moments", "dpsgd"}
     assert read[read["method"] == "moments"]["setting"].nunique() > 50
     assert read[read["epsilon"] == 3]["spent"].max() <= 3
     assert np.isinf(read[np.isinf(read["epsilon"])]["spent"]).all()
     kept = (out / "runs.parquet").read_bytes()
     frontier.frontier(out, Request(), file=small)
     assert (out / "runs.parquet").read_bytes() == kept
-    assert (out / "compas-3.svg").is_file()
+    assert {path.name for path in out.glob("*.svg")} == {"compas-3.svg", "compas-3-worst-group-error.svg",
+                                                         "digits-3-worst-group-error.svg"}
 
 
 def test_every_method_tries_as_many_settings_as_the_others() -> None:
