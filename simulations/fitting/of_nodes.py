@@ -59,10 +59,10 @@ def fit_nodes(wanted: Wanted, engine: str | Engine, folder: Path | None = None) 
 
 
 def _needed(planned: Experiment, result: Result) -> Needed | None:
-    """Return what would be enough for the features of a run, whose sum holds the noise of every node."""
+    """Return what would be enough for the features of a run, whose sum holds the noise of every client."""
     assert result.nodes is not None
     assert planned.target_epsilon is not None
-    copies = math.sqrt(len(result.nodes)) if planned.trust is Trust.LOCAL else 1.0
+    copies = math.sqrt(int(result.nodes["sites"].sum())) if planned.trust is Trust.LOCAL else 1.0
     noise = copies * multiplier_of(planned.target_epsilon, planned.delta, planned.accountant)
     return needed(int(result.nodes["records"].sum()), result.data.train.x.shape[1], noise,
                   lambda multiplier: epsilon({Release(1.0, multiplier / copies): 1}, planned.delta, planned.accountant))

@@ -189,7 +189,7 @@ def nodes_table(comparison: Comparison) -> Table | None:
     """Show what each node contributed; None where nodes have no files of their own."""
     if comparison.nodes.empty:
         return None
-    numbers = ("records", "rounds", "answered", "missed")
+    numbers = ("sites", "records", "rounds", "answered", "missed")
     rows: list[Sequence[Cell]] = []
     for row in comparison.nodes.to_dict("records"):
         rows.append((str(row["node"]), str(row["method"]), *(int(row[name]) for name in numbers),

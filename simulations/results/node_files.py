@@ -1,8 +1,8 @@
 """What each node of a run contributed, for its coordinator: nodes.csv in the folder of nodes that keep their files.
 
-It has nothing but what everybody may know of a node, or what it allowed: public numbers of records, rounds that it
-answered, the epsilon that the run's ledger charges its records against the server, and figures of its test records if
-they left it without noise.
+It has nothing but what everybody may know of a node, or what it allowed: public numbers of sites and records, rounds
+that it answered, the epsilon that the run's ledger charges its records against the server, and figures of its test
+records if they left it without noise.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from fedfair.protocol.task import NODES
 from strategies import Strategy
 
 NODES_FILE = "nodes.csv"
-COLUMNS = {"node": "node", "records": "training records", "rounds": "rounds", "answered": "answered in time",
-           "missed": "absent or late", "epsilon": "epsilon against the server", "test_records": "test records",
-           "accuracy": "accuracy"}
+COLUMNS = {"node": "node", "sites": "sites", "records": "training records", "rounds": "rounds",
+           "answered": "answered in time", "missed": "absent or late", "epsilon": "epsilon against the server",
+           "test_records": "test records", "accuracy": "accuracy"}
 """Columns, and what they are called."""
 
 
@@ -38,9 +38,10 @@ def contributions(strategy: Strategy) -> pd.DataFrame | None:
     for number, clients in enumerate(held):
         name, answered = f"node {number}", attended.answered[clients.start]
         own = _together([told for group, told in figures.items() if group == name or group.startswith(f"{name} site ")])
-        rows.append((name, sum(strategy.population.by_client[client] for client in clients), attended.rounds, answered,
-                     attended.rounds - answered, max(spent(strategy.ledger, client) for client in clients),
-                     own.get("records"), own.get("accuracy")))
+        records = sum(strategy.population.by_client[client] for client in clients)
+        rows.append((name, len(clients), records, attended.rounds, answered, attended.rounds - answered,
+                     max(spent(strategy.ledger, client) for client in clients), own.get("records"),
+                     own.get("accuracy")))
     return pd.DataFrame(rows, columns=[*COLUMNS])
 
 

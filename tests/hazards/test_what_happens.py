@@ -32,6 +32,8 @@ LINES = {
                          "test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted"),
     "the SuperLink is restarted": ("tests/simulations/engines/test_five_sites.py",
                                    "test_a_superlink_and_a_node_are_killed_and_brought_back_and_five_sites_train"),
+    "the SuperLink is killed within a run": ("tests/simulations/engines/test_killed_superlink.py",
+                                             "test_the_same_command_goes_on_and_charges_the_lost_round"),
     "a node comes back": ("tests/fedfair/node/test_node_ledger.py",
                           "test_what_was_released_before_a_kill_is_in_the_ledger"),
     "a node comes back with an older ledger": (OWN, "test_an_older_ledger_forgets_what_it_does_not_hold"),

@@ -32,7 +32,7 @@ from tests.simulations.engines.runtime import superlink, supernode
 from tests.simulations.engines.test_own_files import in_one_place
 from tests.test_documents import ROOT, blocks
 
-SITES = 5
+SITES, BRANCHED = 5, 2  # nodes, and the number of one whose file holds two sites
 DELTA = 1e-6
 _COLUMNS = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
             "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income")
@@ -43,7 +43,7 @@ _USED = ("age", "education", "occupation", "hours-per-week", "race", "sex")
 def files(data_dir: Path, tmp_path: Path) -> tuple[str, ...]:
     """Deal records of adult to five sites that differ in size, schooling and race, each with a folder of its own.
 
-    Every site has a copy of the schema, and so has the person who starts runs.
+    Every site has a copy of the schema, and so has the person who starts runs. One file tells its branches apart.
     """
     frame = pd.read_csv(data_dir / "adult.data", names=list(_COLUMNS), skipinitialspace=True, na_values="?").dropna()
     frame = frame.assign(race=frame["race"].where(frame["race"] == "White", "Non-White"))[:10_000]
@@ -54,6 +54,8 @@ def files(data_dir: Path, tmp_path: Path) -> tuple[str, ...]:
     (tmp_path / "study.toml").write_text(schema())
     for number in range(SITES):
         folder, own = tmp_path / f"site{number}", frame[site == number]
+        if number == BRANCHED:
+            own = own.assign(branch=draws.choice(["of Zaphod", "of Trillian"], len(own)))
         folder.mkdir()
         (folder / "study.toml").write_text(schema())
         own[[*own.columns[number:], *own.columns[:number]]].to_csv(folder / "people.csv", index=False)
@@ -190,10 +192,10 @@ def of_the_fit(file: str, ledger: Ledger) -> None:
 @pytest.fixture
 def policies(files: tuple[str, ...]) -> None:
     """Write a policy for every site, as its owner does."""
-    for file in files:
+    for number, file in enumerate(files):
         site = Path(file).parent
         init(Path(file), schema=site / "study.toml", epsilon=8.0, delta=1e-5, noise=0.8, name="people",
-             set_=["features=binned"], out=site / "fedfair-node.toml")
+             site="branch" if number == BRANCHED else "", set_=["features=binned"], out=site / "fedfair-node.toml")
 
 
 @pytest.fixture
@@ -222,6 +224,8 @@ def test_five_sites_fit_and_their_ledgers_agree_with_the_servers(study: Study, t
     story = Story.read(tmp_path / "fitted")
     assert (story.nodes, story.ledger.guarantee, story.epsilon <= 1) == (SITES, "proved", True)
     assert story.figure("accuracy").low > 0.7
+    assert story.by_node["sites"].tolist() == [2 if number == BRANCHED else 1 for number in range(SITES)]
+    assert not any(b"Zaphod" in path.read_bytes() for path in (tmp_path / "fitted").iterdir())
     for file in files:
         of_the_fit(file, story.ledger)
     assert [path.name for path in study.server.iterdir()] == ["link.log"]

@@ -64,6 +64,7 @@ def test_every_site_is_a_client_of_its_own_in_the_figures(files: tuple[str, ...]
     assert names <= set(apart.group)
     assert not apart.group.str.contains("Zaphod").any()
     assert result.nodes is not None
+    assert result.nodes.sites.tolist() == [*WARDS]
     assert result.nodes.records.tolist() == [42, 56, 70]
     assert result.nodes.answered.tolist() == [2, 2, 2]
     whole = result.metrics[(result.metrics.split == "test") & (result.metrics.group == "all")

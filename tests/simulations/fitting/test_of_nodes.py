@@ -50,9 +50,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     return tuple(str(folder / f"site{number}.csv") for number in range(3))
 
 
-def fitted(files: tuple[str, ...], engine: Engine | None = None, gap: float | None = None, **settings: Any) -> Fitted:
+def fitted(files: tuple[str, ...], engine: Engine | None = None, gap: float | None = None, epsilon: float = 1.0,
+           **settings: Any) -> Fitted:
     schema = str(Path(files[0]).with_name("study.toml"))
-    wanted = Wanted(None, "", "", gap=gap, settings={"schema_file": schema, "missing": "drop", **settings})
+    wanted = Wanted(None, "", "", epsilon, gap=gap, settings={"schema_file": schema, "missing": "drop", **settings})
     return fit_nodes(wanted, engine or Local(files=files))
 
 
@@ -143,6 +144,29 @@ def test_secure_aggregation_gives_less_noise_and_says_what_another_node_could_le
     story = save(together, tmp_path / "out")
     assert f"epsilon {ledger.by_observer()['client']:.3f}"[:12] in (tmp_path / "out" / "card.md").read_text()
     assert story.ledger.secure_aggregation
+
+
+def test_sites_of_a_node_add_noise_each_and_lose_no_more_than_a_node_of_one(files: tuple[str, ...], tmp_path: Path
+                                                                           ) -> None:
+    """The column is each node's own, and two of the nodes have one."""
+    wards = tuple(str(tmp_path / Path(file).name) for file in files)
+    (tmp_path / "study.toml").write_text(SCHEMA)
+    for number, (file, copy) in enumerate(zip(files, wards, strict=True)):
+        frame = pd.read_csv(file)
+        ward = [f"ward{row % (number + 1)}-of-Zaphod" for row in range(len(frame))]
+        frame.assign(ward=ward).to_csv(copy, index=False)
+    apart, whole = (fitted(wards, Local(files=wards, site=site), epsilon=0.1) for site in ("ward", None))
+    assert apart.result.nodes is not None
+    assert apart.result.nodes.sites.tolist() == [1, 2, 3]
+    assert apart.nodes == whole.nodes == 3
+    one, other = (fit.result.ledger.by_observer() for fit in (apart, whole))
+    assert one["server"] == pytest.approx(other["server"])
+    assert one["model"] < other["model"]
+    assert apart.needed is not None
+    assert whole.needed is not None
+    assert apart.needed.records == pytest.approx(whole.needed.records * (6 / 3) ** 0.5, rel=1e-3)  # six times the noise
+    save(apart, tmp_path / "out")
+    assert not any(b"Zaphod" in path.read_bytes() for path in (tmp_path / "out").iterdir())
 
 
 def test_a_file_unlike_the_schema_is_refused_by_the_name_of_its_column(files: tuple[str, ...], tmp_path: Path) -> None:

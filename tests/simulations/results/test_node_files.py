@@ -60,6 +60,7 @@ def test_records_rounds_and_epsilon_of_every_node(files: tuple[str, ...], tmp_pa
     assert [*saved.columns] == ["run", *COLUMNS]
     assert saved.node.tolist() == ["node 0", "node 1", "node 2"]
     assert saved.records.tolist() == [70, 140, 210]
+    assert saved.sites.tolist() == [1, 1, 1]
     assert saved.answered.tolist() == saved.rounds.tolist() == [3, 3, 3]
     assert saved.epsilon.max() == pytest.approx(result.ledger.epsilon())
     assert saved.epsilon.is_monotonic_decreasing  # a larger file is sampled at a lower rate
