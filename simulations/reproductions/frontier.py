@@ -60,7 +60,7 @@ class Plan(BaseModel):
     Batches are a `share` of the records. `images` has settings of the data sets of
     images, whose groups are their classes; `limits` are on each measure; `ours`
     are the methods whose fronts are compared with those of other methods that know as much. Fronts are drawn at the
-    epsilons `pictured`.
+    epsilons `pictured`. What noise adds to the gap of accuracy of the `remedies` is told beside the `reference`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -72,6 +72,8 @@ class Plan(BaseModel):
     limits: Mapping[str, Shares]
     ours: tuple[str, ...]
     pictured: tuple[float, ...]
+    reference: str
+    remedies: tuple[str, ...]
     settings: Mapping[str, Any]
     images: Mapping[str, Mapping[str, Any]] = {}
     methods: Mapping[str, Method]
@@ -108,7 +110,8 @@ def frontier(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambd
     write_text(out / "points.csv", to_csv(points))
     write_text(out / "fronts.csv", to_csv(fronts))
     write_json(out / "environment.json", environment([entry.experiment for entry in entries]))
-    found = report.Found(plan.limits, fronts, choice.volumes(fronts, plan.limits), compared, costs(entries, runs))
+    found = report.Found(plan.limits, fronts, choice.volumes(fronts, plan.limits), compared, costs(entries, runs),
+                         choice.impact(points, plan.reference, plan.remedies))
     report.write(out, found, report.About(plan.seeds, plan.pictured, request, plan.text,
                                           versions(folder, [entry.experiment for entry in entries])))
     return " ".join(report.findings(compared))

@@ -81,6 +81,36 @@ def _chosen(own: pd.DataFrame, measure: str, limits: Sequence[float]) -> dict[fl
     return {limit: str(rows["accuracy"].idxmax()) for limit, rows in within.items() if len(rows)}
 
 
+def impact(points: pd.DataFrame, reference: str, methods: Sequence[str]) -> pd.DataFrame:
+    """Return what noise adds to the gap of accuracy, a row for each data set, epsilon, method and seed.
+
+    The gap is compared with that of the reference without noise. A method's setting is that of the highest mean
+    accuracy on the validation part at its epsilon; the reference is there also with its setting of without noise.
+    Columns: dataset, epsilon, method, seed, added. Without rows if the reference was not measured without noise.
+
+    Args:
+        points: Every setting and seed.
+        reference: The method that is compared with.
+        methods: The methods, by name.
+    """
+    keys = ["method", "epsilon", "setting"]
+    rows = []
+    for dataset, own in points.groupby("dataset", sort=False):
+        best = own[own["split"] == "valid"].groupby(keys)["accuracy"].mean().unstack().idxmax(axis=1)
+        gaps = own[own["split"] == "test"].set_index([*keys, "seed"])["accuracy_parity"].sort_index()
+        if (reference, math.inf) not in best.index:
+            continue
+        calm = str(best[reference, math.inf])
+        for epsilon in filter(math.isfinite, best.index.get_level_values("epsilon").unique()):
+            tried = {f"{reference}, not tuned again": (reference, calm),
+                     **{method: (method, str(best[method, epsilon])) for method in methods}}
+            for name, (method, setting) in tried.items():
+                added = gaps[method, epsilon, setting] - gaps[reference, math.inf, calm]
+                rows += [{"dataset": dataset, "epsilon": epsilon, "method": name, "seed": seed, "added": value}
+                         for seed, value in added.items()]
+    return pd.DataFrame(rows, columns=["dataset", "epsilon", "method", "seed", "added"])
+
+
 def volumes(chosen: pd.DataFrame, limits: Limits) -> pd.DataFrame:
     """Return the hypervolume of each front, a row for each measure, data set, epsilon, method and seed.
 

@@ -29,6 +29,7 @@ class Found(NamedTuple):
         volumes: Hypervolumes by seed.
         compared: Differences to our methods.
         costs: Runs of each method and data set, and the seconds of one.
+        impact: What noise adds to the gap of accuracy.
     """
 
     limits: Limits
@@ -36,6 +37,7 @@ class Found(NamedTuple):
     volumes: pd.DataFrame
     compared: pd.DataFrame
     costs: pd.DataFrame
+    impact: pd.DataFrame
 
     def of(self, measure: str) -> Found:
         """Return what was found of one measure."""
@@ -89,7 +91,8 @@ def write(out: Path, found: Found, about: About) -> None:
     write_text(out / "README.md", "\n".join(lines))
     for name in others:
         text = [f"# The frontier by {MEASURES[name]}", "", "[What is compared, and how](README.md).", ""]
-        write_text(out / _page(name), "\n".join([*text, *_measure(out, found.of(name), about)]))
+        told = _impact(found.impact) if name == "accuracy_parity" and len(found.impact) else ()
+        write_text(out / _page(name), "\n".join([*text, *told, *_measure(out, found.of(name), about)]))
 
 
 def findings(compared: pd.DataFrame) -> list[str]:
@@ -181,6 +184,20 @@ def _section(out: Path, found: Found, epsilon: float, dataset: str, pictured: bo
         save_figure(figure, out)
         write_text(out / f"{figure.name}.csv", to_csv(own))
         yield from (f"![{figure.title}]({figure.name}.svg)", "")
+
+
+def _impact(impact: pd.DataFrame) -> Iterator[str]:
+    """Yield the table of what noise adds to the gap of accuracy: a row for each data set and method, by epsilon."""
+    epsilons = impact["epsilon"].unique().tolist()
+    yield from ("## What noise adds to the gap of accuracy", "",
+                "Beside dpsgd without noise, at the setting with the highest accuracy on the validation part: that of "
+                "without noise (not tuned again), or the best at this epsilon.", "",
+                f"| data set | method | {' | '.join(f'epsilon {epsilon:g}' for epsilon in epsilons)} |",
+                f"|---|---|{'---:|' * len(epsilons)}")
+    for (dataset, method), rows in impact.groupby(["dataset", "method"], sort=False):
+        cells = [_cell(over_seeds(rows[rows["epsilon"] == epsilon]["added"].tolist())) for epsilon in epsilons]
+        yield f"| {dataset} | {method} | {' | '.join(cells)} |"
+    yield ""
 
 
 def _costs(costs: pd.DataFrame) -> Iterator[str]:

@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 
 from simulations.reproductions import frontier
-from simulations.reproductions.frontier_choice import against, fronts, volumes
+from simulations.reproductions.frontier_choice import against, fronts, impact, volumes
 from simulations.reproductions.request import Request
 
 LIMITS = {"demographic_parity": (0.05, 0.1)}
@@ -80,12 +80,26 @@ def test_a_front_that_has_nothing_within_a_limit_is_passed_there() -> None:
     assert made.to_dict() == {0.05: True, 0.1: True, math.inf: False}
 
 
+def test_what_noise_adds_is_told_of_the_setting_of_without_and_of_the_one_that_is_chosen_with_it() -> None:
+    """Without noise the fast setting is best; with it the slow one, which has the gap of before."""
+    both = points(dpsgd={"slow": (0.8, 0.0), "fast": (0.9, 0.0)}, other={"x": (0.7, 0.0)})
+    noisy = both.assign(accuracy=both["accuracy"] - 0.2 * (both["setting"] == "fast"))
+    gaps = {"slow": 0.01, "fast": 0.06, "x": 0.02}
+    every = pd.concat([both.assign(epsilon=math.inf, accuracy_parity=0.01),
+                       noisy.assign(accuracy_parity=noisy["setting"].map(gaps))])
+    added = impact(every, "dpsgd", ["dpsgd", "other"]).groupby("method", sort=False)["added"].mean()
+    assert added.to_dict() == pytest.approx({"dpsgd, not tuned again": 0.05, "dpsgd": 0.0, "other": 0.01})
+    assert impact(noisy, "dpsgd", ["dpsgd"]).empty
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """Write a plan of two methods that takes seconds."""
     plan = {"datasets": ["compas", "digits"], "epsilons": [3.0, math.inf], "seeds": 2, "share": 0.25,
-            "limits": {"demographic_parity": [0.05, 0.2], "worst_group_error": [0.35, 0.5]}, "ours": ["moments"],
-            "pictured": [3.0], "images": {"digits": {"imbalance": "8:40", "split": [0.7, 0.1, 0.2]}},
+            "limits": {"demographic_parity": [0.05, 0.2], "accuracy_parity": [0.1, 1.0],
+                       "worst_group_error": [0.35, 0.5]}, "ours": ["moments"],
+            "pictured": [3.0], "reference": "dpsgd", "remedies": ["dpsgd", "moments"],
+            "images": {"digits": {"imbalance": "8:40", "split": [0.7, 0.1, 0.2]}},
             "settings": {"features": "bounded", "model": "linear", "steps": 3, "clip_norm": 1.0},
             "methods": {"moments": {"strategy": "moments"}, "fermi": {"strategy": "fermi", "for_tables": True},
                         "dpsgd": {"strategy": "dpsgd", "grid": {"learning_rate": [1.0, 10.0]}}},
@@ -105,6 +119,7 @@ def test_a_small_frontier_is_run_kept_and_told(small: Path, tmp_path: Path, data
     assert "| dpsgd | compas | 8 |" in page
     assert "| hypervolume | compas | digits |" in other
     assert "fermi on digits" not in other
+    assert "| digits | dpsgd, not tuned again |" in (out / "accuracy-parity.md").read_text()
     read = pd.read_csv(out / "points.csv")
     assert set(read[read["dataset"] == "compas"]["method"]) == {"moments", "dpsgd", "fermi"}
     assert set(read[read["dataset"] == "digits"]["method"]) == {"moments", "dpsgd"}
@@ -114,8 +129,9 @@ def test_a_small_frontier_is_run_kept_and_told(small: Path, tmp_path: Path, data
     kept = (out / "runs.parquet").read_bytes()
     frontier.frontier(out, Request(), file=small)
     assert (out / "runs.parquet").read_bytes() == kept
-    assert {path.name for path in out.glob("*.svg")} == {"compas-3.svg", "compas-3-worst-group-error.svg",
-                                                         "digits-3-worst-group-error.svg"}
+    gaps, worst = ({f"{name}-3-{of}.svg" for name in ("compas", "digits")}
+                   for of in ("accuracy-parity", "worst-group-error"))
+    assert {path.name for path in out.glob("*.svg")} == {"compas-3.svg", *gaps, *worst}
 
 
 def test_every_method_tries_as_many_settings_as_the_others() -> None:
