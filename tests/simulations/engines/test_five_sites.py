@@ -176,9 +176,12 @@ def spent(entries: Sequence[dict[str, Any]]) -> float:
     return epsilon(releases, DELTA, "pld")
 
 
-def of_the_fit(file: str, ledger: Ledger) -> None:
-    """Hold a node's own ledger against that of the fit: the same moments, and the same counts."""
-    entries = released(file)
+def of_the_fit(file: str, ledger: Ledger, sites: int) -> None:
+    """Hold a node's own ledger against that of the fit: the same moments, and the same counts.
+
+    Each of a node's sites adds all of the noise, and what leaves the node is their sum.
+    """
+    entries = [{**entry, "multiplier": entry["multiplier"] / sites**0.5} for entry in released(file)]
     moments = [entry for entry in entries if entry["exchange"] == "moment_sums.send_moments"]
     counts = [entry for entry in entries if entry["exchange"].startswith("private_counts.")]
     assert len(moments) == 1
@@ -224,10 +227,11 @@ def test_five_sites_fit_and_their_ledgers_agree_with_the_servers(study: Study, t
     story = Story.read(tmp_path / "fitted")
     assert (story.nodes, story.ledger.guarantee, story.epsilon <= 1) == (SITES, "proved", True)
     assert story.figure("accuracy").low > 0.7
-    assert story.by_node["sites"].tolist() == [2 if number == BRANCHED else 1 for number in range(SITES)]
+    sites = story.by_node["sites"].tolist()
+    assert sites == [2 if number == BRANCHED else 1 for number in range(SITES)]
     assert not any(b"Zaphod" in path.read_bytes() for path in (tmp_path / "fitted").iterdir())
-    for file in files:
-        of_the_fit(file, story.ledger)
+    for file, held in zip(files, sites, strict=True):
+        of_the_fit(file, story.ledger, held)
     assert [path.name for path in study.server.iterdir()] == ["link.log"]
 
 
