@@ -18,6 +18,7 @@ import pandas as pd
 import torch
 from sklearn.linear_model import LogisticRegression
 
+from simulations.benchmarks.first_hour import like_german_credit, like_oulad
 from simulations.fitting.fit import Fitted, Wanted, fit
 
 _ADULT = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
@@ -64,7 +65,8 @@ def _accuracies(made: Fitted) -> tuple[float, float]:
 
 
 def tables(folder: Path) -> Iterator[Named]:
-    """Yield the six published tables, then made-up ones: wide, small, and with 2 % positives.
+    """Yield the six published tables, then made-up ones: as is, small, tall, wide, with 2 % positives, many categories,
+    or a group of 30, and like German credit and OULAD.
 
     Args:
         folder: Folder of data files.
@@ -77,6 +79,17 @@ def tables(folder: Path) -> Iterator[Named]:
         yield Named(name, pd.read_csv(folder / name, sep=None, engine="python"), label, group)
     for name, records, share in (("made up", 50_000, 0.3), ("small", 5_000, 0.3), ("2 % positives", 20_000, 0.02)):
         yield Named(name, made_up(records, share), "hired", "sex")
+    frame = made_up(50_000, 0.3)
+    draws = np.random.default_rng(1)
+    yield Named("tall", made_up(200_000, 0.3)[["n0", "n1", "c0", "sex", "hired"]], "hired", "sex")
+    noise = {f"w{at}": draws.normal(size=len(frame)).round(3) for at in range(40)}
+    yield Named("wide", frame.assign(**noise), "hired", "sex")
+    towns = draws.zipf(1.5, len(frame)).clip(max=2_000)
+    yield Named("many categories", frame.assign(town=[f"town {town}" for town in towns]), "hired", "sex")
+    few = np.where(np.arange(len(frame)) < 30, "x", frame["sex"])
+    yield Named("a group of 30", frame.assign(sex=few).sample(frac=1, random_state=0), "hired", "sex")
+    yield Named("like German credit", like_german_credit(), "risk", "sex")
+    yield Named("like OULAD", like_oulad(), "result", "gender")
 
 
 def made_up(records: int, share: float) -> pd.DataFrame:
