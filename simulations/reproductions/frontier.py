@@ -79,6 +79,12 @@ class Plan(BaseModel):
     methods: Mapping[str, Method]
     text: str = ""
 
+    def rivals(self, ours: str) -> list[str]:
+        """Return the methods of other strategies that know as much as one of ours."""
+        own = self.methods[ours]
+        return [name for name, method in self.methods.items()
+                if method.strategy != own.strategy and method.knows_group == own.knows_group]
+
 
 class Entry(NamedTuple):
     """One run: its data set, epsilon, method, the words of its setting, and what it is."""
@@ -104,8 +110,7 @@ def frontier(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambd
     runs = kept_runs([entry.experiment for entry in entries], folder, on_round, jobs)
     points = measured(entries, runs)
     fronts = choice.fronts(points, plan.limits)
-    known = {name: method.knows_group for name, method in plan.methods.items()}
-    compared = pd.concat([choice.against(fronts[fronts["method"].map(known) == known[ours]], ours)
+    compared = pd.concat([choice.against(fronts[fronts["method"].isin([ours, *plan.rivals(ours)])], ours)
                           for ours in plan.ours], ignore_index=True)
     write_text(out / "points.csv", to_csv(points))
     write_text(out / "fronts.csv", to_csv(fronts))

@@ -121,7 +121,7 @@ def _summary(compared: pd.DataFrame) -> Iterator[str]:
     measures = compared["measure"].unique().tolist()
     head = (f"| epsilon | {' | '.join(MEASURES[name] for name in measures)} |", f"|---|{'---|' * len(measures)}")
     for ours, own in compared.groupby("ours", sort=False):
-        yield from (f"No other front passes that of {ours} anywhere by more than its interval on:", "", *head)
+        yield from (f"No rival's front passes that of {ours} anywhere by more than its interval on:", "", *head)
         for epsilon, rows in own.groupby("epsilon", sort=False):
             cells = []
             for name in measures:
@@ -131,6 +131,8 @@ def _summary(compared: pd.DataFrame) -> Iterator[str]:
                              if len(of_measure) else "")
             yield f"| {epsilon:g} | {' | '.join(cells)} |"
         yield ""
+    yield from (f"These are {len(compared):,} comparisons, with nothing taken off for their number: where there is no "
+                "difference, one in forty passes by chance.", "")
 
 
 def _page(measure: str) -> str:

@@ -134,6 +134,13 @@ def test_a_small_frontier_is_run_kept_and_told(small: Path, tmp_path: Path, data
     assert {path.name for path in out.glob("*.svg")} == {"compas-3.svg", *gaps, *worst}
 
 
+def test_rivals_are_other_strategies_that_know_as_much() -> None:
+    plan = frontier.load()
+    assert plan.rivals("moments, group known") == ["dpsgd, group known", "gs-dp-sgd-to"]
+    assert {"fermi", "raco"} <= set(plan.rivals("moments"))
+    assert not any("moments" in name or "known" in name for name in plan.rivals("moments"))
+
+
 def test_every_method_tries_as_many_settings_as_the_others() -> None:
     plan = frontier.load()
     sizes = {name: len(list(frontier._grid(method.grid))) for name, method in plan.methods.items()}
