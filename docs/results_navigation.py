@@ -18,5 +18,5 @@ def on_config(config: Any) -> Any:
 def pages(docs: Path) -> list[tuple[str, str]]:
     """Return the title, up to a colon, and the path in `docs` of every page of results, sorted by title."""
     titles = ((page.read_text().splitlines()[0].removeprefix("# ").partition(":")[0], page)
-              for page in docs.glob("results/*/README.md"))
+              for page in docs.glob("results/*/*.md"))
     return sorted((title, page.relative_to(docs).as_posix()) for title, page in titles)
