@@ -1,11 +1,12 @@
-"""Moments: one noisy release of second moments, from which every linear classifier follows without further cost."""
+"""Moments: a noisy release of second moments, from which every linear classifier follows without further cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from pydantic import Field
@@ -14,11 +15,16 @@ from torch import Tensor
 from fedfair.fairness.score_sums import favourable_of
 from fedfair.mechanisms.clipping import ClipRule, Flat, sensitivity
 from fedfair.mechanisms.noise import Trust, sum_share
-from fedfair.moments import release, sums
+from fedfair.moments import logistic, release, sums
 from fedfair.moments.constraints import Constraint
-from fedfair.moments.front import Front, HeadName, Point, few_points, front, points
+from fedfair.moments.contrast import CLASSES, unmixed
+from fedfair.moments.front import LOGISTIC, Front, HeadName, Point, few_points, front, points
+from fedfair.moments.heads import Head, least_squares
+from fedfair.node.exchanges import send_gradient_sum
 from fedfair.node.front_counts import HELD_OUT, send_front_counts
+from fedfair.node.masked_sums import send_masked_gradient_sum
 from fedfair.node.moment_sums import send_masked_moments, send_moments
+from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.messages import pack
 from strategies.server.front import MeasuredFront, least_constrained, measured, most_accurate, noisy
 from strategies.server.private_figures import Split
@@ -33,12 +39,13 @@ _OF_FRONT: Mapping[Split, float] = {"valid": 1.0, "test": 0.4}
 
 
 class Moments(Strategy):
-    """One round in which every record takes part, and no gradient.
+    """One round in which every record takes part, and by `logistic_steps` a few more.
 
     With features phi of norm at most 1 (`features`), the nodes add up phi phi' over all records, and phi by group and
-    class. A record changes these sums by at most sqrt(2), so a noise multiplier sigma is one Gaussian release with
-    mu = 1/sigma: there is no clipping, no sampling that must stay secret, no learning rate, and no number of steps.
-    Everything after it is computed from the noisy sums (`fedfair.moments`):
+    class; of two classes these are mixed, so that their difference has less noise (`fedfair.moments.contrast`). A
+    record changes these sums by at most sqrt(2), so a noise multiplier sigma is one Gaussian release with mu = 1/sigma:
+    there is no clipping, no sampling that must stay secret, no learning rate, and no number of steps. Everything after
+    it is computed from the noisy sums (`fedfair.moments`):
 
     - `head`: "least_squares", or discriminant analysis with priors that are "equal" (nobody pays for being rare) or
       "counted"; by default the first for two classes, and the second for more. `floor` scales the least eigenvalue
@@ -47,6 +54,10 @@ class Moments(Strategy):
       says of which records: all ("demographic_parity"), those of the favourable class ("equal_opportunity"), or both.
     - `worst_group`: from 0 to 1, how much more weight groups have whose loss is larger. It needs `by_group`, a release
       with sqrt(K) times as much noise.
+
+    - `logistic_steps`: after the moments, as many releases of the gradient of logistic regression over all records,
+      each with as much noise; mu^2 adds up (`fedfair.moments.logistic`). The model and its part of the front are then
+      logistic regression, which loses less than least squares unless records are few.
 
     The front, all of a grid of such settings, is kept with the result: `fedfair choose` takes another of them. With
     `gap`, the run itself ends with the most accurate of them whose gap between groups, of what `constraint` names, is
@@ -65,12 +76,14 @@ class Moments(Strategy):
         worst_group: Annotated[float, Field(ge=0, le=1)] = 0.0
         by_group: bool = False
         gap: Annotated[float, Field(ge=0, le=1)] | None = None
+        logistic_steps: Annotated[int, Field(ge=0, le=1000)] = 0
 
     modes = ("step",)
     needs = "features of bounded norm, and model linear"
     settings = {"features": "bounded", "model": "linear"}  # noqa: RUF012 - of the class, as all of these
     exchange = send_moments
     masked_exchange = send_masked_moments
+    state: ClassVar[tuple[str, ...]] = ("second", "first")
     options: Options
 
     def prepare(self) -> None:
@@ -95,11 +108,12 @@ class Moments(Strategy):
         if options.gap is not None and task.split[1] == 0:
             raise ValueError(f"options.gap is {options.gap:g}, and a classifier is chosen on the validation part, "
                              f"but split is {list(task.split)}: give that part a share")
+        self._refuse_misfit_of_steps()
         self.made: Front | None = None
-        self.released: release.Moments | None = None
+        self.second = self.first = torch.empty(0, dtype=torch.float64)  # the sums as they were released
 
     def rule(self) -> ClipRule:
-        """Return what one record adds at most: sqrt(2), without clipping."""
+        """Return what one record adds at most to moments, or to a gradient: sqrt(2), without clipping."""
         return Flat(sums.SENSITIVITY)
 
     def rates(self) -> tuple[float, ...]:
@@ -108,35 +122,63 @@ class Moments(Strategy):
 
     @property
     def rounds(self) -> int:
-        """One round, or none where the settings want no step."""
-        return 0 if self.training.steps == 0 else 1
+        """One round and the logistic steps, or none where the settings want no step."""
+        return 0 if self.training.steps == 0 else 1 + self.options.logistic_steps
 
     @property
     def rounds_per_epoch(self) -> float:
         """One round."""
         return 1
 
+    def next_exchange(self) -> Exchange:
+        """Ask for moments first, and then for gradients."""
+        if not self._has_moments:
+            return super().next_exchange()
+        return send_masked_gradient_sum if self.training.secure_aggregation else send_gradient_sum
+
     def asked_besides(self) -> Mapping[str, object]:
         """Say which groups have sums of their own."""
+        if self._has_moments:
+            return {}
         held = [size > 0 for sizes in self.population.sizes for size in sizes] if self._apart else []
-        return {"by-group": self.options.by_group, "groups": self._groups, **({"held": held} if held else {})}
+        return {"by-group": self.options.by_group, "groups": self._groups, "mixing": self._mixes,
+                **({"held": held} if held else {})}
 
     def like_sums(self) -> Mapping[str, Tensor]:
-        """Return moments of no record."""
+        """Return moments, or then gradients, of no record."""
+        if self._has_moments:
+            return self.descent.weights
         width = self.descent.weights[self._parameter].shape[1]
         return sums.zeros(width, self._groups, self.population.classes, self.options.by_group)
 
     def update(self, noisy: Mapping[str, Tensor]) -> None:
-        """Take the classifier that the options name; all others of the front follow from the same moments."""
-        self.released = moments = release.Moments(sums.unsvec(noisy["second"]), noisy["first"], self._deviation,
-                                                  self._last, self._deviations)
+        """Keep the moments, or take a logistic step; after the last round, take the classifier that the options name.
+
+        All others of the front follow from the same releases.
+        """
+        assert self._round is not None
+        left = self.rounds - 1 - self._round.step
+        if not self._has_moments:
+            self.second, self.first = noisy["second"], unmixed(noisy["first"]) if self._mixes else noisy["first"]
+            trained = logistic.start(self._pooled, self.options.floor) if left else None
+        else:
+            gradient = noisy[self._parameter].double().cpu().T
+            trained = logistic.stepped(self.trained, gradient, self._pooled)
+        if trained is not None:
+            self._become(trained.weights)
+        if left == 0:
+            self._finish(trained)
+
+    def _finish(self, trained: Head | None) -> None:
+        """Make the front, and take the classifier that the options name."""
         options = self.options
-        head = options.head or self._heads[0]
+        head = LOGISTIC if trained else options.head or self._heads[0]
         chosen = Point(head, options.floor, options.tau, options.worst_group)
         few = self.training.figures in ("private", "none")
         grid = (few_points(head, options.floor, self._constrains) if few else
-                points(self._heads, self._constrains, options.by_group))
-        self.made = front(moments, [*dict.fromkeys((chosen, *grid))], options.constraint, self._favourable)
+                points(self._heads, self._constrains, options.by_group, trained is not None))
+        wanted = [*dict.fromkeys((chosen, *grid))]
+        self.made = front(self.released, wanted, options.constraint, self._favourable, trained)
         self._take(0)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -169,8 +211,48 @@ class Moments(Strategy):
     def _take(self, point: int) -> None:
         """Let the model be one of the front's classifiers."""
         assert self.made is not None
+        self._become(self.made.weights[point])
+
+    def _become(self, weights: Tensor) -> None:
+        """Let the model have the weights `[d, C]`."""
         like = self.descent.weights[self._parameter]
-        self.descent.become({self._parameter: self.made.weights[point].T.to(like).contiguous()})
+        self.descent.become({self._parameter: weights.T.to(like).contiguous()})
+
+    def _refuse_misfit_of_steps(self) -> None:
+        """Raise `ValueError` for logistic steps that do not fit the other settings."""
+        options, number = self.options, self.options.logistic_steps
+        unfit = {f"there are {self.population.classes} classes, and they are made for 2": self.population.classes != 2,
+                 "whole participants are protected, and they are made for records": self.protects != "record",
+                 f"options.head is {options.head!r}, which takes none": options.head is not None,
+                 f"options.worst_group is {options.worst_group:g}, and they weigh all records alike":
+                     options.worst_group > 0,
+                 f"average is {self.training.average:g}, and the front follows from the last step":
+                     self.training.average > 0}
+        for reason, holds in unfit.items():
+            if number and holds:
+                raise ValueError(f"options.logistic_steps is {number}, but {reason}: leave options.logistic_steps out")
+
+    @property
+    def _has_moments(self) -> bool:
+        """Whether the moments have been released."""
+        return len(self.second) > 0
+
+    @property
+    def released(self) -> release.Moments:
+        """The moments as they were released."""
+        return release.Moments(sums.unsvec(self.second), self.first, self._deviation, self._last, self._deviations,
+                               self._mixes)
+
+    @property
+    def _pooled(self) -> release.Pooled:
+        """The released moments of all groups."""
+        return self.released.pooled()
+
+    @property
+    def trained(self) -> Head:
+        """The classifier of the latest round."""
+        weights = self.descent.weights[self._parameter].detach().double().cpu().T.clone()
+        return Head(weights, least_squares(self._pooled, self.options.floor).inverse)
 
     @property
     def _constrains(self) -> bool:
@@ -204,6 +286,11 @@ class Moments(Strategy):
         """Whether clients add noise to the numbers of their own groups alone, where some have none of a group."""
         local = self.training.trust is Trust.LOCAL and self.protects == "record" and not self.training.dropouts
         return local and self._groups > 1 and not all(all(sizes) for sizes in self.population.sizes)
+
+    @property
+    def _mixes(self) -> bool:
+        """Whether sums of features are mixed for the contrast of two classes."""
+        return self.population.classes == CLASSES and not self._apart
 
     @property
     def _deviations(self) -> tuple[float, ...] | None:

@@ -20,6 +20,9 @@ HeadName = Literal["least_squares", "equal", "counted", "constant"]
 TRAINED: Literal["trained"] = "trained"
 """Not fitted to moments, but trained by steps: the only classifier of its front."""
 
+LOGISTIC: Literal["logistic"] = "logistic"
+"""Logistic regression, by steps that begin with the moments (`fedfair.moments.logistic`)."""
+
 TAUS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2, -0.3, -0.4, -0.5, -0.6)
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 FLOORS = (1.0, 0.5, 2.0)
@@ -31,13 +34,13 @@ class Point(NamedTuple):
     """Settings of one classifier.
 
     Attributes:
-        head: How it is fitted.
+        head: How it is fitted, or trained.
         floor: Factor of the least eigenvalue, in units of what suits the head.
         tau: Share that is left of the differences between groups' mean scores.
         worst_group: How much more weight groups of larger losses have, from 0 to 1.
     """
 
-    head: HeadName | Literal["trained"]
+    head: HeadName | Literal["trained", "logistic"]
     floor: float = 1.0
     tau: float = 1.0
     worst_group: float = 0.0
@@ -64,20 +67,22 @@ class Front(NamedTuple):
     weights: Tensor
 
 
-def points(heads: Sequence[HeadName], constrains: bool, by_group: bool) -> tuple[Point, ...]:
+def points(heads: Sequence[HeadName], constrains: bool, by_group: bool, logistic: bool = False) -> tuple[Point, ...]:
     """Return the grid of settings.
 
     Args:
         heads: How classifiers are fitted.
         constrains: Whether there are groups that tau can make more alike.
         by_group: Whether the moments are those of each group, so that groups can be weighted.
+        logistic: Whether there is a logistic regression too.
     """
+    trained = [Point(LOGISTIC, tau=tau) for tau in (TAUS if constrains else (1.0,))]
     fitted = [Point(head, floor, tau) for head, floor, tau in product(heads, FLOORS, TAUS if constrains else (1.0,))]
     weighted = [Point(head, worst_group=strength) for head, strength in product(heads, STRENGTHS)]
-    return (*fitted, *(weighted if by_group else ()), Point("constant"))
+    return (*(trained if logistic else ()), *fitted, *(weighted if by_group else ()), Point("constant"))
 
 
-def few_points(head: HeadName, floor: float, constrains: bool) -> tuple[Point, ...]:
+def few_points(head: HeadName | Literal["logistic"], floor: float, constrains: bool) -> tuple[Point, ...]:
     """Return a small grid of settings, for figures whose noise grows with the number of classifiers.
 
     Args:
@@ -88,7 +93,8 @@ def few_points(head: HeadName, floor: float, constrains: bool) -> tuple[Point, .
     return (*(Point(head, floor, tau) for tau in (FEW_TAUS if constrains else (1.0,))), Point("constant"))
 
 
-def front(moments: Moments, wanted: Sequence[Point], constraint: Constraint, favourable: int | None) -> Front:
+def front(moments: Moments, wanted: Sequence[Point], constraint: Constraint, favourable: int | None,
+          logistic: Head | None = None) -> Front:
     """Return the classifiers of some settings; none costs anything, since the moments have been released.
 
     Args:
@@ -96,27 +102,33 @@ def front(moments: Moments, wanted: Sequence[Point], constraint: Constraint, fav
         wanted: Settings.
         constraint: What tau makes equal.
         favourable: Number of the favourable class, or None.
+        logistic: The logistic regression of these moments, if it was trained.
+
+    Raises:
+        ValueError: For the setting of a classifier that was trained, but is not given.
     """
-    return Front(tuple(wanted), torch.stack(list(_weights(moments, wanted, constraint, favourable))))
+    return Front(tuple(wanted), torch.stack(list(_weights(moments, wanted, constraint, favourable, logistic))))
 
 
-def _weights(moments: Moments, wanted: Sequence[Point], constraint: Constraint, favourable: int | None
-             ) -> Iterator[Tensor]:
+def _weights(moments: Moments, wanted: Sequence[Point], constraint: Constraint, favourable: int | None,
+             logistic: Head | None) -> Iterator[Tensor]:
     """Yield the weights `[d, C]` of each point; what several points have in common is computed once."""
     across = directions(moments, constraint, favourable) if any(point.tau != 1 for point in wanted) else None
-    heads: dict[tuple[HeadName, float, float], Head] = {}
+    heads: dict[Point, Head] = {}
     for point in wanted:
-        if point.head == TRAINED:
-            raise ValueError("a classifier that was trained by steps follows from no moments: take another head")
-        key = (point.head, point.floor, point.worst_group)
-        if key not in heads:
-            heads[key] = _head(moments, *key)
-        yield heads[key].weights if across is None or point.tau == 1 else constrained(heads[key], across, point.tau)
+        own = point._replace(tau=1.0)
+        if own not in heads:
+            heads[own] = logistic if own.head == LOGISTIC and logistic else _head(moments, own)
+        yield heads[own].weights if across is None or point.tau == 1 else constrained(heads[own], across, point.tau)
 
 
-def _head(moments: Moments, head: HeadName, floor: float, worst_group: float) -> Head:
+def _head(moments: Moments, point: Point) -> Head:
     """Fit a classifier without a constraint."""
-    pooled = moments.pooled(group_weights(moments, worst_group) if worst_group else None)
-    if head == "constant":
+    if point.head in (TRAINED, LOGISTIC):
+        raise ValueError("a classifier that was trained by steps follows from no moments: take another head")
+    pooled = moments.pooled(group_weights(moments, point.worst_group) if point.worst_group else None)
+    if point.head == "constant":
         return constant(pooled)
-    return least_squares(pooled, floor) if head == "least_squares" else discriminant(pooled, head, floor)
+    if point.head == "least_squares":
+        return least_squares(pooled, point.floor)
+    return discriminant(pooled, "equal" if point.head == "equal" else "counted", point.floor)

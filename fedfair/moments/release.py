@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from fedfair.moments.contrast import deviation
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Moments:
         noise: Standard deviation of the noise on every number of svec(S) and of V.
         last: The constant last coordinate of every record's features.
         noise_by_group: The same for the numbers of each group alone, V_k and, by group, S_k, `[K]`; None for `noise`.
+        mixing: Whether the noise was added to A V (`fedfair.moments.contrast`).
     """
 
     second: Tensor
@@ -51,6 +53,7 @@ class Moments:
     noise: float
     last: float
     noise_by_group: tuple[float, ...] | None = None
+    mixing: bool = False
 
     @property
     def by_group(self) -> bool:
@@ -73,9 +76,9 @@ class Moments:
             raise ValueError("groups cannot be weighted anew: their second moments were released together, take "
                              "options.by_group = true")
         second = self.second[0] if not self.by_group else torch.einsum("k,kij->ij", factors, self.second)
-        noise = self._noise_of_sum(factors)
-        return Pooled(second, torch.einsum("k,kdc->dc", factors, self.first), noise if self.by_group else self.noise,
-                      noise, self.last)
+        return Pooled(second, torch.einsum("k,kdc->dc", factors, self.first),
+                      self._noise_of_second(factors) if self.by_group else self.noise, self._noise_of_class(factors),
+                      self.last)
 
     def group_means(self, label: int | None = None) -> Tensor:
         """Return the mean features of each group, of the records of one class or of all, `[K, d]`.
@@ -84,13 +87,27 @@ class Moments:
             label: Number of a class, or None for all classes.
         """
         sums = self.first.sum(2) if label is None else self.first[:, :, label]
-        summed = math.sqrt(self.first.shape[2]) if label is None else 1.0
-        noise = self.noise_by_group or (self.noise,) * len(self.first)
-        least = sums.new_tensor([max(1.0, own * summed / self.last) for own in noise])
+        least = sums.new_tensor([max(1.0, self._noise_of_group(group, label) / self.last)
+                                 for group in range(len(sums))])
         return sums / torch.maximum(sums[:, -1] / self.last, least).unsqueeze(1)
 
-    def _noise_of_sum(self, factors: Tensor) -> float:
-        """Return the deviation of the noise on a number of the sum over groups, each times its factor."""
+    def _noise_of_group(self, group: int, label: int | None) -> float:
+        """Return the deviation of the noise on a number of a group's sum, over one class or all."""
+        own = self.noise if self.noise_by_group is None else self.noise_by_group[group]
+        coefficients = torch.zeros(len(self.first), self.first.shape[2], dtype=torch.float64)
+        coefficients[group, slice(None) if label is None else label] = 1.0
+        return own * deviation(coefficients, self.mixing)
+
+    def _noise_of_class(self, factors: Tensor) -> float:
+        """Return the deviation of the noise on a number of a class's sum over groups, each times its factor."""
+        if not self.mixing:
+            return self._noise_of_second(factors)
+        coefficients = torch.zeros(len(factors), self.first.shape[2], dtype=torch.float64)
+        coefficients[:, 0] = factors
+        return self.noise * deviation(coefficients, True)
+
+    def _noise_of_second(self, factors: Tensor) -> float:
+        """Return the deviation of the noise on a number of the sum over groups of S_k, each times its factor."""
         if self.noise_by_group is None:
             return self.noise * float(factors.norm())
         return float((factors * factors.new_tensor(self.noise_by_group)).norm())

@@ -20,7 +20,7 @@ from fedfair.mechanisms.integer_sums import noisy_steps, refuse_misfit
 from fedfair.mechanisms.noise import Trust, client_share
 from fedfair.mechanisms.randomness import source
 from fedfair.node.node import Node
-from fedfair.node.promises import public_numbers
+from fedfair.node.promises import promise_sum, public_numbers
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.messages import pack
 from fedfair.protocol.round import Round
@@ -53,6 +53,13 @@ def send_unmasking(node: Node, request: Request) -> RecordDict:
     options = request.options
     node.party, told = _party(node).unmasking(str(options["sum"]), cast(list[int], options["survivors"]))
     return RecordDict({"unmasking": ConfigRecord({"shares": told})})
+
+
+@exchange("train", promise_sum)
+def send_masked_gradient_sum(node: Node, request: Request) -> RecordDict:
+    """Send the clipped gradient sum of all records, rounded to the grid of its noise, under masks."""
+    return masked(node, request, node.exact_gradient_sum(request.weights, request.round),
+                  len(node.clients.together.train))
 
 
 def masked(node: Node, request: Request, sums: Mapping[str, Tensor], units: int) -> RecordDict:

@@ -13,6 +13,7 @@ from fedfair.datasets import GroupedDataset
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
+from fedfair.moments.contrast import mixed
 from fedfair.moments.sums import SENSITIVITY, moment_sums, zeros
 from fedfair.node.exchanges import content
 from fedfair.node.masked_sums import masked
@@ -25,13 +26,15 @@ from fedfair.protocol.round import Round
 class Wanted(NamedTuple):
     """Which sums are apart: features of `groups` groups, K or 1 for all records, and second moments `by_group`.
 
-    `held` says by client of the run and group, `[clients * K]`, whether the client has records of the group, as its
-    public numbers tell; empty if every client is to add noise to the numbers of all groups.
+    With `mixing`, sums of features are mixed for the contrast of two classes (`fedfair.moments.contrast`). `held` says
+    by client of the run and group, `[clients * K]`, whether the client has records of the group, as its public numbers
+    tell; empty if every client is to add noise to the numbers of all groups.
     """
 
     groups: int
     by_group: bool
     held: tuple[bool, ...] = ()
+    mixing: bool = False
 
     @staticmethod
     def asked(request: Request) -> Wanted:
@@ -42,7 +45,7 @@ class Wanted(NamedTuple):
     def of(options: Mapping[str, object]) -> Wanted:
         """Return what options want, as a server sends them."""
         held = tuple(map(bool, cast(list[int], options.get("held", []))))
-        return Wanted(cast(int, options["groups"]), bool(options["by-group"]), held)
+        return Wanted(cast(int, options["groups"]), bool(options["by-group"]), held, bool(options.get("mixing", False)))
 
     def of_client(self, number: int) -> Tensor:
         """Return which groups' numbers a client sends, `[K]`; raise `ValueError` if that is not said of it."""
@@ -97,6 +100,8 @@ def _of_held_groups(node: Node, round_: Round, wanted: Wanted) -> Contribution:
     whatever the server says of who holds what.
     """
     _refuse_little_noise(round_)
+    if wanted.mixing:
+        raise ValueError("the server asks for the numbers of each client's own groups, but mixed with those of others")
     total = _zeros(node.clients.together.train, wanted)
     for number in node.clients:
         noisy = with_noise(_sums(node.clients.training(number), wanted), None, round_, [number]).sums
@@ -183,7 +188,8 @@ def _flat(round_: Round) -> Flat:
 
 def _sums(data: GroupedDataset, wanted: Wanted) -> Gradients:
     """Return the exact sums over the records of one data set."""
-    return moment_sums(data.x, data.y, wanted.number(data), wanted.groups, data.classes, wanted.by_group)
+    sums = moment_sums(data.x, data.y, wanted.number(data), wanted.groups, data.classes, wanted.by_group)
+    return {**sums, "first": mixed(sums["first"])} if wanted.mixing else sums
 
 
 def _zeros(data: GroupedDataset, wanted: Wanted) -> Gradients:

@@ -100,6 +100,12 @@ class Node:
             return Contribution({}, None)
         return _release(*self.batch(weights, round_)[:2], round_, self.clients)
 
+    def exact_gradient_sum(self, weights: Mapping[str, Tensor], round_: Round) -> Gradients:
+        """Return `sum_i c_i g_i` over the round's batch, without noise: not for anybody else before it has some."""
+        assert round_.rule is not None
+        probe, groups = self.batch(weights, round_)[:2]
+        return probe.weighted_sum(round_.rule.coefficients(probe.norms, groups))
+
     def local_epochs(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """Train every client for a local epoch.
 

@@ -3,12 +3,14 @@
 A canary is a record whose features are a random direction of norm 1. It changes the sums by a vector a of norm sqrt(2),
 and vectors of different canaries overlap little. The attacker knows all other records and every canary, but not which
 canaries are in. It takes from the release what the records add, and half of what all canaries would: what is left along
-a is 1 + noise where the canary is in, and -1 + noise where it is not.
+a is 1 + noise where the canary is in, and -1 + noise where it is not. From gradients of logistic steps, which it reads
+off the weights, it takes the same.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -18,8 +20,11 @@ from fedfair import client_app
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.randomness import generator
+from fedfair.moments.contrast import along
+from fedfair.moments.heads import Head
+from fedfair.moments.logistic import gradient_of_step
 from fedfair.moments.release import Moments as Released
-from fedfair.moments.sums import moment_sums, unsvec
+from fedfair.moments.sums import moment_sums, unsvec, within_one
 from fedfair.node.moment_sums import Wanted
 from fedfair.node.node import Node
 from simulations.audits.findings import Audit, Guesses, judged
@@ -58,16 +63,20 @@ def audit_moments(experiment: Experiment, strategy: Moments, canaries: int, conf
     nodes = [Node({number: _with(planted, number, parts)}, task.build_model(), "cpu")
              for number, parts in clients.items()]
     seen: list[Released] = []
+    heads: list[Head] = []
 
     def note(strategy: Strategy, now: int) -> None:
-        """Keep what was released."""
+        """Keep what was released, and the weights after each round."""
         assert isinstance(strategy, Moments)
-        assert strategy.released is not None
         seen.append(strategy.released)
+        heads.append(strategy.trained)
 
     with client_app.replaced_nodes(task, nodes), quiet_flower():
         result = conduct(experiment, LocalGrid(client_app.app, len(nodes)), progress, watch=note)
-    scores = scores_of(seen[-1], [parts.train for parts in clients.values()], planted, wanted)
+    known = [parts.train for parts in clients.values()]
+    scores = scores_of(seen[-1], known, planted, wanted)
+    for before, after in pairwise(heads):
+        scores = scores + scores_of_step(before, after, seen[-1], known, planted)
     return judged("white box", result, Guesses(scores.numpy(), planted.included.numpy(), planted.group.numpy()),
                   confidence)
 
@@ -113,10 +122,45 @@ def scores_of(released: Released, known: list[GroupedDataset], planted: Planted,
     for part in range(len(second)):
         rows = parts == part
         quadratic[rows] = torch.einsum("nd,de,ne->n", planted.x[rows], second[part], planted.x[rows])
-    linear = (planted.x * first[number, :, planted.y]).sum(1)
     count, width = planted.x.shape
     others = count / len(second) * 3 / width**2, count / (groups * classes) / width  # mean of (x'y)^4, and of (x'y)^2
-    return quadratic / (released.noise**2 + others[0] / 4) + linear / (released.noise**2 + others[1] / 4)
+    weighted = _weighted(first, released, others[1] / 4)
+    return quadratic / (released.noise**2 + others[0] / 4) + (planted.x * weighted[number, :, planted.y]).sum(1)
+
+
+def _weighted(first: Tensor, released: Released, others: float) -> Tensor:
+    """Return V, each part of it over the variance of its noise and of the other canaries, `[K, d, C]`."""
+    if not released.mixing:
+        return first / (released.noise**2 + others)
+    contrast = along(first)
+    return ((first - contrast) / (2 * released.noise**2 + others)
+            + contrast / (2 * released.noise**2 / (1 + 2 * len(first)) + others))
+
+
+def scores_of_step(before: Head, after: Head, released: Released, known: list[GroupedDataset], planted: Planted
+                   ) -> Tensor:
+    """Score by one logistic step how likely it is that each canary is in, `[m]`.
+
+    Args:
+        before: The classifier before the step.
+        after: The classifier after it.
+        released: The moments, whose noise a gradient has too.
+        known: The records that the attacker knows, by client.
+        planted: The canaries.
+    """
+    errors = _errors(before, planted.x, planted.y)
+    left = gradient_of_step(before, after, released.pooled())[:, 1] - planted.x.T @ errors / 2
+    for data in known:
+        x = within_one(data.x.double())
+        left = left - x.T @ _errors(before, x, data.y)
+    count, width = planted.x.shape
+    others = count / width * float(errors.square().mean())
+    return errors * (planted.x @ left) / (released.noise**2 / 2 + others / 4)
+
+
+def _errors(head: Head, x: Tensor, y: Tensor) -> Tensor:
+    """Return by how much the probability of class 1 is off, `[n]`."""
+    return torch.softmax(x @ head.weights, 1)[:, 1] - y.double()
 
 
 def _sums(data: GroupedDataset, wanted: Wanted) -> Gradients:

@@ -62,11 +62,12 @@ class SecureSum:
         self._threshold = 0
         self._check_room(units)
 
-    def requests(self, exchange: Exchange, **options: Any) -> list[Message]:
+    def requests(self, exchange: Exchange, weights: ArrayRecord, **options: Any) -> list[Message]:
         """Collect masked sums, and return the requests whose answers open their total.
 
         Args:
             exchange: Asks for a node's sums under masks.
+            weights: Weights of the model by name.
             options: What the request says besides.
 
         Raises:
@@ -79,7 +80,7 @@ class SecureSum:
         self._senders = self._enough(sealed)
         parts = {place: {"senders": self._senders, "sealed": [sealed[other][place] for other in self._senders],
                          **options} for place in self._senders}
-        masked = self._ask(exchange, parts, self._plan)
+        masked = self._ask(exchange, parts, round_=self._plan, weights=weights)
         self._masked = {place: self._words(reply) for place, reply in masked.items()}
         survivors = self._enough(self._masked)
         return self._requests(send_unmasking, {place: {"survivors": survivors} for place in survivors})
@@ -117,20 +118,18 @@ class SecureSum:
         self._masking_keys = keys[len(asked):]
         return keys[:len(asked)]
 
-    def _ask(self, exchange: Exchange, parts: Mapping[int, Mapping[str, Any]], plan: Round | None = None
-             ) -> dict[int, Message]:
+    def _ask(self, exchange: Exchange, parts: Mapping[int, Mapping[str, Any]], **common: Any) -> dict[int, Message]:
         """Send each party its own request, and return the answers by place."""
-        asked, within = self._requests(exchange, parts, plan), self._training.answer_timeout
+        asked, within = self._requests(exchange, parts, **common), self._training.answer_timeout
         population = self._population
         return self._by_place(answers(self._grid.send_and_receive(asked, timeout=within), len(population.sizes),
                                       self._training.dropouts, asked, population.holders, within))
 
-    def _requests(self, exchange: Exchange, parts: Mapping[int, Mapping[str, Any]], plan: Round | None = None
-                  ) -> list[Message]:
+    def _requests(self, exchange: Exchange, parts: Mapping[int, Mapping[str, Any]], **common: Any) -> list[Message]:
         """Return each party's own request."""
         asked = [message for place, options in parts.items()
                  for message in messages.requests(exchange.name, exchange.category, [self._nodes[place]], self._task,
-                                                  round_=plan, sum=self._name, **options)]
+                                                  sum=self._name, **common, **options)]
         return numbering(asked, self._population, self._task)
 
     def _by_place(self, replies: Sequence[Message]) -> dict[int, Message]:

@@ -269,8 +269,16 @@ class Strategy(FlowerStrategy):
         return make_optimizer(training.optimizer, parameters, training.learning_rate, training.weight_decay,
                               training.momentum)
 
+    def next_exchange(self) -> Exchange:
+        """Return what nodes are asked for in the next round: the method's `exchange`, under masks if sums are secure.
+
+        Override it for a method whose rounds ask for different sums.
+        """
+        secure = self.masked_exchange if self.training.secure_aggregation else None
+        return secure or self.exchange
+
     def asked_besides(self) -> Mapping[str, Any]:
-        """Return what requests of the method's `exchange` say beside weights and plan, by name.
+        """Return what requests of the next round's exchange say beside weights and plan, by name.
 
         Override it for a method whose exchange takes options: numbers, texts or lists of them.
         """
@@ -432,9 +440,10 @@ class Strategy(FlowerStrategy):
             self.rows.add(server_round, "train", self._risk.measure(
                 grid, arrays, self._round, self.divisor(), self.training.learning_rate))
         if self.training.secure_aggregation:
-            self._asked = self._masked_requests(grid, self._round)
+            self._asked = self._masked_requests(grid, arrays, self._round)
             return self._asked
-        self._asked = self._requests(self.exchange, grid, weights=arrays, round_=self._round, **self.asked_besides())
+        self._asked = self._requests(self.next_exchange(), grid, weights=arrays, round_=self._round,
+                                     **self.asked_besides())
         return self._asked
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]
@@ -546,12 +555,11 @@ class Strategy(FlowerStrategy):
             ledger.expose("numbers of records of each participant by group", "the server receives them without noise")
         return ledger
 
-    def _masked_requests(self, grid: Grid, plan: Round) -> list[Message]:
+    def _masked_requests(self, grid: Grid, arrays: ArrayRecord, plan: Round) -> list[Message]:
         """Collect sums under masks, and return the requests that open their total."""
-        assert self.masked_exchange is not None
         units = self.population.by_client if self.protects == "record" else (1,) * len(self.population.sizes)
         self._secure = SecureSum(grid, self.task, self.training, self.population, plan, self.like_sums(), units)
-        return self._secure.requests(self.masked_exchange, **self.asked_besides())
+        return self._secure.requests(self.next_exchange(), arrays, **self.asked_besides())
 
     def _requests(self, exchange: Exchange, grid: Grid, **parts: object) -> list[Message]:
         """Return a request to every node."""

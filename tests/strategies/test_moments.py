@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -19,6 +18,7 @@ from fedfair.accounting import Release, epsilon
 from fedfair.mechanisms.clipping import Flat, PerGroup
 from fedfair.mechanisms.noise import Trust
 from fedfair.moments import sums
+from fedfair.moments.contrast import mixed
 from fedfair.moments.release import Moments as Released
 from fedfair.node import moment_sums
 from fedfair.node.moment_sums import Wanted, participant_moments, record_moments
@@ -38,20 +38,6 @@ def experiment(**settings: Any) -> Experiment:
     noise = {} if "target_epsilon" in settings else {"noise_multiplier": 0.0}
     return Experiment(**{"strategy": "moments", "features": "bounded", "model": "linear", "dtype": "float64",
                          "delta": 1e-6, "batch_size": 10, **noise, **settings})
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> dict[str, Any]:
-    """Provide settings of a file of one's own, whose columns are publicly known."""
-    draws = np.random.default_rng(0)
-    n = 900
-    sex, age, job = draws.choice(["f", "m"], n), draws.integers(18, 80, n), draws.choice(["a", "b", "c"], n)
-    score = (age - 45) / 20 + (job == "a") + 0.8 * (sex == "m") + draws.normal(size=n)
-    file = tmp_path / "own.csv"
-    pd.DataFrame({"age": age, "job": job, "sex": sex, "person": np.arange(n) // 30,
-                  "hired": np.where(score > 0.5, "yes", "no")}).to_csv(file, index=False)
-    return {"csv": str(file), "label": "hired", "group": "sex", "participant": "person", "ranges": [("age", 18, 80)],
-            "categories": [("job", ["a", "b", "c", "other"])], "split_by": "record"}
 
 
 def weights(result: Result) -> Tensor:
@@ -79,9 +65,11 @@ def test_the_sums_carry_the_noise_that_the_ledger_charges(table: dict[str, Any],
     monkeypatch.setattr("strategies.moments.release.Moments", lambda *parts: seen.append(Released(*parts)) or seen[-1])
     settings = {**table, "partition": "site", "clients": 3, "trust": trust, "noise": noise, "bins": 30}
     ledgers = [run(experiment(**settings, noise_multiplier=sigma)).ledger for sigma in (0.0, 2.0)]
-    quiet, noisy = (torch.cat([sums.svec(one.second).flatten(), one.first.flatten()]) for one in seen)
+    quiet, noisy = (torch.cat([sums.svec(one.second).flatten(), mixed(one.first).flatten()])
+                    for one in (seen[0], seen[-1]))
     deviation = 2.0 * math.sqrt(2) * (math.sqrt(3) if trust is Trust.LOCAL else 1)
-    assert seen[1].noise == pytest.approx(deviation)
+    assert seen[-1].mixing
+    assert seen[-1].noise == pytest.approx(deviation)
     drawn = ((noisy - quiet) / deviation).numpy()
     assert len(drawn) > 700
     assert stats.kstest(drawn, "norm").pvalue > 1e-4

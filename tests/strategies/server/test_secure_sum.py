@@ -103,7 +103,7 @@ def words(content: RecordDict) -> np.ndarray:
 
 @pytest.mark.parametrize("settings", [
     {}, {"partition": "group"}, {"strategy": "moments-of-participants", "clip_norm": 3.0},
-    {"options": {"by_group": True, "tau": 0.2}}, {"dropouts": 2}])
+    {"options": {"by_group": True, "tau": 0.2}}, {"dropouts": 2}, {"options": {"logistic_steps": 2}}])
 @pytest.mark.parametrize("nodes", [1, 2, 5, 8])
 def test_the_front_is_that_of_the_same_draws_without_masks(settings: dict[str, Any], nodes: int) -> None:
     """Also where a node holds several clients, and where some hold none."""

@@ -1,0 +1,87 @@
+"""Logistic regression in few steps: released moments say where to start and which way to step.
+
+Least squares is not logistic regression, but it is near, and the moments hold its curvature too. From
+
+    w_0 = 1.5 times the least squares fit,      w_(j+1) = w_j - (1/2) P^-1 g_j / h_j
+
+with g_j = sum_i phi_i (p_i - y_i) at w_j, which is a release of its own, P the S of the least squares fit (eigenvalues
+in the noise raised), and h_j the mean of p (1 - p) where scores are normal with the mean and variance that the moments
+tell. That is Newton's method with h S in place of the Hessian, by half a step: a whole step would let all of the noise
+of the latest gradient into the weights.
+
+|phi_i (p_i - y_i)| <= 1, so no gradient is clipped. Scores of two classes, z_0 = -z_1, have the gradients -g and g.
+
+Newton's method with noise on gradient and curvature: Avella-Medina, Bradshaw and Loh 2023; Ganesh et al. 2023.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedfair.moments.heads import Head, least_squares
+from fedfair.moments.release import Pooled
+
+_START, _STRIDE = 1.5, 0.5
+_FLATTEST = 0.02  # mean of p (1 - p), below which a step would leave the region that it is made for
+_NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(9))
+
+
+def start(moments: Pooled, floor: float = 1.0) -> Head:
+    """Return where the steps begin.
+
+    Args:
+        moments: Moments of all groups, of two classes.
+        floor: Factor of the least eigenvalue, half of the noise's spectral norm.
+
+    Raises:
+        ValueError: For another number of classes.
+    """
+    if moments.first.shape[1] != 2:
+        raise ValueError(f"there are {moments.first.shape[1]} classes, but logistic steps are made for 2")
+    head = least_squares(moments, floor)
+    return Head(_START * head.weights, head.inverse)
+
+
+def stepped(head: Head, gradient: Tensor, moments: Pooled) -> Head:
+    """Return a classifier after one more step.
+
+    Args:
+        head: The classifier so far.
+        gradient: Noisy sum of the gradients of the cross entropy at its weights, `[d, 2]`.
+        moments: The moments that it began with.
+    """
+    return Head(head.weights - _factor(head, moments) * head.inverse @ apart(gradient), head.inverse)
+
+
+def gradient_of_step(before: Head, after: Head, moments: Pooled) -> Tensor:
+    """Return the gradient `[d, 2]` that a step was taken along, without what was the same for both classes.
+
+    Args:
+        before: The classifier before the step.
+        after: The classifier after it.
+        moments: The moments that it began with.
+    """
+    change: Tensor = torch.linalg.solve(before.inverse, before.weights - after.weights)
+    return change / _factor(before, moments)
+
+
+def apart(gradient: Tensor) -> Tensor:
+    """Return what of a gradient `[d, 2]` is opposite for the two classes; what is the same for both is noise."""
+    return (gradient - gradient.flip(1)) / 2
+
+
+def _factor(head: Head, moments: Pooled) -> float:
+    """Return by how much P^-1 g is multiplied: for a class, half of what it is for the difference of scores."""
+    return _STRIDE / (2 * _slope(head.weights, moments))
+
+
+def _slope(weights: Tensor, moments: Pooled) -> float:
+    """Return the mean of p (1 - p) over records whose scores are normal, as the moments tell them."""
+    score = weights[:, 1] - weights[:, 0]
+    records = (moments.second[-1, -1] / moments.last**2).clamp(min=1.0)
+    mean = moments.second[-1] @ score / moments.last / records
+    variance = (score @ moments.second @ score / records - mean**2).clamp(min=0.0)
+    probability = torch.sigmoid(mean + variance.sqrt() * _NODES)
+    return max(float(_WEIGHTS @ (probability * (1 - probability)) / _WEIGHTS.sum()), _FLATTEST)
