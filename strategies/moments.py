@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message
@@ -37,6 +37,9 @@ GAPS: Mapping[Constraint, Sequence[str]] = {
 _OF_FRONT: Mapping[Split, float] = {"valid": 1.0, "test": 0.4}
 """Share of each held-out part's budget for figures of the front; the rest is for those of the run's model."""
 
+AUTO_STEPS = 3
+"""Logistic steps that "auto" takes where there are two classes."""
+
 
 class Moments(Strategy):
     """One round in which every record takes part, and by `logistic_steps` a few more.
@@ -57,7 +60,7 @@ class Moments(Strategy):
 
     - `logistic_steps`: after the moments, as many releases of the gradient of logistic regression over all records,
       each with as much noise; mu^2 adds up (`fedfair.moments.logistic`). The model and its part of the front are then
-      logistic regression, which loses less than least squares unless records are few.
+      logistic regression, which loses less than least squares. "auto" takes 3 where there are two classes, else none.
 
     The front, all of a grid of such settings, is kept with the result: `fedfair choose` takes another of them. With
     `gap`, the run itself ends with the most accurate of them whose gap between groups, of what `constraint` names, is
@@ -76,7 +79,7 @@ class Moments(Strategy):
         worst_group: Annotated[float, Field(ge=0, le=1)] = 0.0
         by_group: bool = False
         gap: Annotated[float, Field(ge=0, le=1)] | None = None
-        logistic_steps: Annotated[int, Field(ge=0, le=1000)] = 0
+        logistic_steps: Annotated[int, Field(ge=0, le=1000)] | Literal["auto"] = 0
 
     modes = ("step",)
     needs = "features of bounded norm, and model linear"
@@ -123,7 +126,7 @@ class Moments(Strategy):
     @property
     def rounds(self) -> int:
         """One round and the logistic steps, or none where the settings want no step."""
-        return 0 if self.training.steps == 0 else 1 + self.options.logistic_steps
+        return 0 if self.training.steps == 0 else 1 + self._steps
 
     @property
     def rounds_per_epoch(self) -> float:
@@ -220,7 +223,7 @@ class Moments(Strategy):
 
     def _refuse_misfit_of_steps(self) -> None:
         """Raise `ValueError` for logistic steps that do not fit the other settings."""
-        options, number = self.options, self.options.logistic_steps
+        options, number = self.options, self._steps
         unfit = {f"there are {self.population.classes} classes, and they are made for 2": self.population.classes != 2,
                  "whole participants are protected, and they are made for records": self.protects != "record",
                  f"options.head is {options.head!r}, which takes none": options.head is not None,
@@ -231,6 +234,12 @@ class Moments(Strategy):
         for reason, holds in unfit.items():
             if number and holds:
                 raise ValueError(f"options.logistic_steps is {number}, but {reason}: leave options.logistic_steps out")
+
+    @property
+    def _steps(self) -> int:
+        """The number of logistic steps."""
+        asked = self.options.logistic_steps
+        return asked if asked != "auto" else AUTO_STEPS * (self.population.classes == 2)
 
     @property
     def _has_moments(self) -> bool:

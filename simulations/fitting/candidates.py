@@ -15,6 +15,7 @@ from fedfair.accounting.events import joint_multiplier
 from fedfair.accounting.selection import gamma_of
 from fedfair.mechanisms.randomness import Source, random_bits, uniform
 from fedfair.plugins.registry import unknown
+from strategies.moments import AUTO_STEPS
 
 AUTO = 10.0
 """Expected number of trials, where none is named."""
@@ -43,11 +44,17 @@ class Candidate(NamedTuple):
         Args:
             multiplier: Noise multiplier of that release.
         """
-        noise = multiplier * math.sqrt(self.settings.get("steps", 1))
+        noise = multiplier * math.sqrt(self.settings.get("steps", 1 + self._logistic_steps))
         if self.method == "dpsgd-global-adapt":  # which counts large gradients in every step
             noise /= joint_multiplier(1.0, _COUNTS)
             return {**self.settings, "noise_multiplier": noise, "count_noise_multiplier": _COUNTS * noise}
         return {**self.settings, "noise_multiplier": noise}
+
+    @property
+    def _logistic_steps(self) -> int:
+        """The most steps that follow the moments of a trial."""
+        steps = self.settings.get("options", {}).get("logistic_steps", 0)
+        return AUTO_STEPS if steps == "auto" else int(steps)
 
 
 class Among(NamedTuple):
@@ -80,7 +87,7 @@ class Among(NamedTuple):
 
 
 def among(methods: Sequence[str], trials: float | None) -> Among | None:
-    """Return what is selected among; None for moments alone, of which there is one release and nothing to select.
+    """Return what is selected among; None for moments alone, which have nothing to select.
 
     Args:
         methods: Names of methods.
@@ -97,8 +104,8 @@ def among(methods: Sequence[str], trials: float | None) -> Among | None:
                          "once")
     if tuple(methods) == ("moments",):
         if trials is not None:
-            raise ValueError(f"{trials:g} trials are asked for, but moments alone is one release, and nothing is "
-                             "selected: leave trials out, or name other methods beside it")
+            raise ValueError(f"{trials:g} trials are asked for, but moments alone have one setting, and nothing "
+                             "is selected: leave trials out, or name other methods beside it")
         return None
     wanted = Among(tuple(methods), AUTO if trials is None else trials)
     gamma_of(wanted.trials, 1.0)

@@ -173,7 +173,8 @@ def settings_of(wanted: Wanted, own: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{name} is among the settings, but a fit chooses it: leave it out, or use `fedfair run`")
     data = str(wanted.data) if isinstance(wanted.data, Path) else wanted.data
     named = {"csv": data, "label": wanted.label or None, "group": wanted.group or None, "site": wanted.site}
-    options = {"constraint": wanted.constraint, **({} if wanted.gap is None else {"gap": wanted.gap})}
+    options = {"constraint": wanted.constraint, "logistic_steps": "auto",
+               **({} if wanted.gap is None else {"gap": wanted.gap})}
     return {"randomness": "system", "noise": "discrete", "dtype": "float64", **wanted.settings, **own,
             **{name: value for name, value in named.items() if value is not None}, "options": options}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedfair.accounting import Release, epsilon
 from fedfair.accounting.figures import up
-from fedfair.moments.front import TRAINED
+from fedfair.moments.front import LOGISTIC, TRAINED
 from simulations.fitting.candidates import METHODS
 from simulations.fitting.story import Story
 
@@ -44,7 +44,19 @@ def how_trained(story: Story) -> str:
     if head == TRAINED:
         return (f"trained by {config['strategy']}, {config['steps']} steps at learning rate "
                 f"{config['learning_rate']:g} with all records in each and noise on every sum of clipped gradients")
-    return f"fitted to noisy second moments by least squares, tau = {story.tau(story.chosen):g}"
+    how = (f"logistic regression, from noisy second moments by {gradients(story)} steps along noisy gradients"
+           if head == LOGISTIC else "fitted to noisy second moments by least squares")
+    return f"{how}, tau = {story.tau(story.chosen):g}"
+
+
+def gradients(story: Story) -> int:
+    """Return how many gradients were released after the moments.
+
+    Args:
+        story: The fit.
+    """
+    trained = next(iter(story.front["head"])) == LOGISTIC
+    return sum(story.ledger.events.values()) - 1 if trained else 0
 
 
 def how_selected(story: Story) -> str:

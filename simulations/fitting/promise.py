@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedfair.accounting.figures import up
-from simulations.fitting.how_trained import was_selected
+from simulations.fitting.how_trained import gradients, was_selected
 from simulations.fitting.story import Story
 
 
@@ -49,7 +49,7 @@ def promise(story: Story) -> list[Part]:
 def _of_nodes(story: Story) -> str:
     """Say what the server and other nodes of a fit saw, and what is left to trust."""
     ledger = story.ledger
-    seen = ("of the moments only the sum over all nodes, with the shares of noise of all of them, and counts of single "
+    seen = ("of moments and gradients only the sum over all nodes, with the shares of noise of all of them, and counts of single "
             "nodes, each with all of its noise" if ledger.secure_aggregation else
             "sums and counts of single nodes, each with all of its noise")
     against, (*left, _) = ledger.by_observer(), ledger.left_to_trust()  # the last is about what is public: see below
@@ -75,9 +75,10 @@ def _releases(story: Story) -> str:
     ledger = story.ledger
     learned = ("noisy counts that tell numbers from categories and find the decimal mark, noisy histograms of the "
                "columns, and " if ledger.preprocessing else "")
+    moments = "noisy second moments" + (f" and {gradients(story)} noisy gradients" if gradients(story) else "")
     trained = ("the best of a random number of trainings (neither their number nor the others), whose choice is "
                "part of the cost" if was_selected(story) else
-               "noisy second moments, from which the model and its whole front follow")
+               f"{moments}, from which the model and its whole front follow")
     others = "Every training and all else" if was_selected(story) else "All"
     return (f"Of the training part: {learned}{trained}: epsilon {up(ledger.epsilon(), '.4g')}. Of the validation "
             f"part: noisy counts by which the model was chosen, epsilon "

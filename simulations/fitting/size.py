@@ -15,7 +15,7 @@ from fedfair.accounting import Accountant, Release, calibrate
 from fedfair.moments.sums import SENSITIVITY
 
 FEWEST_BINS, MOST_BINS = 5, 10
-_ENOUGH, _AMPLE = 2.0, 6.0  # from which on noise costs little, and hardly anything
+_ENOUGH, _AMPLE = 1.2, 3.0  # from which on noise costs little, and hardly anything
 _CATEGORIES = 4  # of a column, about, before they are known
 
 

@@ -65,8 +65,10 @@ def experiment_of(made: Experiment, candidate: Candidate, cost: Selection) -> Ex
         cost: What a trial may cost.
     """
     assert made.target_epsilon is not None
+    if candidate.method == "moments":
+        candidate = candidate._replace(settings={"options": made.options})
     own = candidate.with_noise(cost.multiplier)
-    options = own.pop("options", {}) if candidate.method != "moments" else made.options
+    options = own.pop("options", {})
     return Experiment(**{**made.settings(), "csv": made.csv, **own, "options": options, "strategy": candidate.method,
                          "target_epsilon": None, "preprocessing_epsilon": SHARE_OF_EPSILON * made.target_epsilon})
 

@@ -159,7 +159,8 @@ def _grid(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 
 def _words(setting: Mapping[str, Any]) -> str:
     """Return a setting in words."""
-    return ", ".join(f"{name.removeprefix('options.')} {value:g}" for name, value in setting.items())
+    return ", ".join(f"{name.removeprefix('options.')} {value if isinstance(value, str) else format(value, 'g')}"
+                     for name, value in setting.items())
 
 
 def measured(entries: Sequence[Entry], runs: Sequence[Kept]) -> pd.DataFrame:
@@ -174,8 +175,8 @@ def measured(entries: Sequence[Entry], runs: Sequence[Kept]) -> pd.DataFrame:
                  "seed": entry.experiment.seed, "spent": run.ledger.epsilon(), "majority": _majority(run.metrics)}
         points = run.points or [{"setting": entry.setting, "figures": _figures(run.metrics)}]
         for point in points:
-            rows += [{**named, "setting": point["setting"], "split": split, **point["figures"][split]}
-                     for split in HELD_OUT]
+            setting = f"{point['setting']}; {entry.setting}" if run.points else entry.setting
+            rows += [{**named, "setting": setting, "split": split, **point["figures"][split]} for split in HELD_OUT]
     made = pd.DataFrame(rows)
     return made.assign(worst_group_error=1 - made["worst_group"]).drop(columns="worst_group")
 

@@ -26,6 +26,7 @@ from fedfair.fairness.decision_counts import Deciding, factors
 from simulations.fitting.fit import Fitted, Wanted, fit
 from simulations.fitting.kinds import _cells
 from simulations.fitting.story import Story
+from strategies.moments import AUTO_STEPS
 from strategies.server.population import Population
 from tests.hazards.frozen import Frozen
 
@@ -157,9 +158,10 @@ def claimed(ledger: Ledger, part: str) -> dict[str, float]:
     """Return mu^2 that a row of a part is charged, by step."""
     if part != "train":
         return {part: ledger.held_out[part].multiplier ** -2}
-    (event,) = ledger.events
+    ((event, times),) = ledger.events.items()
+    assert times == 1 + AUTO_STEPS
     before = ledger.preprocessing.multiplier ** -2 if ledger.preprocessing else 0.0
-    return {"kinds and preprocessing": before, "moments": event.guaranteed(0).multiplier ** -2}
+    return {"kinds and preprocessing": before, "moments and steps": times * event.guaranteed(0).multiplier ** -2}
 
 
 HOW: dict[str, dict[str, Any]] = {"nothing is known": {}, "a schema": SCHEMA, "local trust": {"trust": "local"},
@@ -196,16 +198,17 @@ def test_all_releases_together_have_the_stated_epsilon(trust: str, known: dict[s
 
 
 def test_a_table_of_shares_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the budget of training goes: 2 % to kinds, 6 % or so to preprocessing, the rest to moments."""
+    """Where the budget of training goes: 2 % to kinds, 6 % or so to preprocessing, the rest to moments and steps."""
     frozen, without, with_row = neighbours(tmp_path, monkeypatch, "train", LOWEST, settings=SEEDED)
     charged = claimed(frozen.fitted(without).result.ledger, "train")
     frozen.fitted(with_row)
-    kinds, *columns, moments = frozen.told[:-3]
+    (kinds, *columns), trained = frozen.told[:-4 - AUTO_STEPS], frozen.told[-4 - AUTO_STEPS:-3]
     whole = sum(charged.values())
     assert kinds / whole == pytest.approx(0.02, rel=0.01)
     assert kinds + sum(columns) == pytest.approx(charged["kinds and preprocessing"], rel=0.1)
     assert 0.05 < charged["kinds and preprocessing"] / whole < 0.12
-    assert moments <= charged["moments"]
+    assert sum(trained) <= charged["moments and steps"]
+    assert all(trained)
 
 
 cell = st.text("0123456789.,-+$€%e ab", max_size=6)

@@ -19,6 +19,7 @@ from simulations.fitting import private_selection
 from simulations.fitting.candidates import METHODS, Among, Candidate
 from simulations.fitting.terms import Terms
 from simulations.settings.experiment import Experiment
+from strategies.moments import AUTO_STEPS
 from tests.hazards.frozen import Frozen
 from tests.hazards.test_fit_attack import LOWEST, OUTLIERS, ROW, changed, differing, neighbours, people
 
@@ -56,7 +57,7 @@ def win_first(patch: pytest.MonkeyPatch) -> None:
 
 def trials_of(frozen: Frozen, part: str) -> tuple[float, list[float]]:
     """Return mu^2 that a row moved before the trials, and in each of them, where it was `part` of."""
-    told, sizes = frozen.told, [2, 4, 7]  # releases of each trial with its score; global-adapt counts in every step
+    told, sizes = frozen.told, [2 + AUTO_STEPS, 4, 7]  # releases of each trial with its score; global-adapt counts in every step
     after = told[len(told) - 3 - sum(sizes):len(told) - 3]
     before = sum(told[:len(told) - 3 - sum(sizes)])
     each = [sum(after[sum(sizes[:n]):sum(sizes[:n + 1])]) for n in range(3)]

@@ -20,7 +20,7 @@ def test_moments_alone_is_no_selection() -> None:
 
 
 @pytest.mark.parametrize(("methods", "trials", "words"), [
-    (("moments",), 5.0, "moments alone is one release"), (("dpsgd", "sgd"), None, "sgd"),
+    (("moments",), 5.0, "moments alone have one setting"), (("dpsgd", "sgd"), None, "sgd"),
     ((), None, "name at least one"),
     (("dpsgd", "dpsgd"), None, "each once"), (("dpsgd",), 1.0, "number above 1"),
     (("dpsgd",), math.inf, "number above 1"), (("dpsgd",), math.nan, "number above 1")])
