@@ -49,8 +49,8 @@ def promise(story: Story) -> list[Part]:
 def _of_nodes(story: Story) -> str:
     """Say what the server and other nodes of a fit saw, and what is left to trust."""
     ledger = story.ledger
-    seen = ("of moments and gradients only the sum over all nodes, with the shares of noise of all of them, and counts of single "
-            "nodes, each with all of its noise" if ledger.secure_aggregation else
+    seen = ("of moments and gradients only the sum over all nodes, with the shares of noise of all of them, and counts "
+            "of single nodes, each with all of its noise" if ledger.secure_aggregation else
             "sums and counts of single nodes, each with all of its noise")
     against, (*left, _) = ledger.by_observer(), ledger.left_to_trust()  # the last is about what is public: see below
     return (f"And the server, which saw {seen}: epsilon {up(against['server'], '.4g')} for a training record. And "

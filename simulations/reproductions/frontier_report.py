@@ -80,9 +80,9 @@ def write(out: Path, found: Found, about: About) -> None:
              "feature, or thresholds by group; the others decide without it, and each is compared with those that know "
              "as much. Every method tried six settings; moments tried two, with logistic steps and without, and the "
              "front of each costs nothing more. For each limit on a measure the setting with the highest mean accuracy "
-             f"on the validation part within the limit there was kept. Figures are of the test part: means over {about.seeds} "
-             "seeds, ± half a 95 % t-interval. Runs are seeded, so their epsilon is simulated; with the system's "
-             "randomness it would be proved, for these data by public ranges and categories.", "",
+             "on the validation part within the limit there was kept. Figures are of the test part: means over "
+             f"{about.seeds} seeds, ± half a 95 % t-interval. Runs are seeded, so their epsilon is simulated; with the "
+             "system's randomness it would be proved, for these data by public ranges and categories.", "",
              about.made_with, "", *request.left_out(about.quick), *_summary(found.compared)]
     if others:
         pages = " and ".join(f"[{MEASURES[name]}]({_page(name)})" for name in others)

@@ -57,7 +57,8 @@ def win_first(patch: pytest.MonkeyPatch) -> None:
 
 def trials_of(frozen: Frozen, part: str) -> tuple[float, list[float]]:
     """Return mu^2 that a row moved before the trials, and in each of them, where it was `part` of."""
-    told, sizes = frozen.told, [2 + AUTO_STEPS, 4, 7]  # releases of each trial with its score; global-adapt counts in every step
+    told = frozen.told
+    sizes = [2 + AUTO_STEPS, 4, 7]  # releases of each trial with its score; global-adapt counts in every step
     after = told[len(told) - 3 - sum(sizes):len(told) - 3]
     before = sum(told[:len(told) - 3 - sum(sizes)])
     each = [sum(after[sum(sizes[:n]):sum(sizes[:n + 1])]) for n in range(3)]
