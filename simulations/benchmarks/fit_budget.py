@@ -30,7 +30,7 @@ _EXACT: Mapping[str, Any] = {"preprocessing_epsilon": 1e4, "noise_multiplier": 0
 _STEPS: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "preprocessing": ("preprocessing_epsilon",),
-    "moments": ("noise_multiplier",),
+    "moments and steps": ("noise_multiplier",),
     "choice and figures": ("figures", "figures_epsilon"),
     "all": tuple(_EXACT),
 }

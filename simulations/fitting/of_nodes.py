@@ -1,8 +1,8 @@
 """A fit over nodes that each keep their file: the server has a schema, and gets sums and counts with noise.
 
 Ranges, categories, groups and classes are the schema's, which is public, so nothing is spent on them. The nodes send
-their moments in one round, and counts of decisions for the choice and the figures. All of it carries noise before the
-server can read it: each node adds all of it (trust local), or masks hide its moments (secure aggregation).
+their moments, a few gradients, and counts of decisions for the choice and the figures. All of it carries noise before
+the server can read it: each node adds all of it (trust local), or masks hide its sums (secure aggregation).
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ _AT_THE_END = 1000.0  # epochs between evaluations
 
 
 class Method(BaseModel):
-    """A method with the settings that it tries: every combination of the values of its `grid`.
+    """A method with the settings that it tries: every combination of the values of its `grid`, or for images of
+    `grid_of_images`, if it has one.
 
     `knows_group` says whether decisions may depend on the group: it is a feature, or there are thresholds by group;
     `for_tables` that the method needs two classes, or groups that are not the classes; `thresholds` that it has those
@@ -52,6 +53,7 @@ class Method(BaseModel):
     for_tables: bool = False
     thresholds: bool = False
     grid: Mapping[str, tuple[Any, ...]] = {}
+    grid_of_images: Mapping[str, tuple[Any, ...]] | None = None
 
 
 class Plan(BaseModel):
@@ -142,7 +144,8 @@ def runs_of(plan: Plan, device: str) -> Iterator[Entry]:
             noise = {"target_epsilon": epsilon} if math.isfinite(epsilon) else {"noise_multiplier": 0.0}
             if method.thresholds and math.isfinite(epsilon):
                 noise["threshold_epsilon"] = epsilon
-            for setting in _grid(method.grid):
+            images = method.grid_of_images if dataset in plan.images else None
+            for setting in _grid(method.grid if images is None else images):
                 given = {**plan.settings, **plan.images.get(dataset, {}), **noise, **setting, "dataset": dataset,
                          "device": device, "batch_size": 1, "eval_every": _AT_THE_END, "preprocessing": "public",
                          "attribute_in_model": knows_group}
@@ -175,7 +178,7 @@ def measured(entries: Sequence[Entry], runs: Sequence[Kept]) -> pd.DataFrame:
                  "seed": entry.experiment.seed, "spent": run.ledger.epsilon(), "majority": _majority(run.metrics)}
         points = run.points or [{"setting": entry.setting, "figures": _figures(run.metrics)}]
         for point in points:
-            setting = f"{point['setting']}; {entry.setting}" if run.points else entry.setting
+            setting = "; ".join(filter(None, [point["setting"] if run.points else "", entry.setting]))
             rows += [{**named, "setting": setting, "split": split, **point["figures"][split]} for split in HELD_OUT]
     made = pd.DataFrame(rows)
     return made.assign(worst_group_error=1 - made["worst_group"]).drop(columns="worst_group")

@@ -132,7 +132,7 @@ class Training(ThresholdSettings, BaseModel):
     secure_aggregation: bool = Field(
         default=False, json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="Whether nodes add masks that cancel, so that the server sees only the sum over all of them; only "
-                    "with trust distributed, noise discrete and strategies of one round (moments).")
+                    "with trust distributed, noise discrete and moments.")
     randomness: Literal["seeded", "system"] = Field(
         default="seeded", json_schema_extra={"decided_by_app": True},
         description="Where batches and noise come from: the seed and all settings, for simulation, since anyone with "

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from simulations.engines.run import run
 from simulations.fitting.story import Story
 from simulations.results.ledger_table import read_ledgers
 from simulations.settings.experiment import Experiment
+from strategies.moments import AUTO_STEPS
 from tests.simulations.engines.conftest import free_ports
 from tests.simulations.engines.runtime import superlink, supernode
 from tests.simulations.engines.test_own_files import in_one_place
@@ -171,22 +173,24 @@ def released(file: str) -> list[dict[str, Any]]:
 
 def spent(entries: Sequence[dict[str, Any]]) -> float:
     """Return the epsilon of entries, composed as a run's ledger composes them."""
-    releases = {Release(entry["rate"], entry["multiplier"]): entry["steps"] for entry in entries}
-    assert len(releases) == len(entries)
+    releases: Counter[Release] = Counter()
+    for entry in entries:
+        releases[Release(entry["rate"], entry["multiplier"])] += entry["steps"]
     return epsilon(releases, DELTA, "pld")
 
 
 def of_the_fit(file: str, ledger: Ledger, sites: int) -> None:
-    """Hold a node's own ledger against that of the fit: the same moments, and the same counts.
+    """Hold a node's own ledger against that of the fit: the same moments and gradients, and the same counts.
 
     Each of a node's sites adds all of the noise, and what leaves the node is their sum.
     """
     entries = [{**entry, "multiplier": entry["multiplier"] / sites**0.5} for entry in released(file)]
-    moments = [entry for entry in entries if entry["exchange"] == "moment_sums.send_moments"]
+    trained = [entry for entry in entries
+               if entry["exchange"] in ("moment_sums.send_moments", "exchanges.send_gradient_sum")]
     counts = [entry for entry in entries if entry["exchange"].startswith("private_counts.")]
-    assert len(moments) == 1
-    assert len(counts) == len(entries) - 1 == 3
-    assert spent(moments) == pytest.approx(ledger.by_observer()["server"], rel=1e-3)
+    assert len(trained) == 1 + AUTO_STEPS
+    assert len(counts) == len(entries) - len(trained) == 3
+    assert spent(trained) == pytest.approx(ledger.by_observer()["server"], rel=1e-3)
     loss = sum(entry["multiplier"] ** -2 for entry in counts)
     assert loss == pytest.approx(sum(release.multiplier ** -2 for release in ledger.held_out.values()), rel=1e-6)
     assert spent(counts[:1]) == pytest.approx(ledger.held_out_epsilon("valid"), rel=1e-3)
