@@ -24,6 +24,7 @@ LOGISTIC: Literal["logistic"] = "logistic"
 """Logistic regression, by steps that begin with the moments (`fedfair.moments.logistic`)."""
 
 TAUS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2, -0.3, -0.4, -0.5, -0.6)
+FINE_TAUS = tuple(tau / 20 for tau in range(20, -13, -1))
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 FLOORS = (1.0, 0.5, 2.0)
 FEW_TAUS = (1.0, 0.75, 0.5, 0.25, 0.0, -0.15, -0.3, -0.6)
@@ -76,7 +77,7 @@ def points(heads: Sequence[HeadName], constrains: bool, by_group: bool, logistic
         by_group: Whether the moments are those of each group, so that groups can be weighted.
         logistic: Whether there is a logistic regression too.
     """
-    trained = [Point(LOGISTIC, tau=tau) for tau in (TAUS if constrains else (1.0,))]
+    trained = [Point(LOGISTIC, tau=tau) for tau in (FINE_TAUS if constrains else (1.0,))]
     fitted = [Point(head, floor, tau) for head, floor, tau in product(heads, FLOORS, TAUS if constrains else (1.0,))]
     weighted = [Point(head, worst_group=strength) for head, strength in product(heads, STRENGTHS)]
     return (*(trained if logistic else ()), *fitted, *(weighted if by_group else ()), Point("constant"))

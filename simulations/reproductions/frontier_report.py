@@ -78,7 +78,7 @@ def write(out: Path, found: Found, about: About) -> None:
              f"`{request.command(_NAME, about.seeds)}`", "",
              "Linear models on the same features of norm at most 1. Methods that know the group have it as a "
              "feature, or thresholds by group; the others decide without it, and each is compared with those that know "
-             "as much. Every method tried six settings, moments as many numbers of logistic steps, and the front of "
+             "as much. Every method tried six settings, moments four numbers of logistic steps, and the front of "
              "each costs nothing more. For each limit on a measure the setting with the highest mean accuracy "
              "on the validation part within the limit there was kept. Figures are of the test part: means over "
              f"{about.seeds} seeds, ± half a 95 % t-interval. Runs are seeded, so their epsilon is simulated; with the "
