@@ -40,11 +40,11 @@ def group_weights(moments: Moments, strength: float) -> tuple[float, ...]:
     groups = len(moments.first)
     counts = (moments.first[:, -1].sum(1) / moments.last).clamp(min=1.0)
     shares = counts / counts.sum()
-    chosen, total = shares.clone(), torch.zeros(groups, dtype=torch.float64)
+    logs, total = shares.log(), torch.zeros(groups, dtype=torch.float64)  # losses of noise can be as large as 1e6
     for _ in range(_STEPS):
+        chosen = torch.softmax(logs, 0)
         head = least_squares(moments.pooled((chosen / shares).tolist()))
-        chosen = chosen * torch.exp(_RATE * squared_losses(moments, head.weights))
-        chosen = chosen / chosen.sum()
-        total += chosen / _STEPS
+        logs = logs + _RATE * squared_losses(moments, head.weights)
+        total += torch.softmax(logs, 0) / _STEPS
     mixed = (1 - strength) * shares + strength * total
     return tuple((mixed / shares).tolist())

@@ -142,6 +142,17 @@ def test_weights_for_the_worst_group_lower_its_loss() -> None:
     assert worst[0] > worst[1] > worst[2]
 
 
+def test_weights_for_the_worst_group_are_finite_however_large_the_noise_is() -> None:
+    """A noisy loss can be huge, and its exponential infinite."""
+    x, y, group = drawn()
+    made, draws = exact(x[:40], y[:40], group[:40], 2, 2, by_group=True), torch.Generator().manual_seed(0)
+    for _ in range(20):
+        second = sums.unsvec(1e4 * torch.randn(2, WIDTH * (WIDTH + 1) // 2, generator=draws, dtype=torch.float64))
+        first = made.first + 1e4 * torch.randn(made.first.shape, generator=draws, dtype=torch.float64)
+        weights = group_weights(Moments(made.second + second, first, 1e4, LAST), 1.0)
+        assert all(math.isfinite(weight) and weight >= 0 for weight in weights)
+
+
 def test_weights_of_groups_need_moments_of_each() -> None:
     with pytest.raises(ValueError, match=r"options\.by_group = true"):
         exact(*drawn(), 2, 2).pooled((1.0, 2.0))
