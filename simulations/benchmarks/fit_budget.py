@@ -70,7 +70,8 @@ def _accuracies(made: Result) -> tuple[float, float]:
     test = made.data.test
     with torch.no_grad():
         right = float((made.model(test.x).argmax(1) == test.y).double().mean())
-    rows = made.metrics[(made.metrics["split"] == "test") & (made.metrics["group"] == "all")]
+    last = made.metrics[made.metrics["round"] == made.metrics["round"].max()]
+    rows = last[(last["split"] == "test") & (last["group"] == "all")]
     return right, float(rows.set_index("metric")["value"]["accuracy"])
 
 
