@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fedfair.accounting import Accountant, Release, calibrate
 from fedfair.moments.sums import SENSITIVITY
 
-FEWEST_BINS, MOST_BINS = 5, 10
+FEWEST_BINS, MOST_BINS = 4, 10
 _ENOUGH, _AMPLE = 1.2, 3.0  # from which on noise costs little, and hardly anything
 _CATEGORIES = 4  # of a column, about, before they are known
 
