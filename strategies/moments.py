@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedfair.fairness.score_sums import favourable_of
 from fedfair.mechanisms.clipping import ClipRule, Flat, sensitivity
-from fedfair.mechanisms.noise import Trust, sum_share
+from fedfair.mechanisms.noise import Trust, client_share, server_share
 from fedfair.moments import logistic, release, sums
 from fedfair.moments.constraints import Constraint
 from fedfair.moments.contrast import CLASSES, unmixed
@@ -86,7 +86,7 @@ class Moments(Strategy):
     settings = {"features": "bounded", "model": "linear"}  # noqa: RUF012 - of the class, as all of these
     exchange = send_moments
     masked_exchange = send_masked_moments
-    state: ClassVar[tuple[str, ...]] = ("second", "first")
+    state: ClassVar[tuple[str, ...]] = ("second", "first", "adding")
     options: Options
 
     def prepare(self) -> None:
@@ -114,6 +114,7 @@ class Moments(Strategy):
         self._refuse_misfit_of_steps()
         self.made: Front | None = None
         self.second = self.first = torch.empty(0, dtype=torch.float64)  # the sums as they were released
+        self.adding = self.sharers  # clients whose noise is in the moments
 
     def rule(self) -> ClipRule:
         """Return what one record adds at most to moments, or to a gradient: sqrt(2), without clipping."""
@@ -162,6 +163,7 @@ class Moments(Strategy):
         assert self._round is not None
         left = self.rounds - 1 - self._round.step
         if not self._has_moments:
+            self.adding = sum(self.attendance.answered)  # in the first round
             self.second, self.first = noisy["second"], unmixed(noisy["first"]) if self._mixes else noisy["first"]
             trained = logistic.start(self._pooled, self.options.floor) if left else None
         else:
@@ -287,8 +289,9 @@ class Moments(Strategy):
     @property
     def _deviation(self) -> float:
         """The standard deviation of the noise on every number of the sums."""
-        share = sum_share(self.training.trust, self.sharers)
-        return self.noise[0] * sensitivity(self.rule(), len(self.population.names)) * share
+        share = client_share(self.training.trust, self.sharers) * math.sqrt(self.adding)
+        return self.noise[0] * sensitivity(self.rule(), len(self.population.names)) * (
+            share + server_share(self.training.trust))
 
     @property
     def _apart(self) -> bool:
@@ -306,7 +309,7 @@ class Moments(Strategy):
         """The same by group, of as many clients' noise as hold the group; None where that is all of them."""
         if not self._apart:
             return None
-        alone = self._deviation / math.sqrt(self.sharers)
+        alone = self._deviation / math.sqrt(self.adding)
         holders = [sum(size > 0 for size in sizes) for sizes in zip(*self.population.sizes, strict=True)]
         return tuple(alone * math.sqrt(number) for number in holders)
 

@@ -7,7 +7,8 @@ Least squares is not logistic regression, but it is near, and the moments hold i
 with g_j = sum_i phi_i (p_i - y_i) at w_j, which is a release of its own, P the S of the least squares fit (eigenvalues
 in the noise raised), and h_j the mean of p (1 - p) where scores are normal with the mean and variance that the moments
 tell. That is Newton's method with h S in place of the Hessian, by half a step: a whole step would let all of the noise
-of the latest gradient into the weights.
+of the latest gradient into the weights. The curvature of a record is at most 1/4 of phi phi', so h is taken as .07 at
+least: then no direction is stepped along for more than 1.8 times Newton's step, and the steps cannot swing up.
 
 |phi_i (p_i - y_i)| <= 1, so no gradient is clipped. Scores of two classes, z_0 = -z_1, have the gradients -g and g.
 
@@ -24,7 +25,7 @@ from fedfair.moments.heads import Head, least_squares
 from fedfair.moments.release import Pooled
 
 _START, _STRIDE = 1.5, 0.5
-_FLATTEST = 0.02  # mean of p (1 - p), below which a step would leave the region that it is made for
+_FLATTEST = 0.07  # the least h: _STRIDE / 4 / h < 2, so that steps converge where records are certain but for a few
 _NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(9))
 
 

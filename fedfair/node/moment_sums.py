@@ -18,7 +18,7 @@ from fedfair.moments.sums import SENSITIVITY, moment_sums, zeros
 from fedfair.node.exchanges import content
 from fedfair.node.masked_sums import masked
 from fedfair.node.node import Contribution, Node, with_noise
-from fedfair.node.promises import promise_of_clients, promise_sum
+from fedfair.node.promises import promise_of_clients, promise_of_participants, promise_sum
 from fedfair.protocol.exchange import Promise, Request, exchange
 from fedfair.protocol.round import Round
 
@@ -151,7 +151,7 @@ def send_moments(node: Node, request: Request) -> RecordDict:
     return content(record_moments(node, request.round, Wanted.asked(request)))
 
 
-@exchange("train", promise_sum)
+@exchange("train", promise_of_participants)
 def send_participant_moments(node: Node, request: Request) -> RecordDict:
     """Send the clipped second moments of all participants, added up, with the clients' noise."""
     return content(participant_moments(node, request.round, Wanted.asked(request)))
@@ -164,7 +164,7 @@ def send_masked_moments(node: Node, request: Request) -> RecordDict:
                   len(node.clients.together.train))
 
 
-@exchange("train", promise_sum)
+@exchange("train", promise_of_participants)
 def send_masked_participant_moments(node: Node, request: Request) -> RecordDict:
     """Send the same sums as `send_participant_moments`, rounded to the grid of their noise, under masks."""
     return masked(node, request, sums_of_participants(node, request.round, Wanted.asked(request)), len(node.clients))

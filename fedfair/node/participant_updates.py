@@ -16,7 +16,7 @@ from fedfair.gradients.layers import LayerGradients, norms
 from fedfair.mechanisms.sampling import poisson
 from fedfair.node.exchanges import content
 from fedfair.node.node import ClientError, Contribution, Node, is_bounded, with_noise
-from fedfair.node.promises import promise_sum
+from fedfair.node.promises import promise_of_participants
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.round import Round
 
@@ -46,7 +46,7 @@ def update_sum(node: Node, weights: Mapping[str, Tensor], round_: Round) -> Cont
     return with_noise(sums, counts, round_, node.clients)
 
 
-@exchange("train", promise_sum)
+@exchange("train", promise_of_participants)
 def send_update_sum(node: Node, request: Request) -> RecordDict:
     """Send the sum of the clipped updates of the clients that the round draws, with the counts that it asks for."""
     return content(update_sum(node, request.weights, request.round))

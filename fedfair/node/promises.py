@@ -33,6 +33,20 @@ def promise_of_clients(clients: int, request: Request, trusts_server: bool) -> P
     return Promise(_worst(round_.own_event(clients, trusts_server)), batch=round_.label)
 
 
+def promise_of_participants(node: Node, request: Request, trusts_server: bool) -> Promise:
+    """Promise to a record what the noise on a sum of participants' clipped contributions guarantees.
+
+    The round's noise is for a participant that is there or not. A record more changes its contribution from one vector
+    within the clip norm to another, by twice the norm at most, so to a record the noise is half as large. That holds
+    where participants are sampled too: the hockey-stick divergence of two mixtures with a common part is at most that
+    of a mixture with twice the norm from the common part alone (Balle, Barthe and Gaboardi 2018, Theorem 2).
+    """
+    promise = promise_sum(node, request, trusts_server)
+    if promise.release is None:
+        return promise
+    return promise._replace(release=promise.release._replace(multiplier=promise.release.multiplier / 2))
+
+
 def promise_counts(node: Node, request: Request, trusts_server: bool) -> Promise:
     """Promise the counts of a round together with the gradient sum that follows: both read one batch.
 

@@ -28,7 +28,8 @@ WARDS = 4
 TASK: dict[str, Any] = {"partition": "nodes", "schema_file": "study.toml", "features": "binned"}
 ENTRY: dict[str, Any] = {**POLICY["data"][0], "file": "own.csv", "site": "ward", "largest_sampling_rate": 1.0,
                          "task": TASK}
-OPEN = {"data": [ENTRY], "models": ["linear"], "exchanges": ["exchanges.send_sizes", "moment_sums.send_moments"]}
+OPEN = {"data": [ENTRY], "models": ["linear"], "exchanges": [
+    "exchanges.send_sizes", "moment_sums.send_moments", "moment_sums.send_participant_moments"]}
 ROUND = Round(key=None, step=0, rates=(1.0, 1.0), noise_multiplier=1.0, trust=Trust.LOCAL, clients=WARDS,
               rule=Flat(SENSITIVITY), label="a")
 NUMBERS = {"first": 0, "of": WARDS}
@@ -75,6 +76,13 @@ def test_where_all_sites_send_all_groups_their_noise_adds_up(folder: Path) -> No
     ask("moment_sums.send_moments", "train", NUMBERS, groups=2, held=[1] * 8, **{"by-group": True})
     (release,) = ledger(folder)
     assert release.multiplier == pytest.approx(2.0, rel=1e-3)
+
+
+def test_a_record_is_charged_twice_what_its_participant_is(folder: Path) -> None:
+    """One record turns its clipped sums by up to twice the clip norm: for a record that is half of the noise."""
+    ask("moment_sums.send_participant_moments", "train", NUMBERS, groups=2, **{"by-group": False})
+    (release,) = ledger(folder)
+    assert release.multiplier == pytest.approx(1.0, rel=1e-3)  # of four wards with one full noise each, halved
 
 
 @pytest.mark.parametrize("numbers", [{"first": -1, "of": 4}, {"first": 4, "of": 4}, {"first": 0, "of": 10**12},

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedfair import client_app
 from fedfair.accounting import Release, epsilon
+from fedfair.datasets import GroupedDataset, Parts
 from fedfair.mechanisms.clipping import Flat, PerGroup
 from fedfair.mechanisms.noise import Trust
 from fedfair.moments import sums
@@ -54,6 +55,19 @@ def test_without_noise_every_deal_of_the_records_gives_the_same_classifier(table
     dealt = run(experiment(**table, options={"tau": 0.2, "by_group": True}, **settings), nodes=nodes)
     assert torch.allclose(weights(dealt), weights(whole), rtol=0, atol=1e-10)
     assert dealt.ledger.guarantee == "none"
+
+
+@pytest.mark.parametrize(("trust", "factor"), [("local", 6**0.5), ("distributed", (6 / 4) ** 0.5), ("central", 1)])
+def test_where_clients_may_drop_out_the_noise_is_that_of_those_who_did_not(
+        table: dict[str, Any], trust: str, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Released] = []
+    monkeypatch.setattr("strategies.moments.release.Moments", lambda *parts: seen.append(Released(*parts)) or seen[-1])
+    settings = {**table, "partition": "site", "clients": 6, "trust": trust, "dropouts": 2, "bins": 30}
+    for sigma in (0.0, 2.0):
+        run(experiment(**settings, noise_multiplier=sigma))
+    drawn = sums.svec(seen[-1].second).flatten() - sums.svec(seen[0].second).flatten()
+    assert seen[-1].noise == pytest.approx(2 * math.sqrt(2) * factor)
+    assert float(drawn.std()) == pytest.approx(seen[-1].noise, rel=0.1)
 
 
 @pytest.mark.parametrize("trust", list(Trust))
@@ -118,6 +132,22 @@ def test_no_participant_adds_more_than_the_clip_norm(node: Node) -> None:
         without = participant_moments(others, round_(Flat(2.5)), BY_GROUP).sums
         change = torch.cat([(clipped[name] - without[name]).flatten() for name in clipped])
         assert float(change.norm()) == pytest.approx(2.5, rel=1e-9)
+
+
+def test_a_record_moves_its_participants_clipped_sums_by_more_than_the_clip_norm_and_at_most_twice(node: Node) -> None:
+    """So the budget of a node's policy, which is a record's, takes the noise for half as large."""
+    number = next(iter(node.clients))
+    data, norm = node.clients.training(number), 1e-3
+    phi = torch.tensor([1.0] + [0.0] * (data.x.shape[1] - 1), dtype=torch.float64)
+    moved = []
+    for one in (False, True):
+        x = torch.stack([-0.01 * phi, phi])[:1 + one]
+        zeros = torch.zeros(len(x), dtype=torch.long)
+        made = GroupedDataset(x, zeros, zeros, data.names, data.classes)
+        alone = Node({0: Parts(made, made.take(slice(0)), made.take(slice(0)))}, node.model, "cpu")
+        sent = participant_moments(alone, round_(Flat(norm)), Wanted(2, False)).sums
+        moved.append(torch.cat([value.flatten() for value in sent.values()]))
+    assert 1.5 * norm < float((moved[1] - moved[0]).norm()) <= 2 * norm
 
 
 @pytest.mark.parametrize(("rule", "rates"), [(Flat(1.0), (1.0, 1.0)), (Flat(1.4), (1.0, 1.0)),

@@ -7,9 +7,10 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+from fedfair.moments import sums
 from fedfair.moments.heads import Head, least_squares
 from fedfair.moments.logistic import apart, gradient_of_step, start, stepped
-from fedfair.moments.release import Pooled
+from fedfair.moments.release import Moments, Pooled
 from tests.fedfair.moments.test_heads import drawn, exact
 
 
@@ -54,6 +55,23 @@ def test_two_steps_are_nearer_to_logistic_regression_than_least_squares() -> Non
 def loss(head: Head, x: Tensor, y: Tensor) -> float:
     """Return the mean cross entropy."""
     return float(torch.nn.functional.cross_entropy(x @ head.weights, y))
+
+
+@pytest.mark.parametrize(("rare", "usual", "share"), [(0.1, 0.999, 0.4), (0.02, 1.0, 0.3), (0.01, 1.0, 0.45)])
+def test_steps_settle_where_nearly_all_records_are_certain(rare: float, usual: float, share: float) -> None:
+    """A cell of few records whose classes are mixed, among many of one class: each step lowers the loss."""
+    n, few = 10_000, round(10_000 * rare)
+    x = torch.zeros(n, 3, dtype=torch.float64)
+    x[:few, 1], x[few:, 0], x[:, 2] = 0.8, 0.8, 0.6
+    y = torch.cat([torch.arange(few) < share * few, torch.arange(n - few) < usual * (n - few)]).long()
+    made = sums.moment_sums(x, y, torch.zeros(n, dtype=torch.long), 1, 2, False)
+    moments = Moments(sums.unsvec(made["second"]), made["first"], 0.0, 0.6).pooled()
+    head = start(moments)
+    losses = []
+    for _ in range(50):
+        losses.append(loss(head, x, y))
+        head = stepped(head, x.T @ (torch.softmax(x @ head.weights, 1) - torch.nn.functional.one_hot(y, 2)), moments)
+    assert losses == sorted(losses, reverse=True)
 
 
 def test_no_gradient_of_a_record_is_longer_than_the_root_of_two() -> None:

@@ -106,9 +106,9 @@ def test_a_schema_takes_the_place_of_what_would_be_learned(tmp_path: Path) -> No
 
 
 def test_a_small_table_says_what_would_be_enough(tmp_path: Path) -> None:
-    small = fit(Wanted(file(tmp_path, 200), settings={"numbers": ["age", "hours", "postcode"]}, **FIT))
+    small = fit(Wanted(file(tmp_path, 200), epsilon=0.3, settings={"numbers": ["age", "hours", "postcode"]}, **FIT))
     assert small.needed is not None
-    assert small.needed.records > 200
+    assert small.needed.records > 140  # in the training part
     story = save(small, tmp_path / "out")
     assert any("would be enough" in line for line in story.doubts)
 
