@@ -60,7 +60,7 @@ class Moments(Strategy):
 
     - `logistic_steps`: after the moments, as many releases of the gradient of logistic regression over all records,
       each with as much noise; mu^2 adds up (`fedfair.moments.logistic`). The model and its part of the front are then
-      logistic regression, which loses less than least squares. "auto" takes 3 where there are two classes, else none.
+      logistic regression, which loses less than least squares. "auto" takes 3 of two classes' records, else none.
 
     The front, all of a grid of such settings, is kept with the result: `fedfair choose` takes another of them. With
     `gap`, the run itself ends with the most accurate of them whose gap between groups, of what `constraint` names, is
@@ -165,10 +165,10 @@ class Moments(Strategy):
         if not self._has_moments:
             self.adding = sum(self.attendance.answered)  # in the first round
             self.second, self.first = noisy["second"], unmixed(noisy["first"]) if self._mixes else noisy["first"]
-            trained = logistic.start(self._pooled, self.options.floor) if left else None
+            trained = logistic.start(self.released.pooled(), self.options.floor) if left else None
         else:
-            gradient = noisy[self._parameter].double().cpu().T
-            trained = logistic.stepped(self.trained, gradient, self._pooled)
+            pooled, gradient = self.released.pooled(), noisy[self._parameter].double().cpu().T
+            trained = logistic.stepped(self._latest(pooled), gradient, pooled)
         if trained is not None:
             self._become(trained.weights)
         if left == 0:
@@ -241,7 +241,9 @@ class Moments(Strategy):
     def _steps(self) -> int:
         """The number of logistic steps."""
         asked = self.options.logistic_steps
-        return asked if asked != "auto" else AUTO_STEPS * (self.population.classes == 2)
+        if asked != "auto":
+            return asked
+        return AUTO_STEPS if self.population.classes == CLASSES and self.protects == "record" else 0
 
     @property
     def _has_moments(self) -> bool:
@@ -255,15 +257,14 @@ class Moments(Strategy):
                                self._mixes)
 
     @property
-    def _pooled(self) -> release.Pooled:
-        """The released moments of all groups."""
-        return self.released.pooled()
-
-    @property
     def trained(self) -> Head:
         """The classifier of the latest round."""
+        return self._latest(self.released.pooled())
+
+    def _latest(self, pooled: release.Pooled) -> Head:
+        """Return the classifier of the latest round, with the matrix by which it was stepped."""
         weights = self.descent.weights[self._parameter].detach().double().cpu().T.clone()
-        return Head(weights, least_squares(self._pooled, self.options.floor).inverse)
+        return Head(weights, least_squares(pooled, self.options.floor).inverse)
 
     @property
     def _constrains(self) -> bool:

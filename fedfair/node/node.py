@@ -102,9 +102,7 @@ class Node:
 
     def exact_gradient_sum(self, weights: Mapping[str, Tensor], round_: Round) -> Gradients:
         """Return `sum_i c_i g_i` over the round's batch, without noise: not for anybody else before it has some."""
-        assert round_.rule is not None
-        probe, groups = self.batch(weights, round_)[:2]
-        return probe.weighted_sum(round_.rule.coefficients(probe.norms, groups))
+        return _clipped_sum(*self.batch(weights, round_)[:2], round_)
 
     def local_epochs(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """Train every client for a local epoch.
@@ -319,10 +317,15 @@ def is_bounded(round_: Round) -> bool:
     return round_.rule is None or math.isfinite(sensitivity(round_.rule, len(round_.rates)))
 
 
+def _clipped_sum(probe: Probe, groups: Tensor, round_: Round) -> Gradients:
+    """Return the exact sum of a batch's gradients, each clipped as the round's rule says."""
+    assert round_.rule is not None
+    return probe.weighted_sum(round_.rule.coefficients(probe.norms, groups))
+
+
 def _release(probe: Probe, groups: Tensor, round_: Round, clients: Iterable[int]) -> Contribution:
     """Return the clipped gradient sum and the counts of a batch, with the noise of `clients`."""
-    assert round_.rule is not None
-    sums = probe.weighted_sum(round_.rule.coefficients(probe.norms, groups))
+    sums = _clipped_sum(probe, groups, round_)
     return with_noise(sums, _counts(probe, groups, round_) if round_.query is not None else None, round_, clients)
 
 

@@ -51,7 +51,7 @@ def test_gradients_carry_the_noise_that_the_ledger_charges(table: dict[str, Any]
         heads: list[Any] = []
 
         def note(strategy: Strategy, now: int, heads: list[Any] = heads) -> None:
-            heads.append((strategy.trained, strategy._pooled))  # type: ignore[attr-defined]
+            heads.append((strategy.trained, strategy.released.pooled()))  # type: ignore[attr-defined]
 
         made = experiment(**settings, noise_multiplier=2.0, seed=seed, options=STEPS)
         train = run(made, watch=note).data.train
@@ -112,6 +112,13 @@ def test_two_steps_are_more_accurate_than_least_squares_at_the_same_epsilon(data
 def test_steps_that_do_not_fit_are_refused(table: dict[str, Any], settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=f"options.logistic_steps is 2, but .*{said}.*leave .*logistic_steps out"):
         run(experiment(**{**table, "options": STEPS, **settings}))
+
+
+@pytest.mark.parametrize("settings", [{"dataset": "digits"}, {"strategy": "moments-of-participants"}])
+def test_auto_takes_no_steps_where_they_do_not_fit(table: dict[str, Any], settings: dict[str, Any]) -> None:
+    own = {} if "dataset" in settings else {**table, "partition": "natural", "noise_multiplier": 1.0}
+    ledger = run(experiment(**own, **settings, options={"logistic_steps": "auto"})).ledger
+    assert sum(ledger.events.values()) == 1
 
 
 def test_steps_need_two_classes() -> None:
