@@ -274,8 +274,10 @@ class Strategy(FlowerStrategy):
 
         Override it for a method whose rounds ask for different sums.
         """
-        secure = self.masked_exchange if self.training.secure_aggregation else None
-        return secure or self.exchange
+        if not self.training.secure_aggregation:
+            return self.exchange
+        assert self.masked_exchange is not None  # a method without one was refused at the start
+        return self.masked_exchange
 
     def asked_besides(self) -> Mapping[str, Any]:
         """Return what requests of the next round's exchange say beside weights and plan, by name.
