@@ -16,7 +16,8 @@ from urllib.request import urlopen
 
 import psutil
 
-PORT = int(os.environ.get("FLWR_LOCAL_SUPERLINK_HTTP_API_PORT", "39091"))
+_NAME, _USUAL = "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT", "39091"
+PORT = int(os.environ.get(_NAME, _USUAL))
 """Where `flwr run` looks for a SuperLink on this machine, as Flower itself says."""
 _READ_BY_RUNS = ("CUDA_VISIBLE_DEVICES", "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION", "RAY_ADDRESS")
 
@@ -54,8 +55,12 @@ def superlink_of_this_process() -> Started | None:
 
 
 def flwr_run() -> Started | None:
-    """Return the latest `flwr run` that still shows its log on this machine."""
-    return max(_running("flwr", "run"), key=lambda found: found.when, default=None)
+    """Return the latest `flwr run` that still shows its log and meets the SuperLink at `PORT`.
+
+    One of another user counts, whose port cannot be read.
+    """
+    here = [found for found in _running("flwr", "run") if _port(found.process) in (PORT, None)]
+    return max(here, key=lambda found: found.when, default=None)
 
 
 def this_process() -> Started | None:
@@ -144,6 +149,14 @@ def _folder(process: psutil.Process) -> Path | None:
     except (psutil.Error, OSError):
         return None
     return folder if folder.is_dir() else None
+
+
+def _port(process: int) -> int | None:
+    """Return where a process looks for a SuperLink; None if that cannot be read."""
+    try:
+        return int(psutil.Process(process).environ().get(_NAME, _USUAL))
+    except (psutil.Error, OSError):
+        return None
 
 
 def _settings(process: psutil.Process) -> dict[str, str] | None:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from simulations.engines.requirements import PYPROJECT, unmet
-from simulations.engines.superlink import Started, mend, stale, this_process
+from simulations.engines.superlink import PORT, Started, flwr_run, mend, stale, this_process
 from tests.simulations.engines.conftest import free_ports
 from tests.simulations.engines.other_environment import other_environment
 
@@ -31,6 +31,24 @@ def test_this_process_is_not_stale_for_itself() -> None:
     assert here.folder == Path.cwd()
     assert stale(here, here) == []
     assert f"`kill {os.getpid()}`" in mend(here)
+
+
+def test_a_run_is_compared_with_those_that_meet_its_superlink_alone(tmp_path: Path) -> None:
+    """Another person's, or another test's, may begin later and meet another SuperLink."""
+    program = tmp_path / "flwr"
+    program.write_text("print(flush=True)\ninput()")
+    begun = []
+    for port in (PORT, PORT + 1):
+        begun.append(subprocess.Popen([sys.executable, str(program), "run"], stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE,
+                                      env={**os.environ, "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(port)}))
+        assert begun[-1].stdout is not None
+        begun[-1].stdout.readline()  # the next begins later
+    found = flwr_run()
+    for each in begun:
+        each.communicate(b"\n")
+    assert found is not None
+    assert found.process == begun[0].pid
 
 
 @pytest.mark.parametrize(("changed", "said"), [
