@@ -18,7 +18,7 @@ from fedfair.mechanisms.noise import Trust, client_share, server_share
 from fedfair.moments import logistic, release, sums
 from fedfair.moments.constraints import Constraint
 from fedfair.moments.contrast import CLASSES, unmixed
-from fedfair.moments.front import LOGISTIC, Front, HeadName, Point, few_points, front, points
+from fedfair.moments.front import EVEN, LOGISTIC, Front, HeadName, Point, few_points, front, points
 from fedfair.moments.heads import Head, least_squares
 from fedfair.node.exchanges import send_gradient_sum
 from fedfair.node.front_counts import HELD_OUT, send_front_counts
@@ -57,7 +57,8 @@ class Moments(Strategy):
       says of which records: all ("demographic_parity"), those of the favourable class ("equal_opportunity"), or both.
     - `worst_group`: from 0 to 1, how much more weight groups have whose loss is larger. It needs `by_group`, a release
       with sqrt(K) times as much noise.
-
+    - `threshold`: the probability above which the favourable one of two classes is decided for, the same for all
+      groups. A gap that tau leaves too wide gets smaller where fewer decisions are for the rarer class.
     - `logistic_steps`: after the moments, as many releases of the gradient of logistic regression over all records,
       each with as much noise; mu^2 adds up (`fedfair.moments.logistic`). The model and its part of the front are then
       logistic regression, which loses less than least squares. "auto" takes 3 of two classes' records, else none.
@@ -77,6 +78,7 @@ class Moments(Strategy):
         tau: Annotated[float, Field(ge=-2, le=2)] = 1.0
         constraint: Constraint = "demographic_parity"
         worst_group: Annotated[float, Field(ge=0, le=1)] = 0.0
+        threshold: Annotated[float, Field(gt=0, lt=1)] = EVEN
         by_group: bool = False
         gap: Annotated[float, Field(ge=0, le=1)] | None = None
         logistic_steps: Annotated[int, Field(ge=0, le=1000)] | Literal["auto"] = 0
@@ -111,6 +113,9 @@ class Moments(Strategy):
         if options.gap is not None and task.split[1] == 0:
             raise ValueError(f"options.gap is {options.gap:g}, and a classifier is chosen on the validation part, "
                              f"but split is {list(task.split)}: give that part a share")
+        if options.threshold != EVEN and self.population.classes != CLASSES:
+            raise ValueError(f"options.threshold is {options.threshold:g}, but there are {self.population.classes} "
+                             "classes, and it is for 2: leave options.threshold out")
         self._refuse_misfit_of_steps()
         self.made: Front | None = None
         self.second = self.first = torch.empty(0, dtype=torch.float64)  # the sums as they were released
@@ -168,7 +173,7 @@ class Moments(Strategy):
             trained = logistic.start(self.released.pooled(), self.options.floor) if left else None
         else:
             pooled, gradient = self.released.pooled(), noisy[self._parameter].double().cpu().T
-            trained = logistic.stepped(self._latest(pooled), gradient, pooled)
+            trained = logistic.stepped(self._latest(pooled), gradient, pooled, self._round.step)
         if trained is not None:
             self._become(trained.weights)
         if left == 0:
@@ -178,10 +183,11 @@ class Moments(Strategy):
         """Make the front, and take the classifier that the options name."""
         options = self.options
         head = LOGISTIC if trained else options.head or self._heads[0]
-        chosen = Point(head, options.floor, options.tau, options.worst_group)
+        chosen = Point(head, options.floor, options.tau, options.worst_group, options.threshold)
         few = self.training.figures in ("private", "none")
         grid = (few_points(head, options.floor, self._constrains) if few else
-                points(self._heads, self._constrains, options.by_group, trained is not None))
+                points(self._heads, self._constrains, options.by_group, self.population.classes,
+                       options.floor if trained else None))
         wanted = [*dict.fromkeys((chosen, *grid))]
         self.made = front(self.released, wanted, options.constraint, self._favourable, trained)
         self._take(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Literal, NamedTuple
@@ -25,6 +26,9 @@ LOGISTIC: Literal["logistic"] = "logistic"
 
 TAUS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2, -0.3, -0.4, -0.5, -0.6)
 FINE_TAUS = tuple(tau / 20 for tau in range(20, -13, -1))
+EVEN = 0.5
+"""The threshold of the more probable of two classes."""
+THRESHOLDS = (0.3, 0.4, 0.45, 0.55, 0.6, 0.7)
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 FLOORS = (1.0, 0.5, 2.0)
 FEW_TAUS = (1.0, 0.75, 0.5, 0.25, 0.0, -0.15, -0.3, -0.6)
@@ -39,12 +43,14 @@ class Point(NamedTuple):
         floor: Factor of the least eigenvalue, in units of what suits the head.
         tau: Share that is left of the differences between groups' mean scores.
         worst_group: How much more weight groups of larger losses have, from 0 to 1.
+        threshold: The probability above which the favourable one of two classes is decided for.
     """
 
     head: HeadName | Literal["trained", "logistic"]
     floor: float = 1.0
     tau: float = 1.0
     worst_group: float = 0.0
+    threshold: float = EVEN
 
     @property
     def name(self) -> str:
@@ -53,6 +59,7 @@ class Point(NamedTuple):
         told += [f"floor {self.floor:g}"] if self.floor != 1 else []
         told += [f"tau {self.tau:g}"] if self.tau != 1 else []
         told += [f"worst group {self.worst_group:g}"] if self.worst_group else []
+        told += [f"threshold {self.threshold:g}"] if self.threshold != EVEN else []
         return ", ".join(told)
 
 
@@ -68,19 +75,29 @@ class Front(NamedTuple):
     weights: Tensor
 
 
-def points(heads: Sequence[HeadName], constrains: bool, by_group: bool, logistic: bool = False) -> tuple[Point, ...]:
+def points(heads: Sequence[HeadName], constrains: bool, by_group: bool, classes: int, logistic: float | None = None
+           ) -> tuple[Point, ...]:
     """Return the grid of settings.
 
     Args:
         heads: How classifiers are fitted.
         constrains: Whether there are groups that tau can make more alike.
         by_group: Whether the moments are those of each group, so that groups can be weighted.
-        logistic: Whether there is a logistic regression too.
+        classes: Number of classes; thresholds are for two.
+        logistic: Floor of the logistic regression; None if there is none.
     """
-    trained = [Point(LOGISTIC, tau=tau) for tau in (FINE_TAUS if constrains else (1.0,))]
-    fitted = [Point(head, floor, tau) for head, floor, tau in product(heads, FLOORS, TAUS if constrains else (1.0,))]
+    none = (1.0,)
+    trained = [Point(LOGISTIC, logistic, tau) for tau in (FINE_TAUS if constrains else none)] if logistic else []
+    fitted = [Point(head, floor, tau) for head, floor, tau in product(heads, FLOORS, TAUS if constrains else none)]
+    moved = [Point(head, floor, tau, threshold=threshold) for (head, floor), tau, threshold in product(
+        _with_probabilities(logistic), TAUS[::2] if constrains else none, THRESHOLDS)] if classes == 2 else []
     weighted = [Point(head, worst_group=strength) for head, strength in product(heads, STRENGTHS)]
-    return (*(trained if logistic else ()), *fitted, *(weighted if by_group else ()), Point("constant"))
+    return (*trained, *fitted, *moved, *(weighted if by_group else ()), Point("constant"))
+
+
+def _with_probabilities(logistic: float | None) -> list[tuple[Literal["least_squares", "logistic"], float]]:
+    """Return the heads whose scores are near probabilities, each with its floor."""
+    return [*((LOGISTIC, floor) for floor in [logistic] if floor), *(("least_squares", floor) for floor in FLOORS[:2])]
 
 
 def few_points(head: HeadName | Literal["logistic"], floor: float, constrains: bool) -> tuple[Point, ...]:
@@ -106,7 +123,8 @@ def front(moments: Moments, wanted: Sequence[Point], constraint: Constraint, fav
         logistic: The logistic regression of these moments, if it was trained.
 
     Raises:
-        ValueError: For the setting of a classifier that was trained, but is not given.
+        ValueError: For the setting of a classifier that was trained, but is not given, or for a threshold without a
+            favourable class.
     """
     return Front(tuple(wanted), torch.stack(list(_weights(moments, wanted, constraint, favourable, logistic))))
 
@@ -117,10 +135,24 @@ def _weights(moments: Moments, wanted: Sequence[Point], constraint: Constraint, 
     across = directions(moments, constraint, favourable) if any(point.tau != 1 for point in wanted) else None
     heads: dict[Point, Head] = {}
     for point in wanted:
-        own = point._replace(tau=1.0)
+        own = point._replace(tau=1.0, threshold=EVEN)
         if own not in heads:
             heads[own] = logistic if own.head == LOGISTIC and logistic else _head(moments, own)
-        yield heads[own].weights if across is None or point.tau == 1 else constrained(heads[own], across, point.tau)
+        alike = heads[own].weights if across is None or point.tau == 1 else constrained(heads[own], across, point.tau)
+        yield alike if point.threshold == EVEN else _moved(alike, point, moments.last, favourable)
+
+
+def _moved(weights: Tensor, point: Point, last: float, favourable: int | None) -> Tensor:
+    """Return the weights of scores that are alike where the favourable class is as probable as the threshold.
+
+    Scores of least squares differ by 2 (2 p - 1), and others by the log of p / (1 - p).
+    """
+    if favourable is None:
+        raise ValueError(f"a threshold of {point.threshold:g} needs a favourable class: name one by favourable")
+    at = point.threshold
+    moved = weights.clone()
+    moved[-1, favourable] -= (2 * (2 * at - 1) if point.head == "least_squares" else math.log(at / (1 - at))) / last
+    return moved
 
 
 def _head(moments: Moments, point: Point) -> Head:

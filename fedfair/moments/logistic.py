@@ -2,13 +2,15 @@
 
 Least squares is not logistic regression, but it is near, and the moments hold its curvature too. From
 
-    w_0 = 1.5 times the least squares fit,      w_(j+1) = w_j - (1/2) P^-1 g_j / h_j
+    w_0 = 1.5 times the least squares fit,      w_j = w_(j-1) - 2/(j+1) P^-1 g_j / h_j
 
-with g_j = sum_i phi_i (p_i - y_i) at w_j, which is a release of its own, P the S of the least squares fit (eigenvalues
-in the noise raised), and h_j the mean of p (1 - p) where scores are normal with the mean and variance that the moments
-tell. That is Newton's method with h S in place of the Hessian, by half a step: a whole step would let all of the noise
-of the latest gradient into the weights. The curvature of a record is at most 1/4 of phi phi', so h is taken as .07 at
-least: then no direction is stepped along for more than 1.8 times Newton's step, and the steps cannot swing up.
+with g_j = sum_i phi_i (p_i - y_i) at w_(j-1), which is a release of its own, P the S of the least squares fit
+(eigenvalues in the noise raised), and h_j the mean of p (1 - p) where scores are normal with the mean and variance
+that the moments tell. That is Newton's method with h S in place of the Hessian. Each of its steps alone would end at
+the minimum, but for the noise of its gradient; strides of 2/(j+1) average these ends with weights that grow as j, so
+that noise averages out too (Lacoste-Julien, Schmidt and Bach 2012, section 3). The curvature of a record is at most 1/4
+of phi phi', so h is taken as 1/8 at least: then no direction is stepped along for more than twice Newton's step, and no
+step raises the loss but by noise.
 
 |phi_i (p_i - y_i)| <= 1, so no gradient is clipped. Scores of two classes, z_0 = -z_1, have the gradients -g and g.
 
@@ -24,8 +26,8 @@ from torch import Tensor
 from fedfair.moments.heads import Head, least_squares
 from fedfair.moments.release import Pooled
 
-_START, _STRIDE = 1.5, 0.5
-_FLATTEST = 0.07  # the least h: _STRIDE / 4 / h < 2, so that steps converge where records are certain but for a few
+_START = 1.5
+_FLATTEST = 1 / 8  # the least h
 _NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(9))
 
 
@@ -45,27 +47,29 @@ def start(moments: Pooled, floor: float = 1.0) -> Head:
     return Head(_START * head.weights, head.inverse)
 
 
-def stepped(head: Head, gradient: Tensor, moments: Pooled) -> Head:
+def stepped(head: Head, gradient: Tensor, moments: Pooled, number: int) -> Head:
     """Return a classifier after one more step.
 
     Args:
         head: The classifier so far.
         gradient: Noisy sum of the gradients of the cross entropy at its weights, `[d, 2]`.
         moments: The moments that it began with.
+        number: The number of the step, from 1.
     """
-    return Head(head.weights - _factor(head, moments) * head.inverse @ apart(gradient), head.inverse)
+    return Head(head.weights - _factor(head, moments, number) * head.inverse @ apart(gradient), head.inverse)
 
 
-def gradient_of_step(before: Head, after: Head, moments: Pooled) -> Tensor:
+def gradient_of_step(before: Head, after: Head, moments: Pooled, number: int) -> Tensor:
     """Return the gradient `[d, 2]` that a step was taken along, without what was the same for both classes.
 
     Args:
         before: The classifier before the step.
         after: The classifier after it.
         moments: The moments that it began with.
+        number: The number of the step, from 1.
     """
     change: Tensor = torch.linalg.solve(before.inverse, before.weights - after.weights)
-    return change / _factor(before, moments)
+    return change / _factor(before, moments, number)
 
 
 def apart(gradient: Tensor) -> Tensor:
@@ -73,9 +77,9 @@ def apart(gradient: Tensor) -> Tensor:
     return (gradient - gradient.flip(1)) / 2
 
 
-def _factor(head: Head, moments: Pooled) -> float:
+def _factor(head: Head, moments: Pooled, number: int) -> float:
     """Return by how much P^-1 g is multiplied: for a class, half of what it is for the difference of scores."""
-    return _STRIDE / (2 * _slope(head.weights, moments))
+    return 1 / ((number + 1) * _slope(head.weights, moments))
 
 
 def _slope(weights: Tensor, moments: Pooled) -> float:

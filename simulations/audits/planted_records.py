@@ -75,8 +75,9 @@ def audit_moments(experiment: Experiment, strategy: Moments, canaries: int, conf
         result = conduct(experiment, LocalGrid(client_app.app, len(nodes)), progress, watch=note)
     known = [parts.train for parts in clients.values()]
     scores = scores_of(seen[-1], known, planted, wanted)
-    for before, after in pairwise(heads):
-        scores = scores + scores_of_step(before, after, seen[-1], known, planted)
+    for number, (before, after) in enumerate(pairwise(heads), 1):
+        gradient = gradient_of_step(before, after, seen[-1].pooled(), number)
+        scores = scores + scores_of_step(before, gradient, seen[-1], known, planted)
     return judged("white box", result, Guesses(scores.numpy(), planted.included.numpy(), planted.group.numpy()),
                   confidence)
 
@@ -137,19 +138,19 @@ def _weighted(first: Tensor, released: Released, others: float) -> Tensor:
             + contrast / (2 * released.noise**2 / (1 + 2 * len(first)) + others))
 
 
-def scores_of_step(before: Head, after: Head, released: Released, known: list[GroupedDataset], planted: Planted
+def scores_of_step(before: Head, gradient: Tensor, released: Released, known: list[GroupedDataset], planted: Planted
                    ) -> Tensor:
     """Score by one logistic step how likely it is that each canary is in, `[m]`.
 
     Args:
         before: The classifier before the step.
-        after: The classifier after it.
+        gradient: What it was taken along, `[d, 2]`.
         released: The moments, whose noise a gradient has too.
         known: The records that the attacker knows, by client.
         planted: The canaries.
     """
     errors = _errors(before, planted.x, planted.y)
-    left = gradient_of_step(before, after, released.pooled())[:, 1] - planted.x.T @ errors / 2
+    left = gradient[:, 1] - planted.x.T @ errors / 2
     for data in known:
         x = within_one(data.x.double())
         left = left - x.T @ _errors(before, x, data.y)

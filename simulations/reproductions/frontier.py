@@ -59,10 +59,10 @@ class Method(BaseModel):
 class Plan(BaseModel):
     """What is compared: `methods` by name.
 
-    Batches are a `share` of the records. `images` has settings of the data sets of
-    images, whose groups are their classes; `limits` are on each measure; `ours`
-    are the methods whose fronts are compared with those of other methods that know as much. Fronts are drawn at the
-    epsilons `pictured`. What noise adds to the gap of accuracy of the `remedies` is told beside the `reference`.
+    Batches are a `share` of the records. `images` has settings of the data sets of images, whose groups are their
+    classes; `limits` are on each measure; `ours` are the methods whose fronts are compared with those of other methods
+    that know as much. Fronts are drawn at the epsilons `pictured`, with `pictured_seeds`. What noise adds to the gap of
+    accuracy of the `remedies` is told beside the `reference`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,12 +74,22 @@ class Plan(BaseModel):
     limits: Mapping[str, Shares]
     ours: tuple[str, ...]
     pictured: tuple[float, ...]
+    pictured_seeds: Annotated[int, Field(ge=1)]
     reference: str
     remedies: tuple[str, ...]
     settings: Mapping[str, Any]
     images: Mapping[str, Mapping[str, Any]] = {}
     methods: Mapping[str, Method]
     text: str = ""
+
+    def seeds_at(self, epsilon: float) -> int:
+        """Return the number of seeds at an epsilon."""
+        return self.pictured_seeds if epsilon in self.pictured else self.seeds
+
+    @property
+    def most_settings(self) -> int:
+        """The largest number of settings that a method tries."""
+        return max(math.prod(map(len, method.grid.values())) for method in self.methods.values())
 
     def rivals(self, ours: str) -> list[str]:
         """Return the methods of other strategies that know as much as one of ours."""
@@ -119,7 +129,8 @@ def frontier(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambd
     write_json(out / "environment.json", environment([entry.experiment for entry in entries]))
     found = report.Found(plan.limits, fronts, choice.volumes(fronts, plan.limits), compared, costs(entries, runs),
                          choice.impact(points, plan.reference, plan.remedies))
-    report.write(out, found, report.About(plan.seeds, plan.pictured, request, plan.text,
+    seeds = {epsilon: plan.seeds_at(epsilon) for epsilon in plan.epsilons}
+    report.write(out, found, report.About(seeds, plan.most_settings, plan.pictured, request, plan.text,
                                           versions(folder, [entry.experiment for entry in entries])))
     return " ".join(report.findings(compared))
 
@@ -128,7 +139,7 @@ def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Plan:
     """Read the requested part of the configuration; raise `ValueError` for a data set that is not in it."""
     config = tomllib.loads(file.read_text(encoding="utf-8"))
     smaller = config.pop("quick")
-    seeds = {"seeds": request.seeds} if request.seeds else {}
+    seeds = {"seeds": request.seeds, "pictured_seeds": request.seeds} if request.seeds else {}
     plan = Plan(**{**config, **(smaller if request.quick else {}), **seeds})
     return plan.model_copy(update={"datasets": request.among(plan.datasets)})
 
@@ -137,10 +148,12 @@ def runs_of(plan: Plan, device: str) -> Iterator[Entry]:
     """Yield every run: data sets, what is known, seeds, epsilons, methods and settings; those with the same prepared
     records one after another.
     """
-    for dataset, knows_group, seed in product(plan.datasets, (False, True), range(plan.seeds)):
+    most = max(map(plan.seeds_at, plan.epsilons))
+    for dataset, knows_group, seed in product(plan.datasets, (False, True), range(most)):
         methods = {name: method for name, method in plan.methods.items() if method.knows_group == knows_group
                    and not (method.for_tables and dataset in plan.images)}
-        for epsilon, (name, method) in product(plan.epsilons, methods.items()):
+        epsilons = [epsilon for epsilon in plan.epsilons if seed < plan.seeds_at(epsilon)]
+        for epsilon, (name, method) in product(epsilons, methods.items()):
             noise = {"target_epsilon": epsilon} if math.isfinite(epsilon) else {"noise_multiplier": 0.0}
             if method.thresholds and math.isfinite(epsilon):
                 noise["threshold_epsilon"] = epsilon
@@ -203,4 +216,5 @@ def _majority(metrics: pd.DataFrame) -> float:
 def _figures(metrics: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Return the figures of a run's decisions at its end, by part."""
     last = metrics[metrics["round"] == metrics["round"].max()]
-    return {split: choice.of_decisions(last[last["split"] == split]) for split in HELD_OUT}
+    named = {split: last[last["split"] == split][["group", "metric", "value"]] for split in HELD_OUT}
+    return {split: choice.of_decisions(rows.itertuples(index=False, name=None)) for split, rows in named.items()}

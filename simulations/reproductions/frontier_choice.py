@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,17 +26,17 @@ _EACH = ["measure", "dataset", "epsilon", "method"]
 _AT = ["measure", "dataset", "epsilon", "limit", "seed"]
 
 
-def of_decisions(rows: pd.DataFrame) -> dict[str, float]:
-    """Return accuracy, gaps (NaN for one that is unknown) and the accuracy of the worst group from long metrics of one
-    part.
+def of_decisions(rows: Iterable[tuple[str, str, float]]) -> dict[str, float]:
+    """Return accuracy, gaps (NaN for one that is unknown) and the accuracy of the worst group from metrics of one part.
 
     Args:
-        rows: Columns group, metric and value.
+        rows: Groups, metrics and values.
     """
-    overall = rows[rows["group"] == ALL].set_index("metric")["value"]
-    accuracies = rows[(rows["metric"] == "accuracy") & (rows["group"] != ALL)]["value"]
-    gaps = {name: float(overall.get(name, math.nan)) for name in ("demographic_parity", "accuracy_parity")}
-    return {"accuracy": float(overall["accuracy"]), **gaps, "worst_group": float(accuracies.min())}
+    by_group = {(group, metric): float(value) for group, metric, value in rows}
+    accuracies = [value for (group, metric), value in by_group.items()
+                  if metric == "accuracy" and group != ALL and not math.isnan(value)]
+    gaps = {name: by_group.get((ALL, name), math.nan) for name in ("demographic_parity", "accuracy_parity")}
+    return {"accuracy": by_group[ALL, "accuracy"], **gaps, "worst_group": min(accuracies)}
 
 
 def front_points(measured: MeasuredFront) -> list[dict[str, Any]]:
@@ -44,9 +45,10 @@ def front_points(measured: MeasuredFront) -> list[dict[str, Any]]:
     Args:
         measured: A front with figures on the validation and the test part.
     """
-    rows = pd.DataFrame(measured.rows)
-    figures = {key: of_decisions(own) for key, own in rows.groupby(["point", "split"])}
-    return [{"setting": point.name, "figures": {split: figures[number, split] for split in HELD_OUT}}
+    rows: dict[tuple[int, str], list[tuple[str, str, float]]] = defaultdict(list)
+    for row in measured.rows:
+        rows[row["point"], row["split"]].append((row["group"], row["metric"], row["value"]))
+    return [{"setting": point.name, "figures": {split: of_decisions(rows[number, split]) for split in HELD_OUT}}
             for number, point in enumerate(measured.front.points)]
 
 

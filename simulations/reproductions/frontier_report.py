@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,14 +50,16 @@ class About(NamedTuple):
     """What the pages say of the reproduction.
 
     Attributes:
-        seeds: Number of seeds.
+        seeds: Number of seeds at each epsilon.
+        settings: The largest number of settings that a method tried.
         pictured: Epsilons at which fronts are drawn.
         request: What was asked for.
         quick: What the quick version leaves out.
         made_with: Names the versions of the program that made the runs.
     """
 
-    seeds: int
+    seeds: Mapping[float, int]
+    settings: int
     pictured: Sequence[float]
     request: Request
     quick: str
@@ -75,14 +77,14 @@ def write(out: Path, found: Found, about: About) -> None:
     first, *others = found.limits
     request = about.request
     lines = [f"# {request.title('The frontier: accuracy against equality between groups, by method')}", "",
-             f"`{request.command(_NAME, about.seeds)}`", "",
+             f"`{request.command(_NAME, request.seeds)}`", "",
              "Linear models on the same features of norm at most 1. Methods that know the group have it as a "
              "feature, or thresholds by group; the others decide without it, and each is compared with those that know "
-             "as much. Every method tried six settings, moments four numbers of logistic steps, and the front of "
-             "each costs nothing more. For each limit on a measure the setting with the highest mean accuracy "
-             "on the validation part within the limit there was kept. Figures are of the test part: means over "
-             f"{about.seeds} seeds, ± half a 95 % t-interval. Runs are seeded, so their epsilon is simulated; with the "
-             "system's randomness it would be proved, for these data by public ranges and categories.", "",
+             f"as much. A method tried up to {about.settings} settings, and of moments the front of each, which costs "
+             "nothing more. For each limit on a measure the setting with the highest mean accuracy on the validation "
+             "part within the limit there was kept. Figures are of the test part: means over "
+             f"{_seeds(about.seeds)}, ± half a 95 % t-interval. Runs are seeded, so their epsilon is simulated; with "
+             "the system's randomness it would be proved, for these data by public ranges and categories.", "",
              about.made_with, "", *request.left_out(about.quick), *_summary(found.compared)]
     if others:
         pages = " and ".join(f"[{MEASURES[name]}]({_page(name)})" for name in others)
@@ -93,6 +95,13 @@ def write(out: Path, found: Found, about: About) -> None:
         text = [f"# The frontier by {MEASURES[name]}", "", "[What is compared, and how](README.md).", ""]
         told = _impact(found.impact) if name == "accuracy_parity" and len(found.impact) else ()
         write_text(out / _page(name), "\n".join([*text, *told, *_measure(out, found.of(name), about)]))
+
+
+def _seeds(by_epsilon: Mapping[float, int]) -> str:
+    """Return numbers of seeds in words: the usual one, and each epsilon that has another."""
+    usual = min(by_epsilon.values())
+    others = [f"{seeds} at epsilon {epsilon:g}" for epsilon, seeds in by_epsilon.items() if seeds != usual]
+    return f"{', '.join([f'{usual} seeds', *others])}"
 
 
 def findings(compared: pd.DataFrame) -> list[str]:

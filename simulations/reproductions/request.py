@@ -51,10 +51,11 @@ class Request(NamedTuple):
         datasets = "".join(f", {name}" for name in self.datasets)
         return f"{subject}{datasets}{' (quick version)' if self.quick else ''}{colon}{rest}"
 
-    def command(self, name: str, seeds: int) -> str:
-        """Return the command that makes it again, with a number of seeds."""
+    def command(self, name: str, seeds: int | None) -> str:
+        """Return the command that makes it again, with a number of seeds; None for the reproduction's own."""
         chosen = f" --datasets {shlex.quote(','.join(self.datasets))}" if self.datasets else ""
-        return (f"fedfair reproduce {name} --seeds {seeds}{' --quick' if self.quick else ''}{chosen} "
+        number = "" if seeds is None else f" --seeds {seeds}"
+        return (f"fedfair reproduce {name}{number}{' --quick' if self.quick else ''}{chosen} "
                 f"--device {self.device} --out DIR")
 
     def left_out(self, quick: str) -> list[str]:

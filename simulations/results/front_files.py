@@ -81,7 +81,7 @@ def read_measured(folder: Path) -> MeasuredFront | None:
 def settings_of(figures: pd.DataFrame, point: int) -> Point:
     """Return the settings of a point from a table of figures."""
     row = figures[figures["point"] == point].iloc[0]
-    return Point(row["head"], float(row["floor"]), float(row["tau"]), float(row["worst_group"]))
+    return Point(row["head"], *(float(row[name]) for name in Point._fields[1:]))
 
 
 def _table(run: str, made: MeasuredFront) -> pd.DataFrame:

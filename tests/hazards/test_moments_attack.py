@@ -174,7 +174,7 @@ def _followed(without: Node, with_it: Node, one: bool, key: str, noise_multiplie
             moments = released.pooled()
             head = start(moments)
         else:
-            head = stepped(head, sent[name].T, moments)
+            head = stepped(head, sent[name].T, moments, step)
     return score
 
 

@@ -181,6 +181,14 @@ def test_groups_that_are_the_classes_have_no_parity() -> None:
         run(experiment(dataset="digits", options={"tau": 0.0}))
 
 
+def test_a_threshold_is_for_two_classes(table: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"options\.threshold is 0\.6, but there are 10 classes"):
+        run(experiment(dataset="digits", options={"threshold": 0.6}))
+    usual, high = (run(experiment(**table, noise_multiplier=0.0, options={"threshold": at})) for at in (0.5, 0.6))
+    decided = [(result.data.test.x.double() @ weights(result).T.double()).argmax(1) for result in (usual, high)]
+    assert 0 < int(decided[1].sum()) < int(decided[0].sum())
+
+
 def test_the_front_has_the_figures_of_its_classifiers(table: dict[str, Any]) -> None:
     """And its first point is the run's model."""
     result = run(experiment(**table, noise_multiplier=1.0, options={"tau": 0.5}, partition="site", clients=3), nodes=2)

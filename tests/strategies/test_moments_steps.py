@@ -55,9 +55,9 @@ def test_gradients_carry_the_noise_that_the_ledger_charges(table: dict[str, Any]
 
         made = experiment(**settings, noise_multiplier=2.0, seed=seed, options=STEPS)
         train = run(made, watch=note).data.train
-        for (before, moments), (after, _) in pairwise(heads):
+        for number, ((before, moments), (after, _)) in enumerate(pairwise(heads), 1):
             errors = torch.softmax(train.x @ before.weights, 1) - torch.nn.functional.one_hot(train.y, 2)
-            noisy = gradient_of_step(before, after, moments)
+            noisy = gradient_of_step(before, after, moments, number)
             drawn.append((noisy - apart(train.x.T @ errors))[:, 1] / (2.0 * math.sqrt(clients)))
     values = torch.cat(drawn).numpy()
     assert len(values) > 400

@@ -169,10 +169,11 @@ def test_noise_of_weighted_groups_adds_up() -> None:
 
 def test_the_front_has_each_point_as_if_it_were_made_alone() -> None:
     moments = exact(*drawn(), 2, 2, by_group=True)
-    grid = points(("least_squares", "equal"), True, True)
+    grid = points(("least_squares", "equal"), True, True, 2)
     made = front(moments, grid, "demographic_parity", 1)
-    assert len(set(grid)) == len(grid) == len(made.weights) == 2 * 3 * len(TAUS) + 2 * 4 + 1
-    for at in (0, 5, 40, len(grid) - 1):
+    assert len(set(grid)) == len(grid) == len(made.weights) == 2 * 3 * len(TAUS) + 2 * 9 * 6 + 2 * 4 + 1
+    assert not any(point.threshold != 0.5 for point in points(("equal",), True, True, 3))
+    for at in (0, 5, 40, 200, len(grid) - 1):
         alone = front(moments, [grid[at]], "demographic_parity", 1)
         assert torch.allclose(made.weights[at], alone.weights[0], rtol=0, atol=1e-10)
 
@@ -189,6 +190,28 @@ def test_directions_without_any_record_stay_finite() -> None:
 def test_points_are_named_in_words() -> None:
     assert Point("equal", 0.5, -0.1, 0.25).name == "equal priors, floor 0.5, tau -0.1, worst group 0.25"
     assert Point("least_squares").name == "least squares"
+    assert Point("logistic", tau=0.0, threshold=0.6).name == "logistic, tau 0, threshold 0.6"
+
+
+@pytest.mark.parametrize("favourable", [0, 1])
+@pytest.mark.parametrize("tau", [1.0, 0.3])
+def test_a_threshold_decides_for_the_favourable_class_above_its_probability(favourable: int, tau: float) -> None:
+    x, y, group = drawn()
+    moments = exact(x, y, group, 2, 2)
+    trained = Head(3 * least_squares(moments.pooled()).weights, least_squares(moments.pooled()).inverse)
+    for head in ("least_squares", "counted", "logistic"):
+        even, high = front(moments, [Point(head, tau=tau), Point(head, tau=tau, threshold=0.7)],  # type: ignore[arg-type]
+                           "demographic_parity", favourable, trained).weights
+        margin = (x @ even)[:, favourable] - (x @ even)[:, 1 - favourable]
+        probability = (1 + margin / 2) / 2 if head == "least_squares" else torch.sigmoid(margin)
+        decided = (x @ high).argmax(1) == favourable
+        assert torch.equal(decided, probability > 0.7)
+        assert 0 < int(decided.sum()) < int((margin > 0).sum())
+
+
+def test_a_threshold_needs_a_favourable_class() -> None:
+    with pytest.raises(ValueError, match=r"a threshold of 0\.6 needs a favourable class"):
+        front(exact(*drawn(), 2, 2), [Point("least_squares", threshold=0.6)], "demographic_parity", None)
 
 
 def test_noise_of_groups_that_differs_adds_up_by_group() -> None:

@@ -98,7 +98,7 @@ def small(tmp_path: Path) -> Path:
     plan = {"datasets": ["compas", "digits"], "epsilons": [3.0, math.inf], "seeds": 2, "share": 0.25,
             "limits": {"demographic_parity": [0.05, 0.2], "accuracy_parity": [0.1, 1.0],
                        "worst_group_error": [0.35, 0.5]}, "ours": ["moments"],
-            "pictured": [3.0], "reference": "dpsgd", "remedies": ["dpsgd", "moments"],
+            "pictured": [3.0], "pictured_seeds": 3, "reference": "dpsgd", "remedies": ["dpsgd", "moments"],
             "images": {"digits": {"imbalance": "8:40", "split": [0.7, 0.1, 0.2]}},
             "settings": {"features": "bounded", "model": "linear", "steps": 3, "clip_norm": 1.0},
             "methods": {"moments": {"strategy": "moments"}, "fermi": {"strategy": "fermi", "for_tables": True},
@@ -116,7 +116,9 @@ def test_a_small_frontier_is_run_kept_and_told(small: Path, tmp_path: Path, data
     page, other = (out / "README.md").read_text(), (out / "worst-group-error.md").read_text()
     assert "### compas, without noise" in page
     assert "| hypervolume | compas |" in page
-    assert "| dpsgd | compas | 8 |" in page
+    assert "| dpsgd | compas | 10 |" in page  # three seeds with noise, two without
+    assert "means over 2 seeds, 3 at epsilon 3, " in page
+    assert "A method tried up to 2 settings" in page
     assert "| hypervolume | compas | digits |" in other
     assert "fermi on digits" not in other
     assert "| digits | dpsgd, not tuned again |" in (out / "accuracy-parity.md").read_text()
@@ -144,5 +146,13 @@ def test_rivals_are_other_strategies_that_know_as_much() -> None:
 def test_every_method_tries_as_many_settings_as_the_others() -> None:
     plan = frontier.load()
     sizes = {name: len(list(frontier._grid(method.grid))) for name, method in plan.methods.items()}
-    assert {size for name, size in sizes.items() if not name.startswith("moments")} == {6}
+    assert set(sizes.values()) == {6}
+    assert plan.most_settings == 6
     assert frontier.load(Request(quick=True)).epsilons == (1.0,)
+
+
+def test_epsilons_that_are_pictured_have_more_seeds() -> None:
+    plan = frontier.load()
+    assert [plan.seeds_at(epsilon) for epsilon in plan.epsilons] == [5, 5, 20, 5, 5]
+    assert {frontier.load(Request(seeds=2)).seeds_at(epsilon) for epsilon in plan.epsilons} == {2}
+    assert frontier.load(Request(quick=True)).seeds_at(1.0) == 3
