@@ -61,8 +61,8 @@ class Plan(BaseModel):
 
     Batches are a `share` of the records. `images` has settings of the data sets of images, whose groups are their
     classes; `limits` are on each measure; `ours` are the methods whose fronts are compared with those of other methods
-    that know as much. Fronts are drawn at the epsilons `pictured`, with `pictured_seeds`. What noise adds to the gap of
-    accuracy of the `remedies` is told beside the `reference`.
+    that know as much. Fronts are drawn at the epsilons `pictured`, with `pictured_seeds` of tables. What noise adds to
+    the gap of accuracy of the `remedies` is told beside the `reference`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -82,9 +82,9 @@ class Plan(BaseModel):
     methods: Mapping[str, Method]
     text: str = ""
 
-    def seeds_at(self, epsilon: float) -> int:
-        """Return the number of seeds at an epsilon."""
-        return self.pictured_seeds if epsilon in self.pictured else self.seeds
+    def seeds_at(self, epsilon: float, dataset: str) -> int:
+        """Return the number of seeds of a data set at an epsilon."""
+        return self.pictured_seeds if epsilon in self.pictured and dataset not in self.images else self.seeds
 
     @property
     def most_settings(self) -> int:
@@ -129,8 +129,7 @@ def frontier(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambd
     write_json(out / "environment.json", environment([entry.experiment for entry in entries]))
     found = report.Found(plan.limits, fronts, choice.volumes(fronts, plan.limits), compared, costs(entries, runs),
                          choice.impact(points, plan.reference, plan.remedies))
-    seeds = {epsilon: plan.seeds_at(epsilon) for epsilon in plan.epsilons}
-    report.write(out, found, report.About(seeds, plan.most_settings, plan.pictured, request, plan.text,
+    report.write(out, found, report.About(plan.seeds, plan.pictured_seeds, plan.most_settings, plan.pictured, request, plan.text,
                                           versions(folder, [entry.experiment for entry in entries])))
     return " ".join(report.findings(compared))
 
@@ -148,11 +147,11 @@ def runs_of(plan: Plan, device: str) -> Iterator[Entry]:
     """Yield every run: data sets, what is known, seeds, epsilons, methods and settings; those with the same prepared
     records one after another.
     """
-    most = max(map(plan.seeds_at, plan.epsilons))
+    most = max(plan.seeds, plan.pictured_seeds)
     for dataset, knows_group, seed in product(plan.datasets, (False, True), range(most)):
         methods = {name: method for name, method in plan.methods.items() if method.knows_group == knows_group
                    and not (method.for_tables and dataset in plan.images)}
-        epsilons = [epsilon for epsilon in plan.epsilons if seed < plan.seeds_at(epsilon)]
+        epsilons = [epsilon for epsilon in plan.epsilons if seed < plan.seeds_at(epsilon, dataset)]
         for epsilon, (name, method) in product(epsilons, methods.items()):
             noise = {"target_epsilon": epsilon} if math.isfinite(epsilon) else {"noise_multiplier": 0.0}
             if method.thresholds and math.isfinite(epsilon):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,7 +50,8 @@ class About(NamedTuple):
     """What the pages say of the reproduction.
 
     Attributes:
-        seeds: Number of seeds at each epsilon.
+        seeds: Number of seeds.
+        pictured_seeds: That of tables at the epsilons at which fronts are drawn.
         settings: The largest number of settings that a method tried.
         pictured: Epsilons at which fronts are drawn.
         request: What was asked for.
@@ -58,7 +59,8 @@ class About(NamedTuple):
         made_with: Names the versions of the program that made the runs.
     """
 
-    seeds: Mapping[float, int]
+    seeds: int
+    pictured_seeds: int
     settings: int
     pictured: Sequence[float]
     request: Request
@@ -83,7 +85,7 @@ def write(out: Path, found: Found, about: About) -> None:
              f"as much. A method tried up to {about.settings} settings, and of moments the front of each, which costs "
              "nothing more. For each limit on a measure the setting with the highest mean accuracy on the validation "
              "part within the limit there was kept. Figures are of the test part: means over "
-             f"{_seeds(about.seeds)}, ± half a 95 % t-interval. Runs are seeded, so their epsilon is simulated; with "
+             f"{_seeds(about)}, ± half a 95 % t-interval. Runs are seeded, so their epsilon is simulated; with "
              "the system's randomness it would be proved, for these data by public ranges and categories.", "",
              about.made_with, "", *request.left_out(about.quick), *_summary(found.compared)]
     if others:
@@ -97,11 +99,12 @@ def write(out: Path, found: Found, about: About) -> None:
         write_text(out / _page(name), "\n".join([*text, *told, *_measure(out, found.of(name), about)]))
 
 
-def _seeds(by_epsilon: Mapping[float, int]) -> str:
-    """Return numbers of seeds in words: the usual one, and each epsilon that has another."""
-    usual = min(by_epsilon.values())
-    others = [f"{seeds} at epsilon {epsilon:g}" for epsilon, seeds in by_epsilon.items() if seeds != usual]
-    return f"{', '.join([f'{usual} seeds', *others])}"
+def _seeds(about: About) -> str:
+    """Return the numbers of seeds in words."""
+    if about.pictured_seeds == about.seeds:
+        return f"{about.seeds} seeds"
+    epsilons = ", ".join(f"{epsilon:g}" for epsilon in about.pictured)
+    return f"{about.seeds} seeds, {about.pictured_seeds} of tables at epsilon {epsilons}"
 
 
 def findings(compared: pd.DataFrame) -> list[str]:

@@ -117,7 +117,7 @@ def test_a_small_frontier_is_run_kept_and_told(small: Path, tmp_path: Path, data
     assert "### compas, without noise" in page
     assert "| hypervolume | compas |" in page
     assert "| dpsgd | compas | 10 |" in page  # three seeds with noise, two without
-    assert "means over 2 seeds, 3 at epsilon 3, " in page
+    assert "means over 2 seeds, 3 of tables at epsilon 3, " in page
     assert "A method tried up to 2 settings" in page
     assert "| hypervolume | compas | digits |" in other
     assert "fermi on digits" not in other
@@ -153,6 +153,8 @@ def test_every_method_tries_as_many_settings_as_the_others() -> None:
 
 def test_epsilons_that_are_pictured_have_more_seeds() -> None:
     plan = frontier.load()
-    assert [plan.seeds_at(epsilon) for epsilon in plan.epsilons] == [5, 5, 20, 5, 5]
-    assert {frontier.load(Request(seeds=2)).seeds_at(epsilon) for epsilon in plan.epsilons} == {2}
-    assert frontier.load(Request(quick=True)).seeds_at(1.0) == 3
+    assert [plan.seeds_at(epsilon, "adult") for epsilon in plan.epsilons] == [5, 5, 20, 5, 5]
+    assert {plan.seeds_at(epsilon, "mnist") for epsilon in plan.epsilons} == {5}
+    assert {frontier.load(Request(seeds=2)).seeds_at(epsilon, "adult") for epsilon in plan.epsilons} == {2}
+    quick = frontier.load(Request(quick=True))
+    assert [quick.seeds_at(1.0, name) for name in ("adult", "mnist")] == [3, 3]
