@@ -129,8 +129,9 @@ def frontier(out: Path, request: Request = EVERYTHING, on_round: OnRound = lambd
     write_json(out / "environment.json", environment([entry.experiment for entry in entries]))
     found = report.Found(plan.limits, fronts, choice.volumes(fronts, plan.limits), compared, costs(entries, runs),
                          choice.impact(points, plan.reference, plan.remedies))
-    report.write(out, found, report.About(plan.seeds, plan.pictured_seeds, plan.most_settings, plan.pictured, request, plan.text,
-                                          versions(folder, [entry.experiment for entry in entries])))
+    made_with = versions(folder, [entry.experiment for entry in entries])
+    report.write(out, found, report.About(plan.seeds, plan.pictured_seeds, plan.most_settings, plan.pictured, request,
+                                          plan.text, made_with))
     return " ".join(report.findings(compared))
 
 
