@@ -24,9 +24,10 @@ from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
 from fedfair.models.published import linear
 from fedfair.moments.contrast import unmixed
+from fedfair.moments.heads import Head
 from fedfair.moments.logistic import start, stepped
 from fedfair.moments.release import Moments
-from fedfair.moments.sums import SENSITIVITY, unsvec
+from fedfair.moments.sums import SENSITIVITY, unsvec, within_one
 from fedfair.node import node as host
 from fedfair.node.moment_sums import Wanted, participant_moments, record_moments
 from fedfair.node.node import Node
@@ -134,7 +135,7 @@ def crowd(one: bool) -> Parts:
     x = 0.1 * torch.randn(301, WIDTH, generator=draws, dtype=torch.float64)
     x[:, 0] = 1.0
     y = (torch.arange(301) == 300).long()
-    data = GroupedDataset(x, y, torch.zeros_like(y), ("a", "b"), 2).take(slice(301 if one else 300))
+    data = GroupedDataset(within_one(x), y, torch.zeros_like(y), ("a", "b"), 2).take(slice(301 if one else 300))
     return Parts(data, data.take(slice(0)), data.take(slice(0)))
 
 
@@ -145,28 +146,47 @@ def found_in_all_rounds(missing: float = 1.0, runs: int = RUNS) -> tuple[float, 
     rounds together tells as much as that of one round elsewhere in this file; `missing` divides it.
     """
     claimed = SIGMA * math.sqrt(1 + STEPS)
-    hosts = [Node({0: crowd(one)}, linear((WIDTH,), (), 2), "cpu") for one in (False, True)]
-    scores = [np.array([_followed(*hosts, one, f"{one} {time}", claimed / missing)
-                        for time in range(runs)]) for one in (False, True)]
+    parties = [_party(one) for one in (False, True)]
+    scores = [np.array([_followed(parties, one, f"{one} {time}", claimed / missing) for time in range(runs)])
+              for one in (False, True)]
     return proved_by(*scores), epsilon({Release(1.0, claimed): 1 + STEPS}, DELTA, "pld")
 
 
-def _followed(without: Node, with_it: Node, one: bool, key: str, noise_multiplier: float) -> float:
+class Party(NamedTuple):
+    """A node, its records, and what it would send of moments without noise."""
+
+    node: Node
+    data: GroupedDataset
+    moments: Tensor
+
+
+_WANTED = Wanted(2, False, mixing=True)
+
+
+def _party(one: bool) -> Party:
+    """Return the party whose crowd has the one, or not."""
+    node = Node({0: crowd(one)}, linear((WIDTH,), (), 2), "cpu")
+    return Party(node, crowd(one).train, flat(record_moments(node, plan("", SENSITIVITY, 1, 0.0), _WANTED).sums))
+
+
+def _exact(party: Party, head: Head | None) -> Tensor:
+    """Return what a party would send in a round without noise: moments, or the gradient at some weights."""
+    if head is None:
+        return party.moments
+    errors = torch.softmax(party.data.x @ head.weights, 1) - torch.nn.functional.one_hot(party.data.y, 2)
+    return (party.data.x.T @ errors).T.flatten()
+
+
+def _followed(parties: list[Party], one: bool, key: str, noise_multiplier: float) -> float:
     """Return the attacker's score of one run, the log of how much likelier its releases are with the record."""
-    wanted, (name,) = Wanted(2, False, mixing=True), dict(without.model.named_parameters())
-
-    def release(node: Node, step: int, weights: Tensor | None, noisy: bool) -> Gradients:
-        """Return the sums of a round at some weights `[d, 2]`."""
-        round_ = plan(key, SENSITIVITY, 1, noise_multiplier if noisy else 0.0, step)
-        if weights is None:
-            return record_moments(node, round_, wanted).sums
-        return node.gradient_sum({name: weights.T.contiguous()}, round_).sums
-
+    node = parties[one].node
+    (name,) = dict(node.model.named_parameters())
     score, head, moments = 0.0, None, None
     for step in range(1 + STEPS):
-        weights = None if head is None else head.weights
-        sent = release(with_it if one else without, step, weights, True)
-        known, added = (flat(release(node, step, weights, False)) for node in (without, with_it))
+        round_ = plan(key, SENSITIVITY, 1, noise_multiplier, step)
+        sent = (record_moments(node, round_, _WANTED) if head is None else
+                node.gradient_sum({name: head.weights.T.contiguous()}, round_)).sums
+        known, added = (_exact(party, head) for party in parties)
         score += float((flat(sent) - known) @ (added - known) - (added - known).square().sum() / 2)
         if head is None or moments is None:
             released = Moments(unsvec(sent["second"]), unmixed(sent["first"]), noise_multiplier * SENSITIVITY, 1.0,
@@ -176,6 +196,15 @@ def _followed(without: Node, with_it: Node, one: bool, key: str, noise_multiplie
         else:
             head = stepped(head, sent[name].T, moments, step)
     return score
+
+
+def test_what_the_attacker_takes_for_sent_is_sent_where_there_is_no_noise() -> None:
+    party = _party(True)
+    (name,) = dict(party.node.model.named_parameters())
+    weights = torch.randn(WIDTH, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    head = Head(weights, torch.eye(WIDTH))
+    sent = party.node.gradient_sum({name: head.weights.T.contiguous()}, plan("", SENSITIVITY, 1, 0.0, 1)).sums
+    assert torch.allclose(flat(sent), _exact(party, head), rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow
