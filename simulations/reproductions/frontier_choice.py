@@ -36,7 +36,7 @@ def of_decisions(rows: Iterable[tuple[str, str, float]]) -> dict[str, float]:
     accuracies = [value for (group, metric), value in by_group.items()
                   if metric == "accuracy" and group != ALL and not math.isnan(value)]
     gaps = {name: by_group.get((ALL, name), math.nan) for name in ("demographic_parity", "accuracy_parity")}
-    return {"accuracy": by_group[ALL, "accuracy"], **gaps, "worst_group": min(accuracies)}
+    return {"accuracy": by_group[ALL, "accuracy"], **gaps, "worst_group": min(accuracies, default=math.nan)}
 
 
 def front_points(measured: MeasuredFront) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ def impact(points: pd.DataFrame, reference: str, methods: Sequence[str]) -> pd.D
             for name, (method, setting) in tried.items():
                 added = gaps[method, epsilon, setting] - gaps[reference, math.inf, calm]
                 rows += [{"dataset": dataset, "epsilon": epsilon, "method": name, "seed": seed, "added": value}
-                         for seed, value in added.items()]
+                         for seed, value in added.dropna().items()]  # of seeds that both have
     return pd.DataFrame(rows, columns=["dataset", "epsilon", "method", "seed", "added"])
 
 
