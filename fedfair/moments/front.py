@@ -139,20 +139,29 @@ def _weights(moments: Moments, wanted: Sequence[Point], constraint: Constraint, 
         if own not in heads:
             heads[own] = logistic if own.head == LOGISTIC and logistic else _head(moments, own)
         alike = heads[own].weights if across is None or point.tau == 1 else constrained(heads[own], across, point.tau)
-        yield alike if point.threshold == EVEN else _moved(alike, point, moments.last, favourable)
+        yield alike if point.threshold == EVEN else moved(alike, point, moments.last, favourable)
 
 
-def _moved(weights: Tensor, point: Point, last: float, favourable: int | None) -> Tensor:
+def moved(weights: Tensor, point: Point, last: float, favourable: int | None) -> Tensor:
     """Return the weights of scores that are alike where the favourable class is as probable as the threshold.
 
     Scores of least squares differ by 2 (2 p - 1), and others by the log of p / (1 - p).
+
+    Args:
+        weights: Weights of two classes at the even threshold, `[d, 2]`.
+        point: How they were fitted, and the threshold.
+        last: The constant last feature.
+        favourable: Number of the favourable class.
+
+    Raises:
+        ValueError: If no class is favourable.
     """
     if favourable is None:
         raise ValueError(f"a threshold of {point.threshold:g} needs a favourable class: name one by favourable")
     at = point.threshold
-    moved = weights.clone()
-    moved[-1, favourable] -= (2 * (2 * at - 1) if point.head == "least_squares" else math.log(at / (1 - at))) / last
-    return moved
+    made = weights.clone()
+    made[-1, favourable] -= (2 * (2 * at - 1) if point.head == "least_squares" else math.log(at / (1 - at))) / last
+    return made
 
 
 def _head(moments: Moments, point: Point) -> Head:
