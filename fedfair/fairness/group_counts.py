@@ -83,6 +83,17 @@ class GroupCounts:
         made = dict(zip(("labels", "predicted", "correct"), (cell.double().cpu() for cell in cells), strict=True))
         return GroupCounts(**made, losses=sums[0], gradient_norms=sums[1], **further)
 
+    @staticmethod
+    def of_decisions(confusion: Tensor) -> GroupCounts:
+        """Return the sums of decisions alone, of which losses and probabilities are unknown.
+
+        Args:
+            confusion: Number of records with each label and decision, `[K, classes, classes]`.
+        """
+        none = torch.zeros(len(confusion), dtype=torch.float64)
+        return GroupCounts(labels=confusion.sum(2), predicted=confusion.sum(1), correct=confusion.diagonal(0, 1, 2),
+                           losses=none, gradient_norms=none)
+
     def __add__(self, other: GroupCounts) -> GroupCounts:
         mine, others = self.tensors(), other.tensors()
         return GroupCounts(**{name: mine[name] + others[name] for name in mine})

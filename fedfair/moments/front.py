@@ -86,18 +86,20 @@ def points(heads: Sequence[HeadName], constrains: bool, by_group: bool, classes:
         classes: Number of classes; thresholds are for two.
         logistic: Floor of the logistic regression; None if there is none.
     """
-    none = (1.0,)
-    trained = [Point(LOGISTIC, logistic, tau) for tau in (FINE_TAUS if constrains else none)] if logistic else []
-    fitted = [Point(head, floor, tau) for head, floor, tau in product(heads, FLOORS, TAUS if constrains else none)]
-    moved = [Point(head, floor, tau, threshold=threshold) for (head, floor), tau, threshold in product(
-        _with_probabilities(logistic), TAUS[::2] if constrains else none, THRESHOLDS)] if classes == 2 else []
+    taus, fine = (TAUS, FINE_TAUS) if constrains else ((1.0,), (1.0,))
+    trained = [Point(LOGISTIC, logistic, tau) for tau in fine] if logistic else []
+    fitted = [Point(head, floor, tau) for head, floor, tau in product(heads, FLOORS, taus)]
+    even = [*trained, *fitted] if classes == 2 else []
+    shifted = [point._replace(threshold=threshold) for point, threshold in product(even, THRESHOLDS)
+               if _is_shifted(point)]
     weighted = [Point(head, worst_group=strength) for head, strength in product(heads, STRENGTHS)]
-    return (*trained, *fitted, *moved, *(weighted if by_group else ()), Point("constant"))
+    return (*trained, *fitted, *shifted, *(weighted if by_group else ()), Point("constant"))
 
 
-def _with_probabilities(logistic: float | None) -> list[tuple[Literal["least_squares", "logistic"], float]]:
-    """Return the heads whose scores are near probabilities, each with its floor."""
-    return [*((LOGISTIC, floor) for floor in [logistic] if floor), *(("least_squares", floor) for floor in FLOORS[:2])]
+def _is_shifted(point: Point) -> bool:
+    """Return whether the grid has other thresholds of a point: of every other tau, where scores are probabilities."""
+    return point.tau in TAUS[::2] and (point.head == LOGISTIC or (
+        point.head == "least_squares" and point.floor in FLOORS[:2]))
 
 
 def few_points(head: HeadName | Literal["logistic"], floor: float, constrains: bool) -> tuple[Point, ...]:

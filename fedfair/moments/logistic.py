@@ -8,7 +8,7 @@ with g_j = sum_i phi_i (p_i - y_i) at w_(j-1), which is a release of its own, P 
 (eigenvalues in the noise raised), and h_j the mean of p (1 - p) where scores are normal with the mean and variance
 that the moments tell. That is Newton's method with h S in place of the Hessian. Each of its steps alone would end at
 the minimum, but for the noise of its gradient; strides of 2/(j+1) average these ends with weights that grow as j, so
-that noise averages out too (Lacoste-Julien, Schmidt and Bach 2012, section 3). The curvature of a record is at most 1/4
+that noise averages out too (Lacoste-Julien, Schmidt and Bach 2012). The curvature of a record is at most 1/4
 of phi phi', so h is taken as 1/8 at least: then no direction is stepped along for more than twice Newton's step, and no
 step raises the loss but by noise.
 

@@ -24,7 +24,7 @@ def main() -> None:
     given = parser.parse_args()
     points = pd.read_csv(given.frontier / "points.csv")
     points = points[(points["split"] == "test") & points["method"].isin(_METHODS) & (points["epsilon"] == 1)
-                    & (points["seed"] < given.seeds)]
+                    & (points["seed"] < given.seeds) & points["demographic_parity"].notna()]
     means = points.groupby(["method", "dataset", "setting"])[_MEASURES].mean()
     print(f"{'method':22}{'table':8}{'head':15}" + "".join(f"{name:18}" for name in ("tau 1", "tau .3", "tau 0",
                                                                                    "tau -.1")))
@@ -32,9 +32,8 @@ def main() -> None:
         for dataset in points["dataset"].unique():
             for head, steps in _HEADS.items():
                 settings = [(method, dataset, f"{head}{tau}; logistic_steps {steps}, floor 1") for tau in _TAUS]
-                cells = ["/".join(f"{value:.3f}" for value in means.loc[at]) for at in settings if at in means.index]
-                if cells:
-                    print(f"{method:22}{dataset:8}{head:15}" + "".join(f"{cell:18}" for cell in cells))
+                cells = ["/".join(f"{value:.3f}" for value in means.loc[at]) for at in settings]
+                print(f"{method:22}{dataset:8}{head:15}" + "".join(f"{cell:18}" for cell in cells))
 
 
 if __name__ == "__main__":

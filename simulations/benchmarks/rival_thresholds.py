@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from torch import Tensor
 
 from fedfair.fairness.group_counts import GroupCounts
 from fedfair.fairness.metrics import metrics
@@ -62,17 +61,10 @@ def _points(entry: frontier.Entry) -> Iterator[dict[str, Any]]:
         data = getattr(result.data, split)
         majority = float(torch.bincount(data.y).max()) / len(data)
         for point, confusion in zip(settings, confusions(data, front), strict=True):
-            found = choice.of_decisions(metrics(_counts(confusion), data.names, _FAVOURABLE))
+            found = choice.of_decisions(metrics(GroupCounts.of_decisions(confusion), data.names, _FAVOURABLE))
             yield {"dataset": entry.dataset, "epsilon": entry.epsilon, "method": entry.method, "split": split,
                    "seed": entry.experiment.seed, "setting": f"{entry.setting}, {point.name}", "majority": majority,
                    "spent": result.ledger.epsilon(), "worst_group_error": 1 - found.pop("worst_group"), **found}
-
-
-def _counts(confusion: Tensor) -> GroupCounts:
-    """Return the counts of decisions, `[K, C, C]`, as sums of the metrics."""
-    none = torch.zeros(len(confusion), dtype=torch.float64)
-    return GroupCounts(labels=confusion.sum(2), predicted=confusion.sum(1), correct=confusion.diagonal(0, 1, 2),
-                       losses=none, gradient_norms=none)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from urllib.request import urlopen
 
 import psutil
 
-_NAME, _USUAL = "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT", "39091"
-PORT = int(os.environ.get(_NAME, _USUAL))
+_PORT_VARIABLE, _USUAL_PORT = "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT", "39091"
+PORT = int(os.environ.get(_PORT_VARIABLE, _USUAL_PORT))
 """Where `flwr run` looks for a SuperLink on this machine, as Flower itself says."""
 _READ_BY_RUNS = ("CUDA_VISIBLE_DEVICES", "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION", "RAY_ADDRESS")
 
@@ -59,7 +59,7 @@ def flwr_run() -> Started | None:
 
     One of another user counts, whose port cannot be read.
     """
-    here = [found for found in _running("flwr", "run") if _port(found.process) in (PORT, None)]
+    here = [found for found in _running("flwr", "run") if _port(found.process) in (str(PORT), None)]
     return max(here, key=lambda found: found.when, default=None)
 
 
@@ -151,10 +151,10 @@ def _folder(process: psutil.Process) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def _port(process: int) -> int | None:
-    """Return where a process looks for a SuperLink; None if that cannot be read."""
+def _port(process: int) -> str | None:
+    """Return the port at which a process looks for a SuperLink; None if that cannot be read."""
     try:
-        return int(psutil.Process(process).environ().get(_NAME, _USUAL))
+        return str(psutil.Process(process).environ().get(_PORT_VARIABLE, _USUAL_PORT))
     except (psutil.Error, OSError):
         return None
 

@@ -84,9 +84,7 @@ def _confusions(front: Front, replies: list[Message], split: str, population: Po
 def _rows(point: int, split: str, confusion: Tensor, names: tuple[str, ...], favourable: int | None
           ) -> Iterator[FrontRow]:
     """Yield the figures of a classifier's decisions; none on a part without records."""
-    none = torch.zeros(len(confusion), dtype=torch.float64)
-    counts = GroupCounts(labels=confusion.sum(2), predicted=confusion.sum(1), correct=confusion.diagonal(0, 1, 2),
-                         losses=none, gradient_norms=none)
+    counts = GroupCounts.of_decisions(confusion)
     for group, metric, value in metrics(counts, names, favourable) if bool(confusion.any()) else ():
         if metric != "loss" and metric not in OF_PROBABILITIES:
             yield FrontRow(point=point, split=split, group=group, metric=metric, value=value, low=math.nan,
