@@ -86,7 +86,8 @@ class _Finder(MetaPathFinder):
 
 def _folders_of_project(package: str) -> list[Path]:
     """Return the folders of this name that Python would look into, without those of fedfair or another copy of it."""
-    entries = dict.fromkeys(Path(entry or ".").resolve() for entry in sys.path)
+    path = [*sys.path]  # Flower's other thread takes entries out of it
+    entries = dict.fromkeys(Path(entry or ".").resolve() for entry in path)
     return [entry / package for entry in entries if (entry / package).is_dir()
             and not (entry / "fedfair" / "client_app.py").is_file()]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 import tomllib
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -48,7 +48,6 @@ def _installed(name: str) -> str | None:
     """Return the version of Python, or of a package, or None."""
     if name == "Python":
         return platform.python_version()
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+    # A copy: Flower's other thread takes entries out of sys.path, and a search that is under way then skips a folder.
+    found = next(iter(distributions(name=name, path=[*sys.path])), None)
+    return found.version if found else None

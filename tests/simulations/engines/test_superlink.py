@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -76,6 +77,24 @@ def test_what_an_environment_lacks_is_said_with_what_it_has(tmp_path: Path) -> N
     assert re.fullmatch(r"Python>=4 \(has 3\.\d+\.\d+\)", python)
     assert torch.startswith("torch>=99 (has ")
     assert none == "no-such-package-here (has none)"
+
+
+def test_a_package_is_found_while_another_thread_changes_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+                                                                  ) -> None:
+    """Flower takes the app's folder out of the path of its process, beside the thread that looks for packages."""
+    (tmp_path / "none").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "app"), str(tmp_path / "none"), sysconfig.get_paths()["purelib"]])
+    listed = os.listdir
+
+    def listing(folder: str) -> list[str]:
+        """Return a folder's names, after the app's left the path."""
+        if folder == str(tmp_path / "none"):
+            sys.path.remove(str(tmp_path / "app"))
+        return listed(folder)
+
+    monkeypatch.setattr(os, "listdir", listing)
+    assert unmet(PYPROJECT) == []
+    assert str(tmp_path / "app") not in sys.path
 
 
 def asked(environment: dict[str, str]) -> tuple[int, str]:
