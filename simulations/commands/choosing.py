@@ -24,6 +24,8 @@ def choose(
     worst_group: Annotated[bool, typer.Option("--worst-group", help="Look for the best accuracy of the worst group, "
                                               "not of all records.")] = False,
     tau: Annotated[float | None, typer.Option(help="Share that is left of differences between groups' scores.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Probability above which the favourable of two classes is "
+                                                    "decided for, the same for all groups.")] = None,
     json: Json = False,
 ) -> None:
     """Choose another point of a run's front, the most accurate within limits: it replaces the model of the folder.
@@ -40,7 +42,7 @@ def choose(
     limits: dict[Gap, float | None] = {
         "demographic_parity": demographic_parity, "equal_opportunity": equal_opportunity,
         "equalised_odds": equalised_odds, "accuracy_parity": accuracy_parity}
-    wish = Wish({name: limit for name, limit in limits.items() if limit is not None}, worst_group, tau)
+    wish = Wish({name: limit for name, limit in limits.items() if limit is not None}, worst_group, tau, threshold)
     chosen = choose_point(folder, wish, run)
     if is_fit(folder):
         show_fit(chosen_again(folder, chosen.number), json)

@@ -43,11 +43,13 @@ class Wish(NamedTuple):
         limits: The largest gap that is allowed, by its name.
         worst_group: Whether to look for the best accuracy of the worst group, in place of all records.
         tau: The share that is left of differences between groups' mean scores; None for any.
+        threshold: The probability above which the favourable class is decided for; None for any.
     """
 
     limits: Mapping[Gap, float]
     worst_group: bool = False
     tau: float | None = None
+    threshold: float | None = None
 
 
 class Chosen(NamedTuple):
@@ -100,12 +102,7 @@ def best(figures: pd.DataFrame, wish: Wish) -> int:
     valid = figures[figures["split"] == "valid"]
     if valid.empty:
         raise ValueError("the run had no validation part, on which a classifier is chosen: give it a share in split")
-    if wish.tau is not None:
-        valid = valid[valid["tau"] == wish.tau]
-        if valid.empty:
-            known = sorted(figures["tau"].unique().tolist(), reverse=True)
-            raise ValueError(f"no classifier of the front has the tau {wish.tau:g}: take one of "
-                             f"{', '.join(f'{tau:g}' for tau in known)}")
+    valid = _with_setting(_with_setting(valid, "tau", wish.tau), "threshold", wish.threshold)
     wide = valid[valid["group"] == ALL].pivot(index="point", columns="metric", values="value")
     within = wide
     for gap, limit in wish.limits.items():
@@ -116,6 +113,18 @@ def best(figures: pd.DataFrame, wish: Wish) -> int:
     accuracy = valid[(valid["metric"] == "accuracy") & (valid["group"] != ALL)]
     score = accuracy.groupby("point")["value"].min() if wish.worst_group else wide["accuracy"]
     return int(str(score.loc[within.index].idxmax()))
+
+
+def _with_setting(figures: pd.DataFrame, name: Literal["tau", "threshold"], wanted: float | None) -> pd.DataFrame:
+    """Return the figures of the classifiers with a setting, or of all; raise `ValueError` if there is none."""
+    if wanted is None:
+        return figures
+    found = figures[figures[name] == wanted]
+    if found.empty:
+        known = sorted(figures[name].unique().tolist(), reverse=True)
+        raise ValueError(f"no classifier of the front has the {name} {wanted:g}: take one of "
+                         f"{', '.join(f'{value:g}' for value in known)}")
+    return found
 
 
 def _overall(figures: pd.DataFrame, number: int) -> pd.DataFrame:

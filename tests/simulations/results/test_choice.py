@@ -62,6 +62,16 @@ def test_a_choice_can_be_taken_back(folder: Path) -> None:
     assert pd.read_parquet(folder / "front.parquet")["point"].nunique() > 50
 
 
+def test_a_threshold_can_be_asked_for_by_its_name(folder: Path) -> None:
+    shown = CliRunner().invoke(app, ["choose", str(folder), "--threshold", "0.6", "--tau", "0", "--json"])
+    assert shown.exit_code == 0, shown.output
+    made = json.loads(shown.stdout)
+    assert (made["threshold"], made["tau"]) == (0.6, 0.0)
+    assert tomllib.loads((folder / "choice.toml").read_text())["threshold"] == 0.6
+    with pytest.raises(ValueError, match=r"has the threshold 0\.6: take one of 0\.5$"):  # of every other tau alone
+        choose(folder, Wish({}, tau=0.9, threshold=0.6))
+
+
 def test_one_run_of_a_comparison_is_changed_and_the_others_are_not(tmp_path: Path) -> None:
     folder = save_comparison([run(experiment(seed)) for seed in (0, 1)], {"strategies": ["moments"]}, tmp_path / "out")
     with pytest.raises(ValueError, match="fronts of several runs: choose one with --run"):
