@@ -16,6 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.simulations.engines.runtime import ONE_AT_A_TIME
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
 IN_REPOSITORY = "run in the repository"
@@ -71,7 +73,8 @@ def names(page: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [
-    pytest.param(page, marks=pytest.mark.xdist_group("ray") if page.stem in ON_RAY else ()) for page in PAGES
+    pytest.param(page, marks=pytest.mark.xdist_group("ray") if page.stem in ON_RAY else
+                 ONE_AT_A_TIME if "flower-supernode" in page.read_text() else ()) for page in PAGES
 ], ids=names)
 def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                           request: pytest.FixtureRequest) -> None:

@@ -7,6 +7,15 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
+ONE_AT_A_TIME = pytest.mark.xdist_group("flower")
+"""For tests that start Flower's programs.
+
+A SuperNode starts a process for each message, and another after 30 s if the first is not up by then. Where several such
+tests share two cores, processes are not up in time, and those that are started in their place make all of them slower.
+"""
+
 
 def superlink(port: int, environment: dict[str, str], cwd: Path, keys: Path | None = None,
               database: Path | None = None) -> subprocess.Popen[str]:

@@ -30,7 +30,7 @@ from simulations.results.ledger_table import read_ledgers
 from simulations.settings.experiment import Experiment
 from strategies.moments import AUTO_STEPS
 from tests.simulations.engines.conftest import free_ports
-from tests.simulations.engines.runtime import superlink, supernode
+from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
 from tests.simulations.engines.test_own_files import in_one_place
 from tests.test_documents import ROOT, blocks
 
@@ -121,7 +121,7 @@ class Study:
     def flwr(self, *words: str) -> str:
         """Return what a command of Flower's says."""
         done = subprocess.run(["flwr", *words], env=self.environment, cwd=self.folder, capture_output=True, text=True,
-                              timeout=400, check=False)
+                              timeout=800, check=False)
         return done.stdout + done.stderr
 
     def start(self, number: int) -> subprocess.Popen[str]:
@@ -219,6 +219,7 @@ def patient() -> None:
     faulthandler.dump_traceback_later(900, exit=True, file=sys.__stderr__)
 
 
+@ONE_AT_A_TIME
 @pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_five_sites_fit_and_their_ledgers_agree_with_the_servers(study: Study, tmp_path: Path,
@@ -239,6 +240,7 @@ def test_five_sites_fit_and_their_ledgers_agree_with_the_servers(study: Study, t
     assert [path.name for path in study.server.iterdir()] == ["link.log"]
 
 
+@ONE_AT_A_TIME
 @pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_a_superlink_and_a_node_are_killed_and_brought_back_and_five_sites_train(

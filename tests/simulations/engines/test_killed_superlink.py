@@ -17,7 +17,7 @@ from simulations.results.ledger_table import read_ledgers
 from simulations.results.result_folder import CHECKPOINT
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
 from tests.simulations.engines.conftest import free_ports
-from tests.simulations.engines.runtime import superlink, supernode
+from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
 
 ROOT = Path(__file__).resolve().parents[3]
 NODES, ROUNDS, DELTA = 2, 4, 1e-6
@@ -41,6 +41,7 @@ def kill(process: subprocess.Popen[str]) -> None:
     assert not left
 
 
+@ONE_AT_A_TIME
 @pytest.mark.slow
 def test_the_same_command_goes_on_and_charges_the_lost_round(flower: dict[str, str], tmp_path: Path) -> None:
     link, *ports = free_ports(1 + NODES)
@@ -70,7 +71,7 @@ def test_the_same_command_goes_on_and_charges_the_lost_round(flower: dict[str, s
         first.kill()
     assert not (tmp_path / "out" / "model.safetensors").exists()
     started = superlink(link, flower, server, database=tmp_path / "link.db")
-    done = subprocess.run(asked(tmp_path), env=flower, cwd=server, capture_output=True, text=True, timeout=400,
+    done = subprocess.run(asked(tmp_path), env=flower, cwd=server, capture_output=True, text=True, timeout=800,
                           check=False)
     assert f"Results are in {tmp_path / 'out'}" in done.stdout, done.stdout[-3000:] + done.stderr[-1000:]
     spent = read_ledgers(tmp_path / "out")[""]

@@ -21,11 +21,11 @@ from simulations.settings.experiment import Experiment
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
 from tests.hazards.policed import POLICY
 from tests.simulations.engines.conftest import free_ports
-from tests.simulations.engines.runtime import superlink, supernode
+from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
 from tests.simulations.engines.test_own_files import in_one_place
 from tests.simulations.engines.wire import Wire, recorded
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ONE_AT_A_TIME]
 
 ROOT = Path(__file__).resolve().parents[3]
 NODES = 3
@@ -59,7 +59,7 @@ def flwr_run(environment: dict[str, str], server: Path, **settings: Any) -> str:
     given = {"partition": "nodes", "schema_file": "study.toml", **settings}
     config = " ".join(f"{name.replace('_', '-')}={json.dumps(value)}" for name, value in given.items())
     done = subprocess.run(["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config], env=environment,
-                          cwd=server, capture_output=True, text=True, timeout=400, check=False)
+                          cwd=server, capture_output=True, text=True, timeout=800, check=False)
     return done.stdout + done.stderr
 
 

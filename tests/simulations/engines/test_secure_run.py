@@ -17,7 +17,7 @@ from simulations import Experiment, run
 from simulations.results.result import Result
 from simulations.server_app import from_run_config
 from tests.simulations.engines.conftest import free_ports
-from tests.simulations.engines.runtime import superlink, supernode
+from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
 from tests.simulations.engines.test_flower import ROOT
 
 SETTINGS: dict[str, Any] = {
@@ -30,6 +30,7 @@ def weights(result: Result) -> torch.Tensor:
     return next(result.model.parameters()).detach()
 
 
+@ONE_AT_A_TIME
 @pytest.mark.slow
 def test_flowers_simulation_gives_the_sum_of_the_local_engine() -> None:
     made, before = Experiment(**SETTINGS), dict(os.environ)
@@ -46,12 +47,13 @@ def released(environment: dict[str, str], cwd: Path, **settings: Any) -> tuple[P
     values = {**own, "hidden": "[]", "out": str(out)}
     config = " ".join(f"{key}={json.dumps(value)}" for key, value in values.items())
     done = subprocess.run(["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config], env=environment,
-                          cwd=cwd, capture_output=True, text=True, timeout=280, check=True)
+                          cwd=cwd, capture_output=True, text=True, timeout=800, check=True)
     assert f"Results are in {out}" in done.stdout + done.stderr, (done.stdout + done.stderr)[-3000:]
     defaults = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     return out, from_run_config({**defaults, **values})
 
 
+@ONE_AT_A_TIME
 @pytest.mark.slow
 def test_three_supernodes_give_the_front_of_the_same_draws_without_masks(flower: dict[str, str], tmp_path: Path
                                                                          ) -> None:

@@ -19,6 +19,7 @@ from simulations.engines.requirements import PYPROJECT, unmet
 from simulations.engines.superlink import PORT, Started, flwr_run, mend, stale, this_process
 from tests.simulations.engines.conftest import free_ports
 from tests.simulations.engines.other_environment import other_environment
+from tests.simulations.engines.runtime import ONE_AT_A_TIME
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = [sys.executable, "-c", "from simulations.cli import app; app()"]
@@ -117,6 +118,7 @@ def test_no_superlink_and_a_port_that_something_else_has() -> None:
     assert f"port {port} that is not a SuperLink" in said
 
 
+@ONE_AT_A_TIME
 @pytest.mark.slow
 def test_a_run_in_a_superlink_of_another_environment_says_so_and_how_to_end_it(flower: dict[str, str], tmp_path: Path
                                                                                ) -> None:
@@ -128,7 +130,7 @@ def test_a_run_in_a_superlink_of_another_environment_says_so_and_how_to_end_it(f
     def run(environment: dict[str, str], folder: Path) -> str:
         """Return what `flwr run` prints there."""
         done = subprocess.run(["flwr", "run", str(ROOT), "--stream", "--run-config", 'sync="step" steps=1 clients=2'],
-                              env=environment, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
+                              env=environment, cwd=folder, capture_output=True, text=True, timeout=800, check=False)
         return done.stdout + done.stderr
 
     first = run(begun, tmp_path / "elsewhere")
