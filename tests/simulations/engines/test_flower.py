@@ -46,12 +46,8 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
     """The run ends with a sentence that says so, and the same command resumes after the last checkpoint."""
     link, *ports = free_ports(5)
     out = tmp_path / "out"
-    (tmp_path / "sooner").mkdir()  # a node that is gone is noticed after 2 heartbeats: 20 s instead of 60
-    (tmp_path / "sooner" / "sitecustomize.py").write_text(
-        "import flwr.common.constant\nflwr.common.constant.HEARTBEAT_DEFAULT_INTERVAL = 10\n")
-    heart = {**flower, "PYTHONPATH": str(tmp_path / "sooner")}
     server = superlink(link, flower, tmp_path)
-    nodes = [supernode(p, link, ports[p], heart, tmp_path / f"node{p}.log") for p in range(3)]
+    nodes = [supernode(p, link, ports[p], flower, tmp_path / f"node{p}.log") for p in range(3)]
     settings = {"strategy": "dpsgd-f", "sync": "epoch", "steps": 2, "clients": 3, "partition": "site", "hidden": "[8]",
                 "dtype": "float64", "eval-every": 1000.0, "checkpoint-every": 1, "out": str(out)}
     config = " ".join(f"{key}={json.dumps(value)}" for key, value in settings.items())
@@ -62,7 +58,7 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
         while not (out / "checkpoint.pt").exists() and time.monotonic() < end:
             time.sleep(0.1)
         os.killpg(nodes[1].pid, signal.SIGKILL)
-        nodes.append(supernode(1, link, ports[3], heart, tmp_path / "node1.log"))
+        nodes.append(supernode(1, link, ports[3], flower, tmp_path / "node1.log"))
         assert "Node Unavailable" in first.communicate(timeout=800)[0]
     assert (out / "checkpoint.pt").exists()
     done = subprocess.run(command, env=flower, cwd=tmp_path, capture_output=True, text=True, timeout=800, check=True)
