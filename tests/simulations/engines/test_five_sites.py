@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -204,15 +202,8 @@ def study(flower: dict[str, str], tmp_path: Path, policies: None) -> Iterator[St
     made.end()
 
 
-@pytest.fixture
-def patient() -> None:
-    """Give a test that starts some thirty processes, each with PyTorch, a quarter of an hour on a busy machine."""
-    faulthandler.dump_traceback_later(900, exit=True, file=sys.__stderr__)
-
-
 @ONE_AT_A_TIME
 @pytest.mark.slow
-@pytest.mark.usefixtures("patient")
 def test_five_sites_fit_and_their_ledgers_agree_with_the_servers(study: Study, tmp_path: Path,
                                                                 files: tuple[str, ...]) -> None:
     for number in range(SITES):
@@ -233,7 +224,6 @@ def test_five_sites_fit_and_their_ledgers_agree_with_the_servers(study: Study, t
 
 @ONE_AT_A_TIME
 @pytest.mark.slow
-@pytest.mark.usefixtures("patient")
 def test_a_superlink_and_a_node_are_killed_and_brought_back_and_five_sites_train(
         study: Study, tmp_path: Path, files: tuple[str, ...]) -> None:
     """The SuperLink knows from its database who is there. A file that is not like the schema ends the first run."""
