@@ -169,7 +169,7 @@ class Ray(Engine):
 
 
 class Flower(Engine):
-    """Engine of Flower's own simulation, on Ray: the program that `flwr run` starts.
+    """Engine of Flower's own simulation, on the Ray cluster that RAY_ADDRESS names, or else one of its own.
 
     Attributes:
         nodes: Number of Flower nodes, by default two.
@@ -192,10 +192,12 @@ class Flower(Engine):
             """Keep what `serve` returns."""
             results.append(serve(grid))
 
+        # Without an address Ray joins what anybody last started on this machine, and waits ten minutes if it has died
+        cluster = {} if "RAY_ADDRESS" in os.environ else {"address": "local"}
         with quiet_flower(logging.ERROR), _search_path_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             run_simulation(server_app, client_app.app, self.nodes or 2, backend_config={
-                "client_resources": {"num_cpus": 1}, "init_args": {"log_to_driver": False}})
+                "client_resources": {"num_cpus": 1}, "init_args": {"log_to_driver": False, **cluster}})
         return results[0]
 
 

@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 import tomllib
 from pathlib import Path
@@ -128,3 +130,16 @@ def test_a_node_that_hangs_is_given_up_after_the_timeout_with_a_sentence(flower:
     for process in (*nodes, server):
         process.terminate()
         process.wait(60)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_a_simulation_does_not_join_what_somebody_else_started_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray would go on trying for ten minutes to join a cluster that has died."""
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:  # short, for the names of Ray's sockets
+        (Path(folder) / "ray").mkdir()
+        (Path(folder) / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{free_ports(1)[0]}")
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        program = "from simulations import Experiment, run\nrun(Experiment(steps=1, hidden=(4,)), 'flower')"
+        subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=300)
