@@ -115,7 +115,7 @@ def writer(path: Path, times: int, limit: float = 1e6) -> subprocess.Popen[str]:
 
 def test_processes_share_one_ledger(path: Path) -> None:
     processes = [writer(path, 150) for _ in range(3)]
-    outputs = [process.communicate(timeout=800)[0] for process in processes]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [output.count("released") for output in outputs] == [150] * 3
     assert NodeLedger(path).released("a") == {STEP: 450}
 
@@ -123,7 +123,7 @@ def test_processes_share_one_ledger(path: Path) -> None:
 def test_processes_share_one_limit(path: Path) -> None:
     limit = spent({STEP: 50}, 1e-5)
     processes = [writer(path, 40, limit) for _ in range(2)]
-    released = sum(process.communicate(timeout=800)[0].count("released") for process in processes)
+    released = sum(process.communicate(timeout=120)[0].count("released") for process in processes)
     assert released == 50
     assert NodeLedger(path).released("a") == {STEP: 50}
 

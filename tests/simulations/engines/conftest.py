@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
 import os
 import shutil
@@ -27,7 +28,11 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture
 def flower(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Provide the environment of a SuperLink for the test, which is ended afterwards by its process id."""
+    """Provide the environment of a SuperLink for the test, which is ended afterwards by its process id.
+
+    The test starts up to some thirty processes, each with PyTorch: it has a quarter of an hour on a busy machine.
+    """
+    faulthandler.dump_traceback_later(900, exit=True, file=sys.__stderr__)
     binaries = str(Path(sys.executable).parent)
     own = tempfile.mkdtemp(prefix="ray")  # short, for the names of its sockets
     http, control = free_ports(2)

@@ -110,7 +110,7 @@ class Study:
 
     def wait_for(self, online: int) -> None:
         """Wait until that many SuperNodes are online; a SuperLink notices after a minute that one is gone."""
-        end = time.monotonic() + 400
+        end = time.monotonic() + 200
         while (said := self.flwr("supernode", "list", "own")).count("online") != online:
             assert time.monotonic() < end, said
             time.sleep(1)
@@ -118,7 +118,7 @@ class Study:
     def flwr(self, *words: str) -> str:
         """Return what a command of Flower's says."""
         done = subprocess.run(["flwr", *words], env=self.environment, cwd=self.folder, capture_output=True, text=True,
-                              timeout=800, check=False)
+                              timeout=400, check=False)
         return done.stdout + done.stderr
 
     def start(self, number: int) -> subprocess.Popen[str]:

@@ -61,9 +61,9 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
             time.sleep(0.1)
         os.killpg(nodes[1].pid, signal.SIGKILL)
         nodes.append(supernode(1, link, ports[3], flower, tmp_path / "node1.log"))
-        assert "Node Unavailable" in first.communicate(timeout=800)[0]
+        assert "Node Unavailable" in first.communicate(timeout=240)[0]
     assert (out / "checkpoint.pt").exists()
-    done = subprocess.run(command, env=flower, cwd=tmp_path, capture_output=True, text=True, timeout=800, check=True)
+    done = subprocess.run(command, env=flower, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=True)
     assert f"Results are in {out}" in done.stdout + done.stderr, (done.stdout + done.stderr)[-3000:]
     assert "Number of rounds: 1" in done.stdout + done.stderr
     made = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
@@ -86,7 +86,7 @@ def test_flwr_run_without_arguments_and_with_a_run_config(flower: dict[str, str]
     second = 'strategy="dpsgd" sync="step" steps=5 clients=3 settings="model=own-layers"'
     for config, strategy in ((f'out="{tmp_path}/one"', "dpsgd-f"), (f'out="{tmp_path}/two" {second}', "dpsgd")):
         done = subprocess.run(["flwr", "run", str(ROOT), "--stream", "--run-config", config], env=flower, cwd=tmp_path,
-                              capture_output=True, text=True, timeout=800, check=True)
+                              capture_output=True, text=True, timeout=400, check=True)
         output = done.stdout + done.stderr
         folder = tmp_path / ("one" if strategy == "dpsgd-f" else "two")
         assert f"Results are in {folder}" in output, output[-3000:]
@@ -122,7 +122,7 @@ def test_a_node_that_hangs_is_given_up_after_the_timeout_with_a_sentence(flower:
     config = 'sync="epoch" steps=1 clients=2 partition="site" settings="model=own-layers answer_timeout=25"'
     start = time.monotonic()
     done = subprocess.run(["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config], env=flower,
-                          cwd=tmp_path, capture_output=True, text=True, timeout=800, check=False)
+                          cwd=tmp_path, capture_output=True, text=True, timeout=250, check=False)
     said = re.search(r"node (\d+) did not answer within 25 s: look for what hangs there", done.stdout + done.stderr)
     assert said, (done.stdout + done.stderr)[-3000:]
     assert said[1] in (tmp_path / "node1.log").read_text()

@@ -71,7 +71,7 @@ def test_the_same_command_goes_on_and_charges_the_lost_round(flower: dict[str, s
         first.kill()
     assert not (tmp_path / "out" / "model.safetensors").exists()
     started = superlink(link, flower, server, database=tmp_path / "link.db")
-    done = subprocess.run(asked(tmp_path), env=flower, cwd=server, capture_output=True, text=True, timeout=800,
+    done = subprocess.run(asked(tmp_path), env=flower, cwd=server, capture_output=True, text=True, timeout=400,
                           check=False)
     assert f"Results are in {tmp_path / 'out'}" in done.stdout, done.stdout[-3000:] + done.stderr[-1000:]
     spent = read_ledgers(tmp_path / "out")[""]

@@ -62,7 +62,7 @@ def wait_for(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
 def finish(process: subprocess.Popen[str]) -> str:
     """Return the output of a program that ends well."""
     try:
-        output, _ = process.communicate(timeout=800)
+        output, _ = process.communicate(timeout=180)
     finally:
         process.kill()
     assert process.returncode == 0, output[-3000:]

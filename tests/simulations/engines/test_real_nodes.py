@@ -59,7 +59,7 @@ def flwr_run(environment: dict[str, str], server: Path, **settings: Any) -> str:
     given = {"partition": "nodes", "schema_file": "study.toml", **settings}
     config = " ".join(f"{name.replace('_', '-')}={json.dumps(value)}" for name, value in given.items())
     done = subprocess.run(["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config], env=environment,
-                          cwd=server, capture_output=True, text=True, timeout=800, check=False)
+                          cwd=server, capture_output=True, text=True, timeout=400, check=False)
     return done.stdout + done.stderr
 
 

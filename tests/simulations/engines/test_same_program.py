@@ -83,7 +83,7 @@ def test_a_cluster_of_another_environment_is_refused(another: str, through: str,
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **({} if words else {"RAY_ADDRESS": another})}
     done = subprocess.run([sys.executable, "-c", "from simulations.cli import app; app()", "run", "--engine", "ray",
                            "--nodes", "1", "--strategy", "dpsgd", "--set", "steps=2", *words], env=environment,
-                          capture_output=True, text=True, check=False, timeout=800, cwd=tmp_path)
+                          capture_output=True, text=True, check=False, timeout=200, cwd=tmp_path)
     said = " ".join(done.stderr.split())
     assert done.returncode == 2, done.stdout + done.stderr
     assert f"started from another environment, or before an update: {tmp_path / 'old'} on " in said

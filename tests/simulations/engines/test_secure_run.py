@@ -30,8 +30,8 @@ def weights(result: Result) -> torch.Tensor:
     return next(result.model.parameters()).detach()
 
 
-@ONE_AT_A_TIME
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")
 def test_flowers_simulation_gives_the_sum_of_the_local_engine() -> None:
     made, before = Experiment(**SETTINGS), dict(os.environ)
     there, here = run(made, engine="flower", nodes=3), run(made, nodes=3)
@@ -47,7 +47,7 @@ def released(environment: dict[str, str], cwd: Path, **settings: Any) -> tuple[P
     values = {**own, "hidden": "[]", "out": str(out)}
     config = " ".join(f"{key}={json.dumps(value)}" for key, value in values.items())
     done = subprocess.run(["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config], env=environment,
-                          cwd=cwd, capture_output=True, text=True, timeout=800, check=True)
+                          cwd=cwd, capture_output=True, text=True, timeout=280, check=True)
     assert f"Results are in {out}" in done.stdout + done.stderr, (done.stdout + done.stderr)[-3000:]
     defaults = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     return out, from_run_config({**defaults, **values})

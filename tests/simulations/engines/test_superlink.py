@@ -130,7 +130,7 @@ def test_a_run_in_a_superlink_of_another_environment_says_so_and_how_to_end_it(f
     def run(environment: dict[str, str], folder: Path) -> str:
         """Return what `flwr run` prints there."""
         done = subprocess.run(["flwr", "run", str(ROOT), "--stream", "--run-config", 'sync="step" steps=1 clients=2'],
-                              env=environment, cwd=folder, capture_output=True, text=True, timeout=800, check=False)
+                              env=environment, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
         return done.stdout + done.stderr
 
     first = run(begun, tmp_path / "elsewhere")

@@ -166,7 +166,7 @@ def test_a_comparison_whose_process_is_killed_goes_on(with_signal: signal.Signal
         wait_until(lambda: len(kept_in(tmp_path / "out")) == 2 or begun.poll() is not None)
         second = CliRunner().invoke(app, [*words, "--out", "out"])
         begun.send_signal(with_signal)
-        said = begun.communicate(timeout=800)[0]
+        said = begun.communicate(timeout=60)[0]
     assert second.exit_code == 2
     assert "out is in use by another run" in second.stderr
     assert with_signal is signal.SIGKILL or "2 of 4 runs are kept in out: the same command goes on" in said

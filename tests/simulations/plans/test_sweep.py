@@ -266,7 +266,7 @@ def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(tmp_pat
     pd.testing.assert_frame_equal(found, pd.concat(tables, ignore_index=True)[list(found.columns)], check_dtype=False)
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "trials").glob("*/summary.csv")}
     assert len(times) == 8
-    again = subprocess.run(command(config, tmp_path / "out"), check=True, capture_output=True, text=True, timeout=800)
+    again = subprocess.run(command(config, tmp_path / "out"), check=True, capture_output=True, text=True, timeout=300)
     assert "8 trials, of which 8 are finished" in again.stderr
     assert all(path.stat().st_mtime_ns == when for path, when in times.items())
 
@@ -280,7 +280,7 @@ def interrupted(command: list[str], begun: Callable[[], bool]) -> subprocess.Com
         while not begun() and process.poll() is None and time.monotonic() < end:
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=800)
+        output, _ = process.communicate(timeout=120)
     return subprocess.CompletedProcess(command, process.returncode, output)
 
 
@@ -330,7 +330,7 @@ def test_trials_that_fail_for_reasons_of_their_own_are_named_and_made_once_and_t
     settings = {"strategies": ["sgd", "mistaken"], "settings": {"steps": 20, "hidden": [8], "weight_decay": 10.0},
                 "vary": {"learning_rate": [1e30, 0.1]}}
     done = subprocess.run(command(write(tmp_path / "sweep.toml", **settings), tmp_path / "out"), check=False,
-                          capture_output=True, text=True, timeout=800, cwd=tmp_path)
+                          capture_output=True, text=True, timeout=600, cwd=tmp_path)
     assert done.returncode == 1
     assert "has a gradient that is not finite" in done.stderr
     assert "ZeroDivisionError: division by zero (" in done.stderr
