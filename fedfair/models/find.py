@@ -63,14 +63,14 @@ def build(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, 
 
 
 def refuse_misfit(name: str, hidden: Sequence[int], classes: int, like: Tensor) -> None:
-    """Raise `ValueError` if a model of the user's does not fit records like `like`, `[0, ...]` (`fit.refuse_misfit`).
+    """Raise `ValueError` if a model of the user's does not fit records like `like`, `[0, ...]` (`refuse_outputs`).
 
     Published models fit: their functions refuse what they do not take.
     """
     builder = find_model(name)
     if builder.__module__ != published.__name__:
         dtype = like.dtype if like.is_floating_point() else torch.get_default_dtype()
-        fit.refuse_misfit(build(name, hidden, like.shape[1:], classes, 0, dtype), place_of(builder), like, classes)
+        fit.refuse_outputs(build(name, hidden, like.shape[1:], classes, 0, dtype), place_of(builder), like, classes)
 
 
 def _refuse_other_arguments(builder: Any) -> None:

@@ -11,7 +11,7 @@ ROWS = 3
 """Rows that are made up: enough for an example to have one before and one behind it."""
 
 
-def refuse_misfit(model: nn.Module, where: str, like: Tensor, classes: int) -> None:
+def refuse_outputs(model: nn.Module, where: str, like: Tensor, classes: int) -> None:
     """Raise `ValueError` unless a model gives each example one number for each class, whatever is beside it.
 
     Args:

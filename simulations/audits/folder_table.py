@@ -11,8 +11,8 @@ from fedfair.datasets.names import visible
 from simulations.audits.folder import FolderAudit
 
 _SHOWN = 10
-_CAPTION = ("fixed: the same in all runs with the target, and another in all runs without it. exact: equal to a figure "
-            "of the training records that were used. One of these refutes a proved guarantee.")
+_OF_FOLDERS = ("fixed: the same in all runs with the target, and another in all runs without it. exact: equal to a "
+               "figure of the training records that were used. One of these refutes a proved guarantee.")
 
 
 def folder_table(audits: Sequence[FolderAudit]) -> Table:
@@ -21,7 +21,7 @@ def folder_table(audits: Sequence[FolderAudit]) -> Table:
     table = Table(title=Text(f"{first.experiment.strategy} on {visible(first.experiment.dataset)}, folders of "
                              f"{first.runs} runs with one training record and {first.runs} without: guarantee "
                              f"{first.guarantee}"), title_justify="left", title_style="bold",
-                  caption=f"{first.entries:,} entries were read. {_CAPTION}", caption_justify="left", min_width=78)
+                  caption=f"{first.entries:,} entries were read. {_OF_FOLDERS}", caption_justify="left", min_width=78)
     for name in ("seed", "target", "kind", "entry", "detail"):
         table.add_column(name, justify="right" if name in ("seed", "target") else "left")
     for each in audits:

@@ -12,8 +12,8 @@ from simulations.audits.outlier import OutlierAudit
 from simulations.audits.releases import ReleaseAudit
 
 _SHOWN = 10
-_CAPTION = ("too small: deviation of a tensor's noise, in units of what is charged. correlated: of two releases. "
-            "repeated: numbers that come twice, with either sign. All limits hold together with probability {}.")
+_OF_RELEASES = ("too small: deviation of a tensor's noise, in units of what is charged. correlated: of two releases. "
+                "repeated: numbers that come twice, with either sign. All limits hold together with probability {}.")
 
 
 def release_table(audits: Sequence[ReleaseAudit]) -> Table:
@@ -21,7 +21,7 @@ def release_table(audits: Sequence[ReleaseAudit]) -> Table:
     first = audits[0]
     table = Table(title=Text(f"{first.experiment.strategy}, noise of {first.releases:,} releases, {first.numbers:,} "
                              f"numbers: guarantee {first.guarantee}"), title_justify="left", title_style="bold",
-                  caption=_CAPTION.format(f"{first.confidence:.3g}"), caption_justify="left")
+                  caption=_OF_RELEASES.format(f"{first.confidence:.3g}"), caption_justify="left")
     for name in ("seed", "finding", "value", "limit", "where"):
         table.add_column(name, justify="right" if name in ("seed", "value", "limit") else "left")
     for each in audits:

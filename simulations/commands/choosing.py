@@ -33,7 +33,7 @@ def choose(
     All points follow from one release, so this costs no privacy of training records. It goes by figures on the
     validation part. Example: fedfair choose out/people --demographic-parity 0.05
     """
-    from simulations.commands.fitting import show as show_fit
+    from simulations.commands.fitting import show
     from simulations.fitting.folder import chosen_again, is_fit
     from simulations.results.atomic_files import in_json
     from simulations.results.choice import Gap, Wish  # here, because pandas takes time
@@ -45,7 +45,7 @@ def choose(
     wish = Wish({name: limit for name, limit in limits.items() if limit is not None}, worst_group, tau, threshold)
     chosen = choose_point(folder, wish, run)
     if is_fit(folder):
-        show_fit(chosen_again(folder, chosen.number), json)
+        show(chosen_again(folder, chosen.number), json)
         return
     if json:
         print(in_json({"run": chosen.run, **chosen.point._asdict(), "figures": chosen.figures.to_dict()}))

@@ -30,11 +30,11 @@ def predict(
 
     Example: fedfair predict out/people new.csv --out predicted.csv
     """
-    from simulations.results import prediction  # here, because only this command needs scikit-learn
+    from simulations.results.prediction import predict as predicted  # here: only this command needs scikit-learn
 
     if out is not None:
         refuse_as_file(out)
-    rows = prediction.predict(folder, _rows(file, encoding, folder), run, names_of(group))
+    rows = predicted(folder, _rows(file, encoding, folder), run, names_of(group))
     text = rows.assign(predicted=rows["predicted"].map(spreadsheet_cell)).to_csv(index=False)
     if out is None:
         print(visible(text, keep="\n") if sys.stdout.isatty() else text, end="")

@@ -18,7 +18,7 @@ from fedfair.fairness.metrics import ALL
 from simulations.fitting.shown import NOTHING, Shown, records
 from simulations.fitting.site_story import SiteStory
 from simulations.results.figure_files import CURVES, FIGURES
-from simulations.results.front_files import FIGURES as FRONT
+from simulations.results.front_files import FRONT
 from simulations.results.ledger_table import read_ledgers
 from simulations.results.model_metadata import Description, descriptions
 from simulations.results.node_files import NODES_FILE

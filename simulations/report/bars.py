@@ -9,8 +9,8 @@ from typing import NamedTuple
 from simulations.report.scale import Axis, Range
 from simulations.report.svg import COLOURS, document, element, escaped, text
 
-_ROW, _LEFT, _LENGTH, _RIGHT, _LETTER = 22, 150, 360, 130, 7
-_STYLE = "text{font:13px sans-serif;fill:#888}.title{font-weight:bold}"
+_BAR_ROW, _BAR_LEFT, _BAR_LENGTH, _BAR_RIGHT, _BAR_LETTER = 22, 150, 360, 130, 7
+_BAR_STYLE = "text{font:13px sans-serif;fill:#888}.title{font-weight:bold}"
 
 
 class Bar(NamedTuple):
@@ -24,14 +24,14 @@ class Bar(NamedTuple):
 
 def bar_chart(title: str, panels: Mapping[str, Sequence[Bar]], extent: Range | None = None) -> str:
     """Draw panels of bars by the panels' names: all over the range `extent`, or each over its own values and 0."""
-    left = max(_LEFT, 8 + _LETTER * max(len(bar.label) for bars in panels.values() for bar in bars))
+    left = max(_BAR_LEFT, 8 + _BAR_LETTER * max(len(bar.label) for bars in panels.values() for bar in bars))
     parts, y = [], 8
     for name, bars in panels.items():
         parts.append(element("text", escaped(name), class_="title", x=8, y=y + 14))
-        axis = Axis(extent or _extent(bars), left, left + _LENGTH)
-        parts += [_bar(bar, y + _ROW * row, axis) for row, bar in enumerate(bars, 1)]
-        y += _ROW * (len(bars) + 1) + 12
-    return document(title, left + _LENGTH + _RIGHT, y, _STYLE, *parts)
+        axis = Axis(extent or _extent(bars), left, left + _BAR_LENGTH)
+        parts += [_bar(bar, y + _BAR_ROW * row, axis) for row, bar in enumerate(bars, 1)]
+        y += _BAR_ROW * (len(bars) + 1) + 12
+    return document(title, left + _BAR_LENGTH + _BAR_RIGHT, y, _BAR_STYLE, *parts)
 
 
 def _extent(bars: Sequence[Bar]) -> Range:
@@ -43,11 +43,12 @@ def _extent(bars: Sequence[Bar]) -> Range:
 
 def _bar(bar: Bar, y: int, axis: Axis) -> str:
     """Draw one bar from 0, or from the lower end of a logarithmic axis, with its label, deviation and value."""
-    zero, end, middle = axis.at(0.0) if not axis.range.log else axis.start, axis.at(bar.value), y + _ROW / 2 - 1
+    zero, end, middle = axis.at(0.0) if not axis.range.log else axis.start, axis.at(bar.value), y + _BAR_ROW / 2 - 1
     low, high = (axis.at(bar.value + sign * _half(bar)) for sign in (-1, 1))
     digits = 0 if abs(bar.value) >= 10 else 4
     return (text(bar.label, 8, y + 15)
-            + element("rect", x=min(zero, end), y=y, width=round(abs(end - zero), 1), height=_ROW - 3, fill=bar.colour)
+            + element("rect", x=min(zero, end), y=y, width=round(abs(end - zero), 1), height=_BAR_ROW - 3,
+                      fill=bar.colour)
             + element("line", x1=low, x2=high, y1=middle, y2=middle, stroke=COLOURS[1], stroke_width=2)
             + text(f"{bar.value:,.{digits}f}", round(max(zero, high) + 6, 1), y + 15))
 

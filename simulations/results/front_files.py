@@ -19,7 +19,7 @@ from fedfair.moments.front import Front, Point
 from fedfair.plugins.registry import unknown
 from strategies.server.front import FrontRow, MeasuredFront
 
-FIGURES, WEIGHTS = "front.parquet", "front.safetensors"
+FRONT, WEIGHTS = "front.parquet", "front.safetensors"
 _ONLY = "run"
 """Name of the only run of a folder, where a comparison has "strategy/seed-0"."""
 
@@ -31,7 +31,7 @@ def save_fronts(fronts: Mapping[str, MeasuredFront], folder: Path) -> None:
         fronts: Fronts by the name of their run, a single one by "".
         folder: Folder to write into.
     """
-    pd.concat([_table(name, made) for name, made in fronts.items()]).to_parquet(folder / FIGURES, index=False)
+    pd.concat([_table(name, made) for name, made in fronts.items()]).to_parquet(folder / FRONT, index=False)
     save_file({name or _ONLY: made.front.weights.contiguous() for name, made in fronts.items()}, folder / WEIGHTS)
 
 
@@ -49,10 +49,10 @@ def read_front(folder: Path, run: str | None) -> tuple[str, pd.DataFrame, Tensor
         FileNotFoundError: If the folder holds no front.
         ValueError: If several runs have one and `run` is None, or no such run has.
     """
-    if not (folder / FIGURES).is_file():
-        raise FileNotFoundError(f"there is no {FIGURES} in {folder}: only runs of methods that make a front, such as "
+    if not (folder / FRONT).is_file():
+        raise FileNotFoundError(f"there is no {FRONT} in {folder}: only runs of methods that make a front, such as "
                                 "moments, can be chosen from")
-    figures = pd.read_parquet(folder / FIGURES)
+    figures = pd.read_parquet(folder / FRONT)
     names = figures["run"].unique().tolist()
     if run is None and len(names) > 1:
         raise ValueError(f"{folder} holds the fronts of several runs: choose one with --run, out of {', '.join(names)}")
@@ -70,7 +70,7 @@ def read_measured(folder: Path) -> MeasuredFront | None:
     Args:
         folder: Folder of a finished run.
     """
-    if not (folder / FIGURES).is_file():
+    if not (folder / FRONT).is_file():
         return None
     _, figures, weights = read_front(folder, None)
     points = tuple(settings_of(figures, point) for point in range(len(weights)))

@@ -7,7 +7,7 @@ import sys
 from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's mallopt, malloc.h
-_BLOCK, _FREE = 2**30, 2**31 - 1  # bytes
+_LARGEST_BLOCK, _MOST_FREE = 2**30, 2**31 - 1  # bytes
 
 
 @cache
@@ -21,5 +21,5 @@ def keep_freed() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
-        mallopt(_MMAP_THRESHOLD, _BLOCK)
-        mallopt(_TRIM_THRESHOLD, _FREE)
+        mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK)
+        mallopt(_TRIM_THRESHOLD, _MOST_FREE)
