@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from simulations.report.bars import Bar, bar_chart
-from simulations.report.scale import Range
-from simulations.report.svg import COLOURS
+from simulations.drawing.panels import Bar, bar_chart
+from simulations.drawing.scale import Range
+from simulations.drawing.svg import COLOURS
 
 
 def drawing(summary: pd.DataFrame) -> str:

@@ -26,8 +26,7 @@ from fedfair.node.own_sites import given_numbers, refuse_single_records
 from fedfair.node.policy import Refused, find_policy, read_policy
 from fedfair.plugins.user_errors import UserFileError, sentence_of
 from fedfair.protocol.exchange import Request, plan_text
-from fedfair.protocol.messages import ACTION
-from fedfair.protocol.program import program
+from fedfair.protocol.messages import ACTION, program
 from fedfair.protocol.task import Task
 
 if TYPE_CHECKING:

@@ -4,22 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from simulations.commands import (
-                  choosing,
-                  data,
-                  examining,
-                  exporting,
-                  fitting,
-                  methods,
-                  node,
-                  papers,
-                  predicting,
-                  running,
-                  schema,
-                  settings,
-                  superlink,
-                  sweeping,
-)
+from simulations.commands import data, examining, fitting, node, papers, running, settings
 from simulations.commands.terminal import plain_errors, version
 from simulations.commands.words import Command
 
@@ -36,21 +21,21 @@ app.add_typer(on_node, name="node")
 app.command(cls=Command)(plain_errors(fitting.fit))
 app.command(cls=Command)(plain_errors(running.compare))
 app.command(cls=Command)(plain_errors(running.run))
-app.command(cls=Command)(plain_errors(sweeping.sweep))
+app.command(cls=Command)(plain_errors(running.sweep))
 app.command(cls=Command)(plain_errors(papers.curve))
 app.command(cls=Command)(plain_errors(examining.audit))
 app.command(epilog=papers.REPRODUCED, cls=Command)(plain_errors(papers.reproduce))
-app.command(cls=Command)(plain_errors(choosing.choose))
-app.command(cls=Command)(plain_errors(predicting.predict))
-app.command(cls=Command)(plain_errors(exporting.export))
+app.command(cls=Command)(plain_errors(fitting.choose))
+app.command(cls=Command)(plain_errors(fitting.predict))
+app.command(cls=Command)(plain_errors(fitting.export))
 app.command(cls=Command)(plain_errors(examining.ledger))
 app.command(cls=Command)(plain_errors(examining.report))
 app.command(cls=Command)(plain_errors(settings.settings))
-app.command(cls=Command)(plain_errors(methods.methods))
-app.command(cls=Command)(plain_errors(superlink.superlink))
+app.command(cls=Command)(plain_errors(settings.methods))
+app.command(cls=Command)(plain_errors(node.superlink))
 on_data.command("list", cls=Command)(data.list_data)
 on_data.command(cls=Command)(plain_errors(data.fetch))
 on_data.command(cls=Command)(plain_errors(data.describe))
 on_data.command(cls=Command)(plain_errors(data.check))
-on_data.command(cls=Command)(plain_errors(schema.schema))
+on_data.command(cls=Command)(plain_errors(data.schema))
 on_node.command(cls=Command)(plain_errors(node.init))

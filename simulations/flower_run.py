@@ -15,13 +15,13 @@ from rich.console import Console, RenderableType
 from fedfair.protocol.task import NODES
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import Connected
-from simulations.engines.ray_address import refuse_dead
+from simulations.engines.ray_workers import refuse_dead
 from simulations.engines.run import conduct
 from simulations.engines.superlink import described, flwr_run, mend, stale, superlink_of_this_process
 from simulations.fitting.fit import Wanted
 from simulations.plans.compare import experiments
-from simulations.results.outcome import outcome_of
-from simulations.results.table import results_table
+from simulations.results.comparison import outcome_of
+from simulations.results.terminal_table import results_table
 from simulations.settings.experiment import Experiment, SettingsError
 from simulations.settings.own_data import suited
 from simulations.settings.run_config import OPENING, read, read_fit
@@ -65,9 +65,9 @@ def _run(grid: Grid, config: Mapping[str, Any], folder: Path) -> RenderableType:
 
 def _fit(grid: Grid, wanted: Wanted, folder: Path) -> RenderableType:
     """Fit over the nodes of a grid, save the fit in a folder, and return what it tells."""
-    from simulations.fitting.folder import refuse_fit, save  # here, with drawings, which runs do without
+    from simulations.fitting.fit_table import story_table
     from simulations.fitting.of_nodes import fit_nodes
-    from simulations.fitting.story_table import story_table
+    from simulations.fitting.save import refuse_fit, save  # here, with drawings, which runs do without
     from simulations.report.page_files import page_folder
 
     refuse_fit(folder)

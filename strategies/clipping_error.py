@@ -14,8 +14,8 @@ from torch import Tensor
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, Unclipped
 from fedfair.mechanisms.noise import Trust
-from strategies.server.requests import added
-from strategies.server.risk_meter import other_steps
+from strategies.server.releases.risk_meter import other_steps
+from strategies.server.replies.requests import added
 from strategies.server.strategy import Strategy
 
 

@@ -2,6 +2,8 @@
 
 McMahan et al. 2018, Algorithm 1, with equal weights and the estimator that divides by the public expected number of
 participants; adaptive clipping by a private quantile, Andrew et al. 2021, Algorithm 1.
+
+FedAvg without privacy: the reference for what participant-level privacy costs. McMahan et al. 2017.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor, nn
 
-from fedfair.mechanisms.clipping import ClipRule, Flat
+from fedfair.mechanisms.clipping import ClipRule, Flat, Unclipped
 from fedfair.mechanisms.counting import AtMost, CountQuery
 from fedfair.models.optimizers import Optimizer, Sgd
 from fedfair.node.participant_updates import send_update_sum
-from fedfair.protocol.bounds import Positive
+from fedfair.protocol.fields import Positive
 from fedfair.protocol.round import LocalSgd
 from strategies.server.calibration import Schedule
 from strategies.server.strategy import Strategy
@@ -119,3 +121,20 @@ class DpFedavg(Strategy):
     def rounds_per_epoch(self) -> float:
         """Rounds in which a record is met once on average."""
         return 1 / (self.options.participation * self.options.local_epochs)
+
+
+class Fedavg(DpFedavg):
+    """DP-FedAvg without clipping or noise, whatever the settings say; the guarantee is none."""
+
+    needs = "no guarantee: nothing is clipped, and no noise added"
+
+    def rule(self) -> ClipRule:
+        """Return the rule that leaves updates as they are."""
+        return Unclipped()
+
+    def query(self) -> None:
+        """Return None: without a clip norm nothing is counted."""
+
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """Return zeros: no noise is added."""
+        return (0.0,) * len(self.schedules())

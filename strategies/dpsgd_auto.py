@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedfair.mechanisms.clipping import Automatic, ClipRule
-from fedfair.protocol.bounds import Positive
+from fedfair.protocol.fields import Positive
 from strategies.server.strategy import Strategy
 
 

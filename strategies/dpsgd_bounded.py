@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedfair.mechanisms.clipping import ClipRule, Flat
 from fedfair.mechanisms.counting import Above, CountQuery
-from fedfair.protocol.bounds import Positive
+from fedfair.protocol.fields import Positive
 from strategies.server.strategy import Strategy
 
 

@@ -1,9 +1,19 @@
-"""DPSGD-Global: gradients are scaled alike instead of clipped. Bu et al. 2021; Esipova et al. 2023, Algorithm 2."""
+"""DPSGD-Global: gradients are scaled alike instead of clipped. Bu et al. 2021; Esipova et al. 2023, Algorithm 2.
+
+DPSGD-Global-Adapt: scaling with an adaptive bound. Esipova et al. 2023, Algorithm 2 (in red).
+"""
 
 from __future__ import annotations
 
-from fedfair.mechanisms.clipping import ClipRule, Global
-from fedfair.protocol.bounds import Positive
+import math
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from fedfair.mechanisms.clipping import ClipRule, Global, GlobalAdapt
+from fedfair.mechanisms.counting import Above, CountQuery
+from fedfair.protocol.fields import Positive
 from strategies.server.strategy import Strategy
 
 
@@ -26,3 +36,41 @@ class DpsgdGlobal(Strategy):
     def rule(self) -> ClipRule:
         """Return the rule that scales up to Z and drops above."""
         return Global(self.training.clip_norm, self.options.bound)
+
+
+class DpsgdGlobalAdapt(Strategy):
+    """Scales gradients up to Z by C0 / Z, clips larger ones to C0, and adapts Z to how many are large.
+
+    With b_t the noisy number of gradients of norm above tau Z in a batch of expected size b, counted together with the
+    gradients, each step ends with Z <- Z exp(-eta + b_t / b). Z never falls below `min_bound` (Zhao et al. 2025). So
+    that no count, however noisy, can end a run, it also stays above C0 / 10^6 and below 10^6 times its first value.
+    """
+
+    class Options(Strategy.Options):
+        """`bound` is the first Z, `tau` where a gradient counts as large, `eta` how fast Z shrinks."""
+
+        bound: Positive = 50
+        tau: Positive = 1
+        eta: Positive = 0.1
+        min_bound: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+
+    state = ("bound",)
+    options: Options
+
+    def prepare(self) -> None:
+        """Start Z at the option `bound`."""
+        self.bound = self.options.bound
+
+    def query(self) -> CountQuery:
+        """Count the gradients above tau Z."""
+        return Above(self.options.tau * self.bound)
+
+    def rule(self) -> ClipRule:
+        """Return the rule that scales up to Z and clips above."""
+        return GlobalAdapt(self.training.clip_norm, self.bound)
+
+    def learn(self, counts: Tensor, expected_batch: float) -> None:
+        """Set the next Z from a noisy count `[1]`."""
+        log_bound = math.log(self.bound) - self.options.eta + float(counts) / expected_batch
+        floor, ceiling = 1e-6 * self.training.clip_norm, 1e6 * self.options.bound
+        self.bound = max(min(math.exp(min(log_bound, 700.0)), ceiling), floor, self.options.min_bound)

@@ -17,9 +17,9 @@ from fedfair.node.fairlens_sums import (
     send_penalty_gradient,
     send_shifted_gradient_sum,
 )
-from fedfair.protocol.bounds import NotNegative
+from fedfair.protocol.fields import NotNegative
 from fedfair.protocol.messages import pack
-from strategies.server.requests import added
+from strategies.server.replies.requests import added
 from strategies.server.strategy import Strategy
 
 

@@ -12,22 +12,21 @@ from flwr.serverapp import Grid
 from pydantic import Field
 from torch import Tensor
 
-from fedfair.fairness.score_sums import favourable_of
+from fedfair.fairness.group_counts import favourable_of
 from fedfair.mechanisms.clipping import ClipRule, Flat, sensitivity
 from fedfair.mechanisms.noise import Trust, client_share, server_share
 from fedfair.moments import logistic, release, sums
-from fedfair.moments.constraints import Constraint
-from fedfair.moments.contrast import CLASSES, unmixed
 from fedfair.moments.front import EVEN, LOGISTIC, Front, HeadName, Point, few_points, front, points
-from fedfair.moments.heads import Head, least_squares
+from fedfair.moments.heads import Constraint, Head, least_squares
+from fedfair.moments.sums import CLASSES, unmixed
 from fedfair.node.exchanges import send_gradient_sum
 from fedfair.node.front_counts import HELD_OUT, send_front_counts
 from fedfair.node.masked_sums import send_masked_gradient_sum
 from fedfair.node.moment_sums import send_masked_moments, send_moments
 from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.messages import pack
-from strategies.server.front import MeasuredFront, least_constrained, measured, most_accurate, noisy
-from strategies.server.private_figures import Split
+from strategies.server.releases.front import MeasuredFront, least_constrained, measured, most_accurate, noisy
+from strategies.server.releases.private_figures import Split
 from strategies.server.strategy import Strategy
 
 GAPS: Mapping[Constraint, Sequence[str]] = {
@@ -45,7 +44,7 @@ class Moments(Strategy):
     """One round in which every record takes part, and by `logistic_steps` a few more.
 
     With features phi of norm at most 1 (`features`), the nodes add up phi phi' over all records, and phi by group and
-    class; of two classes these are mixed, so that their difference has less noise (`fedfair.moments.contrast`). A
+    class; of two classes these are mixed, so that their difference has less noise (`fedfair.moments.sums`). A
     record changes these sums by at most sqrt(2), so a noise multiplier sigma is one Gaussian release with mu = 1/sigma:
     there is no clipping, no sampling that must stay secret, no learning rate, and no number of steps. Everything after
     it is computed from the noisy sums (`fedfair.moments`):

@@ -15,9 +15,9 @@ from fedfair.mechanisms.clipping import ClipRule, Flat
 from fedfair.mechanisms.counting import CountQuery, Predictions
 from fedfair.mechanisms.noise import Trust
 from fedfair.node.constrained_sums import send_constrained_sum, send_exact_histogram
-from fedfair.protocol.bounds import NotNegative, Positive
-from strategies.server.constraints import differences, refuse_weights
-from strategies.server.requests import added
+from fedfair.protocol.fields import NotNegative, Positive
+from strategies.server.releases.constraints import differences, refuse_weights
+from strategies.server.replies.requests import added
 from strategies.server.strategy import Strategy
 
 Share = Annotated[float, Field(ge=0, le=0.99)]

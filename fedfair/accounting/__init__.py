@@ -9,9 +9,8 @@ from fedfair.plugins.lazy import lazy
 if TYPE_CHECKING:
     from fedfair.accounting.calibration import calibrate
     from fedfair.accounting.composition import ACCOUNTANTS, Accountant, epsilon
-    from fedfair.accounting.events import Event, Release, Unit, noise_present, spent_multipliers
+    from fedfair.accounting.events import OBSERVERS, Event, Observer, Release, Unit, noise_present, spent_multipliers
     from fedfair.accounting.ledger import Ledger
-    from fedfair.accounting.observers import OBSERVERS, Observer
     from fedfair.accounting.odometer import RenyiFilter
 
 __all__ = ["ACCOUNTANTS", "OBSERVERS", "Accountant", "Event", "Ledger", "Observer", "Release", "RenyiFilter",

@@ -10,13 +10,21 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from fedfair.accounting.composition import Accountant, epsilon
-from fedfair.accounting.contents import Contents, from_json, objections, to_json
-from fedfair.accounting.events import PUBLIC, Event, Preprocessed, Release, Unit, joint_multiplier
+from fedfair.accounting.contents import Contents, from_json, left_to_trust, objections, to_json
+from fedfair.accounting.events import (
+    OBSERVERS,
+    PUBLIC,
+    Event,
+    Observer,
+    Preprocessed,
+    Release,
+    Unit,
+    joint_multiplier,
+    noise_seen,
+)
 from fedfair.accounting.figures import up
-from fedfair.accounting.left_to_trust import left_to_trust
 from fedfair.accounting.log import EventLog
 from fedfair.accounting.notebook import as_html, epsilons
-from fedfair.accounting.observers import OBSERVERS, Observer, noise_seen
 from fedfair.accounting.odometer import RenyiFilter, reading
 from fedfair.accounting.selection import Charged, Charges, Selection
 from fedfair.mechanisms.noise import Trust

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from fedfair.accounting.events import Release
+from fedfair.accounting.fourier import loss_at
 from fedfair.accounting.knots import Floats, Mixture
-from fedfair.accounting.privacy_loss import loss_at
 
 ORDERS: Floats = np.array([1 + tenth / 10 for tenth in range(1, 100)] + [*range(11, 64), 128, 256, 512, 1024])
 """Orders over which an epsilon is minimised, those of dp-accounting."""

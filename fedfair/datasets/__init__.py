@@ -40,7 +40,7 @@ def _published(name: str) -> Source:
 
     Importing pandas takes half a second, and a client that answers one message in its own process may not need it.
     """
-    module = import_module(f"fedfair.datasets.{name}")
+    module = import_module(f"fedfair.datasets.published.{name}")
     return Source(module.load, module.VARIANTS, getattr(module, "PUBLIC", None),
                   next(iter(getattr(module, "GROUPS", ())), None))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedfair.datasets.bands import band_names
-from fedfair.datasets.prepare import Missing
-from fedfair.datasets.reading import ALL, Asked
+from fedfair.datasets.columns.bands import band_names
+from fedfair.datasets.columns.convention import ALL, Asked
 from fedfair.datasets.schema import Schema
+from fedfair.datasets.split import Missing
 
 
 class Agreement(NamedTuple):

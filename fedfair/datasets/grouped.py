@@ -1,4 +1,7 @@
-"""A labelled data set in which every record belongs to one protected group."""
+"""A labelled data set in which every record belongs to one protected group.
+
+Grouping by two sensitive attributes at once: every intersection of their groups is a group.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedfair.datasets.encoding import NO_TABLE, Encoding
-from fedfair.plugins.reserved_names import RESERVED
+from fedfair.datasets.features.encoding import NO_TABLE, Encoding
+from fedfair.plugins.registry import RESERVED
+
+if TYPE_CHECKING:
+    pass
 
 PARTS = ("train", "valid", "test")
 _BY_RECORD = ("x", "y", "group", "records", "participant", "published", "weight", "site")
@@ -39,7 +45,7 @@ class GroupedDataset:
     """Records that each have a label and belong to one group.
 
     Raises `ValueError` if the fields do not fit together, or if a group has one of the names
-    `fedfair.plugins.reserved_names.RESERVED`.
+    `fedfair.plugins.registry.RESERVED`.
 
     Args:
         x: Features, `[n, ...]`; bytes if `pixels` is given.
@@ -178,3 +184,19 @@ class Parts:
 def _within(numbers: Tensor, end: int) -> bool:
     """Return whether all numbers lie in 0..end-1."""
     return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < end)
+
+
+def crossed(one: GroupedDataset, other: GroupedDataset) -> GroupedDataset:
+    """Return the records of `one`, grouped by those intersections of its groups with the groups of `other` that occur.
+
+    `other` must hold the same records in the same order. Raises `ValueError` if it has another number of records.
+    """
+    if len(one) != len(other):
+        raise ValueError(f"groups of {len(one)} and of {len(other)} records cannot be crossed")
+    pairs = one.group * len(other.names) + other.group
+    occurring = torch.bincount(pairs).nonzero().flatten()
+    names = tuple(f"{one.names[pair // len(other.names)]} & {other.names[pair % len(other.names)]}"
+                  for pair in occurring.tolist())
+    return replace(one, group=torch.searchsorted(occurring, pairs), names=names)
+
+

@@ -1,10 +1,14 @@
 """Data sets in Hugging Face's format with a label and a group column, from its hub or from a folder.
 
 The hub is read through Flower Datasets. A folder holds parquet, CSV or image files, or was saved by `datasets`.
+
+Published splits by their usual names, and test parts whose labels the source keeps to itself.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,18 +19,79 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedfair.datasets.features import leave_out
+from fedfair.datasets.columns.convention import ALL, Asked
+from fedfair.datasets.columns.tidy import reading_of, tidied
+from fedfair.datasets.features.features import leave_out
 from fedfair.datasets.grouped import PARTS, GroupedDataset
-from fedfair.datasets.prepare import Missing
-from fedfair.datasets.published_splits import parts_of, refuse_hidden_labels
-from fedfair.datasets.reading import ALL, Asked
+from fedfair.datasets.names import visible
+from fedfair.datasets.split import Missing
 from fedfair.datasets.table import codes, complete, features_alone, from_table, refuse_two_roles, whole_numbers
-from fedfair.datasets.tidy import reading_of, tidied
 from fedfair.datasets.weights import weights_of
 from fedfair.plugins.registry import unknown
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
+
+_log = logging.getLogger(__name__)
+_TRAIN, _VALID, _TEST = range(len(PARTS))
+_NO_PART = -1
+_USUAL = {"train": _TRAIN, "training": _TRAIN, "valid": _VALID, "validation": _VALID, "val": _VALID, "dev": _VALID,
+          "devel": _VALID, "development": _VALID, "test": _TEST, "testing": _TEST, "holdout": _TEST}
+_EVALUATION = ("eval", "evaluation")  # the test part of some, the validation part of others
+_HIDDEN = ("-1", "-1.0", "?", "", "hidden", "unknown", "unlabeled", "unlabelled")
+
+
+def parts_of(names: Sequence[str]) -> dict[str, int]:
+    """Return the part of each published split, a position in `PARTS`, or -1 for all of them where none has such a part.
+
+    What follows "_", "-" or "." in a name does not count: validation_matched is validation. "eval" is the test part
+    where there is no other, and so is a validation part. Splits that are no part, beside others that are, are left out;
+    the logger warns of both.
+
+    Args:
+        names: Names of the published splits.
+    """
+    first = {name: re.split(r"[_\-.]", name.lower())[0] for name in names}
+    parts = {name: _USUAL[word] for name, word in first.items() if word in _USUAL}
+    evaluation = [name for name, word in first.items() if word in _EVALUATION]
+    parts |= dict.fromkeys(evaluation, _VALID if _TEST in parts.values() else _TEST)
+    if _TRAIN not in parts.values():
+        return dict.fromkeys(names, _NO_PART)
+    others = [name for name in names if name not in parts]
+    if others:
+        _log.warning("left out: the published split %s, which is neither training, validation nor test part",
+                     visible(", ".join(others)))
+    if _TEST in parts.values():
+        return parts
+    if _VALID in parts.values():
+        _log.warning("no test part is published: the validation part stands for it")
+    return {name: _NO_PART if set(parts.values()) == {_TRAIN} else (_TEST if part == _VALID else part)
+            for name, part in parts.items()}
+
+
+def refuse_hidden_labels(labels: pd.Series, part: pd.Series) -> None:
+    """Raise `ValueError` if the published test part has no labels, or classes that no other part has.
+
+    Args:
+        labels: Tidied label of each record; missing ones are NA.
+        part: Part of each record, a position in `PARTS`.
+    """
+    tested = labels[part == _TEST]
+    known = set(labels[part != _TEST].dropna().astype(str))
+    alone = sorted(set(tested.dropna().astype(str)) - known)
+    mend = "leave that split out, and the validation part stands for it, or get its labels"
+    if len(tested) and (tested.isna().all() or set(alone) & set(_HIDDEN)):
+        raise ValueError(f"the labels of the published test part are hidden ({_shown(tested)}), as benchmarks do: "
+                         f"{mend}")
+    if alone:
+        raise ValueError(f"the published test part has a class that no other part has, {', '.join(map(repr, alone))}: "
+                         f"nothing can be learned of it, and it may stand for hidden labels; {mend}")
+
+
+def _shown(labels: pd.Series) -> str:
+    """Return the labels of a test part in words."""
+    return "no value" if labels.isna().all() else ", ".join(sorted(set(labels.dropna().astype(str)))[:3])
+
 
 _AS_ASKED = Asked()
 _GREY = {"1", "L", "LA", "La"}
@@ -41,7 +106,7 @@ def load(name: str, label: str, group: str, missing: Missing = "refuse", partici
     An image column becomes `x`, `[n, channels, height, width]` bytes, scaled to `size` x `size` pixels if that is
     given; then other columns are left out. Without an image column, the columns are those of a table (see
     `fedfair.datasets.table.from_table`). Columns `without` are not read. Published parts are kept, see
-    `fedfair.datasets.published_splits.parts_of`. Raises `FileNotFoundError` if there is no such data set, and
+    `fedfair.datasets.hugging_face.parts_of`. Raises `FileNotFoundError` if there is no such data set, and
     `ValueError` if it cannot be used or Flower Datasets is not installed.
     """
     rows = _rows(name)

@@ -18,16 +18,16 @@ import torch
 from torch import Tensor
 
 from fedfair.datasets.agreement import Agreement
-from fedfair.datasets.encoder import encode
-from fedfair.datasets.encoding import OTHER, Encoding, Feature
-from fedfair.datasets.features import leave_out
+from fedfair.datasets.columns.convention import Reading
+from fedfair.datasets.columns.tidy import reading_of, tidied
+from fedfair.datasets.features.encoder import encode
+from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
+from fedfair.datasets.features.features import leave_out
+from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.names import visible
-from fedfair.datasets.reading import Reading
 from fedfair.datasets.schema import SchemaMismatch
 from fedfair.datasets.table import as_declared, complete
-from fedfair.datasets.table_file import read_table
-from fedfair.datasets.tidy import reading_of, tidied
 from fedfair.datasets.weights import weights_of
 
 _log = logging.getLogger(__name__)

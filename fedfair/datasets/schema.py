@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedfair.datasets.encoding import OTHER, Feature
-from fedfair.datasets.features import Range, to_ranges
+from fedfair.datasets.features.encoding import OTHER, Feature
+from fedfair.datasets.features.features import Range, to_ranges
 from fedfair.datasets.grouped import GroupedDataset
-from fedfair.datasets.name_lists import as_text
+from fedfair.datasets.names import as_text
 
 RECORDS = "records"
 """Source of a schema that was read off the records, so that it is not public."""

@@ -13,18 +13,18 @@ import pandas as pd
 import torch
 from pandas.api.types import is_float_dtype
 
-from fedfair.datasets.bands import in_bands
-from fedfair.datasets.chunks import Chunks, chunks_of, one_chunk
-from fedfair.datasets.columns import LEFT_OUT, problems, understand
-from fedfair.datasets.encoder import cells_of, encode, learn
-from fedfair.datasets.features import leave_out
+from fedfair.datasets.columns.bands import in_bands
+from fedfair.datasets.columns.convention import ALL, PLAIN, Asked, Reading
+from fedfair.datasets.columns.kinds import LEFT_OUT, problems, understand
+from fedfair.datasets.columns.tidy import reading_as_asked, reading_of, tidied
+from fedfair.datasets.features.encoder import cells_of, encode, learn
+from fedfair.datasets.features.features import leave_out
+from fedfair.datasets.features.kept_table import kept_table
+from fedfair.datasets.files.chunks import Chunks, chunks_of, one_chunk
+from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.grouped import GroupedDataset
-from fedfair.datasets.kept_table import kept_table
 from fedfair.datasets.names import visible
-from fedfair.datasets.prepare import Missing
-from fedfair.datasets.reading import ALL, PLAIN, Asked, Reading
-from fedfair.datasets.table_file import read_table
-from fedfair.datasets.tidy import reading_as_asked, reading_of, tidied
+from fedfair.datasets.split import Missing
 from fedfair.datasets.weights import weights_of
 from fedfair.plugins.registry import unknown
 
@@ -35,7 +35,7 @@ _MOSTLY = 0.3  # of the rows that a column lacks: dropping them would leave too 
 
 def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = (), reading: Reading = PLAIN
                ) -> GroupedDataset:
-    """Encode a complete table; see `fedfair.datasets.encoder.learn`. All columns but the label become features.
+    """Encode a complete table; see `features.encoder.learn`. All columns but the label become features.
 
     Labels and groups are numbered in sorted order; a group with bands in rising order.
     Raises `ValueError` for missing or infinite values, an unknown column, or a label or group with a single value.
@@ -81,14 +81,14 @@ def codes(column: pd.Series, name: str) -> pd.Categorical:
 def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
                without: Sequence[str] = (), numbers: Sequence[str] | None = None, asked: Asked = _AS_ASKED,
                separator: str | None = None, weight: str | None = None, site: str | None = None) -> GroupedDataset:
-    """Tidy and encode a raw table, whose columns are taken as `fedfair.datasets.columns.understand` takes them.
+    """Tidy and encode a raw table, whose columns are taken as `fedfair.datasets.columns.kinds.understand` takes them.
 
     Columns with a single value and row numbers are left out, and so, with `missing` = "drop", are rows with missing
     values; the logger warns of both. The column `participant`, if given, names the person of each record, and the
     column `weight` holds the factor of its loss, see `fedfair.datasets.weights`; the column `site` names its site. None
     of these is a feature. Columns `without` are not read; see `leave_out`. With `numbers`, the columns that hold
     numbers, all others hold categories, and none is left out, whatever their values. The other arguments are those of
-    `fedfair.datasets.tidy.reading_of`.
+    `fedfair.datasets.columns.tidy.reading_of`.
     Raises `ValueError` for missing values that may not be dropped, for columns that cannot be used, and as
     `from_frame`, `reading_of` and `leave_out` do.
     """
@@ -234,7 +234,7 @@ def shown(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
 
 
 def group_names(frame: pd.DataFrame, columns: Sequence[str], reading: Reading = PLAIN) -> list[str | None]:
-    """Name each row's group, `[n]`, by its values in some columns; see `fedfair.datasets.intersections.crossed`.
+    """Name each row's group, `[n]`, by its values in some columns; see `fedfair.datasets.grouped.crossed`.
 
     A row in which one of them is missing has no group, None.
     Raises `ValueError` if a column is absent.

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedfair.fairness.group_counts import favourable_of, log_odds
 from fedfair.fairness.reject_option import RejectOption
-from fedfair.fairness.score_sums import favourable_of, log_odds
 
 _ENDS = (0.25, 0.75, 1.5, 2.5)
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from fedfair.fairness.decision_counts import CONFUSION, EDGES, SCORES, probabilities
+from fedfair.fairness.group_counts import favourable_of
 from fedfair.fairness.intervals import (
     UNKNOWN,
     Estimate,
@@ -34,7 +35,6 @@ from fedfair.fairness.intervals import (
     smallest,
 )
 from fedfair.fairness.metrics import ALL
-from fedfair.fairness.score_sums import favourable_of
 
 CONFIDENCE = 0.95
 _EDGE = 0.02  # nearer to 0 or 1, noise may lead an area beyond, where it has no logit

@@ -1,7 +1,7 @@
 """Any metric of scikit-learn by its name, computed from sums that add up over nodes.
 
 Records that agree in label and prediction, or in label and score, are one record with a weight. Metrics of decisions
-are exact. Metrics of scores see 1024 different scores (see `fedfair.fairness.score_sums`).
+are exact. Metrics of scores see 1024 different scores (see `fedfair.fairness.group_counts`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedfair.fairness.group_counts import Sums
+from fedfair.fairness.group_counts import MOST_CLASSES, Sums, middles
 from fedfair.fairness.metrics import METRICS, Metric
-from fedfair.fairness.score_sums import MOST_CLASSES, middles
 from fedfair.plugins.registry import unknown
 
 PREFIX = "sklearn:"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedfair.fairness.reject_option import CELLS, GAMMAS, UNSHIFTED, favoured
-from fedfair.mechanisms import prefix_sums
+from fedfair.mechanisms import histograms
 
 ROUNDING = 1e-12
 """Tolerance for rounding: in floating point, 0.9 - 0.85 is above 0.05."""
@@ -64,7 +64,7 @@ def confident(counts: Tensor, confidence: float, one_gamma: bool, multiplier: fl
     groups, shifts = len(counts), 2 * len(GAMMAS) - 1
     positives, sizes, failure, wider = favoured(counts), counts.sum(1, keepdim=True), 1 - confidence, 0.0
     if multiplier:
-        wider = prefix_sums.margin(CELLS, multiplier, groups * CELLS, failure / 10)
+        wider = histograms.margin(CELLS, multiplier, groups * CELLS, failure / 10)
         failure *= 0.9
     level = failure / (4 if one_gamma and groups == 2 else 2 * groups * shifts)
     most = (sizes + wider).clamp(min=1)

@@ -14,9 +14,9 @@ from typing import NamedTuple, NoReturn
 import torch
 from torch import Tensor, nn
 
+from fedfair.gradients.layer_probe import trained_parameters
 from fedfair.gradients.layers import flat
 from fedfair.gradients.model_state import ModelState
-from fedfair.gradients.parameters import trained_parameters
 from fedfair.gradients.paths import gradient, losses_of
 from fedfair.gradients.seeding import seeded
 from fedfair.gradients.trial import Trial, at_random_weights, evaluating

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks_of_all
 
-from fedfair.gradients.kernels.tanh import Tanh
+from fedfair.gradients.kernels import Tanh
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _TENSORS = {nn.Parameter, Tensor, type(None)}
@@ -145,3 +145,5 @@ _RULES: dict[type[nn.Module], Rule] = {
                      nn.ConstantPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d), _pads),
 }
 """By exact type."""
+
+

@@ -1,4 +1,9 @@
-"""What is known of the per-example gradients of one batch: norms, inner products and weighted sums."""
+"""What is known of the per-example gradients of one batch: norms, inner products and weighted sums.
+
+The gradients of weighted losses, from a probe of the unweighted ones: `w_i g_i`.
+
+The trained parameters of a model, by name and by layer.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedfair.gradients.layers import Gradients, LayerGradients, full_precision, norms
 
@@ -63,3 +68,44 @@ class LayerProbe:
         for layer in self._layers:
             sums |= layer.weighted_sum(factors)
         return {name: sums[name] if name in sums else torch.zeros_like(p) for name, p in self._trained.items()}
+
+
+class WeightedProbe:
+    """The gradients `w_i g_i` of a batch: what a clip rule then bounds is what a record adds, weight included.
+
+    Args:
+        probe: Probe of the `g_i`.
+        weights: Weight of each example, `[B]`, from 0.
+    """
+
+    def __init__(self, probe: Probe, weights: Tensor) -> None:
+        self._probe, self._weights = probe, weights.to(probe.norms)
+        self.norms, self.losses = self._weights * probe.norms, self._weights.to(probe.losses) * probe.losses
+
+    def dot(self, direction: Mapping[str, Tensor]) -> Tensor:
+        """See `fedfair.gradients.layer_probe.Probe`."""
+        return self._weights * self._probe.dot(direction)
+
+    def weighted_sum(self, coefficients: Tensor) -> Gradients:
+        """See `fedfair.gradients.layer_probe.Probe`."""
+        return self._probe.weighted_sum(coefficients * self._weights)
+
+
+def trained_parameters(model: nn.Module) -> tuple[dict[str, nn.Parameter], dict[nn.Module, dict[str, str]]]:
+    """Return the parameters that require a gradient by name, each once, and the layers that own them.
+
+    For each layer, the model's names of its parameters by the layer's names ("weight": "2.weight"). A tied parameter
+    keeps its first name. Raises `ValueError` if no parameter requires a gradient.
+    """
+    trained: dict[str, nn.Parameter] = {}
+    owned: dict[nn.Module, dict[str, str]] = {}
+    first_names: dict[int, str] = {}
+    for prefix, layer in model.named_modules():
+        for attribute, parameter in layer._parameters.items():
+            if parameter is not None and parameter.requires_grad:
+                name = first_names.setdefault(id(parameter), f"{prefix}.{attribute}" if prefix else attribute)
+                trained[name] = parameter
+                owned.setdefault(layer, {})[attribute] = name
+    if not trained:
+        raise ValueError("the model has no parameter that requires a gradient: there is nothing to train")
+    return trained, owned

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_weight
 
-from fedfair.gradients.kernels.onednn import sum_of_outer_products
+from fedfair.gradients.kernels import sum_of_outer_products
 
 _CANCELLED = 2.0**12  # rounding errors, in units of the dtype's, that a squared norm must exceed to be believed
 

@@ -2,6 +2,8 @@
 
 `by_autograd` reads any model through hooks. `by_hand` computes a chain of linear layers, convolutions and activations,
 whose first layer may be another. It needs no graph; autograd's bookkeeping takes a third of a small network's time.
+
+Recording of what goes into a model's layers and what comes out, by forward hooks: for gradients of either order.
 """
 
 from __future__ import annotations
@@ -15,10 +17,33 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.grad import conv2d_input
 
-from fedfair.gradients.kernels.onednn import product
-from fedfair.gradients.kernels.tanh import Tanh
+from fedfair.gradients.kernels import Tanh, product
 from fedfair.gradients.layers import LAYERS
-from fedfair.gradients.recorder import ForwardCall, recorder
+
+
+class ForwardCall(NamedTuple):
+    """One call of a layer: what went in and what came out, as parts of autograd's graph."""
+
+    layer: nn.Module
+    inputs: Tensor
+    output: Tensor
+
+
+@contextmanager
+def recorder(layers: Iterable[nn.Module], keep: Callable[[ForwardCall], Tensor | None]) -> Iterator[None]:
+    """Pass every call of the layers to `keep` while the context lasts; what `keep` returns replaces the output."""
+
+    def hook(layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Any:
+        """Pass one call on."""
+        return keep(ForwardCall(layer, (*args, *kwargs.values())[0], output))
+
+    hooks = [layer.register_forward_hook(hook, with_kwargs=True) for layer in layers]
+    try:
+        yield
+    finally:
+        for registered in hooks:
+            registered.remove()
+
 
 Losses = Callable[[Tensor], Tensor]
 """From a model's output for B examples to their losses `[B]`."""

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.gradients.known_layers import is_known
-from fedfair.gradients.layer_probe import LayerProbe, Loss, Probe
+from fedfair.gradients.layer_probe import LayerProbe, Loss, Probe, trained_parameters
 from fedfair.gradients.layers import LAYERS, Gradients, Materialised
 from fedfair.gradients.model_state import forgetting
-from fedfair.gradients.parameters import trained_parameters
 from fedfair.gradients.passes import Pass, UnreadableError, by_autograd, by_hand
 from fedfair.gradients.recurrent import stand_ins
 from fedfair.gradients.seeding import seeded, seeds

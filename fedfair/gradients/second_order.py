@@ -13,10 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fedfair.gradients.layer_probe import Loss
+from fedfair.gradients.layer_probe import Loss, trained_parameters
 from fedfair.gradients.layers import LAYERS, LayerGradients
-from fedfair.gradients.parameters import trained_parameters
-from fedfair.gradients.recorder import ForwardCall, recorder
+from fedfair.gradients.passes import ForwardCall, recorder
 
 
 class DifferentiableProbe(NamedTuple):

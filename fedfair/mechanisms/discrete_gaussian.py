@@ -91,3 +91,5 @@ def _is_below(first: Fraction, exponent: Fraction, source: Source) -> bool:
         width /= 2**64
         first += int(random_bits(source, 1)[0]) * width
         digits += 20
+
+

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedfair.gradients.kernels.tanh import Tanh
+from fedfair.gradients.kernels import Tanh
 from fedfair.plugins.registry import Registry
 
 Builder = Callable[[Sequence[int], Sequence[int], int], nn.Module]

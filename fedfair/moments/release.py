@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedfair.moments.contrast import deviation
+from fedfair.moments.sums import deviation
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Moments:
         noise: Standard deviation of the noise on every number of svec(S) and of V.
         last: The constant last coordinate of every record's features.
         noise_by_group: The same for the numbers of each group alone, V_k and, by group, S_k, `[K]`; None for `noise`.
-        mixing: Whether the noise was added to A V (`fedfair.moments.contrast`).
+        mixing: Whether the noise was added to A V (`fedfair.moments.sums`).
     """
 
     second: Tensor

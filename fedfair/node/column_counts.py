@@ -16,8 +16,8 @@ from torch import Tensor
 
 from fedfair.accounting.events import Unit
 from fedfair.datasets import GroupedDataset
-from fedfair.datasets.cells import category_counts
-from fedfair.mechanisms import float_grid, prefix_sums
+from fedfair.datasets.features.cells import category_counts
+from fedfair.mechanisms import histograms
 from fedfair.mechanisms import noise as noises
 from fedfair.mechanisms.noise import NoiseName
 from fedfair.mechanisms.randomness import Source, source
@@ -67,7 +67,7 @@ def send_column_counts(node: Node, request: Request) -> RecordDict:
     exceeds the threshold with its own full noise, and only these names leave it.
     """
     asked, noise_key = Counting.asked(request.options), cast(str, request.options["key"]) or None
-    sums = torch.zeros(len(asked.numbers), float_grid.CELLS, dtype=torch.float64)
+    sums = torch.zeros(len(asked.numbers), histograms.CELLS, dtype=torch.float64)
     found: dict[str, dict[str, float]] = {column: {} for column in asked.categories}
     for number in node.clients:
         data = node.clients.training(number)
@@ -102,15 +102,15 @@ def keep_frequent(counts: Mapping[str, float], deviation: float, threshold: floa
 
 def _noisy_numbers(data: GroupedDataset, asked: Counting, draws: Source) -> Tensor:
     """Return one client's histograms of numbers, `[columns, cells]`, with its share of the noise."""
-    counts = torch.zeros(len(asked.numbers), float_grid.CELLS, dtype=torch.float64)
+    counts = torch.zeros(len(asked.numbers), histograms.CELLS, dtype=torch.float64)
     for row, column in zip(counts, asked.numbers, strict=True):
         values = data.x[:, data.columns.index(column)]
-        placed = float_grid.cells(values[~values.isnan()])
-        row += torch.bincount(placed, minlength=float_grid.CELLS)
+        placed = histograms.cells(values[~values.isnan()])
+        row += torch.bincount(placed, minlength=histograms.CELLS)
     if asked.unit == "participant":
         counts /= max(len(data), 1)
-    deviation = asked.share * asked.deviation * prefix_sums.sensitivity(float_grid.CELLS)
-    return prefix_sums.add_noise(asked.noise, counts, deviation, draws) if asked.numbers else counts
+    deviation = asked.share * asked.deviation * histograms.sensitivity(histograms.CELLS)
+    return histograms.add_noise(asked.noise, counts, deviation, draws) if asked.numbers else counts
 
 
 def _categories(data: GroupedDataset, asked: Counting, draws: Source) -> dict[str, dict[str, float]]:

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from flwr.app import ConfigRecord, RecordDict
 
+from fedfair.fairness.group_counts import MOST_CLASSES
 from fedfair.fairness.reject_option import RejectOption
-from fedfair.fairness.score_sums import MOST_CLASSES
 from fedfair.mechanisms.noise import NoiseName
 from fedfair.node.node import Contribution, Node
 from fedfair.node.promises import promise_counts, promise_local_epoch, promise_scores, promise_sum, public_numbers

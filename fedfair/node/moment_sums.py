@@ -13,8 +13,7 @@ from fedfair.datasets import GroupedDataset
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
-from fedfair.moments.contrast import mixed
-from fedfair.moments.sums import SENSITIVITY, moment_sums, zeros
+from fedfair.moments.sums import SENSITIVITY, mixed, moment_sums, zeros
 from fedfair.node.exchanges import content
 from fedfair.node.masked_sums import masked
 from fedfair.node.node import Contribution, Node, with_noise
@@ -26,7 +25,7 @@ from fedfair.protocol.round import Round
 class Wanted(NamedTuple):
     """Which sums are apart: features of `groups` groups, K or 1 for all records, and second moments `by_group`.
 
-    With `mixing`, sums of features are mixed for the contrast of two classes (`fedfair.moments.contrast`). `held` says
+    With `mixing`, sums of features are mixed for the contrast of two classes (`fedfair.moments.sums`). `held` says
     by client of the run and group, `[clients * K]`, whether the client has records of the group, as its public numbers
     tell; empty if every client is to add noise to the numbers of all groups.
     """

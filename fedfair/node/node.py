@@ -11,20 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.datasets.client_shards import Shares
+from fedfair.datasets.partition import Shares
 from fedfair.fairness.decision_counts import Deciding
-from fedfair.fairness.group_counts import GroupCounts
+from fedfair.fairness.group_counts import GroupCounts, Scores
 from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_counts
-from fedfair.fairness.score_sums import Scores
-from fedfair.gradients.kernels.malloc import keep_freed
-from fedfair.gradients.kernels.onednn import FastLinear
-from fedfair.gradients.layer_probe import Loss, Probe
+from fedfair.gradients.kernels import FastLinear, keep_freed
+from fedfair.gradients.layer_probe import Loss, Probe, WeightedProbe, trained_parameters
 from fedfair.gradients.layers import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.gradients.model_state import forgetting
-from fedfair.gradients.parameters import trained_parameters
 from fedfair.gradients.probe import per_example
-from fedfair.gradients.weighted import WeightedProbe
-from fedfair.mechanisms import prefix_sums
+from fedfair.mechanisms import histograms
 from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.noise import NoiseName, Trust, add_noise, client_share
 from fedfair.mechanisms.randomness import source
@@ -135,7 +131,7 @@ class Node:
             with torch.no_grad(), FastLinear(), forgetting(self.model):
                 counts += score_counts(score(self.model(x), favourable)[0], group, len(part.names))
         for number in self.clients if deviation else ():
-            counts = prefix_sums.add_noise(noise, counts, deviation, source(noise_key, "scores", number + 1))
+            counts = histograms.add_noise(noise, counts, deviation, source(noise_key, "scores", number + 1))
         return Contribution({"scores": counts}, None)
 
     def evaluate(self, weights: Mapping[str, Tensor], split: str, gradient_norms: bool,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedfair.datasets.schema import SchemaMismatch
 from fedfair.node.node import ClientError
-from fedfair.protocol.bounds import MOST_CLIENTS
+from fedfair.protocol.fields import MOST_CLIENTS
 from fedfair.protocol.messages import CLIENTS
 from fedfair.protocol.task import Task
 

@@ -12,7 +12,7 @@ from typing import cast
 
 from fedfair.accounting.events import Event, Release
 from fedfair.fairness.reject_option import CELLS
-from fedfair.mechanisms import prefix_sums
+from fedfair.mechanisms import histograms
 from fedfair.node.node import Node
 from fedfair.protocol.exchange import Promise, Request
 
@@ -80,7 +80,7 @@ def promise_scores(node: Node, request: Request, trusts_server: bool) -> Promise
     if request.options["key"]:
         raise ValueError("the noise would come from a seed")
     deviation = cast(float, request.options["deviation"]) * math.sqrt(len(node.clients))
-    return Promise(Release(1.0, deviation / prefix_sums.sensitivity(CELLS)))
+    return Promise(Release(1.0, deviation / histograms.sensitivity(CELLS)))
 
 
 def _worst(event: Event) -> Release:

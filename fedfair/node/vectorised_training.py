@@ -17,7 +17,7 @@ from torch.func import functional_call, vmap
 from torch.nn.utils.rnn import pad_sequence
 
 from fedfair.datasets import GroupedDataset
-from fedfair.datasets.client_shards import Shares
+from fedfair.datasets.partition import Shares
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.randomness import generator
 from fedfair.models.published import loss

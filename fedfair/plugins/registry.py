@@ -1,4 +1,7 @@
-"""Registries: values by name, and an error that helps with a name that is wrong."""
+"""Registries: values by name, and an error that helps with a name that is wrong.
+
+Names that a user's data cannot give to a group, since results use them themselves.
+"""
 
 from __future__ import annotations
 
@@ -70,3 +73,10 @@ class Registry(Generic[T]):
             raise ValueError(f"{type(value).__name__} is not a registered {self.kind}: define it in the file of your "
                              "method, or register it by name")
         return name_of_file
+
+
+ALL_GROUPS = "all"
+"""The name of all groups together."""
+
+RESERVED = (ALL_GROUPS, "gap", "parity")
+"""Results name figures of all groups together by these, as in "accuracy_parity"."""

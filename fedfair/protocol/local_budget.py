@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedfair.accounting.events import Release, joint_multiplier
-from fedfair.protocol.bounds import MOST_STEPS
+from fedfair.protocol.fields import MOST_STEPS
 
 if TYPE_CHECKING:
     from fedfair.accounting.composition import Accountant

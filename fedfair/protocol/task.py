@@ -13,19 +13,18 @@ from torch import nn
 from fedfair.accounting.events import PUBLIC, Unit
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
 from fedfair.datasets.agreement import Agreement
-from fedfair.datasets.bounded import FeatureMap
-from fedfair.datasets.client_shards import Shares, by_own_site
-from fedfair.datasets.features import Range, Standard
-from fedfair.datasets.name_lists import as_text, names_in
-from fedfair.datasets.part_files import part_files, table_name
-from fedfair.datasets.partition import by_group, by_mixture, by_site, numbered_apart
-from fedfair.datasets.prepare import Missing
-from fedfair.datasets.reading import ALL, Asked, Capitals, Decimal
+from fedfair.datasets.columns.convention import ALL, Asked, Capitals, Decimal
+from fedfair.datasets.features.bounded import FeatureMap
+from fedfair.datasets.features.features import Range, Standard
+from fedfair.datasets.files.part_files import part_files, table_name
+from fedfair.datasets.names import as_text, names_in
+from fedfair.datasets.partition import Shares, by_group, by_mixture, by_own_site, by_site, numbered_apart
 from fedfair.datasets.schema import RECORDS, Listed, Schema, read
+from fedfair.datasets.split import Missing
 from fedfair.datasets.weights import LARGEST
 from fedfair.models import find, published
 from fedfair.plugins.registry import unknown
-from fedfair.protocol.bounds import MOST_CLIENTS
+from fedfair.protocol.fields import MOST_CLIENTS
 from fedfair.protocol.task_data import HUGGING_FACE, Preparation, prepared_data
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -315,7 +314,9 @@ class Task(BaseModel):
         """Write a table of pandas, polars, Arrow or Ray to a file, which every process of a run can read."""
         table = values.get("csv") if isinstance(values, dict) else None
         if hasattr(table, "to_parquet") or hasattr(table, "to_pandas"):
-            from fedfair.datasets.in_memory import written  # here, with pandas, which other data do without
+            from fedfair.datasets.files.in_memory import (
+                written,  # here, with pandas, which other data do without
+            )
 
             return {"dataset": "table", **values, "csv": str(written(table))}
         return values
@@ -600,7 +601,7 @@ class Task(BaseModel):
 
 def _columns(values: dict[str, Any]) -> list[str]:
     """Return the columns of the file that settings name; none if it cannot be read, which is said later."""
-    from fedfair.datasets.chunks import names_of  # here, with pandas, which other data do without
+    from fedfair.datasets.files.chunks import names_of  # here, with pandas, which other data do without
 
     try:
         asked = Asked(separator=values.get("separator"), encoding=values.get("encoding"), sheet=values.get("sheet"))

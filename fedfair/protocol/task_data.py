@@ -12,25 +12,25 @@ import torch
 
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
 from fedfair.datasets.agreement import Agreement
-from fedfair.datasets.bins import binned, public_edges, quantiles
-from fedfair.datasets.bounded import FeatureMap, bounded
-from fedfair.datasets.cells import with_features
-from fedfair.datasets.features import (
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.features.bounded import FeatureMap, bounded
+from fedfair.datasets.features.cells import with_features
+from fedfair.datasets.features.features import (
     Range,
     Standard,
     as_numbers,
+    binned,
     drop_first,
     leave_out,
+    public_edges,
+    quantiles,
     standardise,
     to_ranges,
     to_standards,
 )
-from fedfair.datasets.grouped import Pixels
-from fedfair.datasets.intersections import crossed
-from fedfair.datasets.prepare import Missing, keep, reduce_group, split
-from fedfair.datasets.reading import Asked
+from fedfair.datasets.grouped import Pixels, crossed
 from fedfair.datasets.schema import Listed, Schema, prepared
-from fedfair.datasets.ties import Together
+from fedfair.datasets.split import Missing, Together, keep, reduce_group, split
 from fedfair.datasets.weights import weighted
 
 HUGGING_FACE = "hf:"

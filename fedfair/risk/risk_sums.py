@@ -13,8 +13,7 @@ from fedfair.node.node import Node
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.messages import pack
 from fedfair.protocol.round import refuse_distrust
-from fedfair.risk.derivatives import clipping_effect, hessian_products, losses_and_gradients, samples
-from fedfair.risk.hessian_trace import trace_samples
+from fedfair.risk.derivatives import clipping_effect, hessian_products, losses_and_gradients, samples, trace_samples
 
 _PURPOSE = "risk terms"
 

@@ -1,4 +1,9 @@
-"""Audits over several seeds, and their table."""
+"""Audits over several seeds, and their table.
+
+The table of audits of the result folder.
+
+The tables of audits of releases, and of the preparation.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +20,84 @@ from fedfair.plugins.registry import unknown
 from simulations.audits.audit import DEFAULTS, audit
 from simulations.audits.findings import Audit
 from simulations.audits.folder import FolderAudit, audit_folder
-from simulations.audits.folder_table import folder_table
 from simulations.audits.membership import membership, split_off_at_random
 from simulations.audits.outlier import OutlierAudit, audit_outlier
-from simulations.audits.release_table import outlier_table, release_table
 from simulations.audits.releases import ReleaseAudit, audit_releases
 from simulations.engines.run import run
 from simulations.plans.compare import OnRound, following
 from simulations.settings.experiment import Experiment
 from simulations.settings.presets import for_strategy, merged, needed
 from strategies import find_strategy
+
+_SHOWN = 10
+_OF_FOLDERS = ("fixed: the same in all runs with the target, and another in all runs without it. exact: equal to a "
+               "figure of the training records that were used. One of these refutes a proved guarantee.")
+
+
+def folder_table(audits: Sequence[FolderAudit]) -> Table:
+    """Lay out what in the folders tells two data sets apart: a row for each entry, or one that says there is none."""
+    first = audits[0]
+    table = Table(title=Text(f"{first.experiment.strategy} on {visible(first.experiment.dataset)}, folders of "
+                             f"{first.runs} runs with one training record and {first.runs} without: guarantee "
+                             f"{first.guarantee}"), title_justify="left", title_style="bold",
+                  caption=f"{first.entries:,} entries were read. {_OF_FOLDERS}", caption_justify="left", min_width=78)
+    for name in ("seed", "target", "kind", "entry", "detail"):
+        table.add_column(name, justify="right" if name in ("seed", "target") else "left")
+    for each in audits:
+        seed, row, colour = str(each.experiment.seed), f"row {each.target}", "red" if each.refuted else "yellow"
+        for leak in each.leaks[:_SHOWN]:
+            table.add_row(seed, row, f"[{colour}]{leak.kind}[/{colour}]", Text(visible(leak.entry)),
+                          Text(visible(leak.detail)))
+        if not each.leaks:
+            table.add_row(seed, row, "nothing found", "", "")
+        elif len(each.leaks) > _SHOWN:
+            table.add_row(seed, row, f"and {len(each.leaks) - _SHOWN} more", "", "")
+    return table
+
+
+_SHOWN = 10
+_OF_RELEASES = ("too small: deviation of a tensor's noise, in units of what is charged. correlated: of two releases. "
+                "repeated: numbers that come twice, with either sign. All limits hold together with probability {}.")
+
+
+def release_table(audits: Sequence[ReleaseAudit]) -> Table:
+    """Lay out what each seed's noise gave away: a row for each suspicion, or one that says that there is none."""
+    first = audits[0]
+    table = Table(title=Text(f"{first.experiment.strategy}, noise of {first.releases:,} releases, {first.numbers:,} "
+                             f"numbers: guarantee {first.guarantee}"), title_justify="left", title_style="bold",
+                  caption=_OF_RELEASES.format(f"{first.confidence:.3g}"), caption_justify="left")
+    for name in ("seed", "finding", "value", "limit", "where"):
+        table.add_column(name, justify="right" if name in ("seed", "value", "limit") else "left")
+    for each in audits:
+        seed = str(each.experiment.seed)
+        for found in each.suspicions[:_SHOWN]:
+            table.add_row(seed, f"[red]{found.test}[/red]", f"{found.value:.4g}", f"{found.limit:.4g}",
+                          Text(visible(found.where)))
+        if not each.suspicions:
+            table.add_row(seed, "nothing found", "", "", "")
+        elif len(each.suspicions) > _SHOWN:
+            table.add_row(seed, f"and {len(each.suspicions) - _SHOWN} more", "", "", "")
+    return table
+
+
+def outlier_table(audits: Sequence[OutlierAudit]) -> Table:
+    """Lay out what an extreme value in each column of one record moved: a row for each column that moved others."""
+    first = audits[0]
+    verdict = f"nominal: {first.learned}" if first.learned else "nothing was learned from records"
+    table = Table(title=Text(f"one extreme row, preparation of {visible(first.experiment.dataset)}"),
+                  title_justify="left", title_style="bold", caption=Text(f"what the ledger says: {visible(verdict)}"),
+                  caption_justify="left")
+    for name in ("seed", "column", "other records moved", "new features", "largest change"):
+        table.add_column(name, justify="left" if name == "column" else "right")
+    for each in audits:
+        seed, colour = str(each.experiment.seed), "red" if each.refuted else "yellow"
+        for moved in each.moved:
+            table.add_row(seed, Text(visible(moved.column), style=colour), f"{moved.records:,}", str(moved.features),
+                          f"{moved.largest:.3g}")
+        if not each.moved:
+            table.add_row(seed, f"none of {len(each.columns)}", "0", "0", "0")
+    return table
+
 
 ATTACKS = ("canaries", "membership", "releases", "outlier", "folder")
 

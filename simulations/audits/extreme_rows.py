@@ -1,7 +1,12 @@
-"""Data with an extreme value in one cell of one row: of a table of the user's own, or of a built-in data set."""
+"""Data with an extreme value in one cell of one row: of a table of the user's own, or of a built-in data set.
+
+A built-in data set with other records in place of its own, as long as an audit asks for them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,10 +15,32 @@ from typing import Protocol
 import pandas as pd
 import torch
 
+from fedfair import client_app
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
-from fedfair.datasets.encoding import Feature
+from fedfair.datasets.features.encoding import Feature
+from fedfair.protocol import task_data
 from fedfair.protocol.task import Task
-from simulations.audits.changed_source import changed_source
+
+
+@contextmanager
+def changed_source(name: str, load: Callable[[str | None], GroupedDataset]) -> Iterator[None]:
+    """Let a built-in data set be loaded by another function, as a context."""
+    published = DATASETS[name]
+    DATASETS.register(name)(replace(published, load=load))
+    forget()
+    try:
+        yield
+    finally:
+        DATASETS.register(name)(published)
+        forget()
+
+
+def forget() -> None:
+    """Let the next run load its data anew."""
+    task_data._source.cache_clear()
+    task_data.prepared_data.cache_clear()
+    client_app._nodes.cache_clear()
+
 
 _FACTOR = 1e3  # of the largest number of a column: what stands in the extreme row
 _WORD = "a word that occurs nowhere else"

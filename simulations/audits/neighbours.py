@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from fedfair.datasets import DATASETS, GroupedDataset
-from fedfair.datasets.table_file import read_table
-from simulations.audits.changed_source import changed_source, forget
+from fedfair.datasets.files.table_file import read_table
+from simulations.audits.extreme_rows import changed_source, forget
 from simulations.settings.experiment import Experiment
 
 

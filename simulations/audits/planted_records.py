@@ -20,11 +20,10 @@ from fedfair import client_app
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.randomness import generator
-from fedfair.moments.contrast import along
 from fedfair.moments.heads import Head
 from fedfair.moments.logistic import gradient_of_step
 from fedfair.moments.release import Moments as Released
-from fedfair.moments.sums import moment_sums, unsvec, within_one
+from fedfair.moments.sums import along, moment_sums, unsvec, within_one
 from fedfair.node.moment_sums import Wanted
 from fedfair.node.node import Node
 from simulations.audits.findings import Audit, Guesses, judged

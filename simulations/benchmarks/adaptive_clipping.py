@@ -35,7 +35,7 @@ from simulations.benchmarks.report import Out, environment
 from simulations.commands.terminal import plain_errors
 from simulations.engines.local import LocalGrid
 from simulations.engines.quiet import quiet_flower
-from simulations.results.atomic_files import write_json
+from simulations.files.atomic_files import write_json
 from strategies.dp_fedavg import DpFedavg
 from strategies.server.population import Population
 from strategies.server.training import Training

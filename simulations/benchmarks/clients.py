@@ -17,7 +17,7 @@ from simulations.benchmarks.people import FEATURES, POPULATIONS, RECORDS
 from simulations.benchmarks.processes import Measured, measure
 from simulations.benchmarks.report import Figures, Out, Target, report, save_picture
 from simulations.commands.terminal import plain_errors
-from simulations.report.lines import line_chart
+from simulations.drawing.panels import line_chart
 
 SIZES = (10, 100, 1_000, 10_000, 100_000)
 assert set(SIZES) <= set(POPULATIONS)

@@ -21,7 +21,7 @@ from simulations.benchmarks.fit_accuracy import tables
 from simulations.engines.run import run
 from simulations.fitting.fit import Wanted, fit
 from simulations.results.result import Result
-from strategies.server.preprocessing import SHARE_OF_EPSILON
+from strategies.server.releases.preprocessing import SHARE_OF_EPSILON
 
 _EXACT: Mapping[str, Any] = {"preprocessing_epsilon": 1e4, "noise_multiplier": 0.0, "figures": "exact",
                              "figures_epsilon": None}

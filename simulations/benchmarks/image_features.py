@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from fedfair.accounting import Release, calibrate
-from fedfair.datasets import mnist
-from fedfair.datasets.bounded import image_features
+from fedfair.datasets.features.bounded import image_features
 from fedfair.datasets.grouped import PARTS, GroupedDataset
+from fedfair.datasets.published import mnist
 from fedfair.moments.heads import discriminant
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import SENSITIVITY, moment_sums, unsvec

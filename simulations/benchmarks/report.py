@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from simulations.results.atomic_files import write_json, write_text
+from simulations.files.atomic_files import write_json, write_text
 
 _LOAD = os.getloadavg()[0]  # before this process adds its own
 

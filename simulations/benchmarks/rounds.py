@@ -30,8 +30,8 @@ from simulations.benchmarks.processes import Measured, measure
 from simulations.benchmarks.report import Figures, Out, Target, report, save_picture
 from simulations.benchmarks.timing import FlowerRounds, Repeats
 from simulations.commands.terminal import plain_errors
-from simulations.report.bars import Bar, bar_chart
-from simulations.report.scale import decades
+from simulations.drawing.panels import Bar, bar_chart
+from simulations.drawing.scale import decades
 
 LOCAL, RAY, PFL, FLOWER = "fedfair, local", "fedfair, ray, 2 workers", "pfl-research", "Flower's run_simulation"
 

@@ -23,10 +23,10 @@ import typer
 
 from simulations.benchmarks.report import Figures, Out, Target, report, save_picture
 from simulations.commands.terminal import plain_errors
+from simulations.drawing.panels import line_chart
 from simulations.engines.run import run
 from simulations.plans.sweep import Sweep, trials
 from simulations.plans.trials import Resources, run_trials
-from simulations.report.lines import line_chart
 from simulations.settings.experiment import Experiment
 
 TABLE = Path(__file__).parents[1] / "configs" / "sweeps" / "yang2024-table1.toml"

@@ -16,7 +16,7 @@ from fedfair.accounting import Release, calibrate
 from fedfair.fairness.metrics import largest_gap
 from fedfair.fairness.reject_option import CELLS, RejectOption, below_average, favoured, score, score_counts
 from fedfair.fairness.threshold_search import by_group, confident, counted, toc
-from fedfair.mechanisms import prefix_sums
+from fedfair.mechanisms import histograms
 from fedfair.mechanisms.randomness import generator
 from simulations.engines.run import run
 from simulations.settings.experiment import Experiment
@@ -95,7 +95,7 @@ def _calibrated(epsilon: float) -> float:
 
 def _noisy(counts: Tensor, multiplier: float, draws: torch.Generator) -> Tensor:
     """Add noise that is correlated between prefix sums, as the strategies do."""
-    return prefix_sums.add_noise("gaussian", counts, multiplier * prefix_sums.sensitivity(CELLS), draws)
+    return histograms.add_noise("gaussian", counts, multiplier * histograms.sensitivity(CELLS), draws)
 
 
 def measure(unseen: Unseen, search: Search) -> Measured:

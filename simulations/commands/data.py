@@ -1,4 +1,9 @@
-"""`fedfair data`: list, fetch and describe data sets, and check a file."""
+"""`fedfair data`: list, fetch and describe data sets, check a file, write its schema.
+
+`fedfair data`: list, fetch and describe data sets, and check a file.
+
+`fedfair data schema`: write a schema to be edited, from what a file holds.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +66,9 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
 
     Example: fedfair data check people.csv --label hired --group sex
     """
-    from simulations.results.file_findings import examine
-    from simulations.results.label_rates import label_rates, small_groups
-    from simulations.results.table import columns_table
+    from simulations.results.terminal_table import columns_table
     from simulations.settings.experiment import Experiment
+    from simulations.settings.own_file import examine, label_rates, small_groups
 
     given = {"encoding": encoding, "without": tuple(names_of(without)) or None}
     task = Experiment(**{"csv": str(file), "label": label, "group": group, "missing": missing,
@@ -88,7 +92,7 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
 
 def _describe(name: str, task: Task) -> None:
     """Print what a task's data holds."""
-    from fedfair.datasets.columns import numbered
+    from fedfair.datasets.columns.kinds import numbered
 
     parts = task.data()
     print(visible(f"{name}: {sum(len(part) for _, part in parts):,} records, {tuple(parts.train.x.shape[1:])} features,"
@@ -96,3 +100,33 @@ def _describe(name: str, task: Task) -> None:
     for split, part in parts:
         sizes = ", ".join(f"{n} {s:,}" for n, s in zip(part.names, part.group_sizes(), strict=True))
         print(visible(f"  {split}: {sizes}"))
+
+
+def schema(file: Annotated[Path, typer.Argument(help="Your own file.")],
+           label: Annotated[str, typer.Option(help="Column to predict.")],
+           group: Annotated[str, typer.Option(help="Column that names each record's group.")],
+           out: Annotated[Path | None, typer.Option(help="File to write; by default the schema is printed.")] = None,
+           without: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.")] = "",
+           set_: Set = []) -> None:  # noqa: B006
+    """Write ranges and categories of your own file as a schema to be edited; it looks at the records to do so.
+
+    Example: fedfair data schema people.csv --label hired --group sex --out people.schema.toml
+    """
+    from fedfair.datasets.columns.tidy import reading_of, tidied
+    from fedfair.datasets.files.table_file import read_table
+    from fedfair.datasets.table import features_alone
+    from simulations.settings.experiment import Experiment
+    from simulations.settings.own_file import schema_text
+
+    task = Experiment(csv=str(file), label=label, group=group, **pairs(set_)).task
+    table, roles = read_table(file, task.asked), (label, *task.attributes)
+    read = table.frame.drop(columns=features_alone(names_of(without), table.frame, roles))
+    text = schema_text(tidied(read, reading_of(read, task.asked, table.separator)), label,
+                       [str(name) for name in task.attributes])
+    if out is None:
+        print(text, end="")
+        return
+    with out.open("x", encoding="utf-8") as new:
+        new.write(text)
+    print(f"{out}: ranges and categories as they occur in {file}, which was looked at: put the published ones in their "
+          f"place, name their source, and run with schema_file={out}")

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.text import Text
 
 from fedfair.datasets.names import visible
-from fedfair.protocol.bounds import MOST_RUNS
+from fedfair.protocol.fields import MOST_RUNS
 from simulations.commands.options import EngineName, Seeds, Set, StrategyName
 from simulations.commands.progress import showing_progress
-from simulations.results.atomic_files import refuse_as_file, refuse_unwritable, write_json
+from simulations.files.atomic_files import refuse_as_file, refuse_unwritable, write_json
 from simulations.settings.settings_text import pairs
 
 

@@ -1,19 +1,34 @@
-"""`fedfair fit`: a model to ship and a page to show, under one epsilon."""
+"""`fedfair fit`, `choose`, `predict` and `export`: a model to ship, and its use.
+
+`fedfair fit`: a model to ship and a page to show, under one epsilon.
+
+`fedfair choose`: take another classifier of a run's front, at no cost in privacy.
+
+`fedfair predict`: apply a trained model to the rows of a file.
+
+`fedfair export`: a fit's model for programs without fedfair.
+"""
 
 from __future__ import annotations
 
+import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
+from fedfair.datasets.names import spreadsheet_cell, visible
 from simulations.commands.options import Attribute, Delta, Encoding, Json, Seed, Set, Without, names_of
 from simulations.commands.terminal import say
+from simulations.files.atomic_files import refuse_as_file, write_text
 
 if TYPE_CHECKING:
-    from simulations.fitting.story import Story
+    import pandas as pd
 
+    from simulations.fitting.fit_folder import Story
 
 def fit(
     file: Annotated[Path, typer.Argument(help="Table: CSV, Parquet, Feather, .xlsx or JSON; or a folder, "
@@ -54,7 +69,7 @@ def fit(
     """
     from simulations.fitting.fit import Wanted
     from simulations.fitting.fit import fit as fit_model
-    from simulations.fitting.folder import refuse_folder, save, told
+    from simulations.fitting.save import refuse_folder, save, told
     from simulations.settings.settings_text import pairs
 
     given = {"favourable": favourable, "schema_file": None if schema is None else str(schema), "encoding": encoding,
@@ -85,9 +100,135 @@ def _number(trials: str | None) -> float | None:
 def show(story: Story, json: bool) -> None:
     """Print what a fit tells: figures by group, gaps between them, and what must be known of them."""
     from simulations.fitting.card import card_in_json
-    from simulations.fitting.story_table import story_table
+    from simulations.fitting.fit_table import story_table
 
     if json:
         print(card_in_json(story), end="")
         return
     Console(highlight=False).print(story_table(story))
+
+
+Limit = Annotated[float | None, typer.Option(min=0, max=1, help="Largest gap between groups that is allowed.")]
+
+
+def choose(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run of moments, or of a comparison.")],
+    run: Annotated[str | None, typer.Option(help="Run of a comparison, for example moments/seed-0.")] = None,
+    demographic_parity: Limit = None,
+    equal_opportunity: Limit = None,
+    equalised_odds: Limit = None,
+    accuracy_parity: Limit = None,
+    worst_group: Annotated[bool, typer.Option("--worst-group", help="Look for the best accuracy of the worst group, "
+                                              "not of all records.")] = False,
+    tau: Annotated[float | None, typer.Option(help="Share that is left of differences between groups' scores.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Probability above which the favourable of two classes is "
+                                                    "decided for, the same for all groups.")] = None,
+    json: Json = False,
+) -> None:
+    """Choose another point of a run's front, the most accurate within limits: it replaces the model of the folder.
+
+    All points follow from one release, so this costs no privacy of training records. It goes by figures on the
+    validation part. Example: fedfair choose out/people --demographic-parity 0.05
+    """
+    from simulations.files.atomic_files import in_json
+    from simulations.fitting.save import chosen_again, is_fit
+    from simulations.results.choice import Gap, Wish  # here, because pandas takes time
+    from simulations.results.choice import choose as choose_point
+
+    limits: dict[Gap, float | None] = {
+        "demographic_parity": demographic_parity, "equal_opportunity": equal_opportunity,
+        "equalised_odds": equalised_odds, "accuracy_parity": accuracy_parity}
+    wish = Wish({name: limit for name, limit in limits.items() if limit is not None}, worst_group, tau, threshold)
+    chosen = choose_point(folder, wish, run)
+    if is_fit(folder):
+        show(chosen_again(folder, chosen.number), json)
+        return
+    if json:
+        print(in_json({"run": chosen.run, **chosen.point._asdict(), "figures": chosen.figures.to_dict()}))
+        return
+    table = Table(title=f"{chosen.run or folder}: {chosen.point.name}")
+    for column in ("all records", *chosen.figures):
+        table.add_column(column, justify="left" if column == "all records" else "right")
+    for metric, row in chosen.figures.dropna(how="all").iterrows():
+        table.add_row(str(metric).replace("_", " "), *(f"{value:,.3f}" for value in row))
+    Console(highlight=False).print(table)
+    print(f"the model in {folder} is this one now")
+
+
+def predict(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run on a table, or of a comparison.")],
+    file: Annotated[Path, typer.Argument(help="CSV file with the columns that the run was trained on.")],
+    run: Annotated[str | None, typer.Option(help="Run of a comparison, for example dpsgd-f/seed-0.")] = None,
+    group: Annotated[str, typer.Option(help="Columns that name each row's group, separated by commas, for a "
+                                       "model with a threshold; by default the run's.")] = "",
+    encoding: Encoding = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write; by default the rows are printed.")] = None,
+) -> None:
+    """Add the predicted class and the probability of each class to every row of a file.
+
+    Example: fedfair predict out/people new.csv --out predicted.csv
+    """
+    from simulations.results.classifier import predict as predicted  # here: only this command needs scikit-learn
+
+    if out is not None:
+        refuse_as_file(out)
+    rows = predicted(folder, _rows(file, encoding, folder), run, names_of(group))
+    text = rows.assign(predicted=rows["predicted"].map(spreadsheet_cell)).to_csv(index=False)
+    if out is None:
+        print(visible(text, keep="\n") if sys.stdout.isatty() else text, end="")
+    else:
+        write_text(out, text)
+        print(f"saved in {out}")
+
+
+def _rows(file: Path, encoding: str | None, folder: Path) -> pd.DataFrame:
+    """Return the rows of a file; where they are not in UTF-8, they are in the encoding of the training's file.
+
+    Raises what `fedfair.datasets.files.table_file.read_table` raises.
+    """
+    from fedfair.datasets.columns.convention import Asked
+    from fedfair.datasets.files.table_file import read_table
+
+    try:
+        return read_table(file, Asked(encoding=encoding)).frame
+    except ValueError:
+        of_the_training = None if encoding else _encoding(folder / "config.toml")
+        if not of_the_training:
+            raise
+        return read_table(file, Asked(encoding=of_the_training)).frame
+
+
+def _encoding(config: Path) -> str | None:
+    """Return the encoding in the settings of a run or a comparison; None if they are not there, or name none."""
+    if not config.is_file():
+        return None
+    written = tomllib.loads(config.read_text(encoding="utf-8"))
+    found = written.get("settings", written).get("encoding")
+    return None if found is None else str(found)
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="Folder that `fedfair fit` wrote.")],
+    onnx: Annotated[Path | None, typer.Option(help="ONNX file to write; needs fedfair[onnx].")] = None,
+    python: Annotated[Path | None, typer.Option(help="Python program to write, which needs no package.")] = None,
+) -> None:
+    """Write a fit's model as ONNX or as a plain Python program, at no cost in privacy.
+
+    Example: fedfair export out/people --onnx people.onnx
+    """
+    from simulations.files.atomic_files import refuse_as_file, write_bytes, write_text
+    from simulations.fitting.fit_folder import Story
+    from simulations.fitting.onnx_model import onnx_model
+    from simulations.fitting.standalone_program import program
+
+    if onnx is None and python is None:
+        raise ValueError("nothing to export: give --onnx FILE or --python FILE")
+    story = Story.read(folder)
+    for file in filter(None, (onnx, python)):
+        refuse_as_file(file)
+    if onnx is not None:
+        write_bytes(onnx, onnx_model(story))
+        say(f"saved in {onnx}")
+    if python is not None:
+        write_text(python, program(story))
+        say(f"saved in {python}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedfair.datasets.name_lists import names_in
-from fedfair.protocol.bounds import MOST_NODES, MOST_RUNS, MOST_STEPS
+from fedfair.datasets.names import names_in
+from fedfair.protocol.fields import MOST_NODES, MOST_RUNS, MOST_STEPS
 from simulations.commands.words import completing, data_sets, engines, pairs_to_set, presets, strategies
 from simulations.settings.settings_text import pairs
 

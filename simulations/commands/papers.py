@@ -9,7 +9,7 @@ import typer
 
 from fedfair.datasets.names import visible
 from fedfair.plugins.registry import unknown
-from fedfair.protocol.bounds import MOST_JOBS, MOST_RUNS
+from fedfair.protocol.fields import MOST_JOBS, MOST_RUNS
 from simulations.commands.options import (
     Csv,
     DatasetName,
@@ -55,8 +55,8 @@ def curve(
 
     Example: fedfair curve --strategies dpsgd,gs-dp-sgd-to,dpsgd-p --over theta=[0.02,0.05,0.1] --out out/curve
     """
-    from simulations.plans.curve_files import kept_curves, write_curves
     from simulations.plans.curves import follow, missing_in, plan
+    from simulations.plans.plan_files import kept_curves, write_curves
     from simulations.results.result_folder import refuse_other
     from simulations.settings.own_data import is_own, suited
 

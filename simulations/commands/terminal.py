@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.text import Text
 
 from fedfair.datasets.names import visible
-from simulations.commands.hints import as_options
-from simulations.results.atomic_files import refuse_unnameable
+from simulations.commands.words import as_options
+from simulations.files.atomic_files import refuse_unnameable
 
 if TYPE_CHECKING:
-    from simulations.results.outcome import Outcome
+    from simulations.results.comparison import Outcome
 
 P = ParamSpec("P")
 
@@ -102,8 +102,8 @@ def _in_words(error: Exception) -> str:
 
 def show(outcome: Outcome, saved: Path | None, json: bool) -> None:
     """Print the outcome of runs, and where they were saved."""
-    from simulations.results.outcome import as_json
-    from simulations.results.table import results_table
+    from simulations.results.comparison import as_json
+    from simulations.results.terminal_table import results_table
 
     if json:
         print(as_json(outcome, saved))

@@ -1,15 +1,22 @@
 """Names and meanings in help texts and completions, looked up when somebody asks for them.
 
 Importing PyTorch and Flower takes seconds, which a person who asks for help, or presses the tab key, should not wait.
+
+Settings that a sentence names, as options of the command line.
 """
 
 from __future__ import annotations
 
+import re
+import shlex
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
+
+from simulations.settings.names import SETTINGS
 
 
 def data_sets() -> Iterable[str]:
@@ -35,7 +42,7 @@ def engines() -> Iterable[str]:
 
 def presets() -> Iterable[str]:
     """Return the names of the presets."""
-    from simulations.settings.preset_files import preset_names
+    from simulations.settings.names import preset_names
 
     return preset_names()
 
@@ -111,3 +118,45 @@ def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
         return [f"{before}{comma}{name}" for name in names() if name.startswith(begun)]
 
     return complete
+
+
+_NAMED = re.compile(r'\b([a-z_]+) = (\[[^\]]*\]|"[^"]*")')
+_OPTIONS = ("encoding", "missing", "without")
+
+
+def as_options(sentence: str) -> str:
+    """Return the settings that a sentence recommends, as options; "" if it names none.
+
+    Lists that are recommended for several columns are put together; of other alternatives the first one is taken.
+
+    Args:
+        sentence: Words with settings in TOML, such as `missing = "drop"`.
+    """
+    found: dict[str, Any] = {}
+    for name, text in _NAMED.findall(sentence):
+        value = _value(text)
+        if name not in SETTINGS or value is None:
+            continue
+        if isinstance(value, list):
+            found[name] = [*dict.fromkeys([*found.get(name, []), *value])]
+        else:
+            found.setdefault(name, value)
+    return " ".join(_option(name, value) for name, value in found.items() if value)
+
+
+def _value(text: str) -> Any:
+    """Return a value in TOML; None for one that is cut off, as a name with brackets is."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return None
+
+
+def _option(name: str, value: Any) -> str:
+    """Write a setting as an option, quoted for a shell."""
+    if name in _OPTIONS:
+        names = ",".join(f'"{each}"' if "," in each or '"' in each else each for each in value
+                         ) if isinstance(value, list) else value
+        return f"--{name} {shlex.quote(names)}"
+    listed = "[{}]".format(", ".join(f'"{each}"' for each in value)) if isinstance(value, list) else value
+    return f"--set {shlex.quote(f'{name}={listed}')}"

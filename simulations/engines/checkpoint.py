@@ -7,7 +7,7 @@ machine the last bits of these values may differ.)
 With randomness from the operating system these rounds have other noise when they are run again, and somebody may have
 seen both. Such a run is saved before its first round and after every round. When it resumes, the round that may be lost
 is charged, and the charge is saved before the round is asked for again. The release of private preprocessing is charged
-and kept likewise (`simulations.engines.learned_columns`).
+and kept likewise (`simulations.engines.resume`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import tomli_w
 import torch
 
-from simulations.results.file_seal import has_changed, seal
+from simulations.files.file_seal import has_changed, seal
 from simulations.results.result_folder import (
     CHECKPOINT,
     CHECKPOINT_TO_BE,

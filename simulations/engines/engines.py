@@ -15,7 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedfair import client_app
-from fedfair.protocol.bounds import MOST_NODES, held
+from fedfair.protocol.fields import MOST_NODES, held
 from simulations.engines.local import LocalGrid
 from simulations.engines.names import ENGINES
 from simulations.engines.quiet import quiet_flower
@@ -180,7 +180,7 @@ class Flower(Engine):
         from flwr.simulation import run_simulation  # here, because it imports a SuperLink, which takes a second
 
         from simulations.engines import ray_workers as workers
-        from simulations.engines.ray_address import refuse_dead
+        from simulations.engines.ray_workers import refuse_dead
 
         refuse_dead(None)
         workers.release()  # Flower waits for free cores, however long that takes

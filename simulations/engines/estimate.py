@@ -6,7 +6,7 @@ import psutil
 import torch
 
 from fedfair.models import find
-from fedfair.protocol.bounds import MOST_STEPS
+from fedfair.protocol.fields import MOST_STEPS
 from fedfair.protocol.task import Task
 from simulations.settings.experiment import Experiment
 

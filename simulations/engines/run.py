@@ -13,23 +13,22 @@ from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
 from torch import nn
 
-from fedfair.gradients.parameters import trained_parameters
+from fedfair.gradients.layer_probe import trained_parameters
 from fedfair.plugins.user_errors import blaming_user_files, of_caller
 from fedfair.protocol.messages import pack, unpacked
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import ENGINES, Engine, make_engine
 from simulations.engines.estimate import refuse_endless, refuse_too_large
-from simulations.engines.learned_columns import begun, learned_once
-from simulations.engines.resume import Watch, train
-from simulations.results.atomic_files import alone_in
+from simulations.engines.progress_bar import bar, in_notebook
+from simulations.engines.resume import Watch, begun, learned_once, train
+from simulations.files.atomic_files import alone_in
 from simulations.results.node_files import contributions
-from simulations.results.progress_bar import bar, in_notebook
 from simulations.results.result import Result
 from simulations.settings.deployment import refuse_no_noise
 from simulations.settings.experiment import Experiment
 from strategies import Strategy, find_strategy
-from strategies.server.preprocessing import learn_columns, planned
-from strategies.server.requests import population
+from strategies.server.releases.preprocessing import learn_columns, planned
+from strategies.server.replies.requests import population
 
 __all__ = ["ENGINES", "Progress", "conduct", "run"]
 

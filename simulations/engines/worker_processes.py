@@ -47,7 +47,7 @@ def _context() -> BaseContext:
     if sys.platform != "linux":  # elsewhere libraries may not survive a fork
         return get_context("spawn")
     context = get_context("forkserver")
-    context.set_forkserver_preload(["simulations.plans.parallel_runs"])
+    context.set_forkserver_preload(["simulations.plans.compare"])
     return context
 
 

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Any
 
+from fedfair.fairness.intervals import Shown
 from fedfair.fairness.metrics import ALL
-from simulations.fitting.how_trained import how_selected, how_trained, was_selected
-from simulations.fitting.promise import promise
-from simulations.fitting.shown import Shown
-from simulations.fitting.site_story import LESS, OF_SITES
-from simulations.fitting.story import OF_ALL, OF_GROUPS, Story
-from simulations.results.atomic_files import in_json
+from simulations.files.atomic_files import in_json
+from simulations.fitting.figures_by_site import LESS, OF_SITES
+from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
+from simulations.fitting.privacy_statement import how_selected, how_trained, promise, was_selected
 
 _HEAD = """---
 library_name: fedfair

@@ -14,9 +14,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fedfair.accounting import Ledger
-from fedfair.moments.constraints import Constraint
+from fedfair.moments.heads import Constraint
 from simulations.fitting.fit import Wanted, fit
-from simulations.fitting.folder import told
+from simulations.fitting.save import told
 from simulations.results.classifier import TrainedClassifier
 
 _LABEL, _GROUP, _SITE = "label (y)", "sensitive feature", "site of the row"

@@ -11,22 +11,21 @@ from typing import Any
 
 from fedfair.accounting import Ledger, Release, epsilon
 from fedfair.accounting.events import Preprocessed
-from fedfair.datasets.chunks import hold_chunks, release_chunks
-from fedfair.datasets.tidy import reading_as_asked
+from fedfair.datasets.columns.tidy import reading_as_asked
+from fedfair.datasets.files.chunks import hold_chunks, release_chunks
 from fedfair.mechanisms.randomness import source
-from fedfair.moments.constraints import Constraint
+from fedfair.moments.heads import Constraint
 from fedfair.moments.sums import SENSITIVITY
 from simulations.engines.engines import Engine
 from simulations.engines.run import run
-from simulations.fitting.budget import Budget, default_delta, divided
+from simulations.fitting.budget import Budget, Needed, bins_for, default_delta, divided, multiplier_of, needed
 from simulations.fitting.candidates import Among, among
 from simulations.fitting.kinds import Kinds, count, kinds
 from simulations.fitting.private_selection import select
-from simulations.fitting.size import Needed, bins_for, multiplier_of, needed
 from simulations.fitting.terms import Terms, refuse_unfit
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
-from strategies.server.private_figures import SPLITS
+from strategies.server.releases.private_figures import SPLITS
 
 _OWN: Mapping[str, Any] = {"strategy": "moments", "features": "binned", "model": "linear", "preprocessing": "private",
                            "missing": "keep", "figures": "private", "sampling_rate": 1.0}
@@ -44,8 +43,7 @@ class Wanted:
     Attributes:
         data: File with a table, or a folder or a pattern of files; a DataFrame of pandas or polars, a table of Arrow,
             or a data set of Ray, whose rows are written to a file in your cache some at a time. Arrays and torch data
-            sets become one by `fedfair.datasets.in_memory.frame_of` and `frame_of_dataset`. None for nodes that keep
-            their files.
+            sets become one by `in_memory.frame_of` and `frame_of_dataset`. None for nodes that keep their files.
         label: Column with the classes; "" for that of a schema.
         group: Column with the sensitive attribute, or several, separated by commas; "" for that of a schema.
         epsilon: Epsilon that any record is kept within.

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from torch import Tensor
 
-from fedfair.datasets.chunks import Chunks
-from fedfair.datasets.kept_table import by_value
-from fedfair.datasets.reading import Decimal, Reading
-from fedfair.datasets.tidy import cells, column_numbers, is_text
+from fedfair.datasets.columns.convention import Decimal, Reading
+from fedfair.datasets.columns.tidy import cells, column_numbers, is_text
+from fedfair.datasets.features.kept_table import by_value
+from fedfair.datasets.files.chunks import Chunks
 from fedfair.mechanisms.noise import NoiseName, add_noise
 from fedfair.mechanisms.randomness import Source
 

@@ -19,13 +19,12 @@ from fedfair.protocol.task import NODES
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import Engine, make_engine
 from simulations.engines.run import run
-from simulations.fitting.budget import default_delta, divided
+from simulations.fitting.budget import Needed, default_delta, divided, multiplier_of, needed
 from simulations.fitting.fit import Fitted, Wanted, settings_of
-from simulations.fitting.size import Needed, multiplier_of, needed
 from simulations.results.result import Result
 from simulations.settings.deployment import DEPLOYMENT
 from simulations.settings.experiment import Experiment
-from strategies.server.requests import population
+from strategies.server.replies.requests import population
 
 _OWN: Mapping[str, Any] = {"strategy": "moments", "features": "binned", "model": "linear", "partition": NODES,
                            "figures": "private", "sampling_rate": 1.0}

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfair.datasets.encoding import OTHER
-from fedfair.datasets.reading import MISSING
-from simulations.fitting.program import Scores, marks, tables
-from simulations.fitting.story import Story
+from fedfair.datasets.columns.convention import MISSING
+from fedfair.datasets.features.encoding import OTHER
+from simulations.fitting.fit_folder import Story
+from simulations.fitting.standalone_program import Scores, marks, tables
 from simulations.settings.extras import library
 
 _OPERATORS, _OPERATORS_ML = 18, 2

@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 from fedfair.accounting import Ledger, Release, calibrate
 from fedfair.accounting.events import Preprocessed
 from fedfair.accounting.selection import Selection, number_of_trials
-from fedfair.gradients.parameters import trained_parameters
+from fedfair.gradients.layer_probe import trained_parameters
 from fedfair.mechanisms.noise import add_noise
 from fedfair.mechanisms.randomness import SystemEntropy
 from fedfair.moments.front import TRAINED, Front, Point
@@ -31,10 +31,10 @@ from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 from strategies import Strategy, find_strategy
 from strategies.moments import Moments
-from strategies.server.front import noisy
-from strategies.server.preprocessing import learn_columns, planned
-from strategies.server.private_figures import Split, rows_of
-from strategies.server.requests import population
+from strategies.server.releases.front import noisy
+from strategies.server.releases.preprocessing import learn_columns, planned
+from strategies.server.releases.private_figures import Split, rows_of
+from strategies.server.replies.requests import population
 
 _OF_FRONT: Mapping[Split, float] = {"valid": 0.25, "test": 0.4}
 """Share of a part's budget, in mu^2, for figures of the front; of the validation part the score has the rest."""

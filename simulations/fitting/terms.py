@@ -12,7 +12,7 @@ from fedfair.accounting.selection import Charged, Selection
 from fedfair.mechanisms.noise import Trust
 from simulations.fitting.candidates import Among, Candidate
 from simulations.settings.experiment import Experiment
-from strategies.server.preprocessing import SHARE_OF_EPSILON
+from strategies.server.releases.preprocessing import SHARE_OF_EPSILON
 
 
 @dataclass(frozen=True)

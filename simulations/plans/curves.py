@@ -22,12 +22,12 @@ from fedfair.fairness.metrics import ALL, metrics
 from fedfair.models.published import loss
 from simulations.engines.run import Progress, refuse_unfit, run
 from simulations.engines.worker_processes import in_processes
+from simulations.files.atomic_files import alone_in
 from simulations.plans.compare import OnRound, experiments, following
-from simulations.results.atomic_files import alone_in
 from simulations.results.result import Result
 from simulations.results.run_file import RUNS, RunFile
-from simulations.results.summary import final_test
 from simulations.settings.experiment import Experiment, SettingsError
+from simulations.statistics.summary import final_test
 
 THETAS = tuple(place / 50 for place in range(21))
 """The values of theta where none are given: 0 to 0.4."""
@@ -58,7 +58,7 @@ def curves(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, 
 
 
 def plan(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, settings: Mapping[str, Any],
-         over: Mapping[str, Sequence[Any]]) -> list[Part]:
+         over: Mapping[str, Sequence[Any]]) -> list[CurveRun]:
     """Return the runs that `curves` makes for the same arguments, all checked against their data.
 
     Raises what `curves` raises for settings, values and data.
@@ -70,8 +70,8 @@ def plan(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, se
     return planned
 
 
-def follow(planned: Sequence[Part], runs: RunFile, engine: str = "local", on_round: OnRound = lambda *progress: None,
-           jobs: int = 1) -> pd.DataFrame:
+def follow(planned: Sequence[CurveRun], runs: RunFile, engine: str = "local",
+           on_round: OnRound = lambda *progress: None, jobs: int = 1) -> pd.DataFrame:
     """Make the runs that `runs` has not, add them as they end, and return what `curves` returns."""
     missing = missing_in(runs, planned)
     for part, (points, ledger) in _finished(missing, engine, on_round, jobs):
@@ -84,7 +84,7 @@ def follow(planned: Sequence[Part], runs: RunFile, engine: str = "local", on_rou
     return frame
 
 
-def missing_in(runs: RunFile, planned: Sequence[Part]) -> list[Part]:
+def missing_in(runs: RunFile, planned: Sequence[CurveRun]) -> list[CurveRun]:
     """Return the runs that a file of runs has not."""
     return [part for part in planned if runs.find(part.settings()) is None]
 
@@ -114,7 +114,7 @@ def theta_curve(result: Result, thetas: Sequence[float]) -> Iterator[tuple[float
 _Measured = tuple[list[dict[str, Any]], dict[str, Any]]
 
 
-class Part(NamedTuple):
+class CurveRun(NamedTuple):
     """One run, and the values of a setting that its result is measured at: one, unless `by_theta`."""
 
     made: Experiment
@@ -127,8 +127,8 @@ class Part(NamedTuple):
         return {**self.made.settings(), "over": {self.setting: list(self.values)}}
 
 
-def _finished(missing: Sequence[Part], engine: str, on_round: OnRound, jobs: int
-              ) -> Iterator[tuple[Part, _Measured]]:
+def _finished(missing: Sequence[CurveRun], engine: str, on_round: OnRound, jobs: int
+              ) -> Iterator[tuple[CurveRun, _Measured]]:
     """Make runs, and yield each with its points and its ledger as it ends."""
     if jobs > 1:
         for done, (place, measured) in enumerate(in_processes(partial(_measured, engine=engine), missing, jobs)):
@@ -139,7 +139,7 @@ def _finished(missing: Sequence[Part], engine: str, on_round: OnRound, jobs: int
         yield part, _measured(part, engine, progress)
 
 
-def _measured(part: Part, engine: str, progress: Progress = lambda *_: None) -> _Measured:
+def _measured(part: CurveRun, engine: str, progress: Progress = lambda *_: None) -> _Measured:
     """Run once, and return the points, and the ledger."""
     made, result = part.made, run(part.made, engine, progress=progress)
     points = theta_curve(result, part.values) if part.by_theta else [(part.values[0], _final(result))]
@@ -163,19 +163,19 @@ def _refuse_unused(over: Mapping[str, Sequence[Any]], made: Sequence[Experiment]
 
 
 def _parts(made: Experiment, preset: str | None, settings: Mapping[str, Any], over: Mapping[str, Sequence[Any]]
-           ) -> Iterator[Part]:
+           ) -> Iterator[CurveRun]:
     """Yield the runs that follow an experiment's strategy over its setting."""
     key = _followed_over(made, over)
     if key is None:
-        yield Part(made, "", [None])
+        yield CurveRun(made, "", [None])
         return
     setting, values = key.removeprefix(f"{made.strategy}."), over.get(key, THETAS)
     runs = [experiments([made.strategy], [made.seed], preset, {**settings, f"{made.strategy}.{setting}": value})[0]
             for value in values]
     if setting == "theta":
-        yield Part(made, setting, values, by_theta=True)
+        yield CurveRun(made, setting, values, by_theta=True)
     else:
-        yield from (Part(run, setting, [value]) for run, value in zip(runs, values, strict=True))
+        yield from (CurveRun(run, setting, [value]) for run, value in zip(runs, values, strict=True))
 
 
 def _followed_over(made: Experiment, over: Mapping[str, Sequence[Any]]) -> str | None:

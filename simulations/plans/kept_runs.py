@@ -1,6 +1,8 @@
 """The finished runs of a comparison that has not ended: a folder each, as of a sweep's trials, to be read back from.
 
 They lie in the folder of the comparison, whose own files take their place when all runs are there.
+
+The folder of one trial: finished, stopped early, or made with files of the user's that have changed.
 """
 
 from __future__ import annotations
@@ -9,24 +11,69 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import tomli_w
 from safetensors.torch import load_file
 
 from fedfair.fairness.reject_option import RejectOption
+from fedfair.mechanisms.randomness import key
 from fedfair.protocol.task import Task
-from simulations.plans.trial_folder import refuse_changed, trial_name
-from simulations.results.atomic_files import alone_in, refuse_unwritable, write_text
+from simulations.files.atomic_files import alone_in, refuse_unwritable, write_text
+from simulations.files.file_seal import has_changed
+from simulations.results.comparison import Results
+from simulations.results.environment import own_programs, own_tables
 from simulations.results.front_files import read_measured
 from simulations.results.ledger_table import read_ledgers
 from simulations.results.model_metadata import descriptions
 from simulations.results.result import Result
 from simulations.results.result_folder import RUNS_SO_FAR, refuse_to_replace
-from simulations.results.results import Results
 from simulations.settings.experiment import Experiment
-from strategies.server.threshold_search import Threshold
+from strategies.server.releases.threshold_search import Threshold
+
+
+class Reached(NamedTuple):
+    """Where a trial stood when it was stopped early, and what it had released by then."""
+
+    percent: float
+    value: float
+    epsilon: float
+    delta: float
+
+
+def trial_name(experiment: Experiment) -> str:
+    """Return a folder's name that tells an experiment from every other one."""
+    number = key(json.dumps(experiment.identity(), sort_keys=True))
+    return f"{experiment.dataset}-{experiment.strategy}-{experiment.seed}-{number:016x}"
+
+
+def is_finished(folder: Path) -> bool:
+    """Return whether a trial's folder holds its result, or the note that it was stopped early."""
+    return (folder / "summary.csv").is_file() or stopped(folder) is not None
+
+
+def refuse_changed(folder: Path, experiment: Experiment) -> None:
+    """Raise `ValueError` if a finished trial in `folder` used another state of one of the user's files."""
+    made = folder / "environment.json"
+    then = json.loads(made.read_text(encoding="utf-8")) if made.is_file() else {}
+    programs, tables = then.get("own_files_sha256", {}), then.get("own_tables_sealed", {})
+    changed = [name for name, now in own_programs(experiment).items() if programs.get(name, now) != now]
+    changed += [name for name, table in own_tables(experiment).items() if has_changed(table, tables.get(name, ""))]
+    if changed:
+        raise ValueError(f"{changed[0]} has changed since {folder} was made: restore it, or take another folder")
+
+
+def note_stopped(folder: Path, reached: Reached) -> None:
+    """Note in a trial's folder that it was stopped early, and where it stood."""
+    write_text(folder / "stopped.json", json.dumps(reached._asdict()))
+
+
+def stopped(folder: Path) -> Reached | None:
+    """Return where a trial was stopped early, or None."""
+    note = folder / "stopped.json"
+    return Reached(**json.loads(note.read_text(encoding="utf-8"))) if note.is_file() else None
+
 
 _TASK = "task.json"  # written last: with it a run is complete
 _FINAL = ("metrics.parquet", "summary.csv", "ledger.json", "model.safetensors")

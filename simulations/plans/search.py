@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from fedfair.fairness.group_counts import GroupCounts
+from fedfair.fairness.group_counts import GroupCounts, Scores, favourable_of
 from fedfair.fairness.metrics import metrics
-from fedfair.fairness.score_sums import Scores, favourable_of
 from fedfair.fairness.sklearn_metrics import further
 from fedfair.mechanisms.randomness import generator
 from fedfair.plugins.registry import unknown

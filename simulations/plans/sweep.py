@@ -12,11 +12,11 @@ from typing import Annotated, Any, NamedTuple
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from fedfair.protocol.bounds import MOST_RUNS
+from fedfair.protocol.fields import MOST_RUNS
+from simulations.files.atomic_files import write_text
 from simulations.plans.compare import experiments
+from simulations.plans.kept_runs import trial_name
 from simulations.plans.search import Search, refuse_other_stops
-from simulations.plans.trial_folder import trial_name
-from simulations.results.atomic_files import write_text
 from simulations.settings.experiment import Experiment, SettingsError, in_words
 from simulations.settings.presets import refuse_chosen
 

@@ -1,4 +1,7 @@
-"""A sweep's results as tables: one row for each comparison's strategy, and one for each trial."""
+"""A sweep's results as tables: one row for each comparison's strategy, and one for each trial.
+
+What an experiment will have released once it has ended, known before it runs.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,37 @@ from typing import Any
 import pandas as pd
 
 from fedfair.accounting import Ledger
+from simulations.engines.engines import make_engine
+from simulations.files.atomic_files import write_json, write_text
+from simulations.files.csv_text import from_csv, to_csv
+from simulations.plans.kept_runs import stopped, trial_name
 from simulations.plans.plan_files import QUOTED, SWEEP, write_listing
-from simulations.plans.planned_ledger import planned_ledger
 from simulations.plans.search import Search, Spent, cost
 from simulations.plans.sweep import Cell, Sweep
 from simulations.plans.sweep import trials as trials_of
-from simulations.plans.trial_folder import stopped, trial_name
-from simulations.results.atomic_files import write_json, write_text
-from simulations.results.csv_text import from_csv, to_csv
-from simulations.results.summary import summarise
 from simulations.settings.experiment import Experiment
+from simulations.statistics.summary import summarise
+from strategies import find_strategy
+from strategies.server.releases.preprocessing import planned
+from strategies.server.replies.requests import population
+from strategies.server.state import charge_held_out
+
+
+def planned_ledger(experiment: Experiment) -> Ledger:
+    """Return the ledger of all rounds, with the noise that is fixed in advance.
+
+    Its `epsilon` is that of the finished run, or more where the run keeps to a budget. Where its guarantee is "nominal"
+    it may be less: noise that stays at the base clip norm is planned for that norm, whatever norms come. Reads the
+    data, but trains nothing. Raises `ValueError` or `OSError` where the experiment could not begin.
+    """
+    sizes = make_engine("local")(lambda grid: population(grid, experiment.task))
+    strategy = find_strategy(experiment.strategy)(experiment.task, experiment.training, sizes,
+                                                  preprocessing=planned(experiment.task, experiment.training))
+    if strategy.rounds:
+        for event, steps, first in strategy.plan(0).charges(sizes.sizes):
+            strategy.ledger.record(event, steps * strategy.rounds, first)
+        charge_held_out(strategy)
+    return strategy.ledger
 
 
 def collect(sweep: Sweep, folder: Path, failed: Mapping[str, str]) -> pd.DataFrame:

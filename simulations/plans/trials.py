@@ -22,8 +22,8 @@ from fedfair.datasets.names import visible
 from fedfair.node.node import ClientError
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
+from simulations.plans.kept_runs import Reached, note_stopped
 from simulations.plans.search import Search
-from simulations.plans.trial_folder import Reached, note_stopped
 from simulations.settings.experiment import Experiment
 from strategies import Strategy
 

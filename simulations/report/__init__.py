@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from simulations.drawing.paper import save_figure
 from simulations.engines.run import Progress
+from simulations.files.atomic_files import write_text
 from simulations.report import contents
-from simulations.report.folders import read
-from simulations.report.latex import latex
 from simulations.report.page import page
-from simulations.report.paper import save_figure
-from simulations.results.atomic_files import write_text
+from simulations.results.run_folder import read
+from simulations.tables.latex import latex
 
 __all__ = ["write_report"]
 

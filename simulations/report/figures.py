@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from fedfair.fairness.metrics import ALL
-from simulations.report.comparison import Comparison
-from simulations.report.estimates import Estimate, of_records, over_seeds, share_over_seeds
-from simulations.report.figure import Figure, Panel, Point, Scale, Series
+from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
+from simulations.results.comparison import Comparison
+from simulations.statistics.estimates import Estimate, of_records, over_seeds, share_over_seeds
 
 INTERVALS = "Intervals: 95 % confidence of the mean over seeds (Student)."
 _BINS = 80

@@ -10,16 +10,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fedfair.datasets.names import visible
-from simulations.report.again import command
+from simulations.drawing.figure import Figure
+from simulations.drawing.markers import swatch
+from simulations.drawing.panels import drawn
+from simulations.drawing.svg import COLOURS
 from simulations.report.contents import Report
-from simulations.report.estimates import Estimate
-from simulations.report.figure import Figure
-from simulations.report.folders import Source
-from simulations.report.markers import swatch
-from simulations.report.panels import drawn
-from simulations.report.svg import COLOURS
-from simulations.report.tables import Table, plain, said
-from simulations.results.marks import BEST, DOUBTFUL
+from simulations.report.head import command
+from simulations.results.run_folder import Source
+from simulations.statistics.estimates import Estimate
+from simulations.statistics.marks import BEST, DOUBTFUL
+from simulations.tables.table import Table, plain, said
 
 
 @dataclass(frozen=True)

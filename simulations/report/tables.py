@@ -1,71 +1,22 @@
-"""Tables as data: the page sorts them and offers them as CSV, `latex` writes them for papers."""
+"""The tables of a report: methods, metrics, groups, guarantees and nodes, as data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from fedfair.accounting.events import Observer
 from fedfair.accounting.figures import up
-from fedfair.accounting.observers import Observer
 from fedfair.fairness.metrics import ALL, GAPS, METRICS
-from simulations.report.comparison import Comparison
-from simulations.report.estimates import Estimate, over_seeds, share_over_seeds
-from simulations.results.coverage import test_records
+from simulations.results.comparison import Comparison
 from simulations.results.ledger_table import TWO_GROUPS, largest
-from simulations.results.measures import LARGER_IS_BETTER
 from simulations.results.node_files import COLUMNS
-from simulations.results.reference import privacy_costs
-from simulations.results.summary_columns import BY_GROUP
-
-Cell = str | int | float | Estimate
-
-
-class Epsilon(float):
-    """An epsilon in a cell: written rounded up."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows under headings; `name` is that of its files. A cell that is an `Estimate` shows its interval.
-
-    `marks` are by row and column (see `simulations.results.marks`). Rows of the `foot` stay below when others are
-    sorted.
-    """
-
-    name: str
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    caption: str = ""
-    folded: bool = False
-    marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    foot: Sequence[Sequence[Cell]] = ()
-
-    def mark(self, row: int, column: int) -> str:
-        """Return the mark of a cell, or nothing."""
-        return self.marks.get((row, column), "")
-
-
-def said(cell: Cell) -> str:
-    """Write a cell: three decimals, the interval after the mean, "∞" for an infinite epsilon, "unknown" for NaN."""
-    if isinstance(cell, Estimate):
-        if math.isnan(cell.low):
-            return said(cell.mean)
-        return f"{said(cell.mean)} ({said(cell.low)} to {said(cell.high)})"
-    if isinstance(cell, float):
-        if math.isnan(cell):
-            return "unknown"
-        if isinstance(cell, Epsilon) and math.isfinite(cell):
-            return up(cell, ".3f")
-        return "∞" if math.isinf(cell) else f"{cell + 0.0:.3f}".replace("-0.000", "0.000")
-    return f"{cell:,}" if isinstance(cell, int) else cell
-
-
-def plain(cell: Cell) -> str | int | float:
-    """Return a cell as one value, for sorting and for CSV."""
-    return cell.mean if isinstance(cell, Estimate) else cell
+from simulations.statistics.coverage import test_records
+from simulations.statistics.estimates import Estimate, over_seeds, share_over_seeds
+from simulations.statistics.measures import LARGER_IS_BETTER
+from simulations.statistics.summary import BY_GROUP, privacy_costs
+from simulations.tables.table import Cell, Epsilon, Table
 
 
 def methods_table(comparison: Comparison) -> Table:

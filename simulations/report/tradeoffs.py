@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from fedfair.accounting.figures import up
 from fedfair.fairness.metrics import ALL
-from simulations.report.comparison import Comparison
-from simulations.report.estimates import Estimate, share_over_seeds
-from simulations.report.figure import Figure, Panel, Point, Scale, Series
-from simulations.report.scale import round_ticks
+from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
+from simulations.drawing.scale import round_ticks
+from simulations.results.comparison import Comparison
+from simulations.statistics.estimates import Estimate, share_over_seeds
 
 _FAIRNESS = {"accuracy_parity": "accuracy parity", "demographic_parity": "demographic parity"}
 

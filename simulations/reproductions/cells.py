@@ -1,19 +1,24 @@
-"""Published cells beside ours: what was measured, by how much it differs, and whether the two agree."""
+"""Published cells beside ours: what was measured, by how much it differs, and whether the two agree.
+
+Whether methods come in the published order, pair by pair, where the paper prints different values.
+
+Claims of significance, tested again: one-sided Wilcoxon signed-rank tests, paired by seed.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import combinations, product
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from fedfair.fairness.metrics import ALL
 from simulations.reproductions.published import Published, why_missing
-from simulations.results.measures import Pairs, between
-from simulations.results.reference import REFERENCE, excessive_risks, privacy_costs
-from simulations.results.statistics import Spread, spread
-from simulations.results.summary import final_part, gap
+from simulations.statistics.measures import Pairs, between
+from simulations.statistics.over_seeds import Spread, holm, spread
+from simulations.statistics.summary import REFERENCE, excessive_risks, final_part, gap, privacy_costs
 
 CHANCE = "May be chance: within two standard errors of the difference."
 
@@ -149,3 +154,85 @@ def half_unit(printed: str) -> float:
 def digits(printed: str) -> int:
     """Return how many digits a printed number has after the point."""
     return len(printed.partition(".")[2])
+
+
+class Order(NamedTuple):
+    """The methods of one data set by one metric of one group, from the lowest value, as published and as ours.
+
+    `pairs` counts those whose published values differ, `same` those of them that we find in the same order; `turned`
+    are the others, as (lower in the paper, higher in the paper). `apart` counts the pairs that differ by more than two
+    of both their published spreads together, `same_apart` those of them in the same order.
+    """
+
+    dataset: str
+    metric: str
+    group: str
+    published: tuple[str, ...]
+    ours: tuple[str, ...]
+    pairs: int
+    same: int
+    turned: tuple[tuple[str, str], ...]
+    apart: int
+    same_apart: int
+
+
+def orders(cells: pd.DataFrame, metrics: tuple[str, ...]) -> list[Order]:
+    """Return the orders of all data sets by each of the metrics, among the cells that were run."""
+    ran = cells[(cells["agrees"] != "not run") & cells["metric"].isin(metrics)]
+    keys = ["dataset", "metric", "group"]
+    return [_order(rows) for _, rows in ran.groupby(keys, sort=False) if len(rows) > 1]
+
+
+def _order(rows: pd.DataFrame) -> Order:
+    """Return the order of one data set's methods by one metric of one group."""
+    dataset, metric, group = (str(rows[name].iloc[0]) for name in ("dataset", "metric", "group"))
+    published = dict(zip(rows["method"], rows["published"].astype(float), strict=True))
+    ours = dict(zip(rows["method"], rows["ours"], strict=True))
+    differing = [(a, b) if published[a] < published[b] else (b, a) for a, b in combinations(published, 2)
+                 if published[a] != published[b]]
+    turned = tuple((low, high) for low, high in differing if not ours[low] < ours[high])
+    spreads = {method: float(spread or 0) for method, spread in zip(rows["method"], rows["spread"], strict=True)}
+    apart = [(low, high) for low, high in differing
+             if published[high] - published[low] > 2 * math.hypot(spreads[low], spreads[high])]
+    return Order(dataset, metric, group, tuple(sorted(published, key=published.__getitem__)),
+                 tuple(sorted(ours, key=ours.__getitem__)), len(differing), len(differing) - len(turned), turned,
+                 len(apart), len(set(apart) - set(turned)))
+
+
+class ClaimTest(NamedTuple):
+    """One claim: on a data set, `better` is better than `worse` by a metric of all records, or by a gap.
+
+    `difference` is that of the means, better less worse. `p` is that of this test alone, as papers report it; `p_holm`
+    is corrected for all claims of the table together (Holm 1979).
+    """
+
+    dataset: str
+    metric: str
+    better: str
+    worse: str
+    seeds: int
+    difference: float
+    p: float
+    p_holm: float
+
+
+class Statistics(NamedTuple):
+    """Results of the tests: of the paper's `claims`, and of all methods in sentences by data set (`findings`)."""
+
+    claims: Sequence[ClaimTest] = ()
+    findings: Mapping[str, Sequence[str]] = {}
+
+
+def claim_tests(published: Published, every: pd.DataFrame) -> list[ClaimTest]:
+    """Return the paper's claims among all tests (see `simulations.statistics.over_seeds.comparisons`)."""
+    keys = ["dataset", "metric", "better", "worse"]
+    tests = {tuple(row[key] for key in keys): row for row in every.to_dict("records")}
+    claims = []
+    for dataset, claim in product(every["dataset"].unique(), published.claims):
+        for metric, better, worse in product(claim.metric, claim.better, claim.worse):
+            key = (dataset, metric, strategy_name(published, better), strategy_name(published, worse))
+            if key in tests:
+                seeds, difference, p = (tests[key][name] for name in ("seeds", "difference", "p"))
+                claims.append(ClaimTest(dataset, metric, better, worse, seeds, difference, p, 1.0))
+    adjusted = holm([test.p for test in claims])
+    return [test._replace(p_holm=p) for test, p in zip(claims, adjusted, strict=True)]

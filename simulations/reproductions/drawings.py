@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from fedfair.fairness.metrics import ALL
-from simulations.report.estimates import Estimate, over_seeds
-from simulations.report.figure import Figure, Panel, Point, Scale, Series
+from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.reproductions.published import Drawing, Planned, Published
 from simulations.reproductions.store import Kept
+from simulations.statistics.estimates import Estimate, over_seeds
 
 _POINTS = 60  # of a line, at most
 _NOT_NEGATIVE = ("accuracy", "loss", "loss_exact", "gradient_norm", "gradient_norm_exact", "clip_norms")

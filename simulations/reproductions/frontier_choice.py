@@ -12,8 +12,8 @@ import pandas as pd
 
 from fedfair.fairness.metrics import ALL
 from fedfair.node.front_counts import HELD_OUT
-from simulations.report.estimates import over_seeds
-from strategies.server.front import MeasuredFront
+from simulations.statistics.estimates import over_seeds
+from strategies.server.releases.front import MeasuredFront
 
 Limits = Mapping[str, Sequence[float]]
 """Limits on each measure of inequality."""

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from simulations.report.estimates import Estimate, over_seeds
-from simulations.report.figure import Figure, Panel, Point, Scale, Series
-from simulations.report.paper import save_figure
+from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
+from simulations.drawing.paper import save_figure
+from simulations.files.atomic_files import write_text
+from simulations.files.csv_text import to_csv
 from simulations.reproductions.frontier_choice import MEASURES, Limits
 from simulations.reproductions.request import Request
-from simulations.results.atomic_files import write_text
-from simulations.results.csv_text import to_csv
+from simulations.statistics.estimates import Estimate, over_seeds
 
 _NAME = "frontier"
 

@@ -9,13 +9,11 @@ from typing import Any
 import pandas as pd
 
 from fedfair.accounting.figures import up
-from simulations.report.figure import Figure
-from simulations.reproductions.cells import CHANCE, digits
-from simulations.reproductions.claims import ClaimTest, Statistics
-from simulations.reproductions.orders import Order, orders
+from simulations.drawing.figure import Figure
+from simulations.reproductions.cells import CHANCE, ClaimTest, Order, Statistics, digits, orders
 from simulations.reproductions.published import Published, seeds_of
 from simulations.reproductions.request import Request
-from simulations.results.statistics import LEVEL
+from simulations.statistics.over_seeds import LEVEL
 
 
 def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequence[Figure], statistics: Statistics,

@@ -13,12 +13,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from fedfair.datasets.files import data_folder
+from fedfair.datasets.published.download import data_folder
 from fedfair.plugins.registry import unknown
 from simulations.plans.compare import experiments
 from simulations.reproductions.request import Request
-from simulations.results.measures import Pairs
 from simulations.settings.experiment import Experiment
+from simulations.statistics.measures import Pairs
 
 PUBLISHED = Path(str(files("simulations") / "configs" / "published"))
 COLUMNS = ["dataset", "method", "group", "metric", "published", "spread"]
@@ -104,7 +104,7 @@ class Note(_Part):
 
 class Claim(_Part):
     """A claim of significance: each of the methods `better` is better than each of `worse` by each metric, one of
-    `simulations.results.measures.LARGER_IS_BETTER`, on every data set.
+    `simulations.statistics.measures.LARGER_IS_BETTER`, on every data set.
     """
 
     better: Names

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tomli_w
 
 from fedfair.plugins.registry import unknown
-from simulations.results.atomic_files import refuse_unwritable, write_text
+from simulations.files.atomic_files import refuse_unwritable, write_text
 from simulations.results.result_folder import refuse_other
 
 

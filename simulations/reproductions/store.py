@@ -16,8 +16,8 @@ from fedfair.mechanisms.randomness import key
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
 from simulations.engines.worker_processes import in_processes
+from simulations.files.atomic_files import alone_in
 from simulations.reproductions.frontier_choice import front_points
-from simulations.results.atomic_files import alone_in
 from simulations.results.run_file import RUNS, RunFile, run_key
 from simulations.settings.experiment import Experiment
 

@@ -8,21 +8,19 @@ from pathlib import Path
 import pandas as pd
 
 from fedfair.fairness.metrics import ALL
-from simulations.report.figure import Figure
-from simulations.report.paper import needs_matplotlib, save_figure
+from simulations.drawing.figure import Figure
+from simulations.drawing.paper import needs_matplotlib, save_figure
+from simulations.files.atomic_files import write_json, write_text
+from simulations.files.csv_text import to_csv
 from simulations.reproductions import markdown
-from simulations.reproductions.cells import compared, reported, strategy_name, values
-from simulations.reproductions.claims import Statistics, claim_tests
+from simulations.reproductions.cells import Statistics, claim_tests, compared, reported, strategy_name, values
 from simulations.reproductions.drawings import drawn
 from simulations.reproductions.published import PUBLISHED, Planned, Published, load, plan
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import Kept, OnRound, kept_runs, versions
-from simulations.results.atomic_files import write_json, write_text
-from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
-from simulations.results.measures import measures
-from simulations.results.paired_tests import comparisons
-from simulations.results.statistics import findings
+from simulations.statistics.measures import measures
+from simulations.statistics.over_seeds import comparisons, findings
 
 
 def reproduce(name: str, out: Path, request: Request = EVERYTHING, on_round: OnRound = lambda *_: None, jobs: int = 1,

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from simulations.plans.compare import experiments
 from simulations.reproductions.request import EVERYTHING, Request
-from simulations.results.reference import REFERENCE
 from simulations.settings.experiment import Experiment, SettingsError, in_words
+from simulations.statistics.summary import REFERENCE
 
 NAME = "fair-fight"
 CONFIG = Path(str(files("simulations") / "configs" / "tuning" / f"{NAME}.toml"))

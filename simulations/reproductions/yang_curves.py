@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from simulations.files.atomic_files import write_json, write_text
+from simulations.files.csv_text import to_csv
 from simulations.plans.compare import experiments
-from simulations.plans.curve_files import write_curves
 from simulations.plans.curves import curves
+from simulations.plans.plan_files import write_curves
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import OnRound, versions
-from simulations.results.atomic_files import write_json, write_text
-from simulations.results.csv_text import to_csv
 from simulations.results.environment import environment
 
 NAME = "yang2024-figures2-3"

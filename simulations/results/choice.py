@@ -19,14 +19,13 @@ from torch import Tensor
 from fedfair.fairness.metrics import ALL
 from fedfair.moments.front import Point
 from fedfair.protocol.messages import BY_CLIENT
+from simulations.files.csv_text import to_csv
 from simulations.results.classifier import TrainedClassifier
-from simulations.results.csv_text import to_csv
-from simulations.results.figure_files import CURVES, FIGURES, SITES
-from simulations.results.front_files import read_front, settings_of
+from simulations.results.front_files import CURVES, FIGURES, SITES, read_front, settings_of
 from simulations.results.ledger_table import read_ledgers
 from simulations.results.result_folder import carry_over, replaced
 from simulations.results.scorecard import SCORECARD, scorecard
-from simulations.results.summary import summarise
+from simulations.statistics.summary import summarise
 
 CHOICE = "choice.toml"
 

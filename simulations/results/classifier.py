@@ -1,4 +1,7 @@
-"""A trained model as a scikit-learn classifier, which applies its run's thresholds."""
+"""A trained model as a scikit-learn classifier, which applies its run's thresholds.
+
+Apply a saved model to the rows of a table.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,12 @@ from safetensors import safe_open
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor, nn
 
-from fedfair.datasets.bounded import image_features
-from fedfair.datasets.encoder import encode
-from fedfair.datasets.encoding import NO_TABLE, Encoding
+from fedfair.datasets.features.bounded import image_features
+from fedfair.datasets.features.encoder import encode
+from fedfair.datasets.features.encoding import NO_TABLE, Encoding
 from fedfair.datasets.grouped import Pixels
 from fedfair.datasets.table import group_names
-from fedfair.fairness.reject_option import RejectOption
-from fedfair.fairness.unknown_groups import decided
+from fedfair.fairness.reject_option import RejectOption, decided
 from fedfair.plugins.registry import unknown
 from simulations.results.model_metadata import Description
 from simulations.results.result import Result
@@ -171,3 +173,38 @@ def _described(model: nn.Module, described: Description) -> TrainedClassifier:
     """Make a classifier of a model and its description."""
     return TrainedClassifier(model, **{name: getattr(described, name) for name in (
         "groups", "labels", "threshold", "pixels", "encoding", "group_columns")})
+
+
+def predict(folder: Path, frame: pd.DataFrame, run: str | None = None, group: Sequence[str] = ()) -> pd.DataFrame:
+    """Add a saved model's predictions to the rows of a table.
+
+    Args:
+        folder: Folder of a finished run or comparison.
+        frame: Rows with the columns of the training table.
+        run: Run of a comparison, for example "dpsgd/seed-0"; None if there is only one.
+        group: Columns that name each row's group, for a model with a threshold; by default those of the run.
+
+    Returns:
+        The rows, with the column "predicted", a class's name, and a column "P(name)" for each class: its probability,
+            to which no threshold is applied.
+
+    Raises:
+        FileNotFoundError: If the folder holds no model.
+        ValueError: If the model was not trained on rows of a table, if rows have such columns already, or if a
+            threshold needs groups and they are missing; and for what `TrainedClassifier` refuses.
+    """
+    classifier = TrainedClassifier.load(folder, run)
+    if not classifier.encoding.features:
+        raise ValueError(f"the model in {folder} was trained on records that are not rows of a table: give their "
+                         "arrays to simulations.results.classifier.TrainedClassifier")
+    columns = [*(group or classifier.group_columns)] if classifier.threshold else []
+    if classifier.threshold and not columns:
+        raise ValueError("the model's decisions depend on the group: pass --group COLUMN, or the argument group")
+    numbers = classifier.predict(frame, group_names(frame, columns, classifier.encoding.reading) if columns else None)
+    chances = classifier.predict_proba(frame)
+    added = {"predicted": np.array(classifier.labels)[numbers],
+             **{f"P({label})": chances[:, number] for number, label in enumerate(classifier.labels)}}
+    for name in added:
+        if name in frame:
+            raise ValueError(f"the rows have a column {name!r} already: give it another name")
+    return frame.assign(**added)

@@ -1,19 +1,24 @@
-"""Where and how results were made: versions, randomness, and which parts are not private."""
+"""Where and how results were made: versions, randomness, and which parts are not private.
+
+Which version of the program runs: that of the package, and the git revision where there is one.
+"""
 
 from __future__ import annotations
 
 import platform
+import subprocess
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import strategies
-from fedfair.datasets.part_files import part_files
+from fedfair.datasets.files.part_files import part_files
 from fedfair.models import find
 from fedfair.protocol.task import NODES
-from simulations.results.atomic_files import digest
-from simulations.results.file_seal import seal
+from simulations.files.atomic_files import digest
+from simulations.files.file_seal import seal
 from simulations.settings.experiment import Experiment
 
 _PACKAGES = ("fedfair", "flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
@@ -37,7 +42,7 @@ def own_tables(experiment: Experiment) -> dict[str, Path]:
 def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
     """Describe how results were made: versions and machine type, and how noise was drawn.
 
-    Programs of the user's own are named with their SHA-256, tables with a seal (see `simulations.results.file_seal`).
+    Programs of the user's own are named with their SHA-256, tables with a seal (see `simulations.files.file_seal`).
     `not_private` lists what is not private. Nothing identifies a person.
     """
     tables: dict[str, Path] = {}
@@ -62,3 +67,26 @@ def environment(experiments: Sequence[Experiment]) -> dict[str, Any]:
         "noise": sorted({_NOISE[experiment.noise] for experiment in experiments}),
         "not_private": [*learned, *exact],
     }
+
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PROGRAM = ("fedfair", "strategies", "simulations")
+
+
+@lru_cache(maxsize=1)
+def program_version() -> str:
+    """Return the version of fedfair in words, like "0.1.0 (revision 1a2b3c4)"; where it was installed, without one."""
+    known = _git("ls-files", "--error-unmatch", *_PROGRAM)  # it may be installed within a repository of something else
+    revision = _git("rev-parse", "--short", "HEAD") if known else ""
+    changed = ", with changes" if revision and _git("status", "--porcelain", "--", *_PROGRAM) else ""
+    return f"{version('fedfair')}{f' (revision {revision}{changed})' if revision else ''}"
+
+
+def _git(*arguments: str) -> str:
+    """Return what git says in the program's folder; "" if it fails, or is not there."""
+    try:
+        said = subprocess.run(["git", "-C", str(_ROOT), *arguments],  # noqa: S603, S607 - fixed words, the user's git
+                              capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return said.stdout.strip() if said.returncode == 0 else ""

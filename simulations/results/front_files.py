@@ -2,6 +2,11 @@
 
 front.parquet has a row for each figure: run, point, its settings, split, group, metric, value, and the ends of its
 interval if it is private. front.safetensors has the weights of all points of a run, `[points, d, C]`, under its name.
+
+Private figures in a result's folder: figures.csv has a row for each figure, calibration.csv for each curve's point.
+
+Where records have sites, site_figures.csv has a row for each figure by site. All begin with the run's name, "" for the
+only run of a folder.
 """
 
 from __future__ import annotations
@@ -15,9 +20,13 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fedfair.fairness.noisy_figures import CurvePoint, Figure
+from fedfair.fairness.site_figures import SiteFigure
 from fedfair.moments.front import Front, Point
 from fedfair.plugins.registry import unknown
-from strategies.server.front import FrontRow, MeasuredFront
+from simulations.files.csv_text import to_csv
+from strategies.server.releases.front import FrontRow, MeasuredFront
+from strategies.server.releases.private_figures import Figures
 
 FRONT, WEIGHTS = "front.parquet", "front.safetensors"
 _ONLY = "run"
@@ -89,3 +98,24 @@ def _table(run: str, made: MeasuredFront) -> pd.DataFrame:
     settings: list[dict[str, Any]] = [{"run": run, "point": number, **point._asdict()}
                                       for number, point in enumerate(made.front.points)]
     return pd.DataFrame(settings).merge(pd.DataFrame(made.rows), on="point")
+
+
+FIGURES, CURVES, SITES = "figures.csv", "calibration.csv", "site_figures.csv"
+
+
+def save_figures(figures: Mapping[str, Figures], folder: Path) -> None:
+    """Write the private figures of runs.
+
+    Args:
+        figures: Figures by the name of their run.
+        folder: Folder to write into.
+    """
+    for name, tables, fields in (
+            (FIGURES, {run: of.rows for run, of in figures.items()}, Figure._fields),
+            (CURVES, {run: of.curves for run, of in figures.items()}, CurvePoint._fields),
+            (SITES, {run: of.sites for run, of in figures.items()}, SiteFigure._fields)):
+        if name == SITES and not any(tables.values()):
+            continue
+        rows = [(run, split, *row) for run, of in tables.items() for split, row in of]
+        table = pd.DataFrame(rows, columns=["run", "split", *fields])
+        (folder / name).write_text(to_csv(table), encoding="utf-8")

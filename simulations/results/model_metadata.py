@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from fedfair.datasets.encoding import Encoding
+from fedfair.datasets.features.encoding import Encoding
 from fedfair.fairness.reject_option import RejectOption
 from fedfair.models import find
 

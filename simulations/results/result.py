@@ -17,27 +17,25 @@ from torch import nn
 from fedfair.accounting import Ledger
 from fedfair.datasets import Parts
 from fedfair.protocol.task import Task
-from simulations.results.atomic_files import in_json
-from simulations.results.attribute_use import attributes_used
-from simulations.results.csv_text import to_csv
+from simulations.files.atomic_files import in_json
+from simulations.files.csv_text import to_csv
 from simulations.results.environment import environment
-from simulations.results.figure_files import save_figures
 from simulations.results.folder_files import Run, contents_of
-from simulations.results.front_files import save_fronts
-from simulations.results.measured import Measured
-from simulations.results.measures import measures
+from simulations.results.front_files import save_figures, save_fronts
 from simulations.results.model_metadata import Description, numbers
 from simulations.results.node_files import NODES_FILE
 from simulations.results.notebook import runs_html
-from simulations.results.paired_tests import comparisons
 from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
 from simulations.results.scorecard import SCORECARD, is_scorecard, scorecard
-from simulations.results.statements import favourable_class
-from simulations.results.summary import final_test, summarise
 from simulations.settings.experiment import Experiment
-from strategies.server.front import MeasuredFront
-from strategies.server.private_figures import Figures
-from strategies.server.threshold_search import Threshold, ThresholdSearch
+from simulations.statistics.measured import Measured
+from simulations.statistics.measures import measures
+from simulations.statistics.over_seeds import comparisons
+from simulations.statistics.statements import attributes_used, favourable_class
+from simulations.statistics.summary import final_test, summarise
+from strategies.server.releases.front import MeasuredFront
+from strategies.server.releases.private_figures import Figures
+from strategies.server.releases.threshold_search import Threshold, ThresholdSearch
 
 
 @dataclass(frozen=True)
@@ -144,13 +142,13 @@ def identified(results: Sequence[Result]) -> pd.DataFrame:
 
 
 def summary(results: Sequence[Result]) -> pd.DataFrame:
-    """Summarise each data set and strategy in a row; see `simulations.results.summary`."""
+    """Summarise each data set and strategy in a row; see `simulations.statistics.summary`."""
     ledgers = {(r.experiment.dataset, r.experiment.strategy, r.experiment.seed): r.ledger for r in results}
     return summarise(identified(results), ledgers)
 
 
 def tests(results: Sequence[Result]) -> pd.DataFrame:
-    """Make paired tests between the strategies; see `simulations.results.paired_tests`."""
+    """Make paired tests between the strategies; see `simulations.statistics.over_seeds`."""
     return comparisons(measures(final_test(identified(results))))
 
 

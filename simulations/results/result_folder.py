@@ -11,7 +11,7 @@ from typing import Any
 
 import tomli_w
 
-from simulations.results.atomic_files import refuse_unwritable
+from simulations.files.atomic_files import refuse_unwritable
 from simulations.settings.experiment import identity_of
 
 CHECKPOINT, CHECKPOINT_TO_BE = "checkpoint.pt", ".checkpoint.new"

@@ -16,8 +16,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from simulations.results.atomic_files import in_json, in_place
-from simulations.results.program_version import program_version
+from simulations.files.atomic_files import in_json, in_place
+from simulations.results.environment import program_version
 from simulations.settings.experiment import identity_of
 
 RUNS = "runs.parquet"
@@ -39,7 +39,7 @@ class RunFile:
     """The runs of the file at `path`, or, if it is None, of memory alone.
 
     `begin` is called before the file is first written. One process at a time may add runs (see
-    `simulations.results.atomic_files.alone_in`). Raises `ValueError` for a file that holds something else, and
+    `simulations.files.atomic_files.alone_in`). Raises `ValueError` for a file that holds something else, and
     `OSError` if it cannot be read.
     """
 

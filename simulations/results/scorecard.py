@@ -8,7 +8,7 @@ import pandas as pd
 from torch import nn
 
 from fedfair.datasets import GroupedDataset
-from fedfair.datasets.encoding import Encoding, Feature
+from fedfair.datasets.features.encoding import Encoding, Feature
 
 SCORECARD = "scorecard.csv"
 

@@ -12,7 +12,7 @@ from fedfair.plugins.registry import unknown
 from fedfair.protocol.task import Task
 from simulations.settings.deployment import refuse_no_deployment, with_deployment
 from strategies import COMBINATIONS, STRATEGIES, find_strategy
-from strategies.server.risk_meter import refuse_unmeasurable
+from strategies.server.releases.risk_meter import refuse_unmeasurable
 from strategies.server.training import Training
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedfair.plugins.registry import unknown
-from fedfair.protocol.marks import marked
+from fedfair.protocol.fields import marked
 from simulations.settings.experiment import Experiment, SettingsError
-from simulations.settings.preset_files import preset_names, read_preset
+from simulations.settings.names import preset_names, read_preset
 from strategies import COMBINATIONS, STRATEGIES, file_of, find_strategy
 
 CHOSEN_BY: Mapping[str, str] = marked(Experiment, "chosen_by")
@@ -107,3 +107,5 @@ def _resolved(key: str, value: Any) -> dict[str, Any]:
         raise SettingsError(f"options is {value!r}: give a strategy's own settings by name, for example "
                             "options.max_bound=4")
     return {key: value}
+
+

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fedfair.moments.constraints import Constraint
+from fedfair.moments.heads import Constraint
 from simulations.settings.catalogue import lists, sections
 from simulations.settings.experiment import SettingsError, in_words
 from simulations.settings.settings_text import pairs, parsed

@@ -13,14 +13,14 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
 from fedfair.accounting import Ledger
 from fedfair.node.node import ClientError
+from fedfair.protocol.fields import marked
 from fedfair.protocol.local_budget import LocalBudget
-from fedfair.protocol.marks import marked
 from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
 from fedfair.protocol.task import Task
 from strategies import find_strategy
-from strategies.server.app_reply_checks import RECORD, Told, checked, refuse_infinite_average
-from strategies.server.foreign_text import safe
 from strategies.server.population import Population
+from strategies.server.replies.app_reply_checks import RECORD, Told, checked, refuse_infinite_average
+from strategies.server.replies.foreign_values import safe
 from strategies.server.training import Training
 
 _SILENT = "local epochs whose cost is not known"

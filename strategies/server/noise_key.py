@@ -18,7 +18,7 @@ import torch
 from pydantic import BaseModel
 
 from fedfair.plugins.user_files import name_in_file
-from fedfair.protocol.marks import marked
+from fedfair.protocol.fields import marked
 from fedfair.protocol.task import Task
 from strategies.server.training import Training
 

@@ -1,4 +1,7 @@
-"""The numbers of records that the server plans with; public by assumption."""
+"""The numbers of records that the server plans with; public by assumption.
+
+Clients that would spoil a guarantee: with a single record, whose group their public numbers tell, or made up.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import key
+from fedfair.protocol.task import NODES, Task
 
 
 @dataclass(frozen=True)
@@ -53,3 +58,34 @@ class Population:
     def fingerprint(self) -> int:
         """A number that distinguishes this population from others."""
         return key(repr(self))
+
+
+def refuse_claimed_sites(population: Population, task: Task, trust: Trust) -> None:
+    """Raise `ValueError` if nodes with files of their own say that several clients share the noise.
+
+    How many sites a node has is its own word. One that says many more than it has would leave the others a small share
+    of the noise each, which nobody makes up for.
+    """
+    several = [node for node, clients in population.holders.items() if len(clients) > 1]
+    if several and task.partition == NODES and trust is Trust.DISTRIBUTED:
+        raise ValueError(f"node {several[0]} holds {len(population.holders[several[0]]):,} sites as clients, and trust "
+                         'is "distributed", where clients share the noise and must be known to be there: let each '
+                         'node be one client (without site), or take trust = "local"')
+
+
+def refuse_single_records(population: Population, trust: Trust, step: int) -> None:
+    """Raise `ValueError` if clients that trust nobody tell of a single record: its number is its group.
+
+    Clients tell numbers of records by group, rounded up to multiples of `step`; of a client that tells of one `step` in
+    one group it is not known whether it holds more than one record. Where the server is trusted it may know that.
+    """
+    if trust is not Trust.LOCAL:
+        return
+    single = [client for client, size in enumerate(population.by_client) if size == step]
+    if single:
+        holds = "a single record" if step == 1 else f"at most {step} records, all of one group, perhaps a single one"
+        raise ValueError(f"client {single[0]} holds {holds}, and so do {len(single) - 1:,} others; trust is 'local', "
+                         "but numbers of records by client and group are public, and of a single record they tell the "
+                         "group, which no noise hides: take fewer clients, which hold more each, or trust = \"central\""
+                         " with a server that may know it; a larger round_sizes does not help, since a group without "
+                         "records stays at 0")

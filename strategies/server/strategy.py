@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from fedfair.accounting import Ledger, Unit
 from fedfair.accounting.events import Preprocessed
-from fedfair.fairness.score_sums import favourable_of
+from fedfair.fairness.group_counts import favourable_of
 from fedfair.fairness.sklearn_metrics import further
 from fedfair.mechanisms.clipping import ClipRule, sensitivity
 from fedfair.mechanisms.counting import CountQuery
@@ -34,24 +34,20 @@ from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.messages import pack, unpacked
 from fedfair.protocol.round import LocalEpoch, LocalSgd, LocalTraining, Round
 from fedfair.protocol.task import Task
-from strategies.server.attendance import Attendance
 from strategies.server.calibration import Beside, Schedule, common_noise, count_noise
-from strategies.server.evaluation import Evaluation
-from strategies.server.front import MeasuredFront
 from strategies.server.group_budget import GroupBudget, group_budget
 from strategies.server.hooks import query_of, refuse_broken_hooks, rule_of
-from strategies.server.metrics_log import Rows
 from strategies.server.noise_key import noise_key
-from strategies.server.population import Population
-from strategies.server.private_figures import PrivateFigures
-from strategies.server.requests import added, answers, ask, numbering, present, requests
-from strategies.server.risk_meter import RiskMeter
-from strategies.server.secure_sum import SecureSum
-from strategies.server.server_optimizer import Descent
-from strategies.server.single_records import refuse_claimed_sites, refuse_single_records
-from strategies.server.threshold_search import ThresholdSearch
+from strategies.server.population import Population, refuse_claimed_sites, refuse_single_records
+from strategies.server.releases.evaluation import Evaluation, Rows
+from strategies.server.releases.front import MeasuredFront
+from strategies.server.releases.private_figures import PrivateFigures
+from strategies.server.releases.risk_meter import RiskMeter
+from strategies.server.releases.secure_sum import SecureSum
+from strategies.server.releases.threshold_search import ThresholdSearch
+from strategies.server.replies.requests import Attendance, added, answers, ask, numbering, present, requests
+from strategies.server.server_optimizer import Descent, WeightAverage
 from strategies.server.training import Training
-from strategies.server.weight_average import WeightAverage
 
 SEEDED = ("batches and noise come from a seed: anyone who has it, or sees it run again on other records, can take the "
           'noise away (randomness = "system" draws them from the operating system)')

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from fedfair.plugins.registry import unknown
-from fedfair.protocol.bounds import Positive
+from fedfair.protocol.fields import Positive
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: _names(value)), Field(min_length=1)]

@@ -10,7 +10,7 @@ from fedfair.accounting import ACCOUNTANTS, Accountant
 from fedfair.fairness.sklearn_metrics import find_metric
 from fedfair.mechanisms.noise import NoiseName, Trust
 from fedfair.models.optimizers import OptimizerName
-from fedfair.protocol.bounds import (
+from fedfair.protocol.fields import (
     MOST_CLIENTS,
     MOST_STEPS,
     AnyNotNegative,
@@ -21,8 +21,8 @@ from fedfair.protocol.bounds import (
     Positive,
     Probability,
     held,
+    marked,
 )
-from fedfair.protocol.marks import marked
 from strategies.server.threshold_settings import ThresholdSettings
 
 

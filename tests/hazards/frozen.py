@@ -21,8 +21,8 @@ from torch import Tensor
 from fedfair.mechanisms import noise
 from fedfair.node import column_counts
 from simulations.fitting.fit import Fitted, Wanted, fit
-from simulations.fitting.folder import save
-from strategies.server import preprocessing
+from simulations.fitting.save import save
+from strategies.server.releases import preprocessing
 
 Exact = dict[str, Tensor]
 

@@ -19,13 +19,13 @@ from torch import Tensor
 
 from fedfair.accounting import Ledger
 from fedfair.auditing.bounds import gaussian_bound
-from fedfair.datasets import prepare
-from fedfair.datasets.reading import Asked
-from fedfair.datasets.tidy import reading_as_asked
+from fedfair.datasets import split
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.fairness.decision_counts import Deciding, factors
 from simulations.fitting.fit import Fitted, Wanted, fit
+from simulations.fitting.fit_folder import Story
 from simulations.fitting.kinds import _cells
-from simulations.fitting.story import Story
 from strategies.moments import AUTO_STEPS
 from strategies.server.population import Population
 from tests.hazards.frozen import Frozen
@@ -147,7 +147,7 @@ def neighbours(tmp_path: Path, patch: pytest.MonkeyPatch, part: str, row: dict[s
         parts[part] = torch.cat([parts[part], rows[ROWS:]])
         return tuple(parts.values())
 
-    patch.setattr(prepare, "_drawn", drawn)
+    patch.setattr(split, "_drawn", drawn)
     patch.setattr(Population, "records", property(lambda self: TRAIN))  # is public, and the same of both
     patch.setattr("simulations.fitting.fit.default_delta", lambda rows: 1e-5)
     without = people()
@@ -270,8 +270,8 @@ def audited(tmp_path: Path, claim: float, seed: int, trials: int) -> tuple[np.nd
 def test_a_saved_fit_says_what_is_public(tmp_path: Path) -> None:
     people().to_csv(tmp_path / "people.csv", index=False)
     fitted: Fitted = fit(Wanted(tmp_path / "people.csv", "good", "sex"))
-    from simulations.fitting.folder import save
-    from simulations.fitting.promise import promise
+    from simulations.fitting.privacy_statement import promise
+    from simulations.fitting.save import save
 
     story: Story = save(fitted, tmp_path / "out")
     said = {part.heading: part.text for part in promise(story)}

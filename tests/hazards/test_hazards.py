@@ -29,12 +29,12 @@ from fedfair.protocol import round as rounds
 from fedfair.protocol.round import LocalEpoch
 from fedfair.protocol.task import Task
 from strategies.dp_fedavg import DpFedavg
-from strategies.dpsgd_global_adapt import DpsgdGlobalAdapt
+from strategies.dpsgd_global import DpsgdGlobalAdapt
 from strategies.fairlens import FairLens
 from strategies.server import calibration as budget
-from strategies.server import requests as exchange
 from strategies.server import strategy as base
-from strategies.server import threshold_search
+from strategies.server.releases import threshold_search
+from strategies.server.replies import requests as exchange
 from tests.fedfair.mechanisms import test_noise
 from tests.hazards import checks, test_mixing
 from tests.strategies import test_contract, test_dp_fedavg, test_methods

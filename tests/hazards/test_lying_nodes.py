@@ -19,9 +19,8 @@ from fedfair.protocol.messages import pack, unpack
 from simulations import Experiment
 from simulations.engines.local import LocalGrid
 from simulations.engines.run import conduct
-from strategies.server import reply_checks
-from strategies.server.array_claims import keeps_its_claim
-from strategies.server.foreign_text import safe
+from strategies.server.replies import reply_checks
+from strategies.server.replies.foreign_values import keeps_its_claim, safe
 from tests.strategies.two_groups import two_groups
 
 Lie = Callable[[RecordDict], Any]

@@ -23,11 +23,10 @@ from fedfair.mechanisms import noise
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
 from fedfair.models.published import linear
-from fedfair.moments.contrast import unmixed
 from fedfair.moments.heads import Head
 from fedfair.moments.logistic import start, stepped
 from fedfair.moments.release import Moments
-from fedfair.moments.sums import SENSITIVITY, unsvec, within_one
+from fedfair.moments.sums import SENSITIVITY, unmixed, unsvec, within_one
 from fedfair.node import node as host
 from fedfair.node.moment_sums import Wanted, participant_moments, record_moments
 from fedfair.node.node import Node

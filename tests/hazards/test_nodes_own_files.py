@@ -22,7 +22,7 @@ from simulations.engines.local import LocalGrid
 from simulations.engines.run import run
 from simulations.settings.experiment import Experiment
 from strategies.dpsgd import Dpsgd
-from strategies.server import requests
+from strategies.server.replies import requests
 from strategies.server.training import Training
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
 from tests.hazards.policed import POLICY, Server, ledger, local, round_, write_policy

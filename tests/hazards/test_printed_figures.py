@@ -13,16 +13,16 @@ from typer.testing import CliRunner
 
 from fedfair.accounting import Event, Ledger
 from simulations.cli import app
-from simulations.report.estimates import Estimate
-from simulations.report.figure import Figure, Panel, Point, Scale, Series
+from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
+from simulations.drawing.panels import drawn
 from simulations.report.ledgers import promise
-from simulations.report.panels import drawn
-from simulations.report.tables import Epsilon, said
 from simulations.report.tradeoffs import _epsilon
 from simulations.reproductions.markdown import _ours
 from simulations.results.ledger_table import ledger_table, notes
-from simulations.results.table import comparison_table
-from simulations.results.table_notes import large_deltas, searched
+from simulations.results.terminal_table import comparison_table
+from simulations.statistics.estimates import Estimate
+from simulations.statistics.statements import large_deltas, searched
+from simulations.tables.table import Epsilon, said
 
 
 class Claims(Ledger):

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from simulations.cli import app
-from simulations.report.figure import Figure, Panel, Scale
-from simulations.report.latex import latex
-from simulations.report.panels import drawing
-from simulations.report.tables import Table
-from simulations.results.csv_text import from_csv, to_csv
+from simulations.drawing.figure import Figure, Panel, Scale
+from simulations.drawing.panels import drawing
+from simulations.files.csv_text import from_csv, to_csv
+from simulations.tables.latex import latex
+from simulations.tables.table import Table
 
 GROUPS = ("\x1b[2J[red]me", "\x9b31m:car:", "=cmd|x")
 LABELS = ("=1+1", "@SUM")

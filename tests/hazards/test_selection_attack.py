@@ -107,7 +107,7 @@ def saved_with_the_noise_of_the_first(tmp_path: Path, patch: pytest.MonkeyPatch,
     """Return a folder whose noise is 0, so that two with other draws in between can be compared."""
     from fedfair.mechanisms import noise
     from fedfair.node import column_counts
-    from strategies.server import preprocessing
+    from strategies.server.releases import preprocessing
 
     exact: Callable[..., Any] = lambda values, *_: dict(values)  # noqa: E731 - both have the same
     for name in ("add_gaussian", "add_discrete_gaussian"):
@@ -116,7 +116,7 @@ def saved_with_the_noise_of_the_first(tmp_path: Path, patch: pytest.MonkeyPatch,
         patch.setattr(module, "keep_frequent", exact)
     patch.setattr("simulations.results.environment.seal", lambda path: "seal")
     from simulations.fitting.fit import Wanted, fit
-    from simulations.fitting.folder import save
+    from simulations.fitting.save import save
 
     table = tmp_path / "people.csv"
     people().to_csv(table, index=False)

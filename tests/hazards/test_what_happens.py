@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 
 from fedfair import client_app
-from fedfair.accounting.adaptive_limit import spent
+from fedfair.accounting.odometer import spent
 from fedfair.node.node import ClientError
 from fedfair.node.node_ledger import NodeLedger
 from simulations import Experiment, run
 from simulations.engines.engines import Local
 from simulations.engines.local import LocalGrid
-from strategies.server import requests
+from strategies.server.replies import requests
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
 from tests.hazards.policed import POLICY, ROUND, Server, local, write_policy
 

@@ -22,7 +22,7 @@ from simulations.engines.local import LocalGrid
 from simulations.results.result import Result
 from strategies import STRATEGIES, find_strategy
 from strategies.server.population import Population
-from strategies.server.requests import population
+from strategies.server.replies.requests import population
 from strategies.server.strategy import Strategy
 from tests.strategies.two_groups import two_groups
 

@@ -28,7 +28,7 @@ from simulations.engines.local import LocalGrid
 from simulations.results.result import Result
 from simulations.settings.experiment import SettingsError
 from strategies.dp_fedavg import DpFedavg
-from strategies.server.requests import population
+from strategies.server.replies.requests import population
 from tests.strategies.oracle import fedavg
 
 QUANTILE = {"participation": 0.5, "local_epochs": 2, "server_learning_rate": 0.8, "quantile": 0.3}

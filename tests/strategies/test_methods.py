@@ -16,7 +16,7 @@ from fedfair.mechanisms.counting import Above, CountQuery
 from simulations import Experiment, run
 from simulations.engines.local import LocalGrid
 from strategies import Strategy, find_strategy
-from strategies.server.requests import population
+from strategies.server.replies.requests import population
 from tests.strategies.test_contract import experiment, server
 
 
@@ -222,7 +222,7 @@ def test_fair_dp_ends_with_plain_sgd_for_the_share_of_rounds_that_is_asked_for(
         share: float, rounds: int, late: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     strategy = server("fair-dp", sync="epoch", steps=rounds, optimizer="adam", options={"late_share": share})
-    monkeypatch.setattr("strategies.fair_dp.with_small_last_layer", lambda weights, max_norm: weights)
+    monkeypatch.setattr("strategies.gs_dp_sgd.with_small_last_layer", lambda weights, max_norm: weights)
     monkeypatch.setattr("strategies.gs_dp_sgd.GsDpSgd.configure_train",
                         lambda self, *_: seen.append(self.training.optimizer))
     strategy.prepare()

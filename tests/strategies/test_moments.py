@@ -19,8 +19,8 @@ from fedfair.datasets import GroupedDataset, Parts
 from fedfair.mechanisms.clipping import Flat, PerGroup
 from fedfair.mechanisms.noise import Trust
 from fedfair.moments import sums
-from fedfair.moments.contrast import mixed
 from fedfair.moments.release import Moments as Released
+from fedfair.moments.sums import mixed
 from fedfair.node import moment_sums
 from fedfair.node.moment_sums import Wanted, participant_moments, record_moments
 from fedfair.node.node import Node
@@ -29,7 +29,7 @@ from simulations import Experiment, run
 from simulations.engines.local import LocalGrid
 from simulations.results.result import Result
 from strategies.moments import Moments
-from strategies.server.requests import population
+from strategies.server.replies.requests import population
 
 BY_GROUP = Wanted(2, True)
 

@@ -20,8 +20,8 @@ from fedfair.datasets.grouped import Parts
 from fedfair.models.published import MODELS
 from simulations import run
 from simulations.plans.compare import experiments
-from simulations.results.outcome import outcome_of
-from simulations.results.table import results_table
+from simulations.results.comparison import outcome_of
+from simulations.results.terminal_table import results_table
 
 SEED, DIGIT, KEPT = 5, 8, 500
 

@@ -13,8 +13,8 @@ from dp_accounting.rdp import RdpAccountant
 from opacus.accountants.analysis.rdp import compute_rdp
 
 from fedfair.accounting import Release
+from fedfair.accounting.fourier import Loss
 from fedfair.accounting.knots import Floats
-from fedfair.accounting.privacy_loss import Loss
 from fedfair.accounting.renyi import ORDERS, divergences, to_epsilon
 
 mpmath.mp.dps = 50  # at rates near 1 the terms of these differences agree in more digits than a float has

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fedfair.accounting.adaptive_limit import spent, stays_within
 from fedfair.accounting.composition import epsilon
 from fedfair.accounting.events import Release
-from fedfair.accounting.odometer import reading
+from fedfair.accounting.odometer import reading, spent, stays_within
 
 
 def test_equal_releases_are_composed_and_others_read_by_an_odometer() -> None:

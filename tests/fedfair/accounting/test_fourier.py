@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfair.accounting import Release, epsilon, fourier
+from fedfair.accounting.fourier import Loss, removal_and_addition
 from fedfair.accounting.knots import mixtures
-from fedfair.accounting.privacy_loss import Loss, removal_and_addition
 from tests.fedfair.accounting.oracle import direct, of_losses
 
 

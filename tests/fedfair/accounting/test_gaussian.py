@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mpmath import erfc, exp, mp, mpf, sqrt
 
 from fedfair.accounting import Release, epsilon
-from fedfair.accounting.gaussian import compose
+from fedfair.accounting.composition import gaussian_epsilon
 
 mp.dps = 60
 
@@ -30,7 +30,7 @@ def delta_of(bound: float, mu: float) -> float:
 @given(st.floats(1e-3, 20), st.floats(-14, -0.1))
 def test_it_is_never_below_the_exact_epsilon_and_hardly_above(mu: float, log_delta: float) -> None:
     delta = 10**log_delta
-    found = compose(mu, delta)
+    found = gaussian_epsilon(mu, delta)
     assert delta_of(found, mu) <= delta
     assert found == 0 or delta_of(found * (1 - 1e-7), mu) >= delta * (1 - 1e-9)
 
@@ -46,4 +46,4 @@ def test_dp_accounting_says_the_same(multiplier: float) -> None:
 @pytest.mark.parametrize("mu", [0.0, -1.0, 21.0, math.nan])
 def test_what_rounding_would_spoil_is_refused(mu: float) -> None:
     with pytest.raises(ValueError, match="mu is"):
-        compose(mu, 1e-6)
+        gaussian_epsilon(mu, 1e-6)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fedfair.accounting.privacy_loss import removal_and_addition
+from fedfair.accounting.fourier import removal_and_addition
 from tests.fedfair.accounting.oracle import hockey_stick, of_losses
 
 

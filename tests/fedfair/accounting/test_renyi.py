@@ -14,7 +14,7 @@ from opacus.accountants.analysis.rdp import compute_rdp
 from scipy.integrate import quad
 
 from fedfair.accounting import Release, renyi
-from fedfair.accounting.privacy_loss import loss_at
+from fedfair.accounting.fourier import loss_at
 from fedfair.accounting.renyi import ORDERS, divergences
 from tests.fedfair.accounting.oracle import google_divergences
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fedfair.accounting import Release, epsilon
-from fedfair.auditing.bounds import epsilon_of_mu, lower_bound
-from fedfair.auditing.ideal import ideal_bound, mu_of_epsilon
+from fedfair.auditing.bounds import epsilon_of_mu, ideal_bound, lower_bound, mu_of_epsilon
 from tests.fedfair.auditing.test_bounds import one_gaussian_release
 
 

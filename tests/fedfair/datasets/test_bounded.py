@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedfair.datasets.bins import binned, public_edges, quantiles
-from fedfair.datasets.bounded import bounded, image_features
-from fedfair.datasets.encoder import encode
-from fedfair.datasets.encoding import Bounding, Encoding, Feature
-from fedfair.datasets.features import Range
+from fedfair.datasets.features.bounded import bounded, image_features
+from fedfair.datasets.features.encoder import encode
+from fedfair.datasets.features.encoding import Bounding, Encoding, Feature
+from fedfair.datasets.features.features import Range, binned, public_edges, quantiles
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.models.published import linear
 from fedfair.protocol.task import Task

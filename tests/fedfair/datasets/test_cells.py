@@ -17,11 +17,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfair.datasets.bins import binned
-from fedfair.datasets.bounded import bounded
-from fedfair.datasets.cells import Cells, category_counts, with_features
-from fedfair.datasets.encoder import encode
-from fedfair.datasets.features import Range, drop_first, leave_out
+from fedfair.datasets.features.bounded import bounded
+from fedfair.datasets.features.cells import Cells, category_counts, with_features
+from fedfair.datasets.features.encoder import encode
+from fedfair.datasets.features.features import Range, binned, drop_first, leave_out
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.schema import Listed, Schema, prepared
 from fedfair.datasets.table import from_table
@@ -138,7 +137,7 @@ _MANY = """
 import resource
 import numpy as np, pandas as pd
 from fedfair.datasets.table import from_table
-from fedfair.datasets.cells import category_counts
+from fedfair.datasets.features.cells import category_counts
 frame = pd.DataFrame({"word": [f"word {n}" for n in np.random.default_rng(0).integers(0, 20_000, 60_000)],
                       "sex": ["f", "m"] * 30_000, "good": ["no", "yes", "yes", "no"] * 15_000}).astype("string")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

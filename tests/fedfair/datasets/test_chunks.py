@@ -15,13 +15,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfair.datasets.chunks import chunks_of, one_chunk
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.written_numbers import numbers
+from fedfair.datasets.files.chunks import chunks_of, one_chunk
+from fedfair.datasets.files.part_files import table_name
+from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.grouped import GroupedDataset
-from fedfair.datasets.part_files import table_name
-from fedfair.datasets.reading import Asked
 from fedfair.datasets.table import from_chunks, from_csv
-from fedfair.datasets.table_file import read_table
-from fedfair.datasets.written_numbers import numbers
 
 NUMBERS = ["1", "2.5", "1,5", "1.234", "1.234,5", "x", "", "(5)", "$5", "5%", "-0", "0", "007", "1e5", "inf", "1e400",
            "unknown", "?", "12345678901234567", "9007199254740993"]

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.datasets.client_shards import Shares
 from fedfair.datasets.grouped import PARTS
+from fedfair.datasets.partition import Shares
 
 
 def data(records: int, first: int) -> GroupedDataset:

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedfair.datasets.reading import Asked
-from fedfair.datasets.table_file import read_table
-from fedfair.datasets.tidy import reading_of, tidied
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.tidy import reading_of, tidied
+from fedfair.datasets.files.table_file import read_table
 
 ROWS = 25
 PACKED = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedfair.datasets.grouped import GroupedDataset
-from fedfair.datasets.intersections import crossed
+from fedfair.datasets.grouped import GroupedDataset, crossed
 from fedfair.protocol.task import Task
 
 

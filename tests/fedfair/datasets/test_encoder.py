@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from fedfair.datasets.encoder import encode
-from fedfair.datasets.encoding import Encoding, Feature, Scaling
+from fedfair.datasets.features.encoder import encode
+from fedfair.datasets.features.encoding import Encoding, Feature, Scaling
 from fedfair.datasets.table import from_frame, from_table
 from fedfair.protocol.task import Task
 
@@ -81,7 +81,7 @@ def one_hot(frame: pd.DataFrame, label: str, numeric: tuple[str, ...]) -> torch.
 @pytest.mark.parametrize("name", ["adult", "bank", "compas", "credit", "dutch", "law"])
 def test_published_tables_have_the_features_that_pandas_makes(name: str, data_dir: Path,
                                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    module, tables = import_module(f"fedfair.datasets.{name}"), list[Any]()
+    module, tables = import_module(f"fedfair.datasets.published.{name}"), list[Any]()
 
     def kept(frame: pd.DataFrame, label: str, group: str, numeric: tuple[str, ...] = ()) -> object:
         tables.append((frame, label, numeric))

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfair.datasets.features import Range, drop_first, leave_out, to_ranges
+from fedfair.datasets.features.features import Range, drop_first, leave_out, to_ranges
 from fedfair.datasets.table import from_frame
 from fedfair.protocol.task import Task
 from simulations import Experiment, run

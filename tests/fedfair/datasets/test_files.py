@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fedfair.datasets import DATASETS, adult, dutch, mnist
-from fedfair.datasets.files import PublicFile, fetch
+from fedfair.datasets import DATASETS
+from fedfair.datasets.published import adult, dutch, mnist
+from fedfair.datasets.published.download import PublicFile, fetch
 
 
 def packed(content: bytes, level: int = 9) -> bytes:

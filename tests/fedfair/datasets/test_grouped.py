@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfair.datasets import GroupedDataset
-from fedfair.datasets.encoding import Encoding, Feature
+from fedfair.datasets.features.encoding import Encoding, Feature
 from fedfair.datasets.grouped import Pixels
 
 

@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedfair.datasets import handwriting, mnist
-from fedfair.datasets.image_features import filters
+from fedfair.datasets.features import image_features
+from fedfair.datasets.features.image_features import filters
+from fedfair.datasets.published import mnist
 from simulations import Experiment, run
 
 
 def test_axes_are_the_same_every_time_and_classes_vary_by_one_within_along_them() -> None:
-    axes = handwriting._axes()
-    handwriting._axes.cache_clear()
-    assert torch.equal(handwriting._axes().axes, axes.axes)
-    public = handwriting.digits.load()
-    along = (filters(handwriting._copies(public.x.float())) - axes.middle) @ axes.axes
+    axes = image_features._axes()
+    image_features._axes.cache_clear()
+    assert torch.equal(image_features._axes().axes, axes.axes)
+    public = image_features.digits.load()
+    along = (filters(image_features._copies(public.x.float())) - axes.middle) @ axes.axes
     digit = public.y.repeat(3)
     within = torch.stack([along[digit == one].var(0) for one in range(10)]).mean(0)
     assert float(within.max()) <= 1  # the ridge takes the rest
@@ -26,7 +27,7 @@ def test_axes_are_the_same_every_time_and_classes_vary_by_one_within_along_them(
 
 def test_the_first_axes_tell_digits_of_other_writers_apart(data_dir: Path) -> None:
     data = mnist.load()
-    along = handwriting.handwriting(data.x[:4000])[:, :9]
+    along = image_features.handwriting(data.x[:4000])[:, :9]
     means = torch.stack([along[:2000][data.y[:2000] == one].mean(0) for one in range(10)])
     nearest = torch.cdist(along[2000:], means).argmin(1)
     assert float((nearest == data.y[2000:4000]).double().mean()) > 0.85

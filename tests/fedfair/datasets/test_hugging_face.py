@@ -14,7 +14,7 @@ from flwr_datasets.partitioner import NaturalIdPartitioner
 from PIL import Image as Pillow
 
 from fedfair.datasets import DATASETS, hugging_face
-from fedfair.datasets.prepare import split
+from fedfair.datasets.split import split
 from fedfair.protocol.task import Task
 
 ROWS = 60

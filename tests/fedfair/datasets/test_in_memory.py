@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from fedfair.datasets import in_memory
+from fedfair.datasets.files import in_memory
 from fedfair.protocol.task import Task
 from simulations.settings.experiment import Experiment
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import torch
 
+from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.grouped import GroupedDataset
-from fedfair.datasets.reading import Asked
 from fedfair.datasets.table import from_csv
 from tests.conftest import SHARED
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.datasets.encoding import Encoding, Feature
-from fedfair.datasets.features import standardise
-from fedfair.datasets.prepare import keep, reduce_group, split
+from fedfair.datasets.features.encoding import Encoding, Feature
+from fedfair.datasets.features.features import standardise
+from fedfair.datasets.split import keep, reduce_group, split
 from fedfair.protocol.task import Task
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from fedfair.datasets import DATASETS, GroupedDataset
-from fedfair.datasets.encoding import Encoding, Feature
-from fedfair.datasets.features import standardise
-from fedfair.datasets.prepare import keep, reduce_group, split
+from fedfair.datasets.features.encoding import Encoding, Feature
+from fedfair.datasets.features.features import standardise
+from fedfair.datasets.split import keep, reduce_group, split
 from fedfair.protocol.task import Task
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from fedfair.datasets.published_splits import parts_of, refuse_hidden_labels
+from fedfair.datasets.hugging_face import parts_of, refuse_hidden_labels
 
 
 @pytest.mark.parametrize(("names", "parts"), [

@@ -12,20 +12,20 @@ import pandas as pd
 import pytest
 import torch
 
-from fedfair.datasets.bands import in_bands
-from fedfair.datasets.columns import understand
-from fedfair.datasets.encoder import encode
-from fedfair.datasets.features import standardise
+from fedfair.datasets.columns.bands import in_bands
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.kinds import understand
+from fedfair.datasets.columns.missing_marks import doubtful_mark
+from fedfair.datasets.columns.spelling import same_capitals, spelled
+from fedfair.datasets.columns.tidy import reading_of, tidied
+from fedfair.datasets.columns.written_numbers import plain
+from fedfair.datasets.features.encoder import encode
+from fedfair.datasets.features.features import standardise
+from fedfair.datasets.files.csv_file import layout_of
+from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.grouped import Parts
-from fedfair.datasets.missing_marks import doubtful_mark
-from fedfair.datasets.name_lists import as_text, names_in
-from fedfair.datasets.reading import Asked
-from fedfair.datasets.separators import layout_of
-from fedfair.datasets.spelling import same_capitals, spelled
+from fedfair.datasets.names import as_text, names_in
 from fedfair.datasets.table import from_csv, from_table, group_names
-from fedfair.datasets.table_file import read_table
-from fedfair.datasets.tidy import reading_of, tidied
-from fedfair.datasets.written_numbers import plain
 from fedfair.protocol.task import Task
 
 ROWS = 60

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfair.datasets import DATASETS
-from fedfair.datasets.encoder import encode
+from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.schema import RECORDS, Listed, Schema, position, prepared, read
 from fedfair.datasets.table import from_table
 from fedfair.protocol.task import Task

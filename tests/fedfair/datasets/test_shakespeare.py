@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedfair.datasets import shakespeare
+from fedfair.datasets.published import shakespeare
 from fedfair.protocol.task import Task
 
 

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 import torch
 
-from fedfair.datasets import GroupedDataset, adult, bank, compas, credit, digits, dutch, law, mnist
-from fedfair.datasets.prepare import reduce_group, split
+from fedfair.datasets import GroupedDataset
+from fedfair.datasets.published import adult, bank, compas, credit, digits, dutch, law, mnist
+from fedfair.datasets.split import reduce_group, split
 from fedfair.protocol.task import Task
 
 

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.datasets import ties as module
-from fedfair.datasets.prepare import split
-from fedfair.datasets.ties import Together, units
+from fedfair.datasets import split as module
+from fedfair.datasets.split import Together, split, units
 
 SHARES = (0.7, 0.1, 0.2)
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fedfair.fairness.group_counts import GroupCounts
-from fedfair.fairness.metrics import ALL, largest_gap, metrics
-from fedfair.fairness.probability_metrics import OF_PROBABILITIES
+from fedfair.fairness.metrics import ALL, OF_PROBABILITIES, largest_gap, metrics
 
 NAMES = ("first", "second", "third")
 

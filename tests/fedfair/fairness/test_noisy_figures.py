@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfair.fairness.decision_counts import CONFUSION, LEVELS, SCORES, Deciding, factors
-from fedfair.fairness.group_counts import GroupCounts
+from fedfair.fairness.group_counts import GroupCounts, Scores
 from fedfair.fairness.intervals import Estimate, difference, folded, quantile, rate, ratio, size
 from fedfair.fairness.metrics import ALL, metrics
 from fedfair.fairness.noisy_figures import NoisyCounts
-from fedfair.fairness.score_sums import Scores
 
 _DRAWS = 2000
 _NAMES = ("a", "b")

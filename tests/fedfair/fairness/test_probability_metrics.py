@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, roc_auc_score
 from torch import Tensor
 
-from fedfair.fairness.group_counts import GroupCounts
+from fedfair.fairness.group_counts import BINS, GroupCounts, Scores, bins, log_odds, middles
 from fedfair.fairness.metrics import ALL, metrics
-from fedfair.fairness.score_sums import BINS, Scores, bins, log_odds, middles
 
 NAMES = ("first", "second", "third")
 

@@ -12,8 +12,7 @@ from fedfair.fairness.decision_counts import Deciding, factors
 from fedfair.fairness.intervals import quantile
 from fedfair.fairness.metrics import ALL
 from fedfair.fairness.noisy_figures import NoisyCounts
-from fedfair.fairness.site_figures import SiteCounts, SiteFigure
-from fedfair.fairness.within_sites import Arm, mean_gap
+from fedfair.fairness.site_figures import Arm, SiteCounts, SiteFigure, mean_gap
 
 SITES, GROUPS = ("north", "south", "west"), ("f", "m")
 _SHARES = torch.tensor([0.8, 0.3, 0.5])  # of women at each site

@@ -11,9 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfair.fairness.group_counts import GroupCounts
+from fedfair.fairness.group_counts import GroupCounts, Scores
 from fedfair.fairness.metrics import ALL, metrics
-from fedfair.fairness.score_sums import Scores
 from fedfair.fairness.sklearn_metrics import find_metric, further
 
 NAMES = ("matthews_corrcoef", "f1_macro", "jaccard_score", "cohen_kappa_score", "sklearn:recall_macro", "zero_one_loss",

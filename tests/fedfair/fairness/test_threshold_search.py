@@ -16,7 +16,7 @@ from torch import Tensor
 from fedfair.fairness import threshold_search as parity
 from fedfair.fairness.reject_option import CELLS, UNSHIFTED, below_average, favoured, score_counts
 from fedfair.fairness.threshold_search import Rates, by_group, confident, counted, toc
-from fedfair.mechanisms import prefix_sums
+from fedfair.mechanisms import histograms
 from fedfair.mechanisms.randomness import generator
 
 GROWING = st.lists(st.integers(0, 12), min_size=5, max_size=5).map(sorted)
@@ -107,8 +107,8 @@ def test_the_plain_search_breaks_its_promise_and_the_confident_one_keeps_it(meth
 @given(st.integers(0, 10_000))
 def test_noisy_bounds_hold_the_exact_ones_and_the_promise_is_kept_under_noise(seed: int) -> None:
     counts = score_counts(*drawn(4_000, 2, seed), 2)
-    deviation = prefix_sums.sensitivity(CELLS)
-    noisy = prefix_sums.add_noise("gaussian", counts, deviation, generator(seed, "scores"))
+    deviation = histograms.sensitivity(CELLS)
+    noisy = histograms.add_noise("gaussian", counts, deviation, generator(seed, "scores"))
     lower, upper = confident(noisy, 0.999, one_gamma=True, multiplier=1.0)
     exact = counted(counts).lower
     assert bool((lower <= exact).all() and (exact <= upper).all())
@@ -131,7 +131,7 @@ def test_noise_takes_a_tenth_of_the_failure_and_widens_positives_and_sizes() -> 
     """The tails of the binomial at counts that are no whole numbers, by the incomplete beta function."""
     counts = torch.zeros(2, CELLS, dtype=torch.float64)
     counts[:, [5, 120]] = torch.tensor([70.0, 330.0], dtype=torch.float64)
-    wider = prefix_sums.margin(CELLS, 0.5, 2 * CELLS, 0.1 / 10)
+    wider = histograms.margin(CELLS, 0.5, 2 * CELLS, 0.1 / 10)
     lower, upper = (float(bound[0, UNSHIFTED]) for bound in confident(counts, 0.9, one_gamma=True, multiplier=0.5))
     few, many, least, most = 70 - wider, 70 + wider, 400 - wider, 400 + wider
     assert betainc(few, most - few + 1, lower) == pytest.approx(0.9 * 0.1 / 4)

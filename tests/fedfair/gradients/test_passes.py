@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fedfair.gradients import probe as gradients
-from fedfair.gradients.kernels.tanh import Tanh
-from fedfair.gradients.parameters import trained_parameters
+from fedfair.gradients.kernels import Tanh
+from fedfair.gradients.layer_probe import trained_parameters
 from fedfair.gradients.passes import UnreadableError, by_autograd, by_hand
 from fedfair.gradients.probe import per_example
 from fedfair.models.find import build

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedfair.gradients.recorder import ForwardCall, recorder
+from fedfair.gradients.passes import ForwardCall, recorder
 
 
 def test_calls_are_passed_on_in_order_with_inputs_and_outputs_in_the_graph() -> None:

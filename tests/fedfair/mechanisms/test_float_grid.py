@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfair.mechanisms.float_grid import CELLS, cells, ends
+from fedfair.mechanisms.histograms import CELLS, cells, ends
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from fedfair.mechanisms.histograms import add_noise, largest_deviation, margin, sensitivity
 from fedfair.mechanisms.noise import add_discrete_gaussian
-from fedfair.mechanisms.prefix_sums import add_noise, largest_deviation, margin, sensitivity
 from fedfair.mechanisms.randomness import generator
 
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from fedfair.datasets.digits import load
 from fedfair.datasets.partition import by_group, by_site
-from fedfair.datasets.prepare import reduce_group, split
+from fedfair.datasets.published.digits import load
+from fedfair.datasets.split import reduce_group, split
 from fedfair.gradients.probe import per_example
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import add_gaussian

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor
 
-from fedfair.moments.contrast import deviation, mixed, unmixed
+from fedfair.moments.sums import deviation, mixed, unmixed
 
 WIDTH = 3
 

@@ -11,11 +11,9 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch import Tensor
 
 from fedfair.moments import sums
-from fedfair.moments.constraints import constrained, directions
-from fedfair.moments.front import TAUS, Point, front, points
-from fedfair.moments.heads import Head, discriminant, least_squares
+from fedfair.moments.front import TAUS, Point, front, group_weights, points, squared_losses
+from fedfair.moments.heads import Head, constrained, directions, discriminant, least_squares
 from fedfair.moments.release import Moments
-from fedfair.moments.worst_group import group_weights, squared_losses
 
 WIDTH, LAST = 6, 0.4
 

@@ -12,8 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SubsetR
 
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
-from fedfair.node.client_records import ClientRecords
-from fedfair.node.private_training import train_privately
+from fedfair.node.private_training import ClientRecords, train_privately
 from fedfair.protocol.round import LocalTraining, Round
 
 X = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))

@@ -12,7 +12,7 @@ from fedfair.node.node import ClientError
 from fedfair.protocol.messages import pack, requests
 from fedfair.protocol.task import Task
 from simulations.engines.local import LocalGrid
-from strategies.server.reply_checks import check_success
+from strategies.server.replies.reply_checks import check_success
 
 ASKED = {"splits": ["valid"], "gradient-norms": False, "threshold": "", "favourable": -1, "confusion": False,
          "by-client": True}

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fedfair.accounting.adaptive_limit import spent
 from fedfair.accounting.events import Release
+from fedfair.accounting.odometer import spent
 from fedfair.node.node_ledger import NodeLedger
 
 STEP = Release(0.01, 2.0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.datasets.client_shards import Shares
+from fedfair.datasets.partition import Shares
 from fedfair.mechanisms.randomness import generator
 from fedfair.models.find import build
 from fedfair.node import vectorised_training as cohort

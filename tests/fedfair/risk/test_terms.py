@@ -15,9 +15,14 @@ from fedfair.datasets import GroupedDataset
 from fedfair.gradients.layers import flat
 from fedfair.models.find import build
 from fedfair.models.published import loss
-from fedfair.risk.derivatives import hessian_products, losses_and_gradients, samples
-from fedfair.risk.eigenvalues import largest_eigenvalues, unit_vectors
-from fedfair.risk.hessian_trace import trace_samples
+from fedfair.risk.derivatives import (
+    hessian_products,
+    largest_eigenvalues,
+    losses_and_gradients,
+    samples,
+    trace_samples,
+    unit_vectors,
+)
 from fedfair.risk.terms import (
     Along,
     clip_gap_bound,

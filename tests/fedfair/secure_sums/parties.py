@@ -7,9 +7,8 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fedfair.secure_sums.masks import Words
+from fedfair.secure_sums.masks import Words, opened_sum
 from fedfair.secure_sums.party import Party, begun
-from fedfair.secure_sums.unmasking import opened_sum
 
 Integers = npt.NDArray[np.int64]
 

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from simulations import Experiment
 from simulations.audits import folder as audits
-from simulations.audits.folder import FolderAudit, audit_folder
-from simulations.audits.folder_entries import entries
+from simulations.audits.folder import FolderAudit, audit_folder, entries
 from simulations.audits.neighbours import neighbours
 from simulations.cli import app
 from simulations.results.result import Result

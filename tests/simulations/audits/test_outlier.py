@@ -12,7 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from fedfair.datasets import features
+from fedfair.datasets.features import features
 from fedfair.protocol.task import Task
 from simulations import Experiment, run
 from simulations.audits.extreme_rows import INPUTS

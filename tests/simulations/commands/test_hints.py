@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from simulations.cli import app
-from simulations.commands.hints import as_options
+from simulations.commands.words import as_options
 
 
 @pytest.mark.parametrize(("sentence", "options"), [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedfair.accounting.adaptive_limit import spent
+from fedfair.accounting.odometer import spent
 from fedfair.node.exchanges import is_of_fedfair
 from fedfair.node.node import ClientError
 from fedfair.node.node_ledger import NodeLedger

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fedfair.accounting import Event, Ledger
 from simulations.cli import app
-from simulations.results.atomic_files import in_json
+from simulations.files.atomic_files import in_json
 from simulations.results.ledger_table import ledger_table, read_ledgers
 
 QUICK = ["--set", "epochs=1", "--set", "hidden=[8]"]

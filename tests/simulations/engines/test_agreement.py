@@ -9,16 +9,13 @@ import pandas as pd
 import pytest
 
 from simulations.plans.compare import compare, experiments
-from simulations.reproductions.cells import CHANCE, compared, half_unit, strategy_name, values
-from simulations.reproductions.claims import claim_tests
+from simulations.reproductions.cells import CHANCE, claim_tests, compared, half_unit, orders, strategy_name, values
 from simulations.reproductions.markdown import sentence
-from simulations.reproductions.orders import orders
 from simulations.reproductions.published import Published, load
-from simulations.results.measures import measures
-from simulations.results.paired_tests import comparisons
-from simulations.results.reference import privacy_costs
 from simulations.results.result import identified
-from simulations.results.summary import final_test, gap
+from simulations.statistics.measures import measures
+from simulations.statistics.over_seeds import comparisons
+from simulations.statistics.summary import final_test, gap, privacy_costs
 
 SETTINGS = {"hidden": [6], "epochs": 1, "imbalance": "", "split": [0.5, 0.0, 0.5], "eval_every": 5}
 

@@ -21,7 +21,7 @@ from simulations.engines import resume as module
 from simulations.engines.checkpoint import Checkpoint
 from simulations.results.result import Result
 from strategies import STRATEGIES
-from strategies.server.threshold_search import ThresholdSearch
+from strategies.server.releases.threshold_search import ThresholdSearch
 from tests.strategies.test_contract import ONE_ROUND
 
 OPTIONS: dict[str, dict[str, Any]] = {

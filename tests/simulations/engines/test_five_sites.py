@@ -19,11 +19,11 @@ import tomli_w
 import torch
 
 from fedfair.accounting import Ledger, Release, epsilon
-from fedfair.datasets.adult import PUBLIC
+from fedfair.datasets.published.adult import PUBLIC
 from simulations.commands.node import init
 from simulations.engines.engines import Local
 from simulations.engines.run import run
-from simulations.fitting.story import Story
+from simulations.fitting.fit_folder import Story
 from simulations.results.ledger_table import read_ledgers
 from simulations.settings.experiment import Experiment
 from strategies.moments import AUTO_STEPS

@@ -9,7 +9,7 @@ import pytest
 import torch
 from flwr.app import Message
 
-from fedfair.datasets.client_shards import Shares
+from fedfair.datasets.partition import Shares
 from fedfair.node.exchanges import send_sizes
 from fedfair.node.participant_updates import send_update_sum
 from simulations import Experiment, run
@@ -17,7 +17,7 @@ from simulations.benchmarks import people
 from simulations.benchmarks.people import experiment
 from simulations.engines.local import LocalGrid
 from simulations.results.result import Result
-from strategies.server.reply_checks import named
+from strategies.server.replies.reply_checks import named
 
 
 def weights(result: Result) -> torch.Tensor:

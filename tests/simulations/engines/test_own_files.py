@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedfair import client_app
-from fedfair.datasets.client_shards import Shares
+from fedfair.datasets.partition import Shares
 from fedfair.node import exchanges
 from fedfair.node.node import ClientError, Node
 from simulations import Experiment, run

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fedfair.accounting.adaptive_limit import spent
 from fedfair.accounting.events import Release
+from fedfair.accounting.odometer import spent
 from fedfair.node.node import ClientError
 from fedfair.node.node_ledger import NodeLedger
 from simulations import Experiment, run

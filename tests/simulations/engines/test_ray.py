@@ -18,7 +18,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from ray.tune import Tuner
 
 from fedfair import client_app
-from fedfair.datasets import in_memory, ray_rows
+from fedfair.datasets.files import in_memory
 from fedfair.node.node import ClientError
 from fedfair.protocol.messages import pack, unpack
 from simulations import Experiment, run
@@ -31,7 +31,7 @@ from simulations.engines.run import conduct
 from simulations.fitting.fit import Wanted, fit
 from simulations.plans.trials import Resources, run_trials
 from simulations.results.result import Result
-from strategies.server.requests import added, answers
+from strategies.server.replies.requests import added, answers
 from tests.simulations.engines.faulty import app, calls, leaving, left
 
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.xdist_group("ray")]
@@ -103,7 +103,7 @@ def test_a_data_set_of_ray_is_fitted_as_the_same_rows_of_pandas(tmp_path: Path,
     (tmp_path / "parts").mkdir()
     for number in range(3):
         frame[200 * number:200 * number + 200].to_parquet(tmp_path / "parts" / f"{number}.parquet")
-    monkeypatch.setattr(ray_rows, "_ROWS", 70)
+    monkeypatch.setattr(in_memory, "_ROWS", 70)
     settings = {"randomness": "seeded"}
     there = fit(Wanted(ray.data.read_parquet(str(tmp_path / "parts")), "good", "sex", 20.0, settings=settings))
     here = fit(Wanted(frame, "good", "sex", 20.0, settings=settings))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from simulations.engines import ray_address
-from simulations.engines.ray_address import refuse_dead
+from simulations.engines import ray_workers
+from simulations.engines.ray_workers import refuse_dead
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_a_dead_address_is_refused_by_the_command_in_seconds(nobody: str) -> Non
 
 
 def test_what_listens_and_is_no_cluster_is_refused(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_address, "_PATIENCE", 0.5)
+    monkeypatch.setattr(ray_workers, "_PATIENCE", 0.5)
     for address in (silent, f"ray://{silent}"):
         with pytest.raises(ConnectionError, match="or leave the address out"):
             refuse_dead(address)
@@ -55,7 +55,7 @@ def test_what_listens_and_is_no_cluster_is_refused(silent: str, monkeypatch: pyt
 
 def test_a_cluster_that_died_without_ray_stop_is_named(nobody: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                                                        ) -> None:
-    monkeypatch.setattr(ray_address, "_PATIENCE", 0.5)
+    monkeypatch.setattr(ray_workers, "_PATIENCE", 0.5)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     refuse_dead("auto")

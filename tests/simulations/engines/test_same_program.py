@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from simulations.engines import program
-from simulations.engines.ray_address import refuse_dead
+from simulations.engines.ray_workers import refuse_dead
 from tests.simulations.engines.conftest import free_ports
 from tests.simulations.engines.other_environment import other_environment
 

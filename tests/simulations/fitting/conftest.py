@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from simulations.fitting.fit import Wanted, fit
-from simulations.fitting.folder import save
+from simulations.fitting.save import save
 
 
 def people(rows: int = 3000) -> pd.DataFrame:

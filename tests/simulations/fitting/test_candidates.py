@@ -10,7 +10,7 @@ import pytest
 
 from fedfair.mechanisms.randomness import stream
 from simulations.fitting.candidates import AUTO, METHODS, Among, Candidate, among
-from simulations.fitting.how_trained import in_words
+from simulations.fitting.privacy_statement import in_words
 
 
 def test_moments_alone_is_no_selection() -> None:

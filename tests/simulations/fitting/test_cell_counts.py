@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfair.datasets.chunks import chunks_of, one_chunk
-from fedfair.datasets.reading import Asked
-from fedfair.datasets.table_file import read_table
-from fedfair.datasets.tidy import reading_as_asked
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.tidy import reading_as_asked
+from fedfair.datasets.files.chunks import chunks_of, one_chunk
+from fedfair.datasets.files.table_file import read_table
 from simulations.fitting.kinds import count
 
 READING = reading_as_asked(Asked())

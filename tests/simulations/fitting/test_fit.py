@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from simulations.cli import app
 from simulations.fitting.budget import default_delta, divided
 from simulations.fitting.fit import Fitted, Wanted, fit
-from simulations.fitting.folder import save
-from simulations.fitting.story import Story
+from simulations.fitting.fit_folder import Story
+from simulations.fitting.save import save
 from simulations.results.classifier import TrainedClassifier
 from simulations.results.ledger_table import read_ledgers
 from tests.simulations.fitting.tables import file, people
@@ -141,7 +141,7 @@ def test_a_folder_that_cannot_be_finished_is_not_left_behind(fitted: Fitted, tmp
         """Fail as a full disk does."""
         raise OSError("no space is left")
 
-    monkeypatch.setattr("simulations.fitting.folder.page", fail)
+    monkeypatch.setattr("simulations.fitting.save.page", fail)
     with pytest.raises(OSError, match="no space"):
         save(fitted, tmp_path / "out")
     assert [*tmp_path.iterdir()] == []

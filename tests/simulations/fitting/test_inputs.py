@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from fedfair.datasets import in_memory
+from fedfair.datasets.files import in_memory
 from simulations.fitting.fit import Wanted, fit
 from simulations.results.classifier import TrainedClassifier
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from simulations.fitting.fit import Wanted, fit
-from simulations.fitting.folder import save
-from simulations.fitting.story import Story
+from simulations.fitting.fit_folder import Story
+from simulations.fitting.save import save
 
 SEEDED: dict[str, Any] = {"randomness": "seeded"}
 

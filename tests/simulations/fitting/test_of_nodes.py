@@ -18,9 +18,9 @@ from simulations.cli import app
 from simulations.engines.engines import Connected, Engine, Local
 from simulations.engines.local import LocalGrid
 from simulations.fitting.fit import Fitted, Wanted
-from simulations.fitting.folder import save
+from simulations.fitting.fit_folder import Story
 from simulations.fitting.of_nodes import fit_nodes
-from simulations.fitting.story import Story
+from simulations.fitting.save import save
 from simulations.flower_run import wanted_of
 from simulations.results.ledger_table import read_ledgers
 from simulations.settings.experiment import SettingsError

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from simulations.cli import app
+from simulations.fitting.fit_folder import Story
 from simulations.fitting.onnx_model import onnx_model
-from simulations.fitting.program import tables
-from simulations.fitting.story import Story
+from simulations.fitting.standalone_program import tables
 from simulations.results.classifier import TrainedClassifier
 from tests.simulations.fitting.conftest import people
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simulations.fitting.fit import Wanted, fit
-from simulations.fitting.folder import save
+from simulations.fitting.save import save
 from tests.simulations.fitting.tables import file
 from tests.simulations.report.test_browser import Opened, browser
 

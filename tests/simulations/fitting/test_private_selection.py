@@ -21,9 +21,9 @@ from simulations.cli import app
 from simulations.fitting import private_selection
 from simulations.fitting.candidates import METHODS, Among, Candidate
 from simulations.fitting.fit import Fitted, Wanted, fit
-from simulations.fitting.folder import save
-from simulations.fitting.how_trained import how_selected, how_trained
-from simulations.fitting.story import Story
+from simulations.fitting.fit_folder import Story
+from simulations.fitting.privacy_statement import how_selected, how_trained
+from simulations.fitting.save import save
 from simulations.results.classifier import TrainedClassifier
 from tests.simulations.fitting.tables import file, people
 from tests.simulations.fitting.test_fit import accuracy, exact_accuracy

@@ -17,10 +17,10 @@ from fedfair import FairPrivateClassifier
 from fedfair.fairness.metrics import ALL
 from simulations.cli import app
 from simulations.engines.run import run
+from simulations.fitting.figures_by_site import SiteStory
 from simulations.fitting.fit import Wanted, fit
-from simulations.fitting.folder import save
-from simulations.fitting.site_story import SiteStory
-from simulations.fitting.story import Story
+from simulations.fitting.fit_folder import Story
+from simulations.fitting.save import save
 from simulations.results.ledger_table import read_ledgers
 from simulations.settings.experiment import Experiment
 

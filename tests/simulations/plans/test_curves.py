@@ -18,8 +18,8 @@ from fedfair.accounting import Ledger
 from simulations.cli import app
 from simulations.engines.run import run
 from simulations.plans.compare import experiments
-from simulations.plans.curve_files import curve_figure, write_curves
 from simulations.plans.curves import curves, theta_curve
+from simulations.plans.plan_files import curve_figure, write_curves
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment, SettingsError
 
@@ -96,7 +96,7 @@ def test_a_folder_that_was_broken_off_is_known_again(tmp_path: Path, monkeypatch
     frame = pd.DataFrame({"dataset": ["d"], "strategy": ["dpsgd"], "seed": [0], "setting": [""], "value": [None],
                           "demographic_parity": [0.1], "accuracy_parity": [0.1], "accuracy": [0.9]})
     with monkeypatch.context() as until:
-        until.setattr("simulations.plans.curve_files.curve_figure", lambda frame: frame["missing"])
+        until.setattr("simulations.plans.plan_files.curve_figure", lambda frame: frame["missing"])
         with pytest.raises(KeyError):
             write_curves(frame, {"seeds": 1}, tmp_path / "out")
     write_curves(frame, {"seeds": 1}, tmp_path / "out")

@@ -15,13 +15,12 @@ from typer.testing import CliRunner
 
 from simulations.benchmarks.kills import FEDFAIR, different
 from simulations.cli import app
-from simulations.plans.compare import compare, experiments
+from simulations.plans.compare import compare, experiments, in_parallel
 from simulations.plans.kept_runs import KeptRuns, kept_runs
-from simulations.plans.parallel_runs import in_parallel
 from simulations.results.result import Result, save_comparison
 from simulations.results.result_folder import RUNS_SO_FAR
 from simulations.settings.experiment import Experiment
-from strategies.server.front import MeasuredFront
+from strategies.server.releases.front import MeasuredFront
 
 GATED = """
 from multiprocessing import parent_process

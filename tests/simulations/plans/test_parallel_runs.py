@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 import torch
 
-from simulations.plans.compare import compare, experiments
-from simulations.plans.parallel_runs import in_parallel
+from simulations.plans.compare import compare, experiments, in_parallel
 
 
 def test_processes_change_nothing() -> None:

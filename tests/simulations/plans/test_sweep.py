@@ -23,9 +23,9 @@ from fedfair.mechanisms.randomness import generator
 from simulations.benchmarks.kills import killed
 from simulations.engines.run import run
 from simulations.plans.compare import compare
+from simulations.plans.kept_runs import refuse_changed, trial_name
 from simulations.plans.search import Range, Search, Spent, cost, refuse_unmeasured
 from simulations.plans.sweep import Sweep, prepare_folder, trials
-from simulations.plans.trial_folder import refuse_changed, trial_name
 from simulations.results.result import summary
 from simulations.settings.experiment import Experiment, SettingsError
 

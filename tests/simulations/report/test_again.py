@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from simulations import Experiment, cli
 from simulations.commands import running
 from simulations.plans.compare import experiments
-from simulations.report.again import command
-from simulations.report.folders import Source
+from simulations.report.head import command
+from simulations.results.run_folder import Source
 
 RUNS = [
     ("dpsgd", None, {"clip_norm": 0.7}),
@@ -49,7 +49,7 @@ def test_a_comparisons_command_makes_the_same_experiments(monkeypatch: pytest.Mo
         planned.append(experiments)
         raise ValueError("planned")
 
-    monkeypatch.setattr("simulations.plans.parallel_runs.in_parallel", stop)
+    monkeypatch.setattr("simulations.plans.compare.in_parallel", stop)
     words = shlex.split(command(Source(Path("x"), "comparison", tomli_w.dumps(described), {})))
     CliRunner().invoke(cli.app, [word for word in words[1:] if word not in ("--out", "again")])
     assert planned == [experiments(["sgd", "dpsgd-f"], [0, 1], "yang2024", settings)]

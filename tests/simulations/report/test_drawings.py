@@ -8,12 +8,10 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from simulations.plans.curve_files import curve_figure
-from simulations.report.bars import Bar, bar_chart
-from simulations.report.lines import line_chart
-from simulations.report.panels import drawing
-from simulations.report.scale import Range, decades
-from simulations.report.svg import element, text
+from simulations.drawing.panels import Bar, bar_chart, drawing, line_chart
+from simulations.drawing.scale import Range, decades
+from simulations.drawing.svg import element, text
+from simulations.plans.plan_files import curve_figure
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from simulations.report.estimates import of_records, over_seeds, share_over_seeds
+from simulations.statistics.estimates import of_records, over_seeds, share_over_seeds
 
 
 def test_students_interval_is_the_textbooks() -> None:

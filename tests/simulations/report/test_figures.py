@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from simulations.report.comparison import Comparison
+from simulations.drawing.panels import drawn
 from simulations.report.figures import accuracy_figure, bounds_figure, constants, training_figure
-from simulations.report.folders import read
 from simulations.report.ledgers import ledger_figure, promise
-from simulations.report.panels import drawn
+from simulations.results.comparison import Comparison
+from simulations.results.run_folder import read
 
 
 @pytest.fixture(scope="module")

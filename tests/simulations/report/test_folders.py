@@ -10,9 +10,9 @@ import pytest
 import tomli_w
 
 from simulations import Experiment, run
-from simulations.report import folders
 from simulations.report.contents import found
-from simulations.report.folders import read
+from simulations.results import run_folder
+from simulations.results.run_folder import read
 from simulations.settings.presets import merged
 from tests.simulations.report.conftest import QUICK, saved_comparison
 
@@ -58,7 +58,7 @@ def test_folders_of_one_name_are_told_apart_and_one_folder_is_named_once(tmp_pat
     for place in ("a", "b", "c"):
         run(Experiment(**merged(QUICK, {"steps": 1}))).save(tmp_path / place / "out")
     folders = [tmp_path / place / "out" for place in ("a", "b", "c")]
-    _, (comparison,) = read(folders)
+    _, (comparison,) = read(run_folder)
     assert comparison.methods == ["dpsgd", "dpsgd (out 2)", "dpsgd (out 3)"]
     with pytest.raises(ValueError, match="is named more than once: name each folder once"):
         read([folders[0], folders[1], folders[0]])
@@ -85,7 +85,7 @@ def test_records_of_a_file_are_not_those_of_a_data_set_of_its_name(tmp_path: Pat
     for settings, expected in (({"dataset": "mnist"}, "8:500"),
                                ({"csv": "mnist.csv", "label": "hired", "group": "sex"}, None)):
         (tmp_path / "config.toml").write_text(tomli_w.dumps({**described, "settings": settings}))
-        assert folders._data(tmp_path, "mnist").imbalance == expected
+        assert run_folder._data(tmp_path, "mnist").imbalance == expected
 
 
 def test_a_sweep_is_a_comparison_for_each_choice_and_says_what_is_missing(sweep_folder: Path) -> None:

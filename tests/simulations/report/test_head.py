@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from simulations.report import write_report
-from simulations.report.folders import read
 from simulations.report.head import common_facts, facts
+from simulations.results.run_folder import read
 
 
 def test_the_head_of_a_sweep_says_what_all_choices_share_and_the_range_of_epsilons(sweep_folder: Path,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from simulations.report.estimates import Estimate
-from simulations.report.figure import Figure, Panel, Point, Scale, Series
-from simulations.report.multiples import apart
-from simulations.report.panels import drawn
+from simulations.drawing.figure import Figure, Panel, Point, Scale, Series, apart
+from simulations.drawing.panels import drawn
+from simulations.statistics.estimates import Estimate
 
 
 def figure(lines: int, groups: int = 3) -> Figure:

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from simulations import Experiment, run
 from simulations.cli import app
+from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
+from simulations.drawing.paper import save_figure
 from simulations.report import write_report
-from simulations.report.estimates import Estimate
-from simulations.report.figure import Figure, Panel, Point, Scale, Series
-from simulations.report.latex import latex
-from simulations.report.paper import save_figure
-from simulations.report.tables import Table
+from simulations.statistics.estimates import Estimate
+from simulations.tables.latex import latex
+from simulations.tables.table import Table
 
 
 def report(*words: str | Path) -> str:

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from simulations import Experiment, run
-from simulations.report.contents import chapter, report
-from simulations.report.estimates import Estimate
-from simulations.report.figure import Figure, Panel, Point, Scale, Series
-from simulations.report.folders import read
+from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
+from simulations.report.contents import chapter, report, telling
 from simulations.report.page import page
-from simulations.report.telling import telling
+from simulations.results.run_folder import read
+from simulations.statistics.estimates import Estimate
 from tests.simulations.report.conftest import QUICK, saved_comparison
 
 

@@ -7,9 +7,9 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulations.report.estimates import Estimate
-from simulations.report.folders import read
 from simulations.report.tradeoffs import Outcome, outcomes, pareto_figure
+from simulations.results.run_folder import read
+from simulations.statistics.estimates import Estimate
 
 few = st.sampled_from([0.0, 0.1, 0.2])
 

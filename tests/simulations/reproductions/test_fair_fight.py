@@ -21,10 +21,10 @@ from simulations.reproductions.fair_fight import (
     choose,
     chosen_and_published,
     fair_fight,
+    findings,
     measures,
     tuning_costs,
 )
-from simulations.reproductions.fair_fight_report import findings
 from simulations.reproductions.request import Request
 from simulations.reproductions.store import Kept, kept_runs
 from simulations.reproductions.tuning import Entry, load, plan

@@ -13,8 +13,7 @@ from fedfair.datasets import GroupedDataset, Parts
 from simulations.cli import app
 from simulations.plans.compare import experiments
 from simulations.reproductions import shakespeare as module
-from simulations.reproductions.continuations import accuracies, learned, predicted
-from simulations.reproductions.vocabularies import by_quarter, correlations, observations
+from simulations.reproductions.shakespeare import accuracies, by_quarter, correlations, learned, observations, predicted
 from simulations.results.run_file import RUNS
 
 

@@ -17,16 +17,15 @@ from typer.testing import CliRunner
 
 from simulations.cli import app
 from simulations.engines.run import Progress, run
+from simulations.files.atomic_files import alone_in
 from simulations.plans.compare import compare, experiments
-from simulations.reproductions.cells import compared
-from simulations.reproductions.claims import Statistics
+from simulations.reproductions.cells import Statistics, compared
 from simulations.reproductions.markdown import report
 from simulations.reproductions.published import load, plan, why_missing
 from simulations.reproductions.request import Request
 from simulations.reproductions.store import Kept, kept_runs
 from simulations.reproductions.tables import reproduce
-from simulations.results.atomic_files import alone_in
-from simulations.results.program_version import program_version
+from simulations.results.environment import program_version
 from simulations.results.result import Result, identified
 from simulations.results.run_file import RUNS, RunFile
 from simulations.settings.experiment import Experiment

@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from simulations.files.atomic_files import write_text
 from simulations.plans.compare import OnRound
 from simulations.reproductions import yang_curves as module
 from simulations.reproductions.request import Request
 from simulations.reproductions.yang_curves import OURS, yang_curves
-from simulations.results.atomic_files import write_text
 
 
 def points(strategy: str, *measured: tuple[float, float, float]) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ def test_after_a_stop_between_two_files_the_same_command_goes_on(
 
     with monkeypatch.context() as until:
         until.setattr(module, "write_text", stopped)
-        until.setattr("simulations.plans.curve_files.write_text", stopped)
+        until.setattr("simulations.plans.plan_files.write_text", stopped)
         with pytest.raises(KeyboardInterrupt):
             yang_curves(tmp_path / "out", jobs=3)
     assert yang_curves(tmp_path / "out", jobs=3).endswith("are seen.")

@@ -12,9 +12,9 @@ from fedfair.protocol.task import Task
 from simulations import Experiment, run
 from simulations.cli import app
 from simulations.report.contents import found
-from simulations.report.folders import read_folder
 from simulations.results.classifier import TrainedClassifier
 from simulations.results.model_metadata import descriptions
+from simulations.results.run_folder import read_folder
 from simulations.settings.presets import preset
 
 

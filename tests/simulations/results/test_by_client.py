@@ -9,12 +9,12 @@ import pytest
 import sklearn.metrics
 import torch
 
-from fedfair.fairness.score_sums import log_odds
+from fedfair.fairness.group_counts import log_odds
 from simulations import Experiment, run
 from simulations.engines.engines import make_engine
-from simulations.report.folders import read
 from simulations.report.tables import sites_table
 from simulations.results.result import summary
+from simulations.results.run_folder import read
 
 SITES = {"hidden": [8], "steps": 3, "partition": "site", "clients": 3, "alpha": 0.3, "strategy": "dpsgd",
          "batch_size": 64, "favourable": 8, "metrics": ["hamming_loss"]}

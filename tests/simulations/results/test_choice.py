@@ -12,7 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from fedfair.datasets.encoder import encode
+from fedfair.datasets.features.encoder import encode
 from simulations import Experiment, run
 from simulations.cli import app
 from simulations.results.choice import Wish, best, choose

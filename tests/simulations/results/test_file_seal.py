@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simulations.results.file_seal import has_changed, key_file, seal
+from simulations.files.file_seal import has_changed, key_file, seal
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from simulations.results import program_version as module
-from simulations.results.program_version import program_version
+from simulations.results import environment as module
+from simulations.results.environment import program_version
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -23,7 +23,7 @@ def asked_anew() -> None:
 def of_copy(folder: Path) -> str:
     """Return what a copy of the program in a folder says of itself."""
     done = subprocess.run(
-        [sys.executable, "-c", "from simulations.results.program_version import program_version as v; print(v())"],
+        [sys.executable, "-c", "from simulations.results.environment import program_version as v; print(v())"],
         cwd=folder, env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
         check=True)
     return done.stdout.strip()

@@ -20,13 +20,13 @@ from simulations import Experiment, run
 from simulations.cli import app
 from simulations.commands.options import settings_of
 from simulations.plans.compare import compare, experiments
+from simulations.results.comparison import outcome_of
 from simulations.results.environment import environment
-from simulations.results.outcome import outcome_of
 from simulations.results.result import summary
 from simulations.results.result_folder import replaced
-from simulations.results.summary import gap, summarise
-from simulations.results.table import comparison_table, results_table
+from simulations.results.terminal_table import comparison_table, results_table
 from simulations.settings.presets import merged
+from simulations.statistics.summary import gap, summarise
 
 FILES = {"config.toml", "metrics.parquet", "summary.csv", "ledger.json", "model.safetensors", "environment.json"}
 QUICK = {"hidden": (8,), "epochs": 2, "delta": 1e-4}

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from simulations.plans.compare import compare, experiments
 from simulations.report import tables
-from simulations.results.measures import measures
-from simulations.results.paired_tests import comparisons, holm, wilcoxon_less
 from simulations.results.result import identified
-from simulations.results.statistics import equal_cost, findings, spread
-from simulations.results.summary import final_test
+from simulations.statistics.measures import measures
+from simulations.statistics.over_seeds import comparisons, equal_cost, findings, holm, spread, wilcoxon_less
+from simulations.statistics.summary import final_test
 
 
 def measured(gaps: dict[str, list[float]]) -> pd.DataFrame:

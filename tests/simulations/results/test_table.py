@@ -12,17 +12,15 @@ from rich.console import Console
 
 from fedfair.accounting import Ledger
 from simulations.plans.compare import compare, experiments
-from simulations.results.coverage import coverage
-from simulations.results.marks import marks
-from simulations.results.measures import measures
-from simulations.results.outcome import Outcome, outcome_of
-from simulations.results.paired_tests import comparisons
-from simulations.results.statements import favourable_sentence, statements
-from simulations.results.statistics import constant_models, findings
-from simulations.results.summary import final_test, summarise
-from simulations.results.table import comparison_table, results_table
-from simulations.results.table_notes import unequal_epsilons
-from simulations.results.verdict import verdict
+from simulations.results.comparison import Outcome, outcome_of
+from simulations.results.terminal_table import comparison_table, results_table
+from simulations.statistics.coverage import coverage
+from simulations.statistics.marks import marks
+from simulations.statistics.measures import measures
+from simulations.statistics.over_seeds import comparisons, constant_models, findings
+from simulations.statistics.statements import favourable_sentence, statements, unequal_epsilons
+from simulations.statistics.summary import final_test, summarise
+from simulations.statistics.verdict import verdict
 
 SIZES = {"men": 300, "women": 100}
 FEW_SEEDS, ENOUGH = 3, 8

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from typer.testing import CliRunner
 
-from fedfair.protocol.marks import marked
+from fedfair.protocol.fields import marked
 from fedfair.protocol.task import Task
 from simulations.cli import app
 from simulations.server_app import from_run_config

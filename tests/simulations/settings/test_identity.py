@@ -12,8 +12,8 @@ import tomli_w
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
 from simulations.plans.curves import curves
+from simulations.plans.kept_runs import trial_name
 from simulations.plans.sweep import Sweep, prepare_folder, trials
-from simulations.plans.trial_folder import trial_name
 from simulations.results.result_folder import refuse_other
 from simulations.settings.experiment import Experiment, identity_of
 

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from torch import Tensor
 
 from fedfair.mechanisms import noise
-from fedfair.protocol.marks import marked
+from fedfair.protocol.fields import marked
 from fedfair.protocol.task import Task
 from simulations import Experiment, run
 from simulations.engines.checkpoint import Checkpoint

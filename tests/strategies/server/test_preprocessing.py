@@ -16,18 +16,18 @@ from scipy.stats import norm
 
 from fedfair.accounting import Ledger, Release, epsilon
 from fedfair.accounting.events import Preprocessed
-from fedfair.datasets.encoding import OTHER, Encoding, Feature
+from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
 from fedfair.datasets.grouped import GroupedDataset
-from fedfair.mechanisms import float_grid, prefix_sums
+from fedfair.mechanisms import histograms
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import SystemEntropy
 from fedfair.node import column_counts
 from fedfair.node.column_counts import Counting, keep_frequent
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
-from simulations.plans.planned_ledger import planned_ledger
+from simulations.plans.sweep_results import planned_ledger
 from simulations.settings.experiment import Experiment
-from strategies.server import preprocessing
+from strategies.server.releases import preprocessing
 
 COUNTING = Counting(("a", "b"), ("town", "job"), "record", 0.0, 0.0, None, "gaussian")
 RECORD = st.tuples(st.floats(-1e12, 1e12), st.floats(-1e-12, 1e3), st.sampled_from("nsw"), st.sampled_from("xyz"))
@@ -46,10 +46,10 @@ def table(records: list[tuple[float, float, str, str]]) -> GroupedDataset:
 def released(data: GroupedDataset, asked: Counting) -> torch.Tensor:
     """Return everything that a client's statistics are, in the units in which the noise is added."""
     histograms = column_counts._noisy_numbers(data, asked, SystemEntropy())
-    root = prefix_sums._toeplitz(prefix_sums._coefficients(float_grid.CELLS, -0.5))
+    root = histograms._toeplitz(histograms._coefficients(histograms.CELLS, -0.5))
     counts = column_counts._categories(data, asked, SystemEntropy())
     texts = [counts[column].get(name, 0.0) for column, names in (("town", "nsw"), ("job", "xyz")) for name in names]
-    return torch.cat([(histograms @ root.T / prefix_sums.sensitivity(float_grid.CELLS)).flatten(),
+    return torch.cat([(histograms @ root.T / histograms.sensitivity(histograms.CELLS)).flatten(),
                       torch.tensor(texts, dtype=torch.float64)])
 
 
@@ -88,8 +88,8 @@ def test_the_release_carries_the_noise_that_it_is_charged(data_dir: Path, trust:
     spent = ledgers[0].preprocessing
     assert spent is not None
     difference = torch.stack(seen[1:]) - seen[0]  # twice the variance
-    root = prefix_sums._toeplitz(prefix_sums._coefficients(float_grid.CELLS, -0.5))
-    noise = difference @ root.T / prefix_sums.sensitivity(float_grid.CELLS) / math.sqrt(2)
+    root = histograms._toeplitz(histograms._coefficients(histograms.CELLS, -0.5))
+    noise = difference @ root.T / histograms.sensitivity(histograms.CELLS) / math.sqrt(2)
     expected = spent.multiplier * math.sqrt(6) * (math.sqrt(2) if trust == "local" else 1)
     assert float(noise.std()) == pytest.approx(expected, rel=0.05)
 

@@ -14,7 +14,7 @@ from dp_accounting.pld import PLDAccountant
 
 from simulations import Experiment, run
 from simulations.results.result import Result
-from strategies.server.private_figures import SPLITS
+from strategies.server.releases.private_figures import SPLITS
 
 
 def experiment(**settings: Any) -> Experiment:

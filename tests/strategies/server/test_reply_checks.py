@@ -8,7 +8,7 @@ from torch import zeros
 
 from fedfair.node.node import ClientError
 from fedfair.protocol.messages import pack
-from strategies.server import reply_checks
+from strategies.server.replies import reply_checks
 
 
 class Sent:

@@ -23,7 +23,7 @@ from fedfair.risk.risk_sums import send_hessian_products, send_traces
 from simulations import Experiment, run
 from simulations.engines.checkpoint import Checkpoint
 from simulations.results.result import Result
-from strategies.server.risk_meter import RiskMeter
+from strategies.server.releases.risk_meter import RiskMeter
 from tests.strategies.oracle import gradients
 
 

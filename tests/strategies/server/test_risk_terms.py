@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
 from fedfair.mechanisms.sampling import poisson
-from fedfair.risk.hessian_trace import trace_samples
+from fedfair.risk.derivatives import trace_samples
 from simulations import Experiment, run
 from simulations.results.result import Result
 from tests.strategies.oracle import gradients

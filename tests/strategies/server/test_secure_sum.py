@@ -26,8 +26,8 @@ from simulations import Experiment, run
 from simulations.engines.local import LocalGrid
 from simulations.engines.run import conduct
 from simulations.results.result import Result
-from strategies.server import secure_sum
-from strategies.server.secure_sum import _most_lost
+from strategies.server.releases import secure_sum
+from strategies.server.releases.secure_sum import _most_lost
 from tests.strategies.two_groups import two_groups
 
 KEYS, DEAL, MASK, UNMASK = ("masked_sums.send_keys", "masked_sums.send_key_shares", "moment_sums.send_masked_moments",

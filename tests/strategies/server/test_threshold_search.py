@@ -12,14 +12,14 @@ from scipy import stats
 
 from fedfair.accounting import Release, epsilon
 from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_counts
+from fedfair.mechanisms.histograms import sensitivity
 from fedfair.mechanisms.noise import Trust
-from fedfair.mechanisms.prefix_sums import sensitivity
 from simulations import Experiment, run
 from simulations.engines.run import conduct
 from simulations.results.result import Result
 from strategies import COMBINATIONS, STRATEGIES, find_strategy
 from strategies.server.population import Population
-from strategies.server.threshold_search import ThresholdSearch
+from strategies.server.releases.threshold_search import ThresholdSearch
 from tests.fedfair.mechanisms.test_prefix_sums import square_root
 from tests.strategies.server.test_released_noise import LossyGrid
 from tests.strategies.test_contract import SETTINGS
@@ -97,7 +97,7 @@ def test_the_private_search_carries_the_noise_that_it_is_charged(table: str, tru
 
 
 def square_root_of_cells() -> torch.Tensor:
-    """Compute C of `fedfair.mechanisms.prefix_sums` by its inverse's definition, extended from a checked small case."""
+    """Compute C of `fedfair.mechanisms.histograms` by its inverse's definition, extended from a checked small case."""
     column = torch.cumprod(torch.tensor([1.0, *((j - 0.5) / j for j in range(1, CELLS))], dtype=torch.float64), 0)
     c = torch.stack([torch.cat([torch.zeros(k, dtype=torch.float64), column[: CELLS - k]]) for k in range(CELLS)], 1)
     assert torch.allclose(c[:24, :24], square_root(24))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedfair.gradients.kernels import onednn as products
-from fedfair.gradients.kernels.onednn import FastLinear, product, sum_of_outer_products
+from fedfair.gradients import kernels as products
+from fedfair.gradients.kernels import FastLinear, product, sum_of_outer_products
 
 WIDTHS = st.sampled_from([1, 2, 8, 10, 100, 256])
 

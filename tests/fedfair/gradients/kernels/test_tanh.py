@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fedfair.gradients.kernels.tanh import Tanh
+from fedfair.gradients.kernels import Tanh
 from fedfair.models.find import build
 
 DTYPES = [torch.float32, torch.float64]

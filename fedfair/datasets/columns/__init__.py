@@ -1,0 +1,1 @@
+"""How the columns of a table are read: conventions, written numbers, kinds of columns."""

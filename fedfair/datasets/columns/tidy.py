@@ -1,0 +1,109 @@
+"""Tidying a raw table: names spelled in one way, missing values as such, numbers where a whole column holds numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+
+from fedfair.datasets.columns.convention import ALL, PLAIN, Asked, Reading
+from fedfair.datasets.columns.missing_marks import without_marks, without_words
+from fedfair.datasets.columns.spelling import all_spelled, folded, same_capitals
+from fedfair.datasets.columns.written_numbers import are_codes, common_sign, decimal_marks, numbers
+
+
+def reading_of(frame: pd.DataFrame, asked: Asked, separator: str | None = None) -> Reading:
+    """Return how the cells of a table are read: one convention for all its columns.
+
+    Args:
+        frame: Table as it was read from a file.
+        asked: What the user says.
+        separator: What separates values in the file; None if there is no file of text.
+
+    Raises:
+        ValueError: If columns contradict each other, or numbers may be read in two ways; the message says which setting
+            mends it.
+    """
+    missing = tuple(asked.missing_marks or ())
+    texts = {str(name): text for name, column in frame.items()
+             if (text := cells(column, missing)) is not None and name not in asked.categorical and not are_codes(text)}
+    decimal, exceptions = decimal_marks(texts, asked, separator)
+    signs = {name: common_sign(text) for name, text in texts.items()}
+    return Reading(decimal, exceptions, tuple((name, sign) for name, sign in signs.items() if sign), missing,
+                   asked.capitals == "same", asked.categorical, asked.numeric)
+
+
+def reading_as_asked(asked: Asked) -> Reading:
+    """Return how the cells of a table are read by what the user says alone, where no record may decide it for others.
+
+    Numbers have a dot before decimals unless the user says otherwise, and any sign of money or per cent is left out.
+
+    Args:
+        asked: What the user says.
+    """
+    said = dict(asked.decimal)
+    mark = said.pop(ALL, ".")
+    exceptions = tuple((name, other) for name, other in said.items() if other != mark)
+    return Reading(mark, exceptions, (), tuple(asked.missing_marks or ()), asked.capitals == "same", asked.categorical,
+                   asked.numeric, keeps_missing=True)
+
+
+def tidied(frame: pd.DataFrame, reading: Reading = PLAIN) -> pd.DataFrame:
+    """Return the table with names spelled in one way, marks as missing values, and text as numbers where a whole column
+    is; codes with leading zeros stay text.
+    """
+    return pd.DataFrame({str(name): tidied_column(column, reading) for name, column in frame.items()},
+                        index=frame.index)
+
+
+def tidied_column(column: pd.Series, reading: Reading = PLAIN) -> pd.Series:
+    """Return one column as `tidied` makes it."""
+    text = cells(column, reading.missing)
+    if text is None:
+        return _without_numbers(column, reading.missing)
+    name = str(column.name)
+    if name in reading.categorical or (are_codes(text) and name not in reading.numeric):
+        return named(text, reading)
+    found = column_numbers(text, name, reading)
+    if found.notna().any() and bool((found.notna() == without_words(text).notna()).all()):
+        return found.astype("float64" if found.isna().any() else found.to_numpy().dtype)
+    return named(text, reading)
+
+
+def column_numbers(text: pd.Series, name: str, reading: Reading) -> pd.Series:
+    """Return the numbers of a column of text; missing where a text is none."""
+    sign = None if reading.keeps_missing else dict(reading.signs).get(name, "")
+    return numbers(without_words(text), reading.mark(name), sign)
+
+
+def is_text(column: pd.Series) -> bool:
+    """Return whether a column holds texts, or what is read as such: neither numbers, nor truth values, nor moments."""
+    return not (is_numeric_dtype(column) or is_bool_dtype(column) or is_datetime64_any_dtype(column))
+
+
+def cells(column: pd.Series, missing: Sequence[str] = ()) -> pd.Series | None:
+    """Return a column of text spelled in one way, with marks as missing values; None for a column of another kind."""
+    if not is_text(column):
+        return None
+    text = column.astype("string")
+    return without_marks(all_spelled(text), missing)
+
+
+def named(text: pd.Series, reading: Reading) -> pd.Series:
+    """Return a column of names, in one spelling each if capitals do not matter: the most frequent, or small letters
+    where no record may decide it for others.
+
+    Args:
+        text: Column as `cells` makes it.
+        reading: How it is read.
+    """
+    if reading.same_capitals and reading.keeps_missing:
+        return text.map(folded, na_action="ignore").astype("string")
+    return same_capitals(text) if reading.same_capitals else text
+
+
+def _without_numbers(column: pd.Series, missing: Sequence[str]) -> pd.Series:
+    """Return a column of numbers in which those that marks write are missing."""
+    marks = pd.to_numeric(pd.Series(list(missing), dtype="string"), errors="coerce").dropna()
+    return column.mask(column.isin(marks)) if len(marks) and not is_bool_dtype(column) else column

@@ -1,0 +1,204 @@
+"""Numbers as people write them: with marks between thousands and before decimals, and signs of money or per cent.
+
+The decimal mark of a table, found from all its columns together; never cell by cell.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from pandas.api.extensions import take
+
+from fedfair.datasets.columns.convention import ALL, Asked, Decimal
+from fedfair.datasets.columns.missing_marks import without_words
+
+_MONEY = (r"US\$|R\$|A\$|C\$|[$€£¥₹₽₩₺₪฿₫₴]|kr\.?|zł|Kč|Ft|lei|Rs\.?|Fr\.|"
+          r"USD|EUR|GBP|CHF|SEK|NOK|DKK|PLN|CZK|HUF|JPY|CNY|INR|BRL|CAD|AUD|MXN|ZAR|TRY|RUB")
+_SPACES = " \u00a0\u202f\u2009"
+_SHAPE = re.compile(
+    rf"(?P<owed>\()?(?P<minus>[-+\u2212]?)[{_SPACES}]*(?P<before>{_MONEY})?[{_SPACES}]*(?P<inner>[-+\u2212]?)"
+    rf"(?P<digits>[\d.,](?:[\d.,'\u2019{_SPACES}]*[\d.,])?)(?P<power>[eE][-+]?\d+)?[{_SPACES}]*(?P<behind>{_MONEY}|[%‰])?"
+    r"(?(owed)\))", re.ASCII)
+_CODE, _WHOLE = "0[0-9]+", "[0-9]+"
+
+
+@lru_cache(maxsize=2)
+def _digits(mark: Decimal) -> re.Pattern[str]:
+    """Return the pattern of digits with a decimal mark, in which the other mark or a space is between thousands."""
+    other, decimals = "," if mark == "." else ".", re.escape(mark)
+    thousands = rf"[1-9]\d{{0,2}}([{other}'\u2019{_SPACES}])\d{{3}}(?:\1\d{{3}})*"
+    lakhs = r"|[1-9]\d?(?:,\d\d)+,\d{3}" if mark == "." else ""
+    return re.compile(rf"(?:{thousands}{lakhs}|\d+)(?:{decimals}\d*)?|{decimals}\d+", re.ASCII)
+
+
+def plain(text: str, mark: Decimal, sign: str | None = None) -> str | None:
+    """Write a number as programs do, with a dot before decimals and without signs of money.
+
+    Args:
+        text: Text without spaces around it.
+        mark: Decimal mark.
+        sign: Sign of money or per cent that the number must have; money may be without. None allows any.
+
+    Returns:
+        The number as text, None if the text is no such number.
+    """
+    parts = _SHAPE.fullmatch(text)
+    if not parts or not _digits(mark).fullmatch(parts["digits"]):
+        return None
+    if sign is not None and (own := _sign(parts)) != sign and (own or (sign in "%‰" and sign)):
+        return None
+    negative = bool(parts["owed"]) or "-" in (signs := parts["minus"] + parts["inner"]) or "\u2212" in signs
+    digits = re.sub(rf"[^\d{re.escape(mark)}]", "", parts["digits"]).replace(mark, ".")
+    return f"{'-' * negative}{digits}{parts['power'] or ''}"
+
+
+def common_sign(texts: pd.Series) -> str | None:
+    """Return the sign of money, "%" or "‰" of the numbers among some texts; "" without, None if they have several.
+
+    Money may have no sign in some rows; per cent must be in all.
+    """
+    signs = {_sign(parts) for text in shapes(texts).drop_duplicates().index if (parts := _SHAPE.fullmatch(text))}
+    named = signs - {""}
+    if len(named) > 1 or (named & {"%", "‰"} and "" in signs):
+        return None
+    return named.pop() if named else ""
+
+
+def numbers(texts: pd.Series, mark: Decimal, sign: str | None = "") -> pd.Series:
+    """Return the number that each text `[n]` writes; missing where it writes none, or has another sign than `sign`.
+
+    A sign of None allows any, and then no text decides how another one is read.
+    """
+    places, different = texts.factorize()
+    if not len(different):
+        return pd.to_numeric(texts, errors="coerce")
+    found = _each_number(pd.Series(different), mark) if sign is None else _numbers_of(pd.Series(different), mark, sign)
+    return pd.Series(take(found.array, places, allow_fill=True), texts.index, name=texts.name)
+
+
+def _each_number(texts: pd.Series, mark: Decimal) -> pd.Series:
+    """Return the number that each of some different texts writes, whatever the others are, with any sign."""
+    readable = texts if mark == "." else texts.mask(texts.str.contains(".", regex=False))
+    found = pd.to_numeric(readable, errors="coerce").astype("float64").replace([np.inf, -np.inf], np.nan)
+    others = texts[found.isna()]
+    if len(others):
+        written = others.map({text: plain(text, mark) for text in others})
+        found = found.fillna(pd.to_numeric(written, errors="coerce").astype("float64"))
+    return found + 0.0  # "-0" is -0.0 among fractions, but 0 among whole numbers
+
+
+def _numbers_of(texts: pd.Series, mark: Decimal, sign: str) -> pd.Series:
+    """Return the number that each of some different texts writes."""
+    if sign == "" and (mark == "." or not texts.str.contains(".", regex=False).any()):
+        simple = pd.to_numeric(texts, errors="coerce")
+        if bool(simple.notna().all()):
+            return simple
+    return pd.to_numeric(texts.map({text: plain(text, mark, sign) for text in texts}), errors="coerce")
+
+
+def shapes(texts: pd.Series) -> pd.Series:
+    """Return the shape of each different text, by text: the text with 1 for each of its digits from 1 to 9.
+
+    Texts of one shape write numbers in the same way, or none, so that one of them stands for all: a column of a million
+    numbers has a few dozen shapes. Texts with an exponent are a shape of their own each.
+    """
+    known = texts.dropna().drop_duplicates().astype("string")
+    known.index = pd.Index(known.to_numpy(dtype=object), dtype=object)
+    ones = known.str.replace("[2-9]", "1", regex=True)
+    return ones.where(~known.str.contains("[0-9][eE]"), known)
+
+
+def are_codes(texts: pd.Series) -> bool:
+    """Return whether a column of text holds whole numbers of which one begins with a superfluous zero, as codes do."""
+    known = texts.dropna().astype("string")
+    return bool(known.str.fullmatch(_CODE).any() and known.str.fullmatch(_WHOLE).all())
+
+
+def _sign(parts: re.Match[str]) -> str:
+    """Return the sign of money or per cent of a number, "" if it has none."""
+    return (parts["before"] or parts["behind"] or "").removesuffix(".")
+
+
+_NEARLY = 0.9  # of a column's texts are numbers: then they say something of the marks
+
+
+class _Marks(NamedTuple):
+    """What one column says: a number that only a decimal dot explains, one for the comma, and one that both explain."""
+
+    dot: str | None
+    comma: str | None
+    either: str | None
+
+
+def decimal_marks(texts: dict[str, pd.Series], asked: Asked, separator: str | None
+                  ) -> tuple[Decimal, tuple[tuple[str, Decimal], ...]]:
+    """Return the decimal mark of a table, and the columns that have the other one because the user said so.
+
+    Args:
+        texts: Columns of text by name, without missing marks.
+        asked: What the user says; a mark for a column there settles that column.
+        separator: What separates values in the file; None if there is no file of text.
+
+    Raises:
+        ValueError: If columns contradict each other, or if all numbers with a mark may be read in two ways.
+    """
+    said = dict(asked.decimal)
+    found = {name: _marks(text) for name, text in texts.items() if name not in said}
+    if ALL in said:
+        exceptions = tuple((name, mark) for name, mark in said.items() if name != ALL and mark != said[ALL])
+        return said[ALL], exceptions
+    mark = _agreed(found) or _likely(found, separator)
+    return mark, tuple((name, other) for name, other in said.items() if other != mark)
+
+
+def _marks(text: pd.Series) -> _Marks:
+    """Return what one column of text says."""
+    of_values = shapes(without_words(text))
+    counts, first = of_values.value_counts(), of_values.drop_duplicates()
+    read = [(str(value), plain(str(value), "."), plain(str(value), ",")) for value in first.index]
+    readable = sum(int(counts[shape]) for shape, (_, dot, comma) in zip(first, read, strict=True)
+                   if dot is not None or comma is not None)
+    if readable < max(1, _NEARLY * len(of_values)):
+        return _Marks(None, None, None)
+    return _Marks(next((value for value, dot, comma in read if dot is not None and comma is None), None),
+                  next((value for value, dot, comma in read if comma is not None and dot is None), None),
+                  next((value for value, dot, comma in read if dot and comma and float(dot) != float(comma)), None))
+
+
+def _agreed(found: dict[str, _Marks]) -> Decimal | None:
+    """Return the mark that some numbers need; None if all can be read in two ways.
+
+    Raises `ValueError` if some need a dot and others a comma.
+    """
+    dots = {name: marks.dot for name, marks in found.items() if marks.dot}
+    commas = {name: marks.comma for name, marks in found.items() if marks.comma}
+    if dots and commas:
+        few, mark = (commas, ",") if len(commas) <= len(dots) else (dots, ".")
+        example = ", ".join(f'{_key(name)} = "{mark}"' for name in few)
+        (dot, one), (comma, other) = next(iter(dots.items())), next(iter(commas.items()))
+        raise ValueError(f"column {dot!r} has a dot before decimals ({one}), but column {comma!r} has a comma "
+                         f"({other}): if that is so, say which columns differ from the rest, decimal = {{ {example} }}")
+    return "." if dots else "," if commas else None
+
+
+def _likely(found: dict[str, _Marks], separator: str | None) -> Decimal:
+    """Return a dot where nothing speaks against it.
+
+    Raises `ValueError` for numbers in a file of text that may be read in two ways.
+    """
+    doubtful = {name: marks.either for name, marks in found.items() if marks.either}
+    if not doubtful or separator is None:
+        return "."
+    name, number = next(iter(doubtful.items()))
+    kind = "comma" if "," in number else "dot"
+    raise ValueError(f"column {name!r} has {number}, and nothing in the table says whether its {kind} is before "
+                     f"decimals or between thousands: give decimal = \".\" or decimal = \",\"")
+
+
+def _key(name: str) -> str:
+    """Write a column's name as a key of a table in TOML."""
+    return name if name.isidentifier() and name.isascii() else f'"{name}"'

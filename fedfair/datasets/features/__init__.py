@@ -1,0 +1,1 @@
+"""From the columns of a table, or images, to the features of a model."""

@@ -1,0 +1,207 @@
+"""Features of a table that are made when they are needed; until then its cells are kept, a few bytes each.
+
+A record has a feature for every category and every bin, of which few are not 0. `Cells` stands where the tensor of all
+features would: it has its shape and type, and some of its records or columns are `Cells` or a tensor again. Every other
+operation makes the features first, those of the records at hand. So a computation that goes through the records in
+portions never has all features in memory, and one that does not is as right as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedfair.datasets.features.encoding import Encoding, Feature
+from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.schema import position
+
+_PORTION = 8192  # records whose features are made together
+
+_OF_SHAPE = {Tensor.__len__, Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point,
+             *(getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim"))}
+
+
+class Column(NamedTuple):
+    """One column of a table.
+
+    Attributes:
+        values: Its numbers, NaN where one is missing, `[n]`; or positions in `categories`.
+        categories: Its categories; None for numbers.
+    """
+
+    values: Tensor
+    categories: tuple[str, ...] | None = None
+
+    def numbers(self) -> Tensor:
+        """Return the numbers, `[n]`, which its categories write if it has some."""
+        if self.categories is None:
+            return self.values
+        return torch.tensor([float(name) for name in self.categories], dtype=torch.float64)[self.values.int()]
+
+
+class Cells(Tensor):
+    """The features of some records, `[n, features]`, as cells and how features are made of them."""
+
+    columns: Mapping[str, Column]
+    encoding: Encoding
+    places: Tensor | None
+
+    @staticmethod
+    def of(columns: Mapping[str, Column], encoding: Encoding, dtype: torch.dtype = torch.float64,
+           places: Tensor | None = None) -> Cells:
+        """Return the features of some records.
+
+        Args:
+            columns: The table's columns by name, all of as many values.
+            encoding: How they become features.
+            dtype: Type of the features.
+            places: Places of the records in the columns, `[n]`, so that parts of a table share its columns; None for
+                all, in their order.
+        """
+        records = len(next(iter(columns.values())).values) if places is None else len(places)
+        width = len(encoding.features) + (encoding.bounding is not None)
+        made: Cells = Tensor._make_wrapper_subclass(Cells, (records, width), dtype=dtype)
+        made.columns, made.encoding, made.places = columns, encoding, places
+        return made
+
+    def column(self, name: str) -> Column:
+        """Return the records' values of a column, `[n]`."""
+        column = self.columns[name]
+        return column if self.places is None else column._replace(values=column.values[self.places])
+
+    def rows(self, chosen: Tensor | slice) -> Cells:
+        """Return some of the records."""
+        if self.places is not None:
+            places = self.places[chosen]
+        elif isinstance(chosen, slice):
+            places = torch.arange(*chosen.indices(len(self)))
+        else:
+            places = torch.arange(len(self))[chosen]
+        return Cells.of(self.columns, self.encoding, self.dtype, places)
+
+    def encoded(self, encoding: Encoding) -> Cells:
+        """Return the same records with other features."""
+        return Cells.of(self.columns, encoding, self.dtype, self.places)
+
+    def made(self) -> Tensor:
+        """Return the features as a plain tensor, `[n, features]`."""
+        made = torch.empty(len(self), self.shape[1], dtype=self.dtype)
+        for first in range(0, len(self), _PORTION):
+            part = slice(first, first + _PORTION)
+            made[part] = _features(self.rows(part), self.encoding.features)
+        return made
+
+    @classmethod
+    def __torch_function__(cls, func: Callable[..., Any], types: Any, args: Sequence[Any] = (),
+                           kwargs: Mapping[str, Any] | None = None) -> Any:
+        """Index the cells by record, and let every other function have the features."""
+        with torch._C.DisableTorchFunctionSubclass():
+            if func in _OF_SHAPE:
+                return func(*args, **(kwargs or {}))
+            if isinstance(args[0], Cells) and not kwargs:
+                indexed = _indexed(func, *args)
+                if indexed is not None:
+                    return indexed
+            return func(*map(_plain, args), **{name: _plain(value) for name, value in (kwargs or {}).items()})
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        """Refuse what goes around `__torch_function__`: there is no memory with features."""
+        raise TypeError(f"{func} cannot be applied to cells of a table, which have no memory: make the features first")
+
+
+def with_features(data: GroupedDataset, change: Callable[[GroupedDataset], GroupedDataset]) -> GroupedDataset:
+    """Change the features of records, by what is known of the columns alone where the records are cells.
+
+    Args:
+        data: Records.
+        change: Gives the features of each record, which may depend on that record and on public numbers.
+    """
+    if not isinstance(data.x, Cells):
+        return change(data)
+    none = data.take(slice(0, 0))
+    encoding = change(replace(none, x=none.x.clone())).encoding
+    return replace(data, x=data.x.encoded(encoding), encoding=encoding)
+
+
+def category_counts(data: GroupedDataset, column: str) -> dict[str, float]:
+    """Return the number of records of each category of a column that occurs.
+
+    Args:
+        data: Records with a feature for every category of the column.
+        column: Name of the column.
+    """
+    places = [place for place, feature in enumerate(data.encoding.features) if feature.column == column]
+    names = [str(data.encoding.features[place].category) for place in places]
+    if isinstance(data.x, Cells):
+        held = data.x.column(column)
+        by_name = dict(zip(held.categories or (), torch.bincount(
+            held.values, minlength=len(held.categories or ())).double().tolist(), strict=True))
+        totals = [by_name[name] for name in names]
+    else:
+        totals = data.x[:, places].double().sum(0).tolist()
+    return {name: total for name, total in zip(names, totals, strict=True) if total}
+
+
+def _indexed(func: Callable[..., Any], cells: Cells, *index: Any) -> Tensor | None:
+    """Return some records, or some features that need no others, or the records in another type; None for the rest."""
+    if func is Tensor.index_select and index[0] == 0:
+        return cells.rows(index[1])
+    if func is Tensor.to and len(index) == 1 and isinstance(index[0], torch.dtype):
+        return Cells.of(cells.columns, cells.encoding, index[0], cells.places)
+    if func is not Tensor.__getitem__:
+        return None
+    if isinstance(index[0], Tensor | slice):
+        return cells.rows(index[0])
+    wanted = index[0] if isinstance(index[0], tuple) else ()
+    if len(wanted) == 2 and wanted[0] == slice(None) and isinstance(wanted[1], int) and cells.encoding.bounding is None:
+        return _features(cells, [cells.encoding.features[wanted[1]]])[:, 0]
+    return None
+
+
+def _features(cells: Cells, features: Sequence[Feature]) -> Tensor:
+    """Return some features of records, bounded if all are, `[n, features]`."""
+    encoding, values, known = cells.encoding, dict[str, Tensor](), dict[str, dict[str, int]]()
+    made = []
+    for feature in features:
+        name = feature.column
+        if name not in values:
+            listed = encoding.categories(name)
+            known[name] = {category: place for place, category in enumerate(listed)}
+            values[name] = _meant(cells.column(name), listed, name in encoding.listed)
+        if feature.category is None:
+            made.append(feature.of(values[name]))
+        else:
+            made.append((values[name] == known[name][feature.category]).double())
+    together = torch.stack(made, 1)
+    return (together if encoding.bounding is None else encoding.bounding.of(together)).to(cells.dtype)
+
+
+def _meant(column: Column, known: tuple[str, ...], is_listed: bool) -> Tensor:
+    """Return the numbers of a column, or the place of each record's category among those that are known."""
+    return column.numbers() if not known else _places(column.categories or (), known, is_listed)[
+        column.values.int()]
+
+
+@lru_cache(maxsize=64)
+def _places(categories: tuple[str, ...], known: tuple[str, ...], is_listed: bool) -> Tensor:
+    """Return the place of each category among those that are known, `[categories]`; -1 for one that is none of them."""
+    exact = {category: place for place, category in enumerate(known)}
+    return torch.tensor([exact[name] if name in exact else position(name, known) if is_listed else -1
+                         for name in categories])
+
+
+def _plain(value: Any) -> Any:
+    """Return an argument of a function with features in place of cells."""
+    if isinstance(value, Cells):
+        return value.made()
+    if isinstance(value, list | tuple) and any(isinstance(each, Cells) for each in value):
+        return [*map(_plain, value)]
+    return value
+
+

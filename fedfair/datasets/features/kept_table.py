@@ -1,0 +1,108 @@
+"""A table whose missing values are kept, put together of its chunks: numbers as such, categories as small integers.
+
+No value decides how another one is read, but in the column of the label, which is read as a whole. So it does not
+matter where chunks end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import union_categoricals
+
+from fedfair.datasets.columns.convention import Reading
+from fedfair.datasets.columns.tidy import cells, column_numbers, is_text, tidied_column
+from fedfair.datasets.features.encoder import kept
+from fedfair.datasets.files.chunks import Chunks
+
+
+def kept_table(chunks: Chunks, reading: Reading, label: str, numbers: Collection[str], plain: Collection[str] = (),
+               without: Collection[str] = ()) -> pd.DataFrame:
+    """Return the rows that have a label and a band: NaN where a number is missing, and a category for other values.
+
+    Args:
+        chunks: The table.
+        reading: How its cells are read.
+        label: Column of the label.
+        numbers: Columns of numbers; what is no finite number there is missing.
+        plain: Columns whose categories stay text.
+        without: Columns that are not read.
+    """
+    banded = {name for name, _ in reading.bands}
+    read = [name for name in chunks.names if name not in without]
+    pieces: dict[str, list[pd.Series]] = {name: [] for name in read}
+    for frame in chunks.frames():
+        for name in read:
+            pieces[name].append(_number_column(frame[name], reading) if name in banded or name in numbers else
+                                frame[name] if name == label else _categories(frame[name], reading))
+    columns = {}
+    for name in read:
+        joined = _joined(pieces.pop(name))
+        columns[name] = joined.astype("string") if name in plain and _is_categorical(joined) else joined
+    if label not in banded and label not in numbers:
+        columns[label] = tidied_column(columns[label], reading)
+    return _present(pd.DataFrame(columns, copy=False), [label, *banded & {*read}])
+
+
+def _present(frame: pd.DataFrame, needed: list[str]) -> pd.DataFrame:
+    """Return the rows in which no needed column is missing, with the categories that they have."""
+    there = frame[needed].notna().all(axis=1)
+    if bool(there.all()):
+        return frame
+    frame = frame[there]
+    listed = [str(name) for name, column in frame.items() if _is_categorical(column)]
+    return frame.assign(**{name: frame[name].cat.remove_unused_categories() for name in listed})
+
+
+def by_value(column: pd.Series, function: Callable[[pd.Series], pd.Series]) -> tuple[np.ndarray, pd.Series]:
+    """Apply a function once to each different text of a column.
+
+    Args:
+        column: Column of text, `[n]`.
+        function: From different texts, `[values]`, to as many results.
+
+    Returns:
+        The place of each row's text, `[n]`, and the results, `[values]`.
+    """
+    places, different = column.astype("string").factorize(use_na_sentinel=False)
+    return places, function(pd.Series(different, name=column.name, dtype="string"))
+
+
+def _number_column(column: pd.Series, reading: Reading) -> pd.Series:
+    """Return the numbers of a column, NaN where there is none."""
+    if is_text(column):
+        places, found = by_value(column, lambda texts: _numbers(texts, reading))
+        return pd.Series(found.to_numpy()[places], name=column.name)
+    return _numbers(column, reading)
+
+
+def _numbers(column: pd.Series, reading: Reading) -> pd.Series:
+    """Return the number of each value, NaN where there is none."""
+    text = cells(column, reading.missing)
+    found = column if text is None else column_numbers(text, str(column.name), reading)
+    numbers = pd.to_numeric(found, errors="coerce").to_numpy("float64", na_value=np.nan)
+    return pd.Series(np.where(np.isfinite(numbers), numbers, np.nan), name=column.name)
+
+
+def _categories(column: pd.Series, reading: Reading) -> pd.Series:
+    """Return a column with the category of each value."""
+    if is_text(column):
+        places, names = by_value(column, lambda texts: kept(texts, reading))
+    else:
+        places, names = np.arange(len(column)), kept(column, reading)
+    codes, categories = names.factorize()
+    return pd.Series(pd.Categorical.from_codes(codes[places], pd.Index(categories)), name=column.name)
+
+
+def _joined(pieces: list[pd.Series]) -> pd.Series:
+    """Return the pieces of a column as one."""
+    if _is_categorical(pieces[0]) and len(pieces) > 1:
+        return pd.Series(union_categoricals(pieces), name=pieces[0].name)
+    return pd.concat(pieces, ignore_index=True) if len(pieces) > 1 else pieces[0].reset_index(drop=True)
+
+
+def _is_categorical(column: pd.Series) -> bool:
+    """Return whether a column holds places among categories."""
+    return isinstance(column.dtype, pd.CategoricalDtype)

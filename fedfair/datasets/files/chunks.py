@@ -1,0 +1,269 @@
+"""A table that is read some rows at a time, so that a file may be larger than memory.
+
+Every chunk has the columns, and the types of columns, that the table would have if it was read whole.
+
+Reading a Parquet file some rows at a time, with the types that its columns have if it is read whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from glob import has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_extension_array_dtype, is_integer_dtype, is_numeric_dtype
+
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.spelling import spelled
+from fedfair.datasets.files.csv_file import open_csv
+from fedfair.datasets.files.part_files import part_files
+from fedfair.datasets.files.table_file import is_text, plain_names, plain_values, read_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+_log = logging.getLogger(__name__)
+
+
+class ParquetFile(NamedTuple):
+    """A Parquet file whose columns are known.
+
+    Args:
+        path: File.
+        names: Names of the columns.
+        with_gaps: Those of which some value is missing, which decides the type of a column.
+    """
+
+    path: Path
+    names: list[str]
+    with_gaps: frozenset[str]
+
+    def frames(self, rows: int) -> Iterator[pd.DataFrame]:
+        """Yield the rows, some at a time.
+
+        Args:
+            rows: Most rows of a chunk.
+        """
+        for frame in _frames(self.path, rows):
+            yield pd.DataFrame({name: _typed(plain_values(column), str(name) in self.with_gaps)
+                                for name, column in frame.items()})
+
+
+def open_parquet(path: Path) -> ParquetFile | None:
+    """Return how a Parquet file is read in chunks; None, with a warning, if it has to be read whole.
+
+    Args:
+        path: File.
+
+    Raises:
+        ValueError: If it cannot be read, has no records, or names a column twice.
+    """
+    with _opened(path) as file:
+        schema, records = file.schema_arrow, file.metadata.num_rows
+    for field in schema:
+        if not _is_plain(field.type):
+            _log.warning("%s is read whole, since its column %r holds values of the type %s", path, field.name,
+                         field.type)
+            return None
+    if not records:
+        raise ValueError(f"{path} has no records")
+    return ParquetFile(path, [*map(str, next(_frames(path, 1)))], _with_gaps(path, schema))
+
+
+def _with_gaps(path: Path, schema: pa.Schema) -> frozenset[str]:
+    """Return the columns of whole numbers or truth values with a missing value."""
+    import pyarrow.types as types
+
+    found: set[str] = set()
+    asked = [field.name for field in schema if types.is_integer(field.type) or types.is_boolean(field.type)]
+    with _opened(path) as file:
+        for batch in file.iter_batches(columns=asked) if asked else ():
+            found |= {spelled(name) for name, column in zip(batch.schema.names, batch.columns, strict=True)
+                      if column.null_count}
+    return frozenset(found)
+
+
+def _frames(path: Path, rows: int) -> Iterator[pd.DataFrame]:
+    """Yield the rows of a file as pandas takes them."""
+    import pyarrow as pa
+
+    with _opened(path) as file:
+        for batch in file.iter_batches(batch_size=rows):
+            yield plain_names(pa.Table.from_batches([batch]).to_pandas(), path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """Yield a file; raise `ValueError` in place of the errors of a broken one."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            yield file
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ValueError(f"{path} cannot be read as parquet ({str(error).strip().splitlines()[0]}): check that it was "
+                         "copied whole") from error
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether pandas takes each value of a type for itself, whatever the others are."""
+    import pyarrow.types as types
+
+    checks = (types.is_integer, types.is_float32, types.is_float64, types.is_boolean, types.is_string,
+              types.is_large_string, types.is_string_view, types.is_timestamp, types.is_date32, types.is_null)
+    if types.is_dictionary(kind):
+        return bool(types.is_string(kind.value_type) or types.is_large_string(kind.value_type))
+    return any(check(kind) for check in checks)
+
+
+def _typed(column: pd.Series, has_gaps: bool) -> pd.Series:
+    """Return a column of a chunk with the type that the whole column has."""
+    if not has_gaps:
+        return column
+    if is_extension_array_dtype(column.dtype):
+        return column.astype("float64") if is_numeric_dtype(column.dtype) else column
+    if is_bool_dtype(column):
+        return column.astype(object)
+    return column.astype("float64") if is_integer_dtype(column) else column
+
+
+CELLS = 2**20
+"""Cells of a chunk, about."""
+
+_AS_ASKED = Asked()
+
+
+class Chunks(NamedTuple):
+    """A table in chunks, which are read again as often as they are wanted.
+
+    Args:
+        names: Names of its columns.
+        frames: Yields the rows, some at a time; text is not interpreted yet.
+        separator: What separated values; None for a file that knows its values' types.
+    """
+
+    names: list[str]
+    frames: Callable[[], Iterator[pd.DataFrame]]
+    separator: str | None = None
+
+
+_State = tuple[tuple[tuple[Path, int, int], ...], str | None, str | None, str | None]
+
+_held: dict[_State, Chunks] = {}
+
+
+def hold_chunks(path: Path, asked: Asked = _AS_ASKED) -> Chunks:
+    """Return the table of a file as `chunks_of` does, and hold it for the next who reads the same file in the same way.
+
+    Args:
+        path: File.
+        asked: What the user says of the file.
+    """
+    chunks = chunks_of(path, asked)
+    release_chunks()
+    _held[_state(path, asked)] = chunks
+    return chunks
+
+
+def release_chunks() -> None:
+    """Hold no table any more."""
+    _held.clear()
+
+
+def names_of(path: Path, asked: Asked = _AS_ASKED) -> list[str]:
+    """Return the names of a file's columns; raise what `chunks_of` raises.
+
+    Args:
+        path: File.
+        asked: What the user says of the file.
+    """
+    held = _held.get(_state(path, asked)) if _held else None
+    return (held or chunks_of(path, asked)).names
+
+
+def _state(path: Path, asked: Asked) -> _State:
+    """Return what tells files, in their present state, and a way to read them from others."""
+    states = [(file, file.stat()) for file in part_files(path)]
+    return (tuple((file, state.st_mtime_ns, state.st_size) for file, state in states), asked.separator, asked.encoding,
+            asked.sheet)
+
+
+def chunks_of(path: Path, asked: Asked = _AS_ASKED, cells: int = CELLS) -> Chunks:
+    """Return a table: text and Parquet in chunks, and a file of every other format as one chunk.
+
+    Args:
+        path: Its file; or a folder or a pattern, whose files are put together in the order of their names.
+        asked: What the user says of the files.
+        cells: Cells of a chunk, about.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If a file cannot be read, or has other columns than the first; the message says how to mend it.
+    """
+    held = _held.pop(_state(path, asked), None) if _held else None
+    if held is not None:
+        return held
+    files = part_files(path)
+    if path.is_dir() and not files:
+        raise FileNotFoundError(f"the folder {path} has no file: name a file, or a folder with the files of a table")
+    if not files and has_magic(str(path)):
+        raise FileNotFoundError(f"no file is like {path}: name a file, a folder, or a pattern such as parts/*.csv")
+    parts = [_of_file(file, asked, cells) for file in files or [path]]
+    if len(parts) > 1:
+        _refuse_others(files, parts)
+    return Chunks(parts[0].names, partial(_one_after_another, parts), parts[0].separator)
+
+
+def _of_file(path: Path, asked: Asked, cells: int) -> Chunks:
+    """Return the table of one file."""
+    if is_text(path):
+        file = open_csv(path, asked)
+        return Chunks(file.names, partial(file.frames, _rows(cells, file.names)), file.layout.separator)
+    parquet = open_parquet(path) if path.suffix.lower() in (".parquet", ".pq") and path.is_file() else None
+    if parquet is not None:
+        return Chunks(parquet.names, partial(parquet.frames, _rows(cells, parquet.names)))
+    return one_chunk(read_table(path, asked).frame)
+
+
+def _refuse_others(files: list[Path], parts: list[Chunks]) -> None:
+    """Raise `ValueError` for a file with other columns, or another separator, than the first."""
+    for file, part in zip(files, parts, strict=True):
+        more = [name for name in part.names if name not in parts[0].names]
+        fewer = [name for name in parts[0].names if name not in part.names]
+        said = [*([f"has the columns {', '.join(more)}, which {files[0]} does not"] if more else []),
+                *([f"lacks the columns {', '.join(fewer)} of {files[0]}"] if fewer else [])]
+        if said:
+            raise ValueError(f"{file} {' and '.join(said)}: files of one table must have the same columns")
+        if part.separator != parts[0].separator:
+            raise ValueError(f"values are separated by {part.separator!r} in {file}, but by {parts[0].separator!r} in "
+                             f"{files[0]}: write the files in one way, or give the setting separator if one of them "
+                             "was mistaken")
+
+
+def _one_after_another(parts: list[Chunks]) -> Iterator[pd.DataFrame]:
+    """Yield the chunks of all files, with columns in the order of the first."""
+    for part in parts:
+        for frame in part.frames():
+            yield frame[parts[0].names]
+
+
+def one_chunk(frame: pd.DataFrame, separator: str | None = None) -> Chunks:
+    """Return a table in memory as a single chunk.
+
+    Args:
+        frame: The table.
+        separator: What separated values in its file.
+    """
+    return Chunks([*map(str, frame)], lambda: iter([frame]), separator)
+
+
+def _rows(cells: int, names: list[str]) -> int:
+    """Return the number of rows that have about as many cells."""
+    return max(1, cells // len(names))

@@ -1,0 +1,150 @@
+"""Data in memory, written once to a file: every process of a run reads that file, as it would read a file of yours.
+
+Rows of a data set of Ray, which may lie in many files and on many machines, in a file on this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Sized
+from contextlib import contextmanager
+from filecmp import cmp
+from itertools import chain
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pandas as pd
+import pooch
+from numpy.typing import ArrayLike
+from torch.utils.data import Dataset
+
+_ROWS = 2**16  # of a batch, the most that is in memory at a time
+
+
+def write_batches(data: Any, path: Path) -> None:
+    """Write the rows of a data set of Ray to a Parquet file, in their order.
+
+    Args:
+        data: A `ray.data.Dataset`.
+        path: The file.
+
+    Raises:
+        ValueError: If it has no rows, or the values of a column are of several kinds.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with _in_order(data):
+        batches = iter(data.iter_batches(batch_size=_ROWS, batch_format="pyarrow"))  # which reads the rows once
+        first = next(batches, None)
+        if first is None:
+            raise ValueError("the data set of Ray has no rows")
+        try:
+            with pq.ParquetWriter(path, first.schema) as file:
+                for batch in chain([first], batches):
+                    file.write_table(batch.cast(first.schema))
+        except (pa.ArrowException, ValueError) as error:
+            raise ValueError(f"the data set of Ray cannot be written ({str(error).strip().splitlines()[0]}): make the "
+                             "values of each column of one kind in all its files") from error
+
+
+@contextmanager
+def _in_order(data: Any) -> Iterator[None]:
+    """Let a data set yield its rows in their order, as a seeded fit needs."""
+    options = data.context.execution_options
+    before, options.preserve_order = options.preserve_order, True
+    try:
+        yield
+    finally:
+        options.preserve_order = before
+
+
+def written(frame: Any) -> Path:
+    """Write a table to a file of the user's cache, which only that user can read, and return its path.
+
+    The same table is the same file in every run.
+
+    Args:
+        frame: Table of pandas, or one with `to_pandas` as polars' and Arrow's have; each column with one kind of
+            values. An index is left out unless it has a name. Or a data set of Ray, whose rows are written some at a
+            time, in their order.
+
+    Returns:
+        Path of the Parquet file.
+
+    Raises:
+        ValueError: If a column mixes kinds of values, or holds what is no single value.
+    """
+    folder = Path(pooch.os_cache("fedfair")) / "tables"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / f"table-{uuid4().hex[:12]}.parquet"  # no hash: results name the file, and a hash tells of records
+    new = path.with_suffix(".part")
+    new.touch(mode=0o600)
+    try:
+        (write_batches if hasattr(frame, "iter_batches") else _write)(frame, new)
+        for other in sorted(folder.glob("*.parquet")):
+            if cmp(other, new, shallow=False):
+                return other
+        return new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _write(frame: Any, path: Path) -> None:
+    """Write a table in memory to a file."""
+    if hasattr(frame, "to_pandas"):
+        frame = frame.to_pandas()
+    try:
+        frame.rename(columns=str).to_parquet(path, index=frame.index.names != [None])
+    except (TypeError, ValueError) as error:  # pyarrow's errors are of these kinds
+        raise ValueError(f"the table cannot be written ({str(error).strip().splitlines()[0]}): make the values of each "
+                         "column of one kind, for example text") from error
+
+
+def frame_of(x: ArrayLike, y: Sequence[Any] | ArrayLike, group: Sequence[Any] | ArrayLike) -> pd.DataFrame:
+    """Make a table of arrays, with the columns x0, x1, ..., "label" and "group".
+
+    Args:
+        x: Features `[n, features]`.
+        y: Labels `[n]`.
+        group: Names or numbers of the groups `[n]`.
+
+    Returns:
+        Table of n rows.
+
+    Raises:
+        ValueError: If x is not of two dimensions, or the lengths differ.
+    """
+    features, labels, groups = np.asarray(x), np.asarray(y), np.asarray(group)
+    if features.ndim != 2 or not len(features) == len(labels) == len(groups):
+        raise ValueError(f"x, y and group have the shapes {features.shape}, {labels.shape} and {groups.shape}: give x "
+                         "as [n, features], and n labels and groups")
+    frame = pd.DataFrame(features, columns=[f"x{number}" for number in range(features.shape[1])])
+    return frame.assign(label=labels, group=groups)
+
+
+def frame_of_dataset(data: Any) -> pd.DataFrame:
+    """Make a table of a torch data set whose examples are (features, label, group); see `frame_of`.
+
+    Args:
+        data: Examples: features `[features]`, a label and a group each.
+
+    Returns:
+        Table of a row for each example.
+
+    Raises:
+        ValueError: If the examples are of another form.
+    """
+    by_number = isinstance(data, Dataset) and isinstance(data, Sized)  # a torch data set need not end as a list does
+    examples = [data[number] for number in range(len(data))] if by_number else list(data)
+    if not examples or any(not isinstance(each, tuple | list) or len(each) != 3 for each in examples):
+        raise ValueError("an example is not (features, label, group): give a data set whose examples are")
+    x, y, group = zip(*examples, strict=True)
+    return frame_of([np.asarray(each).reshape(-1) for each in x], [_single(each) for each in y],
+                    [_single(each) for each in group])
+
+
+def _single(value: Any) -> Any:
+    """Return a label or group as a plain value."""
+    return value.item() if hasattr(value, "item") else value

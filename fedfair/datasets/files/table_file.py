@@ -1,0 +1,157 @@
+"""Reading a file with a table, whatever its format: text, Parquet, Feather, a workbook, or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.spelling import spelled
+from fedfair.datasets.files.csv_file import read_csv
+
+_AS_ASKED = Asked()
+
+
+class TableFile(NamedTuple):
+    """A table as its file holds it.
+
+    Args:
+        frame: Cells; text is not interpreted yet.
+        separator: What separated values; None for a file that knows its values' types.
+        described: What the file was taken for, in words.
+    """
+
+    frame: pd.DataFrame
+    separator: str | None
+    described: str
+
+
+def read_table(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
+    """Read a table from a file; the end of its name says whether it is Parquet, Feather, a workbook or JSON.
+
+    Args:
+        path: File.
+        asked: What the user says of the file.
+
+    Returns:
+        The table.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file cannot be read; the message names the setting that may mend it.
+    """
+    suffix = path.suffix.lower()
+    if is_text(path):
+        frame, layout = read_csv(path, asked)
+        return TableFile(frame, layout.separator, f"text, {layout}")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    if suffix in _OTHERS:
+        raise ValueError(f"{path} is {_OTHERS[suffix]}, which fedfair does not read: save it as CSV, Parquet or .xlsx")
+    try:
+        frame = _READERS[suffix](path, asked)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        if str(path) in str(error):
+            raise
+        raise ValueError(f"{path} cannot be read as {suffix[1:]} ({str(error).strip().splitlines()[0]}): check that it "
+                         "was copied whole") from error
+    return TableFile(_plain(frame, path), None, f"{suffix[1:]}, which knows the types of its columns")
+
+
+def is_text(path: Path) -> bool:
+    """Return whether a file is read as text, by the end of its name.
+
+    Args:
+        path: File.
+    """
+    return path.suffix.lower() not in {*_READERS, *_OTHERS}
+
+
+def _parquet(path: Path, asked: Asked) -> pd.DataFrame:
+    """Read a Parquet file."""
+    return pd.read_parquet(path)
+
+
+def _feather(path: Path, asked: Asked) -> pd.DataFrame:
+    """Read a Feather file."""
+    return pd.read_feather(path)
+
+
+def _json(path: Path, asked: Asked) -> pd.DataFrame:
+    """Read a list of records, or a record in each line."""
+    lines = not path.read_bytes().lstrip().startswith(b"[")
+    return pd.read_json(path, orient="records", lines=lines, dtype=False, convert_dates=False)
+
+
+def _workbook(path: Path, asked: Asked) -> pd.DataFrame:
+    """Read the only sheet of a workbook, or the one that was asked for; raise `ValueError` if it is not clear."""
+    with pd.ExcelFile(path, engine="openpyxl") as book:
+        sheets = {str(name): sheet for name in book.sheet_names
+                  if not (sheet := book.parse(name, dtype=object, keep_default_na=False, na_values=[""])).empty}
+    if asked.sheet is None and len(sheets) == 1:
+        return next(iter(sheets.values()))
+    if asked.sheet not in sheets:
+        raise ValueError(f"{path} has the sheets {', '.join(map(repr, sheets)) or 'without records only'}: say which "
+                         "with the setting sheet")
+    return sheets[asked.sheet]
+
+
+_READERS: dict[str, Callable[[Path, Asked], pd.DataFrame]] = {
+    ".parquet": _parquet, ".pq": _parquet, ".feather": _feather, ".arrow": _feather, ".xlsx": _workbook,
+    ".xlsm": _workbook, ".json": _json, ".jsonl": _json, ".ndjson": _json}
+
+_OTHERS = {".xls": "an old workbook", ".ods": "a workbook of OpenDocument", ".dta": "a file of Stata",
+           ".sav": "a file of SPSS", ".sas7bdat": "a file of SAS", ".rds": "a file of R", ".rdata": "a file of R",
+           ".pkl": "a pickle, which can run code", ".pickle": "a pickle, which can run code"}
+
+
+def _plain(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Return a table with single values in columns with names; raise `ValueError` if it has others."""
+    frame = plain_names(frame, path)
+    for name in frame:
+        if frame[name].map(lambda value: isinstance(value, list | dict | tuple | set) or (hasattr(value, "shape")
+                           and value.shape != ())).any():
+            raise ValueError(f"column {name!r} of {path} holds lists, not one value for each record: remove it")
+    if frame.empty:
+        raise ValueError(f"{path} has no records")
+    return pd.DataFrame({name: plain_values(frame[name]) for name in frame}, index=frame.index)
+
+
+def plain_names(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Return a table with names of columns as text; an index is a column if it has a name.
+
+    Args:
+        frame: Table as it was read.
+        path: Its file.
+
+    Raises:
+        ValueError: If two columns have one name.
+    """
+    frame = frame.reset_index(drop=frame.index.names == [None])
+    names = [spelled(str(name)) for name in frame.columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{path} names column {name!r} more than once: give each column a name of its own")
+    return frame.set_axis(names, axis=1)
+
+
+def plain_values(column: pd.Series) -> pd.Series:
+    """Return a column as numbers, truth values or moments if all its values are, and else as text.
+
+    Args:
+        column: Column as it was read.
+    """
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(column.cat.categories.dtype)
+    if column.dtype == object:
+        kinds = {type(value) for value in column.dropna()}
+        numbers = (kinds and kinds <= {int, float}) or {kind.__name__ for kind in kinds} == {"Decimal"}
+        return column.astype("float64" if column.isna().any() or kinds != {int} else "int64") if numbers else \
+            column.infer_objects()
+    nullable = pd.api.types.is_extension_array_dtype(column.dtype) and pd.api.types.is_numeric_dtype(column.dtype)
+    return column.astype("float64") if nullable and column.isna().any() else column
+
+

@@ -1,0 +1,1 @@
+"""Published data sets, a file each, and where their files come from."""

@@ -1,0 +1,166 @@
+"""From a source to training, validation and test parts: variant, split, reduced group.
+
+What ties records together, so that a split drawn at random puts them into one part.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedfair.datasets.grouped import PARTS, GroupedDataset, Parts
+from fedfair.mechanisms.randomness import generator
+from fedfair.plugins.registry import unknown
+
+_log = logging.getLogger(__name__)
+
+
+class Together(NamedTuple):
+    """Whether all records of a participant, and exact duplicates, go into one part."""
+
+    participants: bool = True
+    duplicates: bool = False
+
+
+def units(data: GroupedDataset, together: Together) -> Tensor | None:
+    """Return the unit that each record goes with, numbered from 0, `[n]`; None if every record goes alone.
+
+    Args:
+        data: Records, which name their participants or not.
+        together: What goes into one part.
+    """
+    ties = [data.participant] if together.participants and len(data.participant) else []
+    ties += [_kinds(data)] if together.duplicates and len(data) else []
+    if not ties:
+        return None
+    if len(ties) == 1:
+        return torch.unique(ties[0], return_inverse=True)[1]  # type: ignore[no-any-return]
+    from scipy.sparse import coo_array  # here, because scipy takes time to import, and few splits need it
+    from scipy.sparse.csgraph import connected_components
+
+    records, edges = torch.arange(len(data)), torch.cat([_firsts(tie) for tie in ties])
+    ones = torch.ones(len(edges), dtype=torch.bool)
+    graph = coo_array((ones.numpy(), (records.repeat(len(ties)).numpy(), edges.numpy())), (len(data), len(data)))
+    return torch.from_numpy(connected_components(graph, directed=False)[1]).long()
+
+
+def say_who_is_where(parts: Parts) -> None:
+    """Warn, once in a process, of participants with records in the training part and in another one."""
+    trained = parts.train.participant
+    if any(bool(torch.isin(part.participant, trained).any()) for part in (parts.valid, parts.test)):
+        _warn_once("participants have records in several parts: accuracy on the test part is that for people whose "
+                   'other records were trained on, not for new people; split_by = "participant" puts all records of a '
+                   "participant into one part, unless the source published the parts")
+
+
+@lru_cache(maxsize=8)
+def _warn_once(text: str) -> None:
+    """Log a warning that every seed and method of a comparison would repeat."""
+    _log.warning(text)
+
+
+def _kinds(data: GroupedDataset) -> Tensor:
+    """Return a number `[n]` that records have in common if they are equal in features, label and group."""
+    columns = torch.cat([data.x.flatten(1).double(), data.y.double()[:, None], data.group.double()[:, None]], 1)
+    return torch.unique(columns, dim=0, return_inverse=True)[1]  # type: ignore[no-any-return]
+
+
+def _firsts(tie: Tensor) -> Tensor:
+    """Return for each record the row of the first record with the same number, `[n]`."""
+    order = tie.argsort(stable=True)
+    starts = torch.ones(len(tie), dtype=torch.bool)
+    starts[1:] = tie[order][1:] != tie[order][:-1]
+    firsts = torch.empty_like(order)
+    firsts[order] = order[starts][starts.cumsum(0) - 1]
+    return firsts
+
+
+Missing = Literal["refuse", "drop", "keep"]
+"""What to do with rows that have missing values: keep them means that a missing value is a value of its own."""
+
+
+def keep(data: GroupedDataset, sizes: Mapping[str, int], seed: int) -> GroupedDataset:
+    """Return a random subset with `sizes` records of each group named and all records of the others, in their order.
+
+    Raises `ValueError` for an unknown group, or for more records than a group has.
+    """
+    kept = torch.ones(len(data), dtype=torch.bool)
+    order = _shuffled(len(data), seed, "keep")
+    for name, size in sizes.items():
+        if name not in data.names:
+            raise unknown("group", name, data.names)
+        rows = order[data.group[order] == data.names.index(name)]
+        if not 0 <= size <= len(rows):
+            raise ValueError(f"group {name!r} has {len(rows)} records here: {size} of them cannot be kept")
+        kept[rows[size:]] = False
+    return data.take(kept.nonzero().flatten())
+
+
+_ALONE = Together(participants=False)
+
+
+def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int, together: Together = _ALONE) -> Parts:
+    """Draw training, validation and test parts in the given shares, which sum to 1; a share of 0 is an empty part.
+
+    Published test and validation parts are kept as they are. If only the test part is published, the validation part is
+    drawn from the published training part, in the ratio of their shares. Records that go `together` are drawn as one;
+    then shares are those of participants, or of whatever else is drawn. The logger warns of participants in several
+    parts.
+    """
+    published = tuple(name for part, name in enumerate(PARTS) if part and bool((data.published == part).any()))
+    if len(data.published):
+        train, valid, test = ((data.published == part).nonzero().flatten() for part in range(len(PARTS)))
+        if len(valid) == 0:
+            train, valid = _drawn(data, train, (shares[0] / (shares[0] + shares[1]), 0.0), seed, together)[::2]
+        else:
+            train = train[_shuffled(len(train), seed, "split")]
+    else:
+        train, valid, test = _drawn(data, torch.arange(len(data)), shares[:2], seed, together)
+    data = replace(data, published=data.published[:0])
+    parts = Parts(data.take(train), data.take(valid), data.take(test), published=published)
+    say_who_is_where(parts)
+    return parts
+
+
+def _drawn(data: GroupedDataset, rows: Tensor, shares: tuple[float, float], seed: int, together: Together
+           ) -> tuple[Tensor, ...]:
+    """Draw three parts of the records at `rows`: two in the given shares, and the rest."""
+    unit = units(data.take(rows), together)
+    members = len(rows) if unit is None else int(unit.max()) + 1
+    order = _shuffled(members, seed, "split")
+    first = round(shares[0] * members)
+    parts = order.tensor_split([first, first + round(shares[1] * members)])
+    return tuple(rows[part if unit is None else torch.isin(unit, part).nonzero().flatten()] for part in parts)
+
+
+def reduce_group(parts: Parts, imbalance: str, seed: int) -> Parts:
+    """Thin out one group of the training part: "8:40" keeps 40 records of group 8, "8:9%" keeps 9 % of them.
+
+    The number of records kept is fixed, because group sizes are public here. Esipova et al. 2023 keep each record of
+    class 8 with probability 9 %; "8:9%" keeps exactly the number that this keeps on average. Raises `ValueError` for
+    another form.
+    """
+    name, _, amount = imbalance.rpartition(":")
+    try:
+        wanted = float(amount.removesuffix("%"))
+    except ValueError:
+        wanted = -1.0
+    if not name or not 0 <= wanted < math.inf or (amount.endswith("%") and wanted > 100):
+        raise ValueError(f"imbalance is {imbalance!r}: write GROUP:RECORDS or GROUP:SHARE%, for example 8:40 or 8:9%")
+    if name not in parts.train.names:
+        raise unknown("group", name, parts.train.names)
+    if amount.endswith("%"):
+        wanted = wanted / 100 * parts.train.group_sizes()[parts.train.names.index(name)]
+    return replace(parts, train=keep(parts.train, {name: round(wanted)}, seed))
+
+
+def _shuffled(size: int, seed: int, purpose: str) -> Tensor:
+    """Draw a random order of 0..size-1."""
+    return torch.randperm(size, generator=generator(seed, purpose))

@@ -1,1 +1,0 @@
-"""Faster products, activations and memory for small layers on a CPU."""

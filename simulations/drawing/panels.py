@@ -1,0 +1,228 @@
+"""Panels of a figure as SVG: one by one in the page's colours, which follow light, dark and print, or in one file.
+
+Bars with deviations, panels below each other, as one SVG file.
+
+Lines over logarithmic axes, as one SVG file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from simulations.drawing.figure import Figure, Panel, Point, Scale, Series, Style, ends
+from simulations.drawing.markers import SWATCH, dash, marker, sample
+from simulations.drawing.scale import Axis, Range, ranges
+from simulations.drawing.svg import COLOURS, document, element, escaped, path, text
+from simulations.statistics.estimates import Estimate
+
+WIDTH, HEIGHT, ROW = 340, 230, 26
+_MARKS = 6  # on a line
+_TOP, _RIGHT, _BOTTOM, _LETTER, _GAP = 10, 12, 44, 6.4, 24
+_STYLE = ("text{font:12px sans-serif;fill:#888;stroke:none}.title{font-weight:bold}"
+          ".grid{stroke:#888;stroke-opacity:.25}.axis,.guide{stroke:#888;fill:none}.guide{stroke-dasharray:2}.line,.bar{fill:none;stroke-width:1.8}"
+          ".band{stroke:none;fill-opacity:.16}.hit{fill:none;stroke:none}.hollow .marker{fill:none}.faint{opacity:.35}"
+          + "".join(f".c{number}{{stroke:{colour};fill:{colour}}}" for number, colour in enumerate(COLOURS)))
+
+
+class Frame(NamedTuple):
+    """Both axes of a panel, over the pixels of a drawing `WIDTH` wide and `height` high."""
+
+    x: Axis
+    y: Axis
+    height: float
+
+
+def drawn(figure: Figure, chapter: str) -> list[str]:
+    """Draw each panel as an SVG element; a figure is drawn once in a chapter."""
+    parts = []
+    for number, (panel, frame) in enumerate(zip(figure.panels, _frames(figure), strict=True)):
+        name = f"{chapter}-{figure.name}-{number}"  # unique on the page
+        parts.append(element("svg", element("title", escaped(panel.title), id=f"{name}-t"),
+                             element("desc", escaped(panel.words()), id=f"{name}-d"), _panel(panel, frame),
+                             viewBox=f"0 0 {WIDTH} {frame.height}", role="img", aria_labelledby=f"{name}-t {name}-d"))
+    return parts
+
+
+def drawing(figure: Figure) -> str:
+    """Draw a figure as one file: its title, a legend, and the panels beside each other."""
+    frames = _frames(figure)
+    width = (WIDTH + _GAP) * len(frames)
+    parts, x, y = [text(figure.title, 8, 20, class_="title")], 8.0, 30
+    for name, place in figure.legend().items():
+        length = SWATCH + 6 + _LETTER * len(name) + _GAP
+        if x > 8 and x + length > width:
+            x, y = 8.0, y + 20
+        parts.append(element("g", sample(place), text(name, SWATCH + 6, 11), transform=f"translate({x:g} {y})"))
+        x += length
+    parts += [element("g", _panel(panel, frame), transform=f"translate({(WIDTH + _GAP) * number} {y + 24})")
+              for number, (panel, frame) in enumerate(zip(figure.panels, frames, strict=True))]
+    return document(figure.title, width, y + 24 + max(frame.height for frame in frames), _STYLE, *parts)
+
+
+def _frames(figure: Figure) -> list[Frame]:
+    """Return the axes of every panel; the panels share the range that the figure says."""
+    shared = ranges(figure.panels)
+    frames = []
+    for panel in figure.panels:
+        x, y = ranges([panel])
+        frames.append(_frame(panel, shared[0] if figure.same == "x" else x, shared[1] if figure.same == "y" else y))
+    return frames
+
+
+def _frame(panel: Panel, x: Range, y: Range) -> Frame:
+    """Return the axes of a panel, with room for the words on its left."""
+    names = panel.y.ticks or {}
+    longest = max(map(len, (names or y.ticks()).values()), default=0)
+    height = _TOP + _BOTTOM + ROW * len(names) if names else HEIGHT
+    left = _LETTER * longest + (12 if names else 28)
+    return Frame(Axis(x, left, WIDTH - _RIGHT), Axis(y, height - _BOTTOM, _TOP), height)
+
+
+def _panel(panel: Panel, frame: Frame) -> str:
+    """Draw one panel."""
+    return "".join([*_grid(panel, frame), *(_series(series, panel, frame) for series in panel.series)])
+
+
+def _grid(panel: Panel, frame: Frame) -> list[str]:
+    """Draw lines, ticks and labels."""
+    (_, left, right), (_, bottom, top) = frame.x, frame.y
+    parts = []
+    for value, words in (panel.x.ticks or frame.x.range.ticks()).items():
+        at = frame.x.at(value)
+        parts += [path(f"M{at},{top}V{bottom}", "grid"), text(words, at, bottom + 16, text_anchor="middle")]
+    for value, words in (panel.y.ticks or frame.y.range.ticks()).items():
+        at = frame.y.at(value)
+        parts += [path(f"M{left},{at}H{right}", "grid"), text(words, left - 6, at + 4, text_anchor="end")]
+    parts += [path(f"M{left},{top}V{bottom}H{right}", "axis"),
+              text(panel.x.label, (left + right) / 2, bottom + 36, text_anchor="middle")]
+    if panel.x.guide is not None:
+        parts.append(path(f"M{frame.x.at(panel.x.guide)},{top}V{bottom}", "guide"))
+    if panel.y.guide is not None:
+        parts.append(path(f"M{left},{frame.y.at(panel.y.guide)}H{right}", "guide"))
+    if panel.y.label:
+        parts.append(element("text", escaped(panel.y.label), text_anchor="middle",
+                             transform=f"translate(12 {(top + bottom) / 2}) rotate(-90)"))
+    return parts
+
+
+def _series(series: Series, panel: Panel, frame: Frame) -> str:
+    """Draw a line with its band, or marks with their intervals."""
+    style = Style.of(series.place)
+    points = [p for p in series.points if math.isfinite(p.x.mean) and math.isfinite(p.y.mean)]
+    parts = []
+    if series.joined and points:
+        parts += [_band(points, frame) if series.band else "", path(f"M{_line(points, frame)}", "line", **dash(style))]
+    if series.level:
+        parts += [path(f"M{frame.x.start},{frame.y.at(point.y.mean)}H{frame.x.end}", "line", stroke_dasharray=5)
+                  for point in points]
+    marks = _MARKS if series.joined and len(points) > _MARKS else len(points)
+    marks = 0 if series.faint else marks
+    marked = {round(number * (len(points) - 1) / max(marks - 1, 1)) for number in range(marks)}
+    parts += [_mark(points[number], series, panel, frame, style) for number in sorted(marked)]
+    looks = " ".join(["series", f"c{style.colour}", *["hollow"] * series.hollow, *["faint"] * series.faint])
+    return element("g", "".join(parts), class_=looks, data_series=series.name)
+
+
+def _mark(point: Point, series: Series, panel: Panel, frame: Frame, style: Style) -> str:
+    """Draw a marker, its intervals and its label, with the words that are shown when it is pointed at."""
+    x, y = frame.x.at(point.x.mean), frame.y.at(point.y.mean)
+    intervals = "" if series.joined else _intervals(point, frame)
+    label = element("text", escaped(point.label), class_="label", x=x + 8, y=y - 7) if point.label else ""
+    hit = element("circle", class_="hit", cx=x, cy=y, r=11)
+    return element("g", intervals, marker(style.marker, x, y), hit, label, data_tip=_tip(point, series, panel))
+
+
+def _tip(point: Point, series: Series, panel: Panel) -> str:
+    """Describe a point in words."""
+    low, high = ends(point)
+    values = [f"{scale.label} {scale.write(estimate.mean, '.4g')}"
+              for scale, estimate in ((panel.x, point.x), (panel.y, point.y)) if scale.ticks is None]
+    interval = "" if math.isnan(low) else f" ({low:.3f} to {high:.3f})"
+    label = f", epsilon {point.label}" if point.label else ""
+    return f"{series.name}: {', '.join(values)}{interval}{label}"
+
+
+def _intervals(point: Point, frame: Frame) -> str:
+    """Draw the intervals of a mark."""
+    x, y = frame.x.at(point.x.mean), frame.y.at(point.y.mean)
+    lines = ""
+    if not math.isnan(point.x.low):
+        lines += path(f"M{frame.x.at(point.x.low)},{y}H{frame.x.at(point.x.high)}", "bar")
+    if not math.isnan(point.y.low):
+        lines += path(f"M{x},{frame.y.at(point.y.low)}V{frame.y.at(point.y.high)}", "bar")
+    return lines
+
+
+def _band(points: Sequence[Point], frame: Frame) -> str:
+    """Draw the area between the ends of the intervals of a line's points."""
+    known = [point for point in points if not math.isnan(point.y.low)]
+    if len(known) < 2:
+        return ""
+    upper = [f"{frame.x.at(p.x.mean)},{frame.y.at(p.y.high)}" for p in known]
+    lower = [f"{frame.x.at(p.x.mean)},{frame.y.at(p.y.low)}" for p in reversed(known)]
+    return path(f"M{' L'.join([*upper, *lower])}Z", "band")
+
+
+def _line(points: Sequence[Point], frame: Frame) -> str:
+    """Return the corners of a line through all points."""
+    return " L".join(f"{frame.x.at(point.x.mean)},{frame.y.at(point.y.mean)}" for point in points)
+
+
+_BAR_ROW, _BAR_LEFT, _BAR_LENGTH, _BAR_RIGHT, _BAR_LETTER = 22, 150, 360, 130, 7
+_BAR_STYLE = "text{font:13px sans-serif;fill:#888}.title{font-weight:bold}"
+
+
+class Bar(NamedTuple):
+    """A labelled value with its standard deviation, which is not a number for a single run."""
+
+    label: str
+    value: float
+    deviation: float = math.nan
+    colour: str = COLOURS[0]
+
+
+def bar_chart(title: str, panels: Mapping[str, Sequence[Bar]], extent: Range | None = None) -> str:
+    """Draw panels of bars by the panels' names: all over the range `extent`, or each over its own values and 0."""
+    left = max(_BAR_LEFT, 8 + _BAR_LETTER * max(len(bar.label) for bars in panels.values() for bar in bars))
+    parts, y = [], 8
+    for name, bars in panels.items():
+        parts.append(element("text", escaped(name), class_="title", x=8, y=y + 14))
+        axis = Axis(extent or _extent(bars), left, left + _BAR_LENGTH)
+        parts += [_bar(bar, y + _BAR_ROW * row, axis) for row, bar in enumerate(bars, 1)]
+        y += _BAR_ROW * (len(bars) + 1) + 12
+    return document(title, left + _BAR_LENGTH + _BAR_RIGHT, y, _BAR_STYLE, *parts)
+
+
+def _extent(bars: Sequence[Bar]) -> Range:
+    """Return the range that holds 0 and all bars with their deviations."""
+    low = min(0.0, *(bar.value - _half(bar) for bar in bars))
+    high = max(abs(bar.value) + _half(bar) for bar in bars)
+    return Range(low, high if high > low else low + 1)
+
+
+def _bar(bar: Bar, y: int, axis: Axis) -> str:
+    """Draw one bar from 0, or from the lower end of a logarithmic axis, with its label, deviation and value."""
+    zero, end, middle = axis.at(0.0) if not axis.range.log else axis.start, axis.at(bar.value), y + _BAR_ROW / 2 - 1
+    low, high = (axis.at(bar.value + sign * _half(bar)) for sign in (-1, 1))
+    digits = 0 if abs(bar.value) >= 10 else 4
+    return (text(bar.label, 8, y + 15)
+            + element("rect", x=min(zero, end), y=y, width=round(abs(end - zero), 1), height=_BAR_ROW - 3,
+                      fill=bar.colour)
+            + element("line", x1=low, x2=high, y1=middle, y2=middle, stroke=COLOURS[1], stroke_width=2)
+            + text(f"{bar.value:,.{digits}f}", round(max(zero, high) + 6, 1), y + 15))
+
+
+def _half(bar: Bar) -> float:
+    """Return a bar's deviation, or 0 for a single run."""
+    return 0.0 if math.isnan(bar.deviation) else bar.deviation
+
+
+def line_chart(title: str, x: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """Draw a line for each name through points (x, y), both above 0; `x` labels the axis across."""
+    series = []
+    for place, (name, values) in enumerate(lines.items()):
+        points = tuple(Point(Estimate(across), Estimate(up)) for across, up in values)
+        series.append(Series(name, place, points))
+    return drawing(Figure("lines", title, "", (Panel(title, Scale(x, log=True), Scale("", log=True), tuple(series)),)))

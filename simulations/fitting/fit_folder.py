@@ -1,0 +1,222 @@
+"""What a fit's folder tells: read once, for the terminal, the page and the card alike."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedfair.accounting import Ledger
+from fedfair.accounting.figures import up
+from fedfair.datasets.features.encoding import OTHER
+from fedfair.fairness.intervals import NOTHING, Shown, records
+from fedfair.fairness.metrics import ALL
+from simulations.fitting.figures_by_site import SiteStory
+from simulations.results.front_files import CURVES, FIGURES, FRONT
+from simulations.results.ledger_table import read_ledgers
+from simulations.results.model_metadata import Description, descriptions
+from simulations.results.node_files import NODES_FILE
+from simulations.results.scorecard import SCORECARD
+
+FIT = "fit.toml"
+"""What was asked of a fit."""
+
+OF_GROUPS = {"records": "records, about", "accuracy": "accuracy", "auc": "AUC", "positive_rate": "selection rate",
+             "true_positive_rate": "true positive rate", "false_positive_rate": "false positive rate",
+             "precision": "precision", "brier_score": "Brier score", "calibration_gap": "calibration gap",
+             "calibration_error": "calibration error"}
+"""Figures of every group, and what they are called."""
+
+OF_ALL = {"demographic_parity": "demographic parity: largest difference of selection rates",
+          "selection_ratio": "smallest selection rate over the largest",
+          "equal_opportunity": "equal opportunity: largest difference of true positive rates",
+          "equalised_odds": "equalised odds", "predictive_parity": "predictive parity: largest difference of precision",
+          "accuracy_parity": "accuracy parity", "worst_group_accuracy": "accuracy of the worst group",
+          "balanced_accuracy": "balanced accuracy", "majority_rate": "most frequent class"}
+"""Figures of all groups together, and what they are called."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """A fit's folder.
+
+    Attributes:
+        name: Name of the folder.
+        asked: What was asked: epsilon, delta, gap, constraint, and what would be needed if records are few.
+        config: Settings of the run.
+        ledger: What was released.
+        figures: Figures of the model on the test part.
+        curves: Its calibration curves; empty if another point of the front was chosen later.
+        front: Figures of all points of the front.
+        chosen: Number of the model's point of the front.
+        scorecard: What each category and bin adds.
+        description: What is saved with the model.
+        by_site: Figures of the model by site.
+        by_node: What each node contributed; empty if the fit read a table.
+    """
+
+    name: str
+    asked: Mapping[str, Any]
+    config: Mapping[str, Any]
+    ledger: Ledger
+    figures: pd.DataFrame
+    curves: pd.DataFrame
+    front: pd.DataFrame
+    chosen: int
+    scorecard: pd.DataFrame
+    description: Description
+    by_site: SiteStory
+    by_node: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @staticmethod
+    def read(folder: Path, name: str = "") -> Story:
+        """Read a fit's folder.
+
+        Args:
+            folder: Folder that `fedfair fit` wrote.
+            name: Name to show; by default the folder's.
+
+        Raises:
+            FileNotFoundError: If it holds no fit.
+        """
+        if not (folder / FIT).is_file():
+            raise FileNotFoundError(f"{folder} holds no fit: `fedfair fit TABLE --out {folder}` writes one")
+        asked = tomllib.loads((folder / FIT).read_text(encoding="utf-8"))
+        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        ledger = read_ledgers(folder)[""]
+        return Story(name or folder.resolve().name, asked, config, ledger, pd.read_csv(folder / FIGURES),
+                     pd.read_csv(folder / CURVES), pd.read_parquet(folder / FRONT), int(asked["chosen"]),
+                     pd.read_csv(folder / SCORECARD), next(iter(descriptions(folder / "model.safetensors").values())),
+                     SiteStory.read(folder),
+                     pd.read_csv(folder / NODES_FILE) if (folder / NODES_FILE).is_file() else pd.DataFrame())
+
+    @property
+    def groups(self) -> Sequence[str]:
+        """Names of the groups."""
+        return self.description.groups
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes that kept their records; 0 if the fit read a table."""
+        return int(self.asked.get("nodes", 0))
+
+    @property
+    def held_by(self) -> str:
+        """Who held the records, in words."""
+        if not self.nodes:
+            return "the machine that ran the fit held the table"
+        return (f"{self.nodes} nodes, each a file of its own, which did not leave it; the server that ran the fit held "
+                "none")
+
+    @property
+    def favourable(self) -> str:
+        """Name of the favourable class."""
+        given = self.config.get("favourable")
+        labels = self.description.labels
+        return str(given) if given in labels else labels[int(given) if given is not None else 1]
+
+    @property
+    def epsilon(self) -> float:
+        """What any record is kept within: a training, a validation or a test record."""
+        parts = (self.ledger.held_out_epsilon("valid"), self.ledger.held_out_epsilon("test"))
+        return max(self.ledger.epsilon(), *parts)
+
+    def figure(self, metric: str, group: str = ALL) -> Shown:
+        """Return a figure of the model."""
+        return self._final.get((group, metric), NOTHING)
+
+    def at(self, point: int, metric: str, group: str = ALL, split: str = "test") -> Shown:
+        """Return a figure of a point of the front."""
+        return self._points.get((point, split, group, metric), NOTHING)
+
+    @cached_property
+    def points(self) -> Sequence[int]:
+        """Numbers of the points of the front that tau tells apart, from the one that gives up least."""
+        told = self.front[self.front["head"] != "constant"].drop_duplicates("point")
+        return [int(point) for point in told.sort_values("tau", ascending=False)["point"]]
+
+    def tau(self, point: int) -> float:
+        """Return the share of differences between groups' mean scores that a point leaves."""
+        return float(next(row["tau"] for row in records(self.front) if row["point"] == point))
+
+    @property
+    def finding(self) -> str:
+        """The recommendation in one sentence with its numbers."""
+        accuracy, gap = self.figure("accuracy"), self.figure("demographic_parity")
+        if not accuracy.told:
+            return ("How often the recommended model is right cannot be told at this epsilon: there are too few test "
+                    "records.")
+        apart = (f"selection rates differ by {gap.text} ({gap.interval})." if gap.told else
+                 "by how much selection rates differ cannot be told.")
+        told = (f"The recommended model is right for {accuracy.text} of the test records ({accuracy.interval}), and "
+                f"{apart}")
+        free = self.at(0, "accuracy") if 0 in self.points else NOTHING
+        if self.chosen and free.told:
+            told += f" The most accurate model of the front is right for {free.text} ({free.interval})."
+        return told
+
+    @property
+    def doubts(self) -> list[str]:
+        """What a reader must know before believing the figures."""
+        lines = []
+        majority, accuracy = self.figure("majority_rate"), self.figure("accuracy")
+        if accuracy.told and majority.told and accuracy.low <= majority.high:
+            meant = "worse than" if accuracy.high < majority.low else "not told apart from"
+            lines.append(f"Always deciding for the most frequent class is right for {majority.text}: the model is "
+                         f"{meant} that.")
+        for group in self.groups:
+            if not self.figure("accuracy", group).told:
+                lines.append(f"Of the group {group} too little can be told at this epsilon.")
+        if self.unlearned:
+            lines.append(f"Nothing was learned of {', '.join(self.unlearned)}: no value is that of enough records, as "
+                         "of names, dates and codes. Make a number of a date, a few classes of codes, or leave it out "
+                         "by --without.")
+        if "needed_records" in self.asked:
+            lines.append(f"The table is small for this epsilon, and noise costs accuracy: about "
+                         f"{self.asked['needed_records']:,} training records, or an epsilon of "
+                         f"{self.asked['needed_epsilon']:.2g}, would be enough.")
+        if self.epsilon > self.asked["epsilon"] * (1 + 1e-6):
+            lines.append(f"A round was interrupted and repeated. Both are charged, so that epsilon is "
+                         f"{up(self.epsilon, '.4g')}, not the {self.asked['epsilon']:g} that was asked for.")
+        if self.asked.get("missed"):
+            lines.append(f"No model of the front was within the gap of {self.asked['gap']:g} on the validation part: "
+                         "this is the nearest.")
+        if self.ledger.guarantee != "proved":
+            lines.append(f"The guarantee is {self.ledger.guarantee}: {self.ledger.reason}.")
+        return lines
+
+    @property
+    def unlearned(self) -> list[str]:
+        """Columns of which no value became a feature: all of theirs are "other", as private counts had it."""
+        learned: dict[str, bool] = {}
+        for feature in self.description.encoding.features:
+            nothing = feature.category == OTHER or feature.missing
+            learned[feature.column] = learned.get(feature.column, False) or not nothing
+        return [column for column, has_any in learned.items() if not has_any]
+
+    @property
+    def alternatives(self) -> list[int]:
+        """Points of smaller gaps between selection rates whose accuracy is not told apart from the model's."""
+        own, gap = self.at(self.chosen, "accuracy"), self.at(self.chosen, "demographic_parity")
+        return [point for point in self.points if point != self.chosen
+                and self.at(point, "demographic_parity").value < gap.value
+                and self.at(point, "accuracy").high >= own.low + (own.value - own.low) / 2]
+
+    @cached_property
+    def _final(self) -> dict[tuple[str, str], Shown]:
+        """Figures of the model by group and metric."""
+        test = self.figures.loc[self.figures["split"] == "test"]
+        return {(str(row["group"]), row["metric"]): Shown(row["value"], row["low"], row["high"])
+                for row in records(test)}
+
+    @cached_property
+    def _points(self) -> dict[tuple[int, str, str, str], Shown]:
+        """Figures of the front."""
+        return {(row["point"], row["split"], str(row["group"]), row["metric"]): Shown(row["value"], row["low"],
+                                                                                      row["high"])
+                for row in records(self.front)}

@@ -1,0 +1,140 @@
+"""The folder of a fit: a run's folder, with a page, a card and a program beside it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import tomli_w
+import torch
+
+from simulations.fitting.card import card_in_json, card_in_markdown
+from simulations.fitting.fit import Fitted
+from simulations.fitting.fit_folder import FIT, Story
+from simulations.fitting.page import page
+from simulations.fitting.privacy_statement import in_words
+from simulations.fitting.standalone_program import program
+from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
+from strategies.moments import GAPS
+from strategies.server.releases.front import largest_gaps
+
+PAGE, PROGRAM, CARD = "report.html", "predict.py", "card.md"
+
+
+def save(fitted: Fitted, folder: Path) -> Story:
+    """Write a fit's folder, and return what it tells.
+
+    Args:
+        fitted: The fit.
+        folder: Folder to write.
+
+    Raises:
+        FileExistsError: If the folder holds a fit or anything else.
+        OSError: If it cannot be written.
+    """
+    refuse_folder(folder, fitted.result.experiment.settings())
+    with replaced(folder) as new:  # as a whole, since a fit whose page is missing could not be made again at no cost
+        fitted.result.save(new)
+        (new / FIT).write_text(tomli_w.dumps(_asked(fitted)), encoding="utf-8")
+        return _tell(new, folder.resolve().name)
+
+
+def told(fitted: Fitted) -> Story:
+    """Return what a fit tells, without keeping its folder.
+
+    Args:
+        fitted: The fit.
+    """
+    with TemporaryDirectory() as folder:
+        return save(fitted, Path(folder) / Path(fitted.result.experiment.dataset).name)
+
+
+def refuse_folder(folder: Path, settings: Mapping[str, Any] | None = None) -> None:
+    """Raise `FileExistsError` if a folder holds a fit or anything else, and `OSError` if it cannot be written.
+
+    Args:
+        folder: Folder to write.
+        settings: Settings of the run whose checkpoint may be there.
+    """
+    refuse_fit(folder)
+    refuse_to_replace(folder, settings or {})
+
+
+def refuse_fit(folder: Path) -> None:
+    """Raise `FileExistsError` if a folder holds a fit.
+
+    Args:
+        folder: Folder to write.
+    """
+    if is_fit(folder):
+        raise FileExistsError(f"{folder} holds a fit already, and another fit is another release of the same records, "
+                              "whose epsilons add up: `fedfair choose` takes another model of it at no cost; else "
+                              "choose another folder, or remove it")
+
+
+def is_fit(folder: Path) -> bool:
+    """Return whether a folder holds a fit.
+
+    Args:
+        folder: Folder.
+    """
+    return (folder / FIT).is_file()
+
+
+def chosen_again(folder: Path, point: int) -> Story:
+    """Let page, card and program be those of another point of the front, whose model is in the folder already.
+
+    Args:
+        folder: Folder of a fit.
+        point: Number of the point.
+    """
+    asked = tomllib.loads((folder / FIT).read_text(encoding="utf-8"))
+    now = {**asked, "chosen": point, "chosen_later": True, "missed": False}
+    with replaced(folder) as new:
+        (new / FIT).write_text(tomli_w.dumps(now), encoding="utf-8")
+        carry_over(folder, new)
+        return _tell(new, folder.resolve().name)
+
+
+def _tell(folder: Path, name: str) -> Story:
+    """Write page, card and program of a fit, from the other files of its folder."""
+    story = Story.read(folder, name)
+    for file, text in ((CARD, card_in_markdown(story)), ("card.json", card_in_json(story)),
+                       (PROGRAM, program(story)), (PAGE, page(story))):
+        (folder / file).write_text(text, encoding="utf-8")
+    return story
+
+
+def _asked(fitted: Fitted) -> dict[str, Any]:
+    """Return what was asked of a fit, which point of the front it ended with, and what is to be known of that."""
+    wanted, point = fitted.wanted, _point(fitted)
+    asked: dict[str, Any] = {"epsilon": wanted.epsilon, "delta": wanted.delta, "constraint": wanted.constraint,
+                             "chosen": point, "trust": fitted.result.ledger.trust.value}
+    if fitted.nodes:
+        asked |= {"nodes": fitted.nodes, "held_by": "nodes, each a file of its own; the server none",
+                  "secure_aggregation": fitted.result.ledger.secure_aggregation}
+    if wanted.gap is not None:
+        asked |= {"gap": wanted.gap, "missed": _gap(fitted, point) > wanted.gap}
+    if fitted.among is not None:
+        asked |= {"trials": fitted.among.trials, "candidates": [*map(in_words, fitted.among.methods)]}
+    if fitted.needed is not None:
+        asked |= {"needed_records": fitted.needed.records, "needed_epsilon": fitted.needed.epsilon}
+    return asked
+
+
+def _gap(fitted: Fitted, point: int) -> float:
+    """Return the gap of a point on the validation part, by which it was chosen."""
+    front = fitted.result.front
+    assert front is not None
+    return largest_gaps(front, GAPS[fitted.wanted.constraint])[point]
+
+
+def _point(fitted: Fitted) -> int:
+    """Return the number of the front's point that is the run's model."""
+    front, weights = fitted.result.front, next(iter(fitted.result.model.parameters())).detach()
+    assert front is not None
+    apart = [float((point.T - weights).abs().max()) for point in front.front.weights]
+    return int(torch.tensor(apart).argmin())

@@ -1,0 +1,148 @@
+"""A file of the user's own: what it is taken for, its labels by group, and the text of its schema.
+
+What a user's file is taken for: its convention, the kinds of its columns, and what is doubtful.
+
+How frequent each label is in each group of a data set, and which groups are small.
+
+The text of a schema to be edited, from what a file holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+import tomli_w
+import torch
+from rich.table import Table
+from rich.text import Text
+
+from fedfair.datasets.columns.convention import Reading
+from fedfair.datasets.columns.kinds import LEFT_OUT, Column, understand
+from fedfair.datasets.columns.tidy import reading_of, tidied
+from fedfair.datasets.features.encoding import OTHER
+from fedfair.datasets.files.table_file import read_table
+from fedfair.datasets.grouped import GroupedDataset, Parts
+from fedfair.datasets.names import as_text, visible
+from fedfair.datasets.schema import RECORDS
+from fedfair.datasets.table import features_alone, shown, whole_numbers, with_bands
+from fedfair.protocol.task import Task
+
+_MARKS = {".": "a dot", ",": "a comma"}
+
+
+class FileFindings(NamedTuple):
+    """How a file is read: its columns, a sentence on its convention, and a question for each column in doubt."""
+
+    columns: list[Column]
+    described: str
+    questions: list[str]
+
+
+def examine(task: Task) -> FileFindings:
+    """Return how the file of a task is read; raise `ValueError` or `FileNotFoundError` if it cannot be."""
+    asked, attributes = task.asked, [name for name in task.attributes if name]
+    file = read_table(Path(task.csv or ""), asked)
+    roles = (task.label, task.participant, *attributes)
+    read = file.frame.drop(columns=features_alone(task.without or (), file.frame, roles))
+    reading = with_bands(reading_of(read, asked, file.separator), asked, attributes[0])
+    columns = understand(shown(tidied(read, reading), reading), str(task.label), attributes, task.participant, asked)
+    return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.",
+                        [f"Question: {_sentence(column.question)}" for column in columns if column.question])
+
+
+def _convention(reading: Reading) -> str:
+    """Say how cells are read."""
+    parts = [f"numbers with {_MARKS[reading.decimal]} before decimals"]
+    parts += [f"{_MARKS[mark]} in {name}" for name, mark in reading.exceptions]
+    parts += [f"{name} in {sign}" for name, sign in reading.signs]
+    if reading.missing:
+        parts.append(f"missing: {', '.join(reading.missing)}")
+    return ", ".join(parts)
+
+
+def _sentence(question: str) -> str:
+    """Return a question that begins with a capital letter."""
+    return question[0].upper() + question[1:]
+
+
+SMALL = 30
+"""Records of a group, or less, of which no figure says much."""
+_CLASSES = 6  # are shown
+
+
+def label_rates(parts: Parts) -> Table:
+    """Lay out the share of each label in each group, over all parts."""
+    counts = sum(_counts(data) for _, data in parts)
+    labels = parts.train.labels[:_CLASSES]
+    table = Table(title="Labels by group")
+    table.add_column("group")
+    for heading in ("records", *labels):
+        table.add_column(Text(visible(heading)), justify="right")
+    for name, row in zip(parts.train.names, torch.as_tensor(counts).tolist(), strict=True):
+        shares = [f"{count / max(1, sum(row)):.1%}" for count in row[:_CLASSES]]
+        table.add_row(Text(visible(name)), f"{sum(row):,}", *shares)
+    return table
+
+
+def small_groups(parts: Parts) -> list[str]:
+    """Return a sentence for each part that has groups of fewer than `SMALL` records; an empty part is not looked at."""
+    sentences = []
+    for part, data in parts:
+        sizes = zip(data.names, data.group_sizes(), strict=True)
+        small = [f"{name} ({size:,})" for name, size in sizes if size < SMALL]
+        if small and len(data):
+            sentences.append(f"few records in the {part} part, below {SMALL}: {', '.join(small)}: figures of these "
+                             "groups say little")
+    return sentences
+
+
+def _counts(data: GroupedDataset) -> torch.Tensor:
+    """Return the number of records of each group and label, `[groups, classes]`."""
+    cells = torch.bincount(data.group * data.classes + data.y, minlength=len(data.names) * data.classes)
+    return cells.view(len(data.names), data.classes)
+
+
+_HEAD = f"""\
+# A schema: what everybody may know of a table's columns, so that preparing them costs no privacy.
+# Its first version was read off the records, and would give some of them away: put the published range of every
+# number and the published list of every category in its place. Then name where they are published as the source.
+# The lists of label and group are those of all classes and groups. Nodes with files of their own are held to them.
+# While the source is "{RECORDS}", runs with this schema have a guarantee that is only nominal.
+# A number beyond its range counts as its end, a category that is not listed as "{OTHER}".
+
+"""
+
+
+def schema_text(frame: pd.DataFrame, label: str, groups: Sequence[str]) -> str:
+    """Return the schema of a tidied table, with ranges that end in round numbers.
+
+    Args:
+        frame: Tidied table.
+        label: Column to predict.
+        groups: Columns of the groups, whose names are public anyway, as those of the classes are.
+    """
+    kinds = {column.name: column.kind for column in understand(frame, label, groups)}
+    ranges = {name: list(_round_range(frame[name])) for name, kind in kinds.items() if kind == "number"}
+    categories = {name: [*_values(frame[name]), OTHER] for name, kind in kinds.items()
+                  if kind in ("boolean", "category")}
+    categories |= {name: _values(frame[name]) for name in dict.fromkeys((*groups, label))}
+    unused = [name for name, kind in kinds.items() if kind in LEFT_OUT]
+    note = f"# Columns with nothing to learn from: leave them out with without = {unused}\n\n" if unused else ""
+    return _HEAD + note + tomli_w.dumps({"source": RECORDS, "label": label, "group": as_text(groups), "ranges": ranges,
+                                         "categories": categories})
+
+
+def _values(column: pd.Series) -> list[str]:
+    """Return the values of a column as text, sorted, numbers by size."""
+    return [str(value) for value in sorted(whole_numbers(column.dropna()).unique())]
+
+
+def _round_range(column: pd.Series) -> tuple[float, float]:
+    """Return a range around the numbers of a column, with ends of two digits."""
+    low, high = float(column.min()), float(column.max())
+    unit = 10.0 ** (math.floor(math.log10(max(high - low, abs(high), 1e-300))) - 1)
+    return math.floor(low / unit) * unit, math.ceil(high / unit) * unit

@@ -1,0 +1,1 @@
+"""What several runs tell: summaries, measures, verdicts and tests over seeds."""

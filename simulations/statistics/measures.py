@@ -1,0 +1,58 @@
+"""The measures by which methods are compared: accuracy, loss, and gaps between groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from fedfair.fairness.metrics import ALL
+from simulations.statistics.summary import excessive_risks, gap, privacy_costs
+
+Pairs = Mapping[str, tuple[str, str]]
+"""By data set, the two groups between which gaps are measured; otherwise a gap is the largest between any two."""
+
+_ANY: Pairs = {}
+
+LARGER_IS_BETTER = {"accuracy": True, "loss": False, "accuracy_parity": False, "privacy_cost_gap": False,
+                    "excessive_risk_gap": False}
+"""The tested measures, and whether larger values are better."""
+
+
+def measures(final: pd.DataFrame, pairs: Pairs = _ANY) -> pd.DataFrame:
+    """Compute the measures of each run (see `LARGER_IS_BETTER`).
+
+    Args:
+        final: Final metrics, a row for each run, from `simulations.statistics.summary.final_test`.
+        pairs: Groups between which gaps are measured; by default any two.
+
+    Returns:
+        A row for each run, with a column for each measure. Where the runs have it, `constant` says whether one class
+            alone was predicted, and `majority_rate` is the accuracy of always predicting the most frequent one.
+    """
+    table = pd.DataFrame({
+        "accuracy": final[ALL, "accuracy"], "loss": final[ALL, "loss"],
+        "accuracy_parity": final[ALL, "accuracy_parity"],
+        "privacy_cost_gap": gap(between(privacy_costs(final), pairs)),
+        "excessive_risk_gap": gap(between(excessive_risks(final), pairs))})
+    if (ALL, "predicted_classes") in final:
+        table["constant"] = final[ALL, "predicted_classes"] == 1
+    if (ALL, "majority_rate") in final:
+        table["majority_rate"] = final[ALL, "majority_rate"]
+    return table
+
+
+def between(by_group: pd.DataFrame, pairs: Pairs) -> pd.DataFrame:
+    """Mask the values of groups that are not in the pair of their data set.
+
+    Args:
+        by_group: Values with a row for each run and a column for each group.
+        pairs: Two groups by data set; other data sets keep all groups.
+
+    Returns:
+        The same table, not a number in the masked cells.
+    """
+    datasets = by_group.index.get_level_values("dataset")
+    left_out = [[group not in pairs.get(dataset, (group,)) for group in by_group.columns] for dataset in datasets]
+    return by_group.mask(np.array(left_out, dtype=bool).reshape(by_group.shape))

@@ -1,0 +1,245 @@
+"""From long metrics of several seeds to one row for each data set and strategy.
+
+Columns of a summary beside accuracy and its gaps: what was measured where, other metrics, and sites.
+
+References: the strategies that others are measured against, on the same data set and seed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from fedfair.accounting import Ledger
+from fedfair.fairness.metrics import ALL, GAPS, METRICS
+from fedfair.protocol.messages import BY_CLIENT
+
+OVERALL = ("balanced_accuracy", "auc", "brier_score", "calibration_error")
+"""Metrics of which all records' mean and deviation are summed up, besides those in the table."""
+
+BY_GROUP = (*OVERALL, "true_positive_rate")
+"""Metrics whose means are summed up by group and by site."""
+
+
+def further_columns(runs: pd.DataFrame, by_client: pd.DataFrame, groups: Sequence[str]) -> dict[str, Any]:
+    """Return one method's further columns by name; metrics that the runs do not have are not numbers.
+
+    Args:
+        runs: Final metrics of its runs, from `simulations.statistics.summary.final_part`.
+        by_client: Final metrics of each client of all methods, from the same; it may be empty.
+        groups: Names of the groups.
+
+    Returns:
+        Columns: seeds that predict one class alone; the majority class's rate; in how many seeds each gap is known;
+            further metrics of all, by group, and by site (`site_0_accuracy_mean`); the fewest test records of a group.
+    """
+    columns: dict[str, Any] = {}
+    if (ALL, "predicted_classes") in runs:
+        columns["constant_seeds"] = int((runs[ALL, "predicted_classes"] == 1).sum())
+    if (ALL, "majority_rate") in runs:
+        columns["majority_rate_mean"] = runs[ALL, "majority_rate"].mean()
+    columns |= {f"{name}_seeds": int(runs[ALL, name].count()) for name in GAPS if (ALL, name) in runs}
+    asked = [name for name in runs[ALL].columns if name not in (*METRICS, *GAPS)]
+    for name in (*OVERALL, *asked):
+        if (ALL, name) in runs:
+            columns[f"{name}_mean"], columns[f"{name}_sd"] = runs[ALL, name].mean(), runs[ALL, name].std()
+    for group in groups:
+        columns |= {f"{name}_{group}_mean": runs[group, name].mean() for name in (*BY_GROUP, *asked)
+                    if (group, name) in runs}
+        if (group, "records") in runs:
+            columns[f"test_records_{group}_min"] = int(runs[group, "records"].fillna(0).min())
+    return columns | _by_client(by_client.reindex(runs.index), asked)
+
+
+def _by_client(runs: pd.DataFrame, asked: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of each client: accuracy, other metrics, and test records."""
+    columns: dict[str, Any] = {}
+    clients = [client for client in runs.columns.unique("group") if client != ALL] if len(runs.columns) else []
+    for client in sorted(clients, key=lambda name: int(name.rpartition(" ")[2])):
+        for name in ("accuracy", *BY_GROUP, *asked, "records"):
+            if (client, name) in runs and runs[client, name].notna().any():
+                columns[f"{client.replace(' ', '_')}_{name}_mean"] = runs[client, name].mean()
+    if clients and (ALL, "accuracy_parity") in runs:
+        columns["site_accuracy_gap_mean"] = runs[ALL, "accuracy_parity"].mean()
+    return columns
+
+
+REFERENCE = "sgd"
+REFERENCES = {"fedavg": "fedavg", "dp-fedavg": "fedavg"}
+"""References of strategies with local epochs: their optimisation differs, and so does their reference."""
+
+
+def is_reference(strategy: str) -> bool:
+    """Return whether other strategies are measured against this one.
+
+    Args:
+        strategy: Name of a strategy, alone or with its folder's, "sgd (longer)".
+
+    Returns:
+        True for a reference.
+    """
+    return strategy.partition(" ")[0] in (REFERENCE, *REFERENCES.values())
+
+
+def reference(strategy: str, strategies: Collection[str]) -> str:
+    """Return the strategy that a strategy is measured against.
+
+    Args:
+        strategy: Name of a strategy, alone or with its folder's, "dpsgd (longer)".
+        strategies: Names of all strategies.
+
+    Returns:
+        `REFERENCE`, or the strategy's entry in `REFERENCES`; with the folder's name, "sgd (longer)", if that is among
+            `strategies`.
+    """
+    method, _, folder = strategy.partition(" ")
+    plain = REFERENCES.get(method, REFERENCE)
+    of_folder = f"{plain} {folder}"
+    return of_folder if of_folder in strategies else plain
+
+
+def against_reference(final: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Subtract each run's reference from it, on the same data set and seed.
+
+    Args:
+        final: Final metrics, from `final_part`.
+        metric: Name of the metric.
+
+    Returns:
+        A row for each run and a column for each group; not a number where the reference did not run.
+    """
+    values = final.loc[:, final.columns.get_level_values("metric") == metric].droplevel("metric", axis=1)
+    strategies = values.index.unique("strategy")
+    same_run = pd.MultiIndex.from_tuples([(dataset, reference(strategy, strategies), seed)
+                                          for dataset, strategy, seed in values.index], names=values.index.names)
+    return pd.DataFrame(values.to_numpy() - values.reindex(same_run).to_numpy(), values.index, values.columns)
+
+
+def privacy_costs(final: pd.DataFrame) -> pd.DataFrame:
+    """Compute by how much each run's accuracy is below its reference's.
+
+    Args:
+        final: Final metrics, from `final_part`.
+
+    Returns:
+        A table as from `against_reference`.
+    """
+    return -against_reference(final, "accuracy")
+
+
+def excessive_risks(final: pd.DataFrame) -> pd.DataFrame:
+    """Compute by how much each run's loss is above its reference's.
+
+    Args:
+        final: Final metrics, from `final_part`.
+
+    Returns:
+        A table as from `against_reference`.
+    """
+    return against_reference(final, "loss")
+
+
+TAU = 0.05
+"""The largest gap between the groups' privacy costs that counts as equal cost (Xu et al. 2021, section 6.1.4)."""
+DIGITS = 12
+"""Decimals to which differences between shares are rounded, so that rounding errors do not count as differences."""
+_OVERALL = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds", "loss")
+
+
+def at_most(gap: float, tau: float) -> bool:
+    """Return whether a gap is at most tau, up to rounding: the one between .90 and .85 is at most .05.
+
+    Args:
+        gap: Difference of two shares.
+        tau: Bound on it.
+
+    Returns:
+        True if the gap is at most tau.
+    """
+    return round(gap, DIGITS) <= tau
+
+
+def final_part(metrics: pd.DataFrame, split: str) -> pd.DataFrame:
+    """Select one part's metrics of each run's last round.
+
+    Args:
+        metrics: Long metrics with columns dataset, strategy, seed, round, split, group, metric and value.
+        split: Name of the part, for example "test".
+
+    Returns:
+        A row for each run, indexed by dataset, strategy and seed; a column for each (group, metric).
+    """
+    part = metrics[metrics["split"] == split]
+    runs = ["dataset", "strategy", "seed"]
+    last = part[part["round"] == part.groupby(runs)["round"].transform("max")]
+    return last.set_index([*runs, "group", "metric"])["value"].unstack(["group", "metric"]).sort_index(axis=1)
+
+
+def final_test(metrics: pd.DataFrame) -> pd.DataFrame:
+    """Select the test part's metrics of each run's last round.
+
+    Args:
+        metrics: Long metrics, see `final_part`.
+
+    Returns:
+        A table as from `final_part`.
+    """
+    return final_part(metrics, "test")
+
+
+def gap(by_group: pd.DataFrame) -> pd.Series[float]:
+    """Compute the largest difference between two groups in each row.
+
+    Args:
+        by_group: Values with a column for each group; the column "all" is left out.
+
+    Returns:
+        One gap for each row; not a number if fewer than two groups have values.
+    """
+    groups = by_group.drop(columns=ALL, errors="ignore")
+    return (groups.max(axis=1) - groups.min(axis=1)).where(groups.count(axis=1) > 1)
+
+
+def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) -> pd.DataFrame:
+    """Compute means and standard deviations (n - 1) over seeds.
+
+    Metrics are those of the test part after the last round.
+
+    Args:
+        metrics: Long metrics, see `final_part`.
+        ledgers: Ledgers of the runs by (dataset, strategy, seed).
+
+    Returns:
+        A row for each data set and strategy. Epsilon is the largest over the seeds; `validation_epsilon`, that of the
+            validation records, is 0 unless a threshold was searched on them, and infinite if that was done without
+            noise.
+    """
+    final = final_test(metrics)
+    by_client = final_part(metrics, f"test {BY_CLIENT}")
+    costs, risks = privacy_costs(final), excessive_risks(final)
+    rows = []
+    for (dataset, strategy), runs in final.groupby(level=["dataset", "strategy"], sort=False):
+        spent = [ledger for (d, s, _), ledger in ledgers.items() if (d, s) == (dataset, strategy)]
+        row: dict[str, Any] = {"dataset": dataset, "strategy": strategy, "seeds": len(runs),
+                               "epsilon": max(ledger.epsilon() for ledger in spent), "delta": spent[0].delta,
+                               "guarantee": spent[0].guarantee,
+                               "validation_epsilon": max(ledger.held_out_epsilon("valid") for ledger in spent)}
+        for metric in _OVERALL:
+            row[f"{metric}_mean"], row[f"{metric}_sd"] = runs[ALL, metric].mean(), runs[ALL, metric].std()
+        paid = costs.loc[runs.index]
+        for group in spent[0].groups:
+            row[f"accuracy_{group}_mean"] = runs[group, "accuracy"].mean()
+            row[f"accuracy_{group}_sd"] = runs[group, "accuracy"].std()
+            row[f"privacy_cost_{group}_mean"] = paid[group].mean()
+            row[f"excessive_risk_{group}_mean"] = risks.loc[runs.index, group].mean()
+        cost_gap = gap(paid).mean()
+        row["privacy_cost_gap_mean"], row["excessive_risk_gap_mean"] = cost_gap, gap(risks.loc[runs.index]).mean()
+        row["equal_cost"] = None if math.isnan(cost_gap) else at_most(cost_gap, TAU)
+        row |= further_columns(runs, by_client, spent[0].groups)
+        rows.append(row)
+    order = list(dict.fromkeys(strategy for _, strategy, _ in ledgers))
+    return pd.DataFrame(rows).sort_values("strategy", key=lambda s: s.map(order.index), kind="stable",
+                                          ignore_index=True)

@@ -1,0 +1,1 @@
+"""What the server releases beside the training: preprocessing, figures, thresholds, fronts."""

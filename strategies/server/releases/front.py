@@ -1,0 +1,158 @@
+"""A front: classifiers besides the run's model that follow from the same releases, with their figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+import torch
+from flwr.app import ArrayRecord, Message
+from torch import Tensor
+
+from fedfair.fairness.group_counts import GroupCounts
+from fedfair.fairness.metrics import ALL, OF_PROBABILITIES, metrics
+from fedfair.fairness.noisy_figures import NoisyCounts
+from fedfair.moments.front import Front
+from fedfair.node.front_counts import HELD_OUT
+from strategies.server.population import Population
+from strategies.server.replies.reply_checks import sender
+from strategies.server.replies.tensor_checks import check_counts, check_tensors
+
+
+class FrontRow(TypedDict):
+    """One figure of one classifier on a part of the records; `group` may be "all".
+
+    `low` and `high` are the ends of its interval, NaN for exact figures of the part.
+    """
+
+    point: int
+    split: str
+    group: str
+    metric: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class MeasuredFront:
+    """Classifiers with their figures.
+
+    Attributes:
+        front: Settings and weights.
+        rows: Figures of decisions on held-out parts, by the position of the classifier.
+    """
+
+    front: Front
+    rows: tuple[FrontRow, ...]
+
+
+def measured(front: Front, replies: list[Message], population: Population, favourable: int | None) -> MeasuredFront:
+    """Return a front with the figures that nodes counted.
+
+    Args:
+        front: Settings and weights.
+        replies: Answers of all nodes to `fedfair.node.front_counts.send_front_counts`.
+        population: Names of groups and classes.
+        favourable: Number of the favourable class, or None.
+
+    Raises:
+        fedfair.node.node.ClientError: If a node sent counts that cannot be.
+    """
+    rows: list[FrontRow] = []
+    for split in HELD_OUT:
+        for point, confusion in enumerate(_confusions(front, replies, split, population)):
+            rows += _rows(point, split, confusion, population.names, favourable)
+    return MeasuredFront(front, tuple(rows))
+
+
+def _confusions(front: Front, replies: list[Message], split: str, population: Population) -> Tensor:
+    """Add up how often labels are decided as classes, `[points, K, C, C]`."""
+    groups, classes = len(population.names), population.classes
+    total = torch.zeros(len(front.points), groups, classes, classes, dtype=torch.float64)
+    for reply in replies:
+        who, record = sender(reply), reply.content.array_records.get(split, ArrayRecord())
+        if record or who.clients:
+            values = check_tensors(who, record, f"counts of {split}", {"confusion": total})
+            total = total + check_counts(who, split, values)["confusion"]
+    return total
+
+
+def _rows(point: int, split: str, confusion: Tensor, names: tuple[str, ...], favourable: int | None
+          ) -> Iterator[FrontRow]:
+    """Yield the figures of a classifier's decisions; none on a part without records."""
+    counts = GroupCounts.of_decisions(confusion)
+    for group, metric, value in metrics(counts, names, favourable) if bool(confusion.any()) else ():
+        if metric != "loss" and metric not in OF_PROBABILITIES:
+            yield FrontRow(point=point, split=split, group=group, metric=metric, value=value, low=math.nan,
+                           high=math.nan)
+
+
+def noisy(front: Front, counts: Mapping[str, Sequence[NoisyCounts]]) -> MeasuredFront:
+    """Return a front with figures of noisy counts.
+
+    Args:
+        front: Settings and weights.
+        counts: Counts of every classifier by part.
+    """
+    rows: list[FrontRow] = []
+    for split, of in counts.items():
+        for point, counted in enumerate(of):
+            rows += [FrontRow(point=point, split=split, **figure._asdict())  # type: ignore[typeddict-item]
+                     for figure in counted.figures() if not math.isnan(figure.value)]
+    return MeasuredFront(front, tuple(rows))
+
+
+def least_constrained(front: MeasuredFront, gaps: Sequence[str], limit: float) -> int:
+    """Return the classifier of the largest tau on the validation part whose gaps are within a limit.
+
+    Of noisy figures this is better than the most accurate one: the loss grows as tau leaves 1, while the largest of
+    several noisy accuracies is often that of a classifier with much noise.
+
+    Args:
+        front: Classifiers with figures on the validation part.
+        gaps: Names of gaps between groups.
+        limit: The largest that each may be.
+
+    Returns:
+        Its position; if none is within the limit, that of the classifier whose largest gap is smallest.
+    """
+    wide = largest_gaps(front, gaps)
+    fitted = [point for point, made in enumerate(front.front.points) if made.head != "constant"]
+    rising = sorted(fitted, key=lambda point: -front.front.points[point].tau)
+    return next((point for point in rising if wide[point] <= limit), min(fitted, key=wide.__getitem__))
+
+
+def most_accurate(front: MeasuredFront, gaps: Sequence[str], limit: float) -> int:
+    """Return the most accurate classifier on the validation part whose gaps are within a limit.
+
+    Args:
+        front: Classifiers with figures on the validation part.
+        gaps: Names of gaps between groups.
+        limit: The largest that each may be.
+
+    Returns:
+        Its position; if none is within the limit, that of the classifier whose largest gap is smallest.
+    """
+    wide, accuracy = largest_gaps(front, gaps), _on_validation(front, "accuracy")
+    within = [point for point in accuracy if wide[point] <= limit] or [min(accuracy, key=wide.__getitem__)]
+    return max(within, key=accuracy.__getitem__)
+
+
+def _on_validation(front: MeasuredFront, metric: str) -> dict[int, float]:
+    """Return a figure of all records of the validation part by the position of the classifier."""
+    return {row["point"]: row["value"] for row in front.rows
+            if row["split"] == "valid" and row["group"] == ALL and row["metric"] == metric}
+
+
+def largest_gaps(front: MeasuredFront, gaps: Sequence[str]) -> dict[int, float]:
+    """Return the largest of some gaps on the validation part, by position of the classifier; infinite if unknown.
+
+    Args:
+        front: Classifiers with figures on the validation part.
+        gaps: Names of gaps between groups.
+    """
+    found = [_on_validation(front, gap) for gap in gaps]
+    return {point: max(of.get(point, math.inf) for of in found) for point in range(len(front.front.points))}

@@ -1,0 +1,188 @@
+"""Figures of held-out records that are released with noise: how a run's model does, and classifiers of its front.
+
+Every held-out part is a release of its own, about records that trained nothing: a record is in one part, so it is
+charged for one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import torch
+from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
+from torch import Tensor
+
+from fedfair.accounting import Ledger, Release, calibrate
+from fedfair.accounting.events import Unit
+from fedfair.fairness.decision_counts import CONFUSION, Deciding, factors
+from fedfair.fairness.metrics import METRICS
+from fedfair.fairness.noisy_figures import CurvePoint, Figure, NoisyCounts
+from fedfair.fairness.reject_option import RejectOption
+from fedfair.fairness.site_figures import SiteCounts, SiteFigure
+from fedfair.gradients.layers import Gradients
+from fedfair.mechanisms.noise import Trust, client_share, server_share
+from fedfair.mechanisms.randomness import source
+from fedfair.node.private_counts import (
+    FRONT,
+    MODEL,
+    SITES,
+    send_private_counts,
+    send_private_front_counts,
+    with_table_noise,
+)
+from fedfair.protocol.exchange import Exchange
+from fedfair.protocol.task import Task
+from strategies.server.population import Population
+from strategies.server.replies.requests import added, ask, present
+from strategies.server.training import Training
+
+Split = Literal["valid", "test"]
+SPLITS: tuple[Split, ...] = ("valid", "test")
+_OF_SITES = 0.5
+"""Share of what figures of the model may spend that those by site get, where there are sites.
+
+Figures by group would follow from counts by site and group too, but with sqrt(S) times the noise at S sites. With a
+release of their own they have sqrt(2) times as much as without sites, however many there are.
+"""
+
+
+class Figures(NamedTuple):
+    """What was released of the run's model, by held-out part.
+
+    Attributes:
+        rows: Figures with their intervals.
+        curves: Points of calibration curves.
+        sites: Figures by site; none without sites.
+    """
+
+    rows: list[tuple[Split, Figure]]
+    curves: list[tuple[Split, CurvePoint]]
+    sites: list[tuple[Split, SiteFigure]]
+
+
+class PrivateFigures:
+    """Asks for counts of decisions on held-out parts, with noise, and enters them into the ledger.
+
+    The budget of a part may be split: a release with a share w of it has a noise multiplier of multiplier / sqrt(w).
+
+    Args:
+        task: The run's data.
+        training: Settings of the budget, of noise and of trust.
+        population: Names of groups and classes, and the clients.
+        protects: What the run protects.
+        noise_key: What noise follows from, or None if it comes from the operating system.
+
+    Raises:
+        ValueError: If participants are protected, or no epsilon is given.
+    """
+
+    def __init__(self, task: Task, training: Training, population: Population, protects: Unit, noise_key: str | None
+                 ) -> None:
+        if protects == "participant":
+            raise ValueError('figures is "private", which protects records, but this run protects participants, who '
+                             'have many of them: take figures = "held-out" or "exact"')
+        epsilon = training.figures_epsilon or training.target_epsilon
+        if epsilon is None:
+            raise ValueError('figures is "private", and they cost held-out records an epsilon: give figures_epsilon, '
+                             "or target_epsilon, which they then have as well")
+        self.multiplier = calibrate(lambda m: {Release(1.0, m): 1}, epsilon, training.delta, training.accountant)
+        self.released = Figures([], [], [])
+        self._task, self._training, self._population, self._key = task, training, population, noise_key
+
+    def model(self, grid: Grid, arrays: ArrayRecord, ledger: Ledger, rule: RejectOption | None, split: Split,
+              share: float) -> NoisyCounts:
+        """Release how the model does on a part; keep its figures.
+
+        Args:
+            grid: The nodes.
+            arrays: Weights of the model.
+            ledger: Where the release is entered.
+            rule: Rule of decision by group, or None.
+            split: The part.
+            share: Share of the part's budget.
+        """
+        sites = self._task.data().test.sites if self._task.site else ()
+        apart = _OF_SITES * share if sites else 0.0
+        counts = self._counts(grid, arrays, ledger, rule, split, share - apart)
+        self.released.rows.extend((split, figure) for figure in counts.figures())
+        self.released.curves.extend((split, point) for point in counts.curve())
+        if sites:
+            by_site = SiteCounts(self._counts(grid, arrays, ledger, rule, split, apart, sites), sites, counts.names)
+            self.released.sites.extend((split, figure) for figure in by_site.figures())
+        return counts
+
+    def _counts(self, grid: Grid, arrays: ArrayRecord, ledger: Ledger, rule: RejectOption | None, split: Split,
+                share: float, sites: tuple[str, ...] = ()) -> NoisyCounts:
+        """Release counts of the model's decisions by group, or by site and group."""
+        groups, favourable = self._population.names, self._favourable
+        like = Deciding(len(groups), self._population.classes, favourable, sites=len(sites) or 1).zeros
+        tables, deviation = self._ask(send_private_counts, grid, ledger, split, share, like, 1,
+                                      SITES if sites else MODEL, weights=arrays,
+                                      threshold=rule.to_json() if rule else "", **{
+                                          "favourable": -1 if favourable is None else favourable,
+                                          "by-site": bool(sites)})
+        noise = {name: deviation * factor for name, factor in factors(tables).items()}
+        places = tuple(f"{group} at {site}" for site in sites for group in groups)
+        return NoisyCounts(tables, noise, favourable, places or groups)
+
+    def front(self, grid: Grid, weights: Tensor, ledger: Ledger, split: Split, share: float) -> list[NoisyCounts]:
+        """Release how linear classifiers do on a part.
+
+        Args:
+            grid: The nodes.
+            weights: Weights of the classifiers, `[points, d, C]`.
+            ledger: Where the release is entered.
+            split: The part.
+            share: Share of the part's budget.
+        """
+        names, classes = self._population.names, self._population.classes
+        like = {CONFUSION: torch.zeros(len(weights), len(names), classes, classes, dtype=torch.float64)}
+        tables, deviation = self._ask(send_private_front_counts, grid, ledger, split, share, like, len(weights), FRONT,
+                                      tensors={"front": {"weights": weights}})
+        return [NoisyCounts({CONFUSION: table}, {CONFUSION: deviation}, self._favourable, names)
+                for table in tables[CONFUSION]]
+
+    def charge(self, ledger: Ledger) -> None:
+        """Enter into a ledger what the figures of a whole run release."""
+        for split in SPLITS:
+            ledger.record_held_out(split, self.multiplier)
+
+    @property
+    def _trust(self) -> Trust:
+        """Who adds noise to counts: under secure aggregation each client adds all of it, since no mask hides counts."""
+        return Trust.LOCAL if self._training.secure_aggregation else self._training.trust
+
+    @property
+    def _favourable(self) -> int | None:
+        """The number of the favourable class, or None."""
+        return self._training.favourable_class(self._population.labels)
+
+    def _ask(self, exchange: Exchange, grid: Grid, ledger: Ledger, split: Split, share: float,
+             like: Mapping[str, Tensor], tables: int, purpose: str, **parts: Any) -> tuple[Gradients, float]:
+        """Release tables of counts of which a record is in one cell each; return them, and the noise's deviation."""
+        training, trust = self._training, self._trust
+        multiplier = self.multiplier / math.sqrt(share)
+        full = multiplier * math.sqrt(tables)
+        clients = client_share(trust, len(self._population.sizes) - training.dropouts)
+        replies = ask(exchange, grid, self._task, training, self._population, training.dropouts, split=split,
+                      deviation=clients * full, noise=training.noise, key=self._key or "", **parts)
+        summed, server = added(replies, "sums", like), server_share(trust)
+        noisy = with_table_noise(training.noise, summed, server * full, source(self._key, f"{purpose} {split}"))
+        ledger.record_held_out(split, multiplier)
+        return noisy, full * math.hypot(server, clients * math.sqrt(len(present(replies))))
+
+
+def rows_of(counts: NoisyCounts) -> list[tuple[str, str, float]]:
+    """Return figures as a run's metrics have them: group, metric, value; those that are not released are NaN.
+
+    Args:
+        counts: Counts with noise.
+    """
+    figures = counts.figures()
+    known = {(figure.group, figure.metric) for figure in figures}
+    groups = dict.fromkeys(figure.group for figure in figures)
+    absent = [(group, metric, math.nan) for group in groups for metric in METRICS if (group, metric) not in known]
+    return [*((figure.group, figure.metric, figure.value) for figure in figures), *absent]
