@@ -2,6 +2,10 @@
 
 Records that agree in label and prediction, or in label and score, are one record with a weight. Metrics of decisions
 are exact. Metrics of scores see 1024 different scores (see `fedfair.fairness.group_counts`).
+
+A metric that needs a class which no record has is unknown. Recall needs records of the favourable class, and a
+correlation needs both classes, among labels and among decisions; accuracy needs none. Which classes a metric needs is
+found by trying: a trace of the absent classes, decided rightly or wrongly, must leave its value where it is.
 """
 
 from __future__ import annotations
@@ -9,10 +13,10 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,19 +44,73 @@ class Wanted:
     of_scores: bool
 
     def __call__(self, sums: Sums, favourable: int | None) -> float:
-        """Return the metric of the records that some sums are over; NaN where scikit-learn calls it undefined."""
-        y, given, weights = _by_score(sums) if self.of_scores else _by_decision(sums, favourable)
-        if not len(y):
+        """Return the metric of the records that some sums are over; NaN if it needs a class that they lack."""
+        seen = _by_score(sums) if self.of_scores else _by_decision(sums, favourable)
+        if not len(seen.y):
             return math.nan
-        from sklearn.exceptions import UndefinedMetricWarning
+        value = self.of(seen)
+        traces = _traces_of_scores(seen) if self.of_scores else _traces_of_decisions(seen)
+        changes = [abs(self.of(seen.with_trace(trace)) - value) for trace in traces]
+        return value if not changes or (max(changes) < _JUMP and min(changes) < _UNCHANGED) else math.nan
 
+    def of(self, seen: Seen) -> float:
+        """Return what scikit-learn computes; NaN if it refuses."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            warnings.simplefilter("error", UndefinedMetricWarning)
             try:
-                return float(self.compute(y.numpy(), given.numpy(), sample_weight=weights.numpy()))
-            except (UndefinedMetricWarning, ValueError):
+                return float(self.compute(seen.y.numpy(), seen.given.numpy(), sample_weight=seen.weights.numpy()))
+            except (ValueError, ArithmeticError):
                 return math.nan
+
+
+class Seen(NamedTuple):
+    """Different records with their weights.
+
+    Attributes:
+        y: Labels, `[n]`.
+        given: Decisions or scores, `[n]`.
+        weights: Numbers of records, `[n]`.
+        classes: Number of classes.
+    """
+
+    y: Tensor
+    given: Tensor
+    weights: Tensor
+    classes: int
+
+    def with_trace(self, trace: Sequence[tuple[int, float]]) -> Seen:
+        """Return these records and a trace of others, given as labels with decisions or scores."""
+        y, given = ([pair[at] for pair in trace] for at in (0, 1))
+        weights = self.weights.new_full((len(trace),), _TRACE * float(self.weights.sum()))
+        return Seen(torch.cat([self.y, self.y.new_tensor(y)]), torch.cat([self.given, self.given.new_tensor(given)]),
+                    torch.cat([self.weights, weights]), self.classes)
+
+
+_TRACE, _JUMP, _UNCHANGED = 1e-12, 1e-3, 1e-7
+"""Weight of a trace, as a share of all records, and by how much any and the smaller change of a metric is not less.
+
+A metric that does not need the absent classes changes by about the weight, and the root of a mean error by the root of
+the weight, if the trace is wrong. A correlation changes by the root whether it is right or wrong.
+"""
+
+
+def _traces_of_decisions(seen: Seen) -> list[list[tuple[int, float]]]:
+    """Return the classes that no record has, or that none is decided for: as decided rightly, and wrongly."""
+    classes = range(seen.classes)
+    unlabelled, undecided = ([each for each in classes if each not in values]
+                             for values in (set(seen.y.tolist()), set(seen.given.tolist())))
+    if not unlabelled and not undecided:
+        return []
+    other = [(each + 1) % seen.classes for each in classes]
+    right = [(each, each) for each in dict.fromkeys([*unlabelled, *undecided])]
+    wrong = [*((each, other[each]) for each in unlabelled), *((other[each], each) for each in undecided)]
+    return [[*right], [*wrong]]
+
+
+def _traces_of_scores(seen: Seen) -> list[list[tuple[int, float]]]:
+    """Return the label that no record has, with the least score, and with the largest."""
+    absent = {0, 1} - set(seen.y.tolist())
+    return [[(label, score)] for label in absent for score in (0.0, 1.0)]
 
 
 @lru_cache(maxsize=256)
@@ -79,11 +137,13 @@ def find_metric(name: str) -> Wanted:
                          "scores, and weights: take another, for example matthews_corrcoef, f1_macro or "
                          "average_precision")
 
+    of_scores = second in _SCORES or function in _scored()
+    classes = {"labels": [0, 1]} if of_scores and "labels" in takes else {}  # a group's records may lack one of them
+
     def compute(y: Any, given: Any, **weights: Any) -> float:
         """Return the metric as its scorer would."""
-        return float(sign * function(y, given, **fixed, **weights))
+        return float(sign * function(y, given, **fixed, **classes, **weights))
 
-    of_scores = second in _SCORES or function in _scored()
     return Wanted(f"{PREFIX}{plain}" if plain in METRICS else plain, compute, of_scores)
 
 
@@ -134,18 +194,18 @@ def further(names: tuple[str, ...], classes: int, favourable: int | None) -> dic
     return dict(wanted)
 
 
-def _by_decision(sums: Sums, favourable: int | None) -> tuple[Tensor, Tensor, Tensor]:
+def _by_decision(sums: Sums, favourable: int | None) -> Seen:
     """Return different pairs of label and decision with their numbers of records; 1 is the favourable one of two."""
     counts = sums["confusion"]
     y, z = counts.nonzero(as_tuple=True)
     weights = counts[y, z]
     if len(counts) == 2 and favourable == 0:
-        return 1 - y, 1 - z, weights
-    return y, z, weights
+        return Seen(1 - y, 1 - z, weights, 2)
+    return Seen(y, z, weights, len(counts))
 
 
-def _by_score(sums: Sums) -> tuple[Tensor, Tensor, Tensor]:
+def _by_score(sums: Sums) -> Seen:
     """Return whether the label is favourable with the score, where they differ, and their numbers of records."""
     counts = sums["scores"].double()
     at, y = counts.nonzero(as_tuple=True)
-    return y, middles()[at], counts[at, y]
+    return Seen(y, middles()[at], counts[at, y], 2)

@@ -58,12 +58,60 @@ def test_metrics_of_scores_are_those_of_the_scores_up_to_the_histogram() -> None
     assert found[ALL, "neg_log_loss"] == pytest.approx(-sklearn.metrics.log_loss(y, p), abs=1e-3)
 
 
-def test_what_scikit_learn_calls_undefined_is_no_number() -> None:
-    y, group = torch.zeros(4).long(), torch.tensor([0, 0, 1, 1])
-    logits = torch.tensor([[1.0, 0.0]]).expand(4, 2).double()
-    wanted = further(("recall", "average_precision"), 2, None)
-    found = {(g, m): v for g, m, v in metrics(counted(logits, y, group, None), ("a", "b"), None, wanted)}
-    assert math.isnan(found["a", "recall"])
+RIGHT, MIXED, WRONG = (1, 1, 1), (1, 1, 0), (0, 0, 0)
+"""Decisions for records of the favourable class."""
+NEVER = ("matthews_corrcoef", "balanced_accuracy", "recall_macro", "roc_auc", "d2_brier_score", "d2_log_loss_score",
+         "r2", "explained_variance")
+ALWAYS = ("accuracy", "zero_one_loss", "hamming_loss", "f1_micro", "recall_weighted", "neg_log_loss", "neg_brier_score",
+          "neg_root_mean_squared_error")
+NEEDS = [*((name, y, decided, False) for name in NEVER for y in (0, 1) for decided in (RIGHT, MIXED, WRONG)),
+         *((name, y, decided, True) for name in ALWAYS for y in (0, 1) for decided in (RIGHT, MIXED, WRONG)),
+         *((name, 1, decided, True) for name in ("average_precision", "recall", "f1", "jaccard")
+           for decided in (RIGHT, MIXED, WRONG)),
+         *((name, 0, decided, False) for name in ("average_precision", "recall") for decided in (RIGHT, MIXED, WRONG)),
+         *((name, 0, decided, decided != RIGHT) for name in ("f1", "jaccard", "precision")
+           for decided in (RIGHT, MIXED, WRONG)),
+         *((name, y, decided, decided != RIGHT) for name in ("cohen_kappa_score", "f1_macro", "jaccard_macro")
+           for y in (0, 1) for decided in (RIGHT, MIXED, WRONG)),
+         ("precision", 1, RIGHT, True), ("precision", 1, MIXED, True), ("precision", 1, WRONG, False)]
+"""Metric, the one label that a group has, whether its decisions are right, and whether the metric has a value."""
+
+
+@pytest.mark.parametrize("favourable", [0, 1])
+def test_a_metric_of_a_group_with_one_label_is_unknown_where_it_needs_the_other(favourable: int) -> None:
+    """The label is given as the favourable class or not, so that both numbers of classes say the same."""
+    wanted, other = further(tuple({name for name, *_ in NEEDS}), 2, favourable), 1 - favourable
+    for y in (0, 1):
+        for right in (RIGHT, MIXED, WRONG):
+            labels = torch.full((3,), favourable if y else other)
+            decided = torch.where(torch.tensor(right) > 0, labels, 1 - labels)
+            logits = torch.nn.functional.one_hot(decided, 2) * torch.tensor([[1.0], [2.0], [3.0]]).double()
+            rows = metrics(counted(logits, labels, torch.zeros(3).long(), favourable), ("a", "b"), favourable, wanted)
+            found = {m: v for g, m, v in rows if g == "a"}
+            for name, given_y, given_right, known in NEEDS:
+                if (given_y, given_right) == (y, right):
+                    value = found[find_metric(name).name]
+                    assert math.isfinite(value) if known else math.isnan(value), (name, y, right, value)
+
+
+def test_a_metric_of_several_classes_is_unknown_where_it_needs_one_that_a_group_lacks() -> None:
+    y, logits = torch.tensor([0, 1, 0, 1]), torch.eye(3)[torch.tensor([0, 1, 1, 1])].double()
+    wanted = further(("f1_macro", "f1_weighted", "matthews_corrcoef", "balanced_accuracy"), 3, None)
+    rows = metrics(counted(logits, y, torch.zeros(4).long(), None), ("a", "b"), None, wanted)
+    found = {m: v for g, m, v in rows if g == "a"}
+    assert math.isnan(found["f1_macro"])
+    assert math.isnan(found["sklearn:balanced_accuracy"])
+    assert found["f1_weighted"] == pytest.approx(
+        sklearn.metrics.f1_score([0, 1, 0, 1], [0, 1, 1, 1], average="weighted"))
+    assert found["matthews_corrcoef"] == pytest.approx(sklearn.metrics.matthews_corrcoef([0, 1, 0, 1], [0, 1, 1, 1]))
+
+
+def test_log_loss_of_a_group_with_one_label_is_that_of_its_scores() -> None:
+    logits = torch.tensor([[0.0, 1.0], [0.0, 2.0]]).double()
+    wanted = further(("neg_log_loss",), 2, None)
+    rows = metrics(counted(logits, torch.ones(2).long(), torch.zeros(2).long(), None), ("a", "b"), None, wanted)
+    found = {m: v for g, m, v in rows if g == "a"}
+    assert found["neg_log_loss"] == pytest.approx(float(logits.log_softmax(1)[:, 1].mean()), rel=0.01)
 
 
 @pytest.mark.parametrize(("names", "classes", "says"), [
