@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -12,6 +12,8 @@ from simulations.files.atomic_files import in_json
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
 from simulations.fitting.privacy_statement import how_selected, how_trained, promise, was_selected
+from simulations.tables.markdown import markdown
+from simulations.tables.table import Table
 
 _HEAD = """---
 library_name: fedfair
@@ -116,8 +118,6 @@ def _text(shown: Shown) -> str:
     return f"{shown.text} ({shown.interval})" if shown.interval else shown.text
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table in Markdown."""
-    lines = [[*heads], *([*row] for row in rows)]
-    lines.insert(1, ["---"] * len(lines[0]))
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return markdown(Table(columns=columns, rows=[*rows]))

@@ -50,7 +50,7 @@ def page(report: Report) -> str:
     """Return the whole file."""
     environment = Environment(loader=PackageLoader("simulations.report", "page"), autoescape=True,
                               undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_visible)
-    environment.filters.update(said=said, plain=plain, panels=_panels, legend=_legend, numeric=_numeric,
+    environment.filters.update(said=said, plain=plain, panels=_panels, legend=_legend, numeric=Table.numeric,
                                estimated=_estimated, marking=_marking)
     return environment.get_template("page.html.j2").render(
         report=report, folders=[Shown(source) for source in report.sources], colours=COLOURS,
@@ -82,11 +82,6 @@ def _legend(figure: Figure) -> list[Swatch]:
 def _marking(mark: str) -> str:
     """Return the class of a marked cell, to follow another one."""
     return {BEST: " best", DOUBTFUL: " doubtful"}.get(mark, "")
-
-
-def _numeric(table: Table) -> list[bool]:
-    """Say of each column whether it holds numbers."""
-    return [any(not isinstance(plain(row[number]), str) for row in table.rows) for number in range(len(table.columns))]
 
 
 def _estimated(table: Table) -> list[bool]:

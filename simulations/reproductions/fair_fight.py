@@ -30,6 +30,8 @@ from simulations.reproductions.tuning import CONFIG, NAME, PUBLISHED, Entry, Tun
 from simulations.results.environment import environment
 from simulations.statistics.over_seeds import spread, wilcoxon_less
 from simulations.statistics.summary import REFERENCE, final_part
+from simulations.tables.markdown import markdown
+from simulations.tables.table import Table
 
 _SUBJECT = "dpsgd"
 
@@ -55,8 +57,8 @@ def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, clip_norms
              *request.left_out(tuning.text)]
     lines += [*(f"- {line}" for line in findings(results)), ""]
     for dataset in results["dataset"].unique():
-        lines += [f"## {dataset}", "", *_table(results[results["dataset"] == dataset],
-                                               chosen[chosen["dataset"] == dataset]), ""]
+        own = _table(results[results["dataset"] == dataset], chosen[chosen["dataset"] == dataset])
+        lines += [f"## {dataset}", "", markdown(own), ""]
     return "\n".join([*lines, *_clip_norms(clip_norms), *_costs(costs)])
 
 
@@ -99,10 +101,9 @@ def _verdict(before: Interval, after: Interval, taken: Interval) -> str:
     return "neither that nor what is left is distinguishable from zero, so more seeds are needed to say"
 
 
-def _table(results: pd.DataFrame, chosen: pd.DataFrame) -> Iterator[str]:
-    """Yield the table of one data set's methods, published and tuned."""
-    yield "| method | setting | epsilon | accuracy | accuracy parity | impact |"
-    yield "|---|---|---|---|---|---|"
+def _table(results: pd.DataFrame, chosen: pd.DataFrame) -> Table:
+    """Return the table of one data set's methods, published and tuned."""
+    rows: list[tuple[str, ...]] = []
     edges = set(chosen.loc[chosen["at_edge"], "strategy"])
     for strategy in results["strategy"].unique():
         for version in (PUBLISHED, "tuned"):
@@ -112,8 +113,8 @@ def _table(results: pd.DataFrame, chosen: pd.DataFrame) -> Iterator[str]:
             edge = " (edge of the grid)" if version == "tuned" and strategy in edges else ""
             epsilon = "none" if math.isinf(runs["epsilon"].max()) else up(runs["epsilon"].max(), ".2f")
             cells = (_mean(runs[name].tolist()) for name in ("accuracy", "accuracy_parity", "impact"))
-            yield (f"| {strategy} | {version}: lr {first['learning_rate']:g}{clip}{edge} | {epsilon} | "
-                   f"{' | '.join(cells)} |")
+            rows.append((strategy, f"{version}: lr {first['learning_rate']:g}{clip}{edge}", epsilon, *cells))
+    return Table(columns=("method", "setting", "epsilon", "accuracy", "accuracy parity", "impact"), rows=rows)
 
 
 def _clip_norms(best: pd.DataFrame) -> Iterator[str]:
@@ -122,14 +123,14 @@ def _clip_norms(best: pd.DataFrame) -> Iterator[str]:
     if len(tried) < 2:
         return
     yield from ("## What the clip norm changes", "", "Mean test accuracy of each clip norm's best learning rate, "
-                "chosen on the validation part. The last column is the largest less the smallest.", "",
-                f"| data set | method | {' | '.join(f'C {clip_norm:g}' for clip_norm in tried)} | difference |",
-                f"|---|---|{'---|' * len(tried)}---|")
-    for (dataset, strategy), rows in best.groupby(["dataset", "strategy"], sort=False):
-        cells = (f"{row.accuracy:.4f} (lr {row.learning_rate:g})" for row in rows.sort_values("clip_norm").itertuples())
-        difference = rows["accuracy"].max() - rows["accuracy"].min()
-        yield f"| {dataset} | {strategy} | {' | '.join(cells)} | {difference:.4f} |"
-    yield ""
+                "chosen on the validation part. The last column is the largest less the smallest.", "")
+    rows: list[tuple[str, ...]] = []
+    for (dataset, strategy), own in best.groupby(["dataset", "strategy"], sort=False):
+        cells = (f"{row.accuracy:.4f} (lr {row.learning_rate:g})" for row in own.sort_values("clip_norm").itertuples())
+        difference = own["accuracy"].max() - own["accuracy"].min()
+        rows.append((dataset, strategy, *cells, f"{difference:.4f}"))
+    columns = ("data set", "method", *(f"C {clip_norm:g}" for clip_norm in tried), "difference")
+    yield from (markdown(Table(columns=columns, rows=rows)), "")
 
 
 def _costs(costs: pd.DataFrame) -> Iterator[str]:
@@ -137,12 +138,11 @@ def _costs(costs: pd.DataFrame) -> Iterator[str]:
     yield from ("## What tuning cost", "", "The epsilon of a tuned method is that of its last run alone. Every setting "
                 "that was tried is a private run on the same records: where the search must be paid for, it costs the "
                 "last column, unless there is a better argument than composition. The validation records that choose "
-                "are not protected.", "", "| data set | method | settings tried | epsilon of one run | of all |",
-                "|---|---|---|---|---|")
-    for row in costs.to_dict("records"):
-        yield (f"| {row['dataset']} | {row['strategy']} | {row['settings']} | {up(row['epsilon'], '.2f')} | "
-               f"{up(row['epsilon_of_all'], '.2f')} |")
-    yield ""
+                "are not protected.", "")
+    rows = [(row["dataset"], row["strategy"], str(row["settings"]), up(row["epsilon"], ".2f"),
+             up(row["epsilon_of_all"], ".2f")) for row in costs.to_dict("records")]
+    columns = ("data set", "method", "settings tried", "epsilon of one run", "of all")
+    yield from (markdown(Table(columns=columns, rows=rows)), "")
 
 
 def _seeds(number: int) -> str:

@@ -16,6 +16,8 @@ from simulations.files.csv_text import to_csv
 from simulations.reproductions.frontier_choice import MEASURES, Limits
 from simulations.reproductions.request import Request
 from simulations.statistics.estimates import Estimate, over_seeds
+from simulations.tables.markdown import markdown
+from simulations.tables.table import Table
 
 _NAME = "frontier"
 
@@ -131,9 +133,9 @@ def _free(compared: pd.DataFrame) -> list[str]:
 def _summary(compared: pd.DataFrame) -> Iterator[str]:
     """Yield tables of data sets where nothing passes ours: a row for each epsilon, a column for each measure."""
     measures = compared["measure"].unique().tolist()
-    head = (f"| epsilon | {' | '.join(MEASURES[name] for name in measures)} |", f"|---|{'---|' * len(measures)}")
+    columns = ("epsilon", *(MEASURES[name] for name in measures))
     for ours, own in compared.groupby("ours", sort=False):
-        yield from (f"No rival's front passes that of {ours} anywhere by more than its interval on:", "", *head)
+        lines: list[tuple[str, ...]] = []
         for epsilon, rows in own.groupby("epsilon", sort=False):
             cells = []
             for name in measures:
@@ -141,8 +143,9 @@ def _summary(compared: pd.DataFrame) -> Iterator[str]:
                 free = _free(of_measure)
                 cells.append(f"{len(free)} of {of_measure['dataset'].nunique()}: {', '.join(free) or 'none'}"
                              if len(of_measure) else "")
-            yield f"| {epsilon:g} | {' | '.join(cells)} |"
-        yield ""
+            lines.append((f"{epsilon:g}", *cells))
+        yield from (f"No rival's front passes that of {ours} anywhere by more than its interval on:", "",
+                    markdown(Table(columns=columns, rows=lines)), "")
     yield from (f"These are {len(compared):,} comparisons, with nothing taken off for their number: where there is no "
                 "difference, one in forty passes by chance.", "")
 
@@ -175,11 +178,11 @@ def _volumes(found: Found, epsilon: float) -> Iterator[str]:
     """Yield the table of hypervolumes at one epsilon: a row for each method, a column for each data set."""
     own = found.volumes[found.volumes["epsilon"] == epsilon]
     datasets = own["dataset"].unique().tolist()
-    yield from (f"| hypervolume | {' | '.join(datasets)} |", f"|---|{'---:|' * len(datasets)}")
+    rows: list[tuple[str, ...]] = []
     for method in own["method"].unique():
         values = [own[(own["method"] == method) & (own["dataset"] == name)]["volume"].tolist() for name in datasets]
-        yield f"| {method} | {' | '.join(_cell(over_seeds(each)) if each else '' for each in values)} |"
-    yield ""
+        rows.append((method, *(_cell(over_seeds(each)) if each else "" for each in values)))
+    yield from (_after(1, ("hypervolume", *datasets), rows), "")
 
 
 def _section(out: Path, found: Found, epsilon: float, dataset: str, pictured: bool) -> Iterator[str]:
@@ -187,12 +190,10 @@ def _section(out: Path, found: Found, epsilon: float, dataset: str, pictured: bo
     own = found.fronts[(found.fronts["epsilon"] == epsilon) & (found.fronts["dataset"] == dataset)]
     measure = str(own["measure"].iloc[0])
     limits = [*found.limits[measure], math.inf]
+    rows = [(method, *(_accuracy(own[own["method"] == method], limit) for limit in limits))
+            for method in own["method"].unique()]
     yield from (f"### {dataset}, {_named(epsilon).lower()}", "",
-                f"| accuracy within | {' | '.join(map(_limit, limits))} |", f"|---|{'---:|' * len(limits)}")
-    for method in own["method"].unique():
-        rows = own[own["method"] == method]
-        yield f"| {method} | {' | '.join(_accuracy(rows, limit) for limit in limits)} |"
-    yield ""
+                _after(1, ("accuracy within", *map(_limit, limits)), rows), "")
     if pictured:
         figure = _figure(own, dataset, epsilon)
         save_figure(figure, out)
@@ -205,24 +206,26 @@ def _impact(impact: pd.DataFrame) -> Iterator[str]:
     epsilons = impact["epsilon"].unique().tolist()
     yield from ("## What noise adds to the gap of accuracy", "",
                 "Beside dpsgd without noise, at the setting with the highest accuracy on the validation part: that of "
-                "without noise (not tuned again), or the best at this epsilon.", "",
-                f"| data set | method | {' | '.join(f'epsilon {epsilon:g}' for epsilon in epsilons)} |",
-                f"|---|---|{'---:|' * len(epsilons)}")
-    for (dataset, method), rows in impact.groupby(["dataset", "method"], sort=False):
-        cells = [_cell(over_seeds(rows[rows["epsilon"] == epsilon]["added"].tolist())) for epsilon in epsilons]
-        yield f"| {dataset} | {method} | {' | '.join(cells)} |"
-    yield ""
+                "without noise (not tuned again), or the best at this epsilon.", "")
+    rows: list[tuple[str, ...]] = []
+    for (dataset, method), own in impact.groupby(["dataset", "method"], sort=False):
+        cells = [_cell(over_seeds(own[own["epsilon"] == epsilon]["added"].tolist())) for epsilon in epsilons]
+        rows.append((dataset, method, *cells))
+    yield from (_after(2, ("data set", "method", *(f"epsilon {epsilon:g}" for epsilon in epsilons)), rows), "")
 
 
 def _costs(costs: pd.DataFrame) -> Iterator[str]:
     """Yield the table of runs and seconds."""
     yield from ("## Runs and seconds", "",
-                "A run is a setting and a seed; seconds are the median of one on one thread, measuring included.", "",
-                "| method | data set | runs | seconds |", "|---|---|---:|---:|")
-    for row in costs.itertuples():
-        seconds = "" if math.isnan(float(str(row.seconds))) else f"{float(str(row.seconds)):.2f}"
-        yield f"| {row.method} | {row.dataset} | {row.runs} | {seconds} |"
-    yield ""
+                "A run is a setting and a seed; seconds are the median of one on one thread, measuring included.", "")
+    rows = [(row["method"], row["dataset"], str(row["runs"]),
+             "" if math.isnan(row["seconds"]) else f"{row['seconds']:.2f}") for row in costs.to_dict("records")]
+    yield from (_after(2, ("method", "data set", "runs", "seconds"), rows), "")
+
+
+def _after(names: int, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table whose first columns are `names` names, and all others figures."""
+    return markdown(Table(columns=columns, rows=rows, figures=range(names, len(columns))))
 
 
 def _accuracy(rows: pd.DataFrame, limit: float) -> str:

@@ -14,6 +14,8 @@ from simulations.reproductions.cells import CHANCE, ClaimTest, Order, Statistics
 from simulations.reproductions.published import Published, seeds_of
 from simulations.reproductions.request import Request
 from simulations.statistics.over_seeds import LEVEL
+from simulations.tables.markdown import markdown
+from simulations.tables.table import Table
 
 
 def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequence[Figure], statistics: Statistics,
@@ -31,7 +33,7 @@ def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequen
         lines += [*_disagreements(cells), *_orders(orders(cells, published.orders))]
     lines += [*_claims(statistics.claims), *_findings(statistics.findings)]
     for dataset in cells["dataset"].unique():
-        lines += [f"## {dataset}", "", *_table(cells[cells["dataset"] == dataset]), ""]
+        lines += [f"## {dataset}", "", markdown(_table(cells[cells["dataset"] == dataset])), ""]
     for figure in figures:
         lines += [f"## {figure.title}", "", f"![{figure.title}]({figure.name}.svg)", "", figure.caption,
                   f"Data: [{figure.name}.csv]({figure.name}.csv).", ""]
@@ -105,12 +107,11 @@ def _claims(claims: Sequence[ClaimTest]) -> Iterator[str]:
             f"{seeds} seed{'s' if seeds > 1 else ''} can show none of them, since p is at least {2.0**-seeds:g}")
     yield from ("## What the paper calls significant", "",
                 f"One-sided Wilcoxon signed-rank tests, paired by seed, each for itself as in the paper: {said}. The "
-                f"last column is corrected for all {len(claims)} (Holm).", "",
-                "| data | metric | better | worse | difference | p | p, corrected |", "|---|---|---|---|---|---|---|")
-    for claim in claims:
-        yield (f"| {claim.dataset} | {claim.metric} | {claim.better} | {claim.worse} | {claim.difference:.4f} | "
-               f"{claim.p:.3f} | {claim.p_holm:.3f} |")
-    yield ""
+                f"last column is corrected for all {len(claims)} (Holm).", "")
+    rows = [(claim.dataset, claim.metric, claim.better, claim.worse, f"{claim.difference:.4f}", f"{claim.p:.3f}",
+             f"{claim.p_holm:.3f}") for claim in claims]
+    columns = ("data", "metric", "better", "worse", "difference", "p", "p, corrected")
+    yield from (markdown(Table(columns=columns, rows=rows)), "")
 
 
 def _findings(findings: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -121,17 +122,17 @@ def _findings(findings: Mapping[str, Sequence[str]]) -> Iterator[str]:
         yield ""
 
 
-def _table(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield the table of one data set's cells."""
-    yield "| method | group | metric | published | ours | difference | tolerance | agrees |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for row in rows.to_dict("records"):
+def _table(cells: pd.DataFrame) -> Table:
+    """Return the table of one data set's cells."""
+    rows: list[tuple[str, ...]] = []
+    for row in cells.to_dict("records"):
         published = row["published"] + (f" ± {row['spread']}" if row["spread"] else "")
         spread = "" if math.isnan(row["ours_deviation"]) else f" ± {_number(row['ours_deviation'], row)}"
         ours = "" if row["agrees"] == "not run" else f"{_ours(row)}{spread}"
         numbers = (_number(row[name], row) for name in ("difference", "tolerance"))
-        yield f"| {row['method']} | {row['group']} | {row['metric']} | {published} | {ours} | " \
-              f"{' | '.join(numbers)} | {row['agrees']} |"
+        rows.append((row["method"], row["group"], row["metric"], published, ours, *numbers, row["agrees"]))
+    columns = ("method", "group", "metric", "published", "ours", "difference", "tolerance", "agrees")
+    return Table(columns=columns, rows=rows)
 
 
 def _number(value: float, row: Mapping[Any, Any]) -> str:

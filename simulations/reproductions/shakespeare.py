@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,8 @@ from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import OnRound, kept_runs, versions
 from simulations.results.environment import environment
 from simulations.statistics.summary import final_test
+from simulations.tables.markdown import markdown
+from simulations.tables.table import Table
 
 REFERENCE, PRIVATE = "fedavg", "dp-fedavg"
 QUARTERS = ("smallest", "smaller", "larger", "largest")
@@ -128,12 +130,9 @@ def page(command: str, quarters: Mapping[str, pd.DataFrame], active: pd.DataFram
              f"{up(ledger.epsilon(), '.2f')} at delta {up(ledger.delta, '.6g')}, for a {ledger.protects} with all "
              f"records ({ledger.guarantee}).", "",
              "![What privacy costs, by vocabulary](picture.svg)", "",
-             "| observation | figure | seen in every seed |", "|---|---|---|"]
-    lines += [f"| {row['observation']} | {_spread(row['mean'], row['std'], '.3g')} | {'yes' if row['seen'] else 'no'} |"
-              for row in observed.to_dict("records")]
-    lines += ["", f"Distinct words that a model predicts: {words}.", ""]
+             markdown(_observations(observed)), "", f"Distinct words that a model predicts: {words}.", ""]
     for measure, table in quarters.items():
-        lines += [f"## By {MEASURES[measure]}", "", *_table(measure, table), ""]
+        lines += [f"## By {MEASURES[measure]}", "", markdown(_table(measure, table)), ""]
     return "\n".join(lines)
 
 
@@ -142,14 +141,22 @@ def seen(observed: pd.DataFrame) -> str:
     return f"{int(observed['seen'].sum())} of {len(observed)} observations are made in every seed."
 
 
-def _table(measure: str, quarters: pd.DataFrame) -> Iterator[str]:
-    """Yield a table with a row for each quarter of the participants."""
-    yield f"| vocabulary | words | {REFERENCE}, % | {PRIVATE}, % | cost, % | excess loss | cost/accuracy, % |"
-    yield "|---|---|---|---|---|---|---|"
+def _observations(observed: pd.DataFrame) -> Table:
+    """Return a table with a row for each observation."""
+    rows = [(row["observation"], _spread(row["mean"], row["std"], ".3g"), "yes" if row["seen"] else "no")
+            for row in observed.to_dict("records")]
+    return Table(columns=("observation", "figure", "seen in every seed"), rows=rows)
+
+
+def _table(measure: str, quarters: pd.DataFrame) -> Table:
+    """Return a table with a row for each quarter of the participants."""
+    rows: list[tuple[str, ...]] = []
     for row in quarters.to_dict("records"):
         cells = (_spread(row[f"{name}_mean"], row[f"{name}_std"], ".3f") if name == "excessive_risk" else
                  _spread(100 * row[f"{name}_mean"], 100 * row[f"{name}_std"], ".1f") for name in COLUMNS)
-        yield f"| {row['quarter']} | {row[f'{measure}_mean']:.0f} | {' | '.join(cells)} |"
+        rows.append((str(row["quarter"]), f"{row[f'{measure}_mean']:.0f}", *cells))
+    columns = ("vocabulary", "words", f"{REFERENCE}, %", f"{PRIVATE}, %", "cost, %", "excess loss", "cost/accuracy, %")
+    return Table(columns=columns, rows=rows)
 
 
 def _spread(mean: float, deviation: float, form: str) -> str:

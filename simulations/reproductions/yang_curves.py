@@ -22,6 +22,8 @@ from simulations.plans.plan_files import write_curves
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import OnRound, versions
 from simulations.results.environment import environment
+from simulations.tables.markdown import markdown
+from simulations.tables.table import Table
 
 NAME = "yang2024-figures2-3"
 _PRESET = "yang2024"
@@ -168,9 +170,8 @@ def _page(statements: pd.DataFrame, summary: str, seeds: int, request: Request, 
              *request.left_out(f"Adult alone, three norms of fair-dp, {_QUICK_SEEDS} seed by default instead of "
                                f"{_SEEDS}.")]
     for dataset, rows in statements.groupby("dataset", sort=False):
+        cells = [(row["text"], row["found"], "-" if row["seen"] is None else "yes" if row["seen"] else "no")
+                 for row in rows.to_dict("records")]
         lines += [f"## {dataset}", "", f"![Curves of {dataset}]({dataset}/curves.svg)", "",
-                  "| statement | found | seen |", "|---|---|---|"]
-        lines += [f"| {row.text} | {row.found} | {'-' if row.seen is None else 'yes' if row.seen else 'no'} |"
-                  for row in rows.itertuples()]
-        lines.append("")
+                  markdown(Table(columns=("statement", "found", "seen"), rows=cells)), ""]
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -65,20 +65,6 @@ def lists() -> set[str]:
     fields = Experiment.model_json_schema()["properties"]
     return {name for name, field in fields.items()
             if any(kind.get("type") == "array" for kind in (field, *field.get("anyOf", [])))}
-
-
-def markdown() -> str:
-    """Return tables of all settings, and of the options of every strategy that has some."""
-    options = {f"Options of {name}": options for name, options in options_by_strategy().items()}
-    return "\n\n".join(f"## {title}\n\n{_table(settings)}" for title, settings in {**sections(), **options}.items())
-
-
-def _table(settings: Iterable[Setting]) -> str:
-    """Return settings as a table of Markdown."""
-    rows = [("setting", "default", "allowed", "meaning"), ("---",) * 4]
-    rows += [(f"`{setting.name}`", f"`{setting.default}`" if setting.default else "", setting.allowed, setting.meaning)
-             for setting in settings]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
 
 
 def _written(value: Any) -> str:

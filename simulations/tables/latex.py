@@ -15,11 +15,11 @@ _ESCAPES = str.maketrans({"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r
 
 def latex(table: Table) -> str:
     """Write a table environment; an interval stands after its mean."""
-    numbers = [any(not isinstance(row[place], str) for row in table.rows) for place in range(len(table.columns))]
+    kinds = "".join("r" if number else "l" for number in table.numeric())
     lines = [r"% needs \usepackage{booktabs}", r"\begin{table}", r"  \centering",
              rf"  \caption{{{_escaped(table.title)}. {_escaped(table.caption)}}}",
              rf"  \label{{tab:{table.name}}}",
-             rf"  \begin{{tabular}}{{{''.join('r' if number else 'l' for number in numbers)}}}", r"    \toprule",
+             rf"  \begin{{tabular}}{{{kinds}}}", r"    \toprule",
              _line([_escaped(column) for column in table.columns]), r"    \midrule",
              *(_line([_cell(cell) + table.mark(number, place) for place, cell in enumerate(row)])
                for number, row in enumerate(table.rows)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedfair.accounting.figures import up
@@ -18,24 +18,40 @@ class Epsilon(float):
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings; `name` is that of its files. A cell that is an `Estimate` shows its interval.
+    """Rows under headings; `simulations.tables` has a face for terminals, Markdown and LaTeX, the report's page one.
 
-    `marks` are by row and column (see `simulations.statistics.marks`). Rows of the `foot` stay below when others are
-    sorted.
+    Attributes:
+        name: Name of its files.
+        title: What it shows.
+        columns: Headings.
+        rows: Cells of every row; one that is an `Estimate` shows its interval.
+        caption: Words below it.
+        folded: Whether pages show it only when asked.
+        marks: Marks by row and column (see `simulations.statistics.marks`).
+        foot: Rows that stay below when others are sorted.
+        figures: Places of columns whose figures are written as text already; they stand on the right, as numbers do.
+        colours: Colours by row and column, where a cell warns.
     """
 
-    name: str
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    name: str = ""
+    title: str = ""
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[Cell]] = ()
     caption: str = ""
     folded: bool = False
     marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
     foot: Sequence[Sequence[Cell]] = ()
+    figures: Collection[int] = ()
+    colours: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
     def mark(self, row: int, column: int) -> str:
         """Return the mark of a cell, or nothing."""
         return self.marks.get((row, column), "")
+
+    def numeric(self) -> list[bool]:
+        """Say of each column whether it holds numbers."""
+        return [place in self.figures or any(not isinstance(row[place], str) for row in self.rows)
+                for place in range(len(self.columns))]
 
 
 def said(cell: Cell) -> str:
