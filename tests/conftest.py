@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
+
+from tests.forked_programs import forked_programs
+from tests.guard import Guard, adopt_orphans
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -16,6 +22,24 @@ hypothesis.settings.load_profile("fedfair")
 
 DATA = os.environ.get("FEDFAIR_DATA_DIR") or (str(SHARED / "data") if (SHARED / "data").is_dir() else None)
 """Folder of real data files: the shared one, unless another is set."""
+
+
+GUARD = pytest.StashKey[Guard]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the guard over all tests of this process."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    config.stash[GUARD] = Guard(lambda: capture.suspend_global_capture(in_=True) if capture else None)
+    adopt_orphans()
+    config.stash[GUARD].start()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Guard a test, and the fixtures that it is the first to need."""
+    with item.config.stash[GUARD].over(item.nodeid):
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -37,9 +61,23 @@ def key_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def equal_workers() -> None:
-    """Keep Ray from lowering its workers' priority: beside other tests they would starve, and miss their timeouts."""
-    os.environ.update(RAY_worker_niceness="0")
+def own_ray() -> Iterator[None]:
+    """Let no Ray of this process or its programs find that of another one, or give way to other tests.
+
+    With a lower priority, as Ray gives it to its workers, they would miss its timeouts.
+    """
+    folder = tempfile.mkdtemp(prefix="ray")  # short, for the names of its sockets
+    os.environ.pop("RAY_ADDRESS", None)
+    os.environ.update(RAY_worker_niceness="0", RAY_TMPDIR=folder)
+    yield
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def forked() -> Iterator[Path]:
+    """Return a folder of programs that begin at once, to put first on the `PATH`."""
+    with forked_programs() as binaries:
+        yield binaries
 
 
 @pytest.fixture(scope="session")

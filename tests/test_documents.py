@@ -117,7 +117,7 @@ def shell(text: str, folder: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "80",
                    "PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0"}
     done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=folder, env=environment, capture_output=True,
-                          text=True, timeout=600)
+                          text=True)
     assert done.returncode == 0, f"{text}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 

@@ -24,7 +24,7 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     from nbclient import NotebookClient
 
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    NotebookClient(nbformat.read(path, as_version=4), timeout=600, resources={"metadata": {"path": tmp_path}}).execute()
+    NotebookClient(nbformat.read(path, as_version=4), resources={"metadata": {"path": tmp_path}}).execute()
 
 
 @pytest.mark.slow
@@ -37,7 +37,7 @@ def test_a_run_shows_a_bar_that_goes_when_it_ends(tmp_path: Path, monkeypatch: p
     code = ("from simulations import Experiment, run\n"
             "result = run(Experiment(dataset='digits', steps=40, batch_size=32, hidden=(8,)))")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
-    client = NotebookClient(notebook, timeout=600, resources={"metadata": {"path": tmp_path}})
+    client = NotebookClient(notebook, resources={"metadata": {"path": tmp_path}})
     process = client.process_message
     monkeypatch.setattr(client, "process_message", lambda message, *rest: (
         shown.append(message["content"].get("data", {}).get("text/html", "")), process(message, *rest))[1])

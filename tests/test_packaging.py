@@ -57,7 +57,7 @@ def test_what_is_installed_from_either_compares_and_reports_far_from_the_reposit
     def fedfair(*words: str) -> str:
         program = "import simulations.cli as cli, sys; assert 'site' in cli.__file__, cli.__file__; cli.app()"
         return subprocess.run([sys.executable, "-c", program, *words], cwd=tmp_path, env=environment, check=True,
-                              capture_output=True, text=True, timeout=200).stdout
+                              capture_output=True, text=True).stdout
 
     assert "yang2024" in fedfair("compare", "--help")
     fedfair("compare", "--strategies", "sgd,dpsgd", "--seeds", "1", "--set", "epochs=1", "--out", "out")
@@ -71,7 +71,7 @@ def test_every_dependency_has_a_wheel_at_its_pinned_version(version: str, tmp_pa
     chosen = tmp_path / "chosen.txt"
     subprocess.run([sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", "--python-version", version,
                     "--extra", "test", "--constraints", "constraints.txt", "--only-binary", ":all:", "--quiet",
-                    "--no-annotate", "--output-file", str(chosen)], cwd=ROOT, check=True, timeout=300)
+                    "--no-annotate", "--output-file", str(chosen)], cwd=ROOT, check=True)
     pinned = (ROOT / "constraints.txt").read_text().split()
     ours = {line for line in pinned if line.partition("==")[0] in {"flwr", "ray", "torch", "opacus"}}
     assert len(ours) == 4

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.guard import wait_until
 
 ONE_AT_A_TIME = pytest.mark.xdist_group("flower")
 """For tests that start Flower's programs.
@@ -35,13 +36,14 @@ def superlink(port: int, environment: dict[str, str], cwd: Path, keys: Path | No
     with log.open("a") as output:
         started = subprocess.Popen(["flower-superlink", *options, "--port", str(port)], env=environment, cwd=cwd,
                                    stdout=output, stderr=subprocess.STDOUT, text=True)
-    end = time.monotonic() + 120
-    while started.poll() is None and time.monotonic() < end:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return started
-        time.sleep(0.2)
-    raise AssertionError(f"the SuperLink does not answer: {log.read_text()[-3000:]}")
+    wait_until(lambda: listens(port), started)
+    return started
+
+
+def listens(port: int) -> bool:
+    """Return whether somebody listens at a port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def supernode(number: int, superlink: int, port: int, environment: dict[str, str], log: Path, nodes: int = 3,

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,7 +26,8 @@ from simulations.fitting.fit_folder import Story
 from simulations.results.ledger_table import read_ledgers
 from simulations.settings.experiment import Experiment
 from strategies.moments import AUTO_STEPS
-from tests.simulations.engines.conftest import free_ports
+from tests.guard import wait_until
+from tests.ports import free_ports
 from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
 from tests.simulations.engines.test_own_files import in_one_place
 from tests.test_documents import ROOT, blocks
@@ -110,15 +110,12 @@ class Study:
 
     def wait_for(self, online: int) -> None:
         """Wait until that many SuperNodes are online; a SuperLink notices after a minute that one is gone."""
-        end = time.monotonic() + 200
-        while (said := self.flwr("supernode", "list", "own")).count("online") != online:
-            assert time.monotonic() < end, said
-            time.sleep(1)
+        wait_until(lambda: self.flwr("supernode", "list", "own").count("online") == online, self.processes[0])
 
     def flwr(self, *words: str) -> str:
         """Return what a command of Flower's says."""
         done = subprocess.run(["flwr", *words], env=self.environment, cwd=self.folder, capture_output=True, text=True,
-                              timeout=400, check=False)
+                              check=False)
         return done.stdout + done.stderr
 
     def start(self, number: int) -> subprocess.Popen[str]:
@@ -195,9 +192,9 @@ def policies(files: tuple[str, ...]) -> None:
 
 
 @pytest.fixture
-def study(flower: dict[str, str], tmp_path: Path, policies: None) -> Iterator[Study]:
+def study(deployment: dict[str, str], tmp_path: Path, policies: None) -> Iterator[Study]:
     """Start a SuperLink; at the end, end all that was started."""
-    made = Study(flower, tmp_path)
+    made = Study(deployment, tmp_path)
     yield made
     made.end()
 

@@ -21,7 +21,8 @@ from safetensors.torch import load_file
 from simulations import run
 from simulations.server_app import from_run_config
 from simulations.settings.run_config import keys
-from tests.simulations.engines.conftest import free_ports
+from tests.guard import wait_until
+from tests.ports import free_ports
 from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,27 +44,25 @@ def test_the_run_config_knows_every_field_of_an_experiment() -> None:
 
 @ONE_AT_A_TIME
 @pytest.mark.slow
-def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(flower: dict[str, str], tmp_path: Path
-                                                                                ) -> None:
+def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
+        deployment: dict[str, str], tmp_path: Path) -> None:
     """The run ends with a sentence that says so, and the same command resumes after the last checkpoint."""
     link, *ports = free_ports(5)
     out = tmp_path / "out"
-    server = superlink(link, flower, tmp_path)
-    nodes = [supernode(p, link, ports[p], flower, tmp_path / f"node{p}.log") for p in range(3)]
+    server = superlink(link, deployment, tmp_path)
+    nodes = [supernode(p, link, ports[p], deployment, tmp_path / f"node{p}.log") for p in range(3)]
     settings = {"strategy": "dpsgd-f", "sync": "epoch", "steps": 2, "clients": 3, "partition": "site", "hidden": "[8]",
                 "dtype": "float64", "eval-every": 1000.0, "checkpoint-every": 1, "out": str(out)}
     config = " ".join(f"{key}={json.dumps(value)}" for key, value in settings.items())
     command = ["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config]
-    with subprocess.Popen(command, env=flower, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    with subprocess.Popen(command, env=deployment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True) as first:
-        end = time.monotonic() + 200
-        while not (out / "checkpoint.pt").exists() and time.monotonic() < end:
-            time.sleep(0.1)
+        wait_until((out / "checkpoint.pt").exists, first)
         os.killpg(nodes[1].pid, signal.SIGKILL)
-        nodes.append(supernode(1, link, ports[3], flower, tmp_path / "node1.log"))
-        assert "Node Unavailable" in first.communicate(timeout=240)[0]
+        nodes.append(supernode(1, link, ports[3], deployment, tmp_path / "node1.log"))
+        assert "Node Unavailable" in first.communicate()[0]
     assert (out / "checkpoint.pt").exists()
-    done = subprocess.run(command, env=flower, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=True)
+    done = subprocess.run(command, env=deployment, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert f"Results are in {out}" in done.stdout + done.stderr, (done.stdout + done.stderr)[-3000:]
     assert "Number of rounds: 1" in done.stdout + done.stderr
     made = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
@@ -86,7 +85,7 @@ def test_flwr_run_without_arguments_and_with_a_run_config(flower: dict[str, str]
     second = 'strategy="dpsgd" sync="step" steps=5 clients=3 settings="model=own-layers"'
     for config, strategy in ((f'out="{tmp_path}/one"', "dpsgd-f"), (f'out="{tmp_path}/two" {second}', "dpsgd")):
         done = subprocess.run(["flwr", "run", str(ROOT), "--stream", "--run-config", config], env=flower, cwd=tmp_path,
-                              capture_output=True, text=True, timeout=400, check=True)
+                              capture_output=True, text=True, check=True)
         output = done.stdout + done.stderr
         folder = tmp_path / ("one" if strategy == "dpsgd-f" else "two")
         assert f"Results are in {folder}" in output, output[-3000:]
@@ -109,20 +108,20 @@ def own_layers(shape, hidden, classes):
 
 @ONE_AT_A_TIME
 @pytest.mark.slow
-def test_a_node_that_hangs_is_given_up_after_the_timeout_with_a_sentence(flower: dict[str, str], tmp_path: Path
-                                                                           ) -> None:
+def test_a_node_that_hangs_is_given_up_after_the_timeout_with_a_sentence(
+        deployment: dict[str, str], tmp_path: Path) -> None:
     """Its SuperNode is there, but its app sleeps for hours, in a file that only this node has."""
     link, *ports = free_ports(3)
     for folder, seconds in (("server", 0), ("node0", 0), ("node1", 36_000)):
         (tmp_path / folder / "models").mkdir(parents=True)
         (tmp_path / folder / "models" / "own_layers.py").write_text(MODEL.format(seconds))
-    server = superlink(link, flower, tmp_path / "server")
-    nodes = [supernode(p, link, ports[p], flower, tmp_path / f"node{p}.log", 2, tmp_path / f"node{p}")
+    server = superlink(link, deployment, tmp_path / "server")
+    nodes = [supernode(p, link, ports[p], deployment, tmp_path / f"node{p}.log", 2, tmp_path / f"node{p}")
              for p in range(2)]
     config = 'sync="epoch" steps=1 clients=2 partition="site" settings="model=own-layers answer_timeout=25"'
     start = time.monotonic()
-    done = subprocess.run(["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config], env=flower,
-                          cwd=tmp_path, capture_output=True, text=True, timeout=250, check=False)
+    done = subprocess.run(["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config], env=deployment,
+                          cwd=tmp_path, capture_output=True, text=True, check=False)
     said = re.search(r"node (\d+) did not answer within 25 s: look for what hangs there", done.stdout + done.stderr)
     assert said, (done.stdout + done.stderr)[-3000:]
     assert said[1] in (tmp_path / "node1.log").read_text()
@@ -142,4 +141,4 @@ def test_a_simulation_does_not_join_what_somebody_else_started_on_this_machine(m
         monkeypatch.setenv("RAY_TMPDIR", folder)
         monkeypatch.delenv("RAY_ADDRESS", raising=False)
         program = "from simulations import Experiment, run\nrun(Experiment(steps=1, hidden=(4,)), 'flower')"
-        subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=300)
+        subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
@@ -16,7 +15,8 @@ from simulations.commands.node import init
 from simulations.results.ledger_table import read_ledgers
 from simulations.results.result_folder import CHECKPOINT
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
-from tests.simulations.engines.conftest import free_ports
+from tests.guard import wait_until
+from tests.ports import free_ports
 from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,12 +43,12 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 @ONE_AT_A_TIME
 @pytest.mark.slow
-def test_the_same_command_goes_on_and_charges_the_lost_round(flower: dict[str, str], tmp_path: Path) -> None:
+def test_the_same_command_goes_on_and_charges_the_lost_round(deployment: dict[str, str], tmp_path: Path) -> None:
     link, *ports = free_ports(1 + NODES)
     server = tmp_path / "server"
     server.mkdir()
     (server / "study.toml").write_text(SCHEMA)
-    started = superlink(link, flower, server, database=tmp_path / "link.db")
+    started = superlink(link, deployment, server, database=tmp_path / "link.db")
     nodes = []
     for number in range(NODES):
         site = tmp_path / f"site{number}"
@@ -57,21 +57,17 @@ def test_the_same_command_goes_on_and_charges_the_lost_round(flower: dict[str, s
         table(90 + 30 * number, number).to_csv(site / "patients.csv", index=False)
         init(site / "patients.csv", schema=site / "study.toml", epsilon=50.0, delta=DELTA, noise=0.8, name="patients",
              out=site / "fedfair-node.toml")
-        nodes.append(supernode(number, link, ports[number], flower, tmp_path / f"node{number}.log", NODES, site,
+        nodes.append(supernode(number, link, ports[number], deployment, tmp_path / f"node{number}.log", NODES, site,
                                "policy='fedfair-node.toml'"))
     log = (tmp_path / "first.log").open("w")
-    with log, subprocess.Popen(asked(tmp_path), env=flower, cwd=server, stdout=log, stderr=log, text=True) as first:
-        end = time.monotonic() + 200
-        ledger = tmp_path / "site0" / "fedfair-node-ledger.jsonl"
-        while not (ledger.exists() and (tmp_path / "out" / CHECKPOINT).exists()):  # the first epoch was released
-            assert time.monotonic() < end, (tmp_path / "first.log").read_text()[-3000:]
-            assert first.poll() is None, (tmp_path / "first.log").read_text()[-3000:]
-            time.sleep(0.02)
+    with log, subprocess.Popen(asked(tmp_path), env=deployment, cwd=server, stdout=log, stderr=log, text=True) as first:
+        ledger = tmp_path / "site0" / "fedfair-node-ledger.jsonl"  # which is there once an epoch was released
+        wait_until(lambda: ledger.exists() and (tmp_path / "out" / CHECKPOINT).exists(), first)
         kill(started)
         first.kill()
     assert not (tmp_path / "out" / "model.safetensors").exists()
-    started = superlink(link, flower, server, database=tmp_path / "link.db")
-    done = subprocess.run(asked(tmp_path), env=flower, cwd=server, capture_output=True, text=True, timeout=400,
+    started = superlink(link, deployment, server, database=tmp_path / "link.db")
+    done = subprocess.run(asked(tmp_path), env=deployment, cwd=server, capture_output=True, text=True,
                           check=False)
     assert f"Results are in {tmp_path / 'out'}" in done.stdout, done.stdout[-3000:] + done.stderr[-1000:]
     spent = read_ledgers(tmp_path / "out")[""]

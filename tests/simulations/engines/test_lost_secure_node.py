@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from simulations.engines.run import conduct
-from tests.simulations.engines.conftest import free_ports
+from tests.ports import free_ports
 from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
 from tests.simulations.engines.test_secure_run import released, weights
 from tests.strategies.server.test_secure_sum import MASK, Nodes
@@ -37,13 +37,13 @@ def killed_at(request: int, node: subprocess.Popen[str], log: Path) -> threading
 
 @ONE_AT_A_TIME
 @pytest.mark.slow
-def test_the_masks_of_a_killed_supernode_go_and_the_sum_is_that_of_the_others(flower: dict[str, str], tmp_path: Path
-                                                                              ) -> None:
+def test_the_masks_of_a_killed_supernode_go_and_the_sum_is_that_of_the_others(
+        deployment: dict[str, str], tmp_path: Path) -> None:
     link, *ports = free_ports(4)
-    server, log = superlink(link, flower, tmp_path), tmp_path / "node2.log"
-    nodes = [supernode(p, link, ports[p], flower, tmp_path / f"node{p}.log") for p in range(3)]
+    server, log = superlink(link, deployment, tmp_path), tmp_path / "node2.log"
+    nodes = [supernode(p, link, ports[p], deployment, tmp_path / f"node{p}.log") for p in range(3)]
     killing = killed_at(BEFORE_SUMS, nodes[2], log)
-    out, made = released(flower, tmp_path, dropouts=1, answer_timeout=60.0)
+    out, made = released(deployment, tmp_path, dropouts=1, answer_timeout=60.0)
     killing.join(60)
     assert nodes[2].poll() == -signal.SIGKILL
     oracle = conduct(made, Nodes(3, lost={MASK: {2}}), lambda *_: None)

@@ -52,17 +52,15 @@ def kill_a_node(cluster: Cluster) -> None:
 
 def wait_for(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Wait until a condition holds, while the program runs."""
-    end = time.monotonic() + 120
     while not there():
         assert process.poll() is None, process.communicate()[0][-2000:]
-        assert time.monotonic() < end
         time.sleep(0.05)
 
 
 def finish(process: subprocess.Popen[str]) -> str:
     """Return the output of a program that ends well."""
     try:
-        output, _ = process.communicate(timeout=180)
+        output, _ = process.communicate()
     finally:
         process.kill()
     assert process.returncode == 0, output[-3000:]

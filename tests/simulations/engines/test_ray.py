@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -187,8 +186,7 @@ def test_messages_can_be_pushed_now_and_pulled_later() -> None:
     here = grid()
     numbers = list(here.push_messages(doubling(here, pack({"w": torch.ones(3)}))))
     found: list[Message] = []
-    end = time.monotonic() + 60
-    while len(found) < 2 and time.monotonic() < end:
+    while len(found) < 2:
         found += here.pull_messages(numbers)
     assert sorted(reply.metadata.reply_to_message_id for reply in found) == sorted(numbers)
     assert list(here.pull_messages(numbers)) == []

@@ -20,7 +20,7 @@ from fedfair.node.node_ledger import NodeLedger
 from simulations.settings.experiment import Experiment
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
 from tests.hazards.policed import POLICY
-from tests.simulations.engines.conftest import free_ports
+from tests.ports import free_ports
 from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
 from tests.simulations.engines.test_own_files import in_one_place
 from tests.simulations.engines.wire import Wire, recorded
@@ -59,7 +59,7 @@ def flwr_run(environment: dict[str, str], server: Path, **settings: Any) -> str:
     given = {"partition": "nodes", "schema_file": "study.toml", **settings}
     config = " ".join(f"{name.replace('_', '-')}={json.dumps(value)}" for name, value in given.items())
     done = subprocess.run(["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config], env=environment,
-                          cwd=server, capture_output=True, text=True, timeout=400, check=False)
+                          cwd=server, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 
 
@@ -73,10 +73,10 @@ def files(tmp_path: Path) -> tuple[str, ...]:
 
 
 def test_moments_of_three_files_are_those_of_all_records_and_another_vocabulary_is_refused(
-        flower: dict[str, str], tmp_path: Path, files: tuple[str, ...]) -> None:
+        deployment: dict[str, str], tmp_path: Path, files: tuple[str, ...]) -> None:
     out = tmp_path / "out"
-    with running(flower, tmp_path, ['data="patients.csv"'] * NODES) as (server, _):
-        said = flwr_run(flower, server, out=str(out), **MOMENTS)
+    with running(deployment, tmp_path, ['data="patients.csv"'] * NODES) as (server, _):
+        said = flwr_run(deployment, server, out=str(out), **MOMENTS)
         assert f"Results are in {out}" in said, said[-3000:]
         whole = in_one_place(Experiment(partition="nodes", schema_file=str(server / "study.toml"), **MOMENTS), files)
         saved = load_file(out / "model.safetensors")
@@ -86,7 +86,7 @@ def test_moments_of_three_files_are_those_of_all_records_and_another_vocabulary_
         assert {"node 0", "node 1", "node 2"} <= set(sizes.group)
         frame = pd.read_csv(files[2])
         frame.assign(job=["Zaphod", *frame.job[1:]]).to_csv(files[2], index=False)
-        again = flwr_run(flower, server, out=str(tmp_path / "again"), **MOMENTS)
+        again = flwr_run(deployment, server, out=str(tmp_path / "again"), **MOMENTS)
         assert "its file is not like the schema: job has values that the schema does not list" in again, again[-3000:]
         assert not (tmp_path / "again" / "model.safetensors").exists()
         held = {path.name for path in server.rglob("*") if path.is_file()}
@@ -94,7 +94,7 @@ def test_moments_of_three_files_are_those_of_all_records_and_another_vocabulary_
 
 
 def test_nodes_with_policies_train_dpsgd_f_and_nothing_travels_but_what_their_ledgers_name(
-        flower: dict[str, str], tmp_path: Path, files: tuple[str, ...]) -> None:
+        deployment: dict[str, str], tmp_path: Path, files: tuple[str, ...]) -> None:
     entry = {**POLICY["data"][0], "file": "patients.csv", "task": {"partition": "nodes", "schema_file": "study.toml"}}
     for file in files:
         site = Path(file).parent
@@ -105,8 +105,8 @@ def test_nodes_with_policies_train_dpsgd_f_and_nothing_travels_but_what_their_le
                                                        "evaluated_parts": ["valid", "test"]}))
     settings: dict[str, Any] = {"strategy": "dpsgd-f", "trust": "local", "randomness": "system", "model": "logistic",
                                 "batch_size": 40, "steps": 2, "noise_multiplier": 1.0, "preset": "", "sync": "step"}
-    with running(flower, tmp_path, ['policy="node.toml"'] * NODES) as (server, wire):
-        said = flwr_run(flower, server, out=str(tmp_path / "out"), **settings)
+    with running(deployment, tmp_path, ['policy="node.toml"'] * NODES) as (server, wire):
+        said = flwr_run(deployment, server, out=str(tmp_path / "out"), **settings)
         assert f"Results are in {tmp_path / 'out'}" in said, said[-3000:]
     sent = {name.decode() for name in re.findall(rb"[a-z_]+\.send_[a-z_]+", bytes(wire.up))}
     allowed = {"exchanges.send_sizes", "exchanges.send_counts", "exchanges.send_gradient_sum",

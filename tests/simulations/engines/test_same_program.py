@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,8 @@ import pytest
 
 from simulations.engines import program
 from simulations.engines.ray_workers import refuse_dead
-from tests.simulations.engines.conftest import free_ports
+from tests.guard import wait_until
+from tests.ports import free_ports
 from tests.simulations.engines.other_environment import other_environment
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,19 +61,22 @@ def another(tmp_path: Path) -> Iterator[str]:
                str(port), "--num-cpus", "1", "--include-dashboard", "false", "--temp-dir", short]
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                           cwd=tmp_path) as head:
-        end = time.monotonic() + 120
-        while time.monotonic() < end:
-            try:
-                refuse_dead(f"127.0.0.1:{port}")
-                break
-            except ConnectionError:
-                time.sleep(1)
+        wait_until(lambda: is_cluster(f"127.0.0.1:{port}"), head)
         started = psutil.Process(head.pid).children(recursive=True)
         yield f"127.0.0.1:{port}"
         for process in (head, *started):
             process.terminate()
         psutil.wait_procs(started, 30)
     shutil.rmtree(short, ignore_errors=True)
+
+
+def is_cluster(address: str) -> bool:
+    """Return whether a Ray cluster answers at an address."""
+    try:
+        refuse_dead(address)
+    except ConnectionError:
+        return False
+    return True
 
 
 @pytest.mark.slow
@@ -83,7 +86,7 @@ def test_a_cluster_of_another_environment_is_refused(another: str, through: str,
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **({} if words else {"RAY_ADDRESS": another})}
     done = subprocess.run([sys.executable, "-c", "from simulations.cli import app; app()", "run", "--engine", "ray",
                            "--nodes", "1", "--strategy", "dpsgd", "--set", "steps=2", *words], env=environment,
-                          capture_output=True, text=True, check=False, timeout=200, cwd=tmp_path)
+                          capture_output=True, text=True, check=False, cwd=tmp_path)
     said = " ".join(done.stderr.split())
     assert done.returncode == 2, done.stdout + done.stderr
     assert f"started from another environment, or before an update: {tmp_path / 'old'} on " in said

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from simulations import Experiment, run
 from simulations.results.result import Result
 from simulations.server_app import from_run_config
-from tests.simulations.engines.conftest import free_ports
+from tests.ports import free_ports
 from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
 from tests.simulations.engines.test_flower import ROOT
 
@@ -47,7 +47,7 @@ def released(environment: dict[str, str], cwd: Path, **settings: Any) -> tuple[P
     values = {**own, "hidden": "[]", "out": str(out)}
     config = " ".join(f"{key}={json.dumps(value)}" for key, value in values.items())
     done = subprocess.run(["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config], env=environment,
-                          cwd=cwd, capture_output=True, text=True, timeout=280, check=True)
+                          cwd=cwd, capture_output=True, text=True, check=True)
     assert f"Results are in {out}" in done.stdout + done.stderr, (done.stdout + done.stderr)[-3000:]
     defaults = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     return out, from_run_config({**defaults, **values})
@@ -55,12 +55,12 @@ def released(environment: dict[str, str], cwd: Path, **settings: Any) -> tuple[P
 
 @ONE_AT_A_TIME
 @pytest.mark.slow
-def test_three_supernodes_give_the_front_of_the_same_draws_without_masks(flower: dict[str, str], tmp_path: Path
-                                                                         ) -> None:
+def test_three_supernodes_give_the_front_of_the_same_draws_without_masks(
+        deployment: dict[str, str], tmp_path: Path) -> None:
     link, *ports = free_ports(4)
-    server = superlink(link, flower, tmp_path)
-    nodes = [supernode(p, link, ports[p], flower, tmp_path / f"node{p}.log") for p in range(3)]
-    out, made = released(flower, tmp_path)
+    server = superlink(link, deployment, tmp_path)
+    nodes = [supernode(p, link, ports[p], deployment, tmp_path / f"node{p}.log") for p in range(3)]
+    out, made = released(deployment, tmp_path)
     plain = run(made.model_copy(update={"secure_aggregation": False}))
     (there,) = load_file(out / "model.safetensors").values()
     assert torch.allclose(there, weights(plain), rtol=0, atol=1e-9)

@@ -17,7 +17,7 @@ import pytest
 
 from simulations.engines.requirements import PYPROJECT, unmet
 from simulations.engines.superlink import PORT, Started, flwr_run, mend, stale, this_process
-from tests.simulations.engines.conftest import free_ports
+from tests.ports import free_ports
 from tests.simulations.engines.other_environment import other_environment
 from tests.simulations.engines.runtime import ONE_AT_A_TIME
 
@@ -100,7 +100,7 @@ def test_a_package_is_found_while_another_thread_changes_the_path(monkeypatch: p
 
 def asked(environment: dict[str, str]) -> tuple[int, str]:
     """Return what `fedfair superlink` says, and its exit code."""
-    done = subprocess.run([*PROGRAM, "superlink"], capture_output=True, text=True, check=False, timeout=60,
+    done = subprocess.run([*PROGRAM, "superlink"], capture_output=True, text=True, check=False,
                           env={**environment, "PYTHONPATH": str(ROOT), "COLUMNS": "1000"})
     return done.returncode, done.stdout + done.stderr
 
@@ -130,7 +130,7 @@ def test_a_run_in_a_superlink_of_another_environment_says_so_and_how_to_end_it(f
     def run(environment: dict[str, str], folder: Path) -> str:
         """Return what `flwr run` prints there."""
         done = subprocess.run(["flwr", "run", str(ROOT), "--stream", "--run-config", 'sync="step" steps=1 clients=2'],
-                              env=environment, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
+                              env=environment, cwd=folder, capture_output=True, text=True, check=False)
         return done.stdout + done.stderr
 
     first = run(begun, tmp_path / "elsewhere")

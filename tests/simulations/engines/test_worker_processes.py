@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from simulations.engines.worker_processes import in_processes
+from tests.guard import wait_until
 
 
 def fail_at_first(path: Path) -> None:
@@ -41,15 +41,9 @@ if __name__ == "__main__":
 
 def note_and_wait(path: Path) -> None:
     path.write_text(str(os.getpid()))
-    time.sleep(600)
+    time.sleep(10**6)  # for ever: whoever waits for its end is ended by the guard of all tests
 
 
-def waited(condition: Callable[[], bool], seconds: float = 60) -> bool:
-    """Return whether the condition comes true in that time."""
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.1)
-    return condition()
 
 
 def ended(process: str) -> bool:
@@ -67,9 +61,9 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path, signal_: s
     script.write_text(PARENT)
     paths = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen([sys.executable, script, noted], env={**os.environ, "PYTHONPATH": paths}) as parent:
-        assert waited(lambda: noted.is_file() and noted.read_text() != "")
+        wait_until(lambda: noted.is_file() and noted.read_text() != "", parent)
         parent.send_signal(signal_)
-    assert waited(lambda: ended(noted.read_text()), 10)
+    wait_until(lambda: ended(noted.read_text()))
 
 
 INTERRUPTED = """
@@ -94,11 +88,11 @@ def test_an_interrupt_ends_all_processes_at_once(tmp_path: Path, to_all: bool) -
     with subprocess.Popen([sys.executable, script, folder], env={**os.environ, "PYTHONPATH": paths},
                           stderr=subprocess.DEVNULL, start_new_session=True) as parent:
         try:
-            assert waited(lambda: sum(file.read_text() != "" for file in folder.iterdir()) == 2)
+            wait_until(lambda: sum(file.read_text() != "" for file in folder.iterdir()) == 2, parent)
             (os.killpg if to_all else os.kill)(parent.pid, signal.SIGINT)
-            assert parent.wait(10) != 0
+            assert parent.wait() != 0
             assert len(list(folder.iterdir())) == 2
-            assert waited(lambda: all(ended(file.read_text()) for file in folder.iterdir()), 10)
+            wait_until(lambda: all(ended(file.read_text()) for file in folder.iterdir()))
         finally:
             if parent.poll() is None:
                 os.killpg(parent.pid, signal.SIGKILL)
