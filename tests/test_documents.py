@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.ports import free_ports
 from tests.simulations.engines.runtime import ONE_AT_A_TIME
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -77,7 +78,7 @@ def names(page: Path) -> str:
                  ONE_AT_A_TIME if "flower-supernode" in page.read_text() else ()) for page in PAGES
 ], ids=names)
 def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                          request: pytest.FixtureRequest) -> None:
+                          request: pytest.FixtureRequest, forked: Path) -> None:
     if "--dataset adult" in "".join(block.text for block in blocks(page) if block.language == "bash"):
         request.getfixturevalue("data_dir")
     monkeypatch.chdir(tmp_path)
@@ -86,7 +87,7 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     session: dict[str, object] = {"__name__": "session"}
     for block in blocks(page):
         if block.language == "bash" and not runs_elsewhere(block):
-            shell(block.text, ROOT if block.title == IN_REPOSITORY else tmp_path)
+            shell(block.text, ROOT if block.title == IN_REPOSITORY else tmp_path, forked)
         elif block.title and block.language != "bash":
             (tmp_path / block.title).parent.mkdir(exist_ok=True)
             (tmp_path / block.title).write_text(block.text)
@@ -110,15 +111,24 @@ def test_an_app_becomes_private_in_the_lines_that_the_page_says(capsys: pytest.C
     assert "guaranteed: 5.483" in capsys.readouterr().out
 
 
-def shell(text: str, folder: Path) -> None:
-    """Run a block as bash would; a failure shows its output."""
+def shell(text: str, folder: Path, forked: Path) -> None:
+    """Run a block as bash would, at ports of its own; a failure shows its output."""
     for long, short in SHORTER.items():
         text = text.replace(long, short)
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "80",
-                   "PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0"}
+    environment = {**os.environ, "PATH": f"{forked}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+                   "COLUMNS": "80", "PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0"}
+    text = with_own_ports(text)
     done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=folder, env=environment, capture_output=True,
                           text=True)
     assert done.returncode == 0, f"{text}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+def with_own_ports(text: str) -> str:
+    """Return a block with free ports in place of those that its page names, 19091 or 1920$number."""
+    for name in sorted({*re.findall(r"\b19\d{3}\b", text)}):
+        text = text.replace(name, str(free_ports(1)[0]))
+    text = re.sub(r"\b19\d\d\$(node|number)", r"${ports[$\1]}", text)
+    return f"ports=({' '.join(map(str, free_ports(3)))})\n{text}" if "${ports[" in text else text
 
 
 def test_the_pages_have_blocks_and_none_is_in_an_unknown_language() -> None:
