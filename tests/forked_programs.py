@@ -25,10 +25,11 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 NAMES = ("fedfair", "flwr", "flower-superexec", "flower-superlink", "flower-supernode", "flwr-clientapp",
-         "flwr-serverapp")
+         "flwr-serverapp", "python")
 LIBRARIES = (
     "alembic.command", "charset_normalizer", "cryptography.x509", "dill", "fastapi", "filelock", "google.protobuf",
     "grpc_health.v1.health", "httpx", "jinja2", "opt_einsum", "pandas", "pathspec", "platformdirs", "prompt_toolkit",
@@ -101,6 +102,8 @@ class Forks:
         ended, wake = socket.socketpair()
         wake.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # it ends with the tests, which close its input
         signal.set_wakeup_fd(wake.fileno())
         self.ended = (ended, wake)
         self.ready.register(listener, selectors.EVENT_READ)
@@ -143,7 +146,8 @@ class Forks:
         """Keep nothing of the process that forks, in a new one."""
         os.setsid()
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self.ready.close()
         for each in (*self.links.values(), *self.ended, self.listener, link):
@@ -186,7 +190,7 @@ def run(asked: Asked, libraries: list[str]) -> None:
     code = 1
     try:
         become(asked, libraries)
-        runpy.run_path(asked.words[0], run_name="__main__")
+        start(asked.words)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -213,9 +217,23 @@ def become(asked: Asked, libraries: list[str]) -> None:
     os.environ.update(asked.environment)
     tempfile.tempdir = None
     named = [part for part in asked.environment.get("PYTHONPATH", "").split(os.pathsep) if part]
-    sys.path[:] = [str(Path(asked.words[0]).parent), *named, *libraries]
-    sys.argv[:] = asked.words
+    sys.path[1:] = [*named, *libraries]
     importlib.import_module("numpy").random.seed()
+
+
+def start(words: list[str]) -> None:
+    """Start a program; of the name `python`, the text or the file that it is given."""
+    name, *more = words
+    if Path(name).name == "python":
+        name, *more = more
+    sys.argv[:] = [name, *more]
+    if name != "-c":
+        sys.path[0] = str(Path(name).parent)
+        runpy.run_path(name, run_name="__main__")
+        return
+    sys.argv[:], sys.path[0] = ["-c", *more[1:]], ""
+    sys.modules["__main__"] = ModuleType("__main__")
+    exec(compile(more[0], "<string>", "exec"), sys.modules["__main__"].__dict__)  # noqa: S102 - as `python -c` does
 
 
 if __name__ == "__main__":

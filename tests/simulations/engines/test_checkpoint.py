@@ -300,11 +300,10 @@ def test_a_full_disk_ends_the_run_in_one_sentence_and_keeps_the_latest_checkpoin
 @pytest.mark.parametrize(("engine", "kills"), [
     (["local"], 4),
     pytest.param(["ray", "--nodes", "2", "--engine-set", "cpus=0.5"], 2, marks=pytest.mark.xdist_group("ray"))])
-def test_sigkill_at_random_moments(engine: list[str], kills: int, tmp_path: Path) -> None:
+def test_sigkill_at_random_moments(engine: list[str], kills: int, tmp_path: Path, forked: Path) -> None:
     def command(out: str) -> list[str]:
-        return [sys.executable, "-c", "from simulations.cli import app; app()", "run", "--dataset", "digits", "--set",
-                "steps=400", "--set", "hidden=[8]", "--out", str(tmp_path / out), "--checkpoint-every", "20",
-                "--engine", *engine]
+        return [str(forked / "fedfair"), "run", "--dataset", "digits", "--set", "steps=400", "--set", "hidden=[8]",
+                "--out", str(tmp_path / out), "--checkpoint-every", "20", "--engine", *engine]
 
     start, chance = time.monotonic(), random.Random(0)  # noqa: S311
     killed(command("whole"), 0)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +21,6 @@ from simulations.results.result import summary
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
-FEDFAIR = [sys.executable, "-c", "from simulations.cli import app; app()"]
 QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_timeout_ms": 2000,
          "health_check_failure_threshold": 3}  # a dead node is noticed within seconds
 SETTINGS: dict[str, Any] = {"steps": 200, "hidden": (8,), "dtype": "float64", "accountant": "rdp", "eval_every": 1e9}
@@ -40,9 +37,9 @@ def cluster() -> Iterator[Cluster]:
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    """Start the program, as from a shell."""
-    return subprocess.Popen([*FEDFAIR, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True)
+    """Start a program, as from a shell."""
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            start_new_session=True)
 
 
 def kill_a_node(cluster: Cluster) -> None:
@@ -67,13 +64,14 @@ def finish(process: subprocess.Popen[str]) -> str:
     return output
 
 
-def test_a_run_on_two_nodes_of_which_one_dies_is_that_of_the_local_engine(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_run_on_two_nodes_of_which_one_dies_is_that_of_the_local_engine(cluster: Cluster, tmp_path: Path, forked: Path
+                                                                            ) -> None:
     """An actor needs a whole core, so it waits for the node that replaces the dead one."""
     undisturbed = run(experiments(["dpsgd-f"], [0], None, {"dataset": "digits", **SETTINGS})[0])
     settings = [part for key, value in SETTINGS.items() if key != "hidden" for part in ("--set", f"{key}={value}")]
-    process = start("run", "--strategy", "dpsgd-f", *settings, "--set", "hidden=[8]", "--engine", "ray", "--nodes", "2",
-                    "--engine-set", f"address={cluster.address}", "--out", str(tmp_path / "run"), "--checkpoint-every",
-                    "20")
+    process = start(str(forked / "fedfair"), "run", "--strategy", "dpsgd-f", *settings, "--set", "hidden=[8]",
+                    "--engine", "ray", "--nodes", "2", "--engine-set", f"address={cluster.address}",
+                    "--out", str(tmp_path / "run"), "--checkpoint-every", "20")
     wait_for((tmp_path / "run" / "checkpoint.pt").exists, process)
     kill_a_node(cluster)
     cluster.add_node(num_cpus=1)
@@ -86,12 +84,14 @@ def test_a_run_on_two_nodes_of_which_one_dies_is_that_of_the_local_engine(cluste
     pd.testing.assert_frame_equal(*metrics, rtol=1e-9)
 
 
-def test_a_sweep_on_two_nodes_of_which_one_dies_finishes_on_the_other(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_sweep_on_two_nodes_of_which_one_dies_finishes_on_the_other(cluster: Cluster, tmp_path: Path, forked: Path
+                                                                          ) -> None:
     described = Sweep(strategies=["dpsgd", "dpsgd-f"], seeds=2,
                       settings={**SETTINGS, "hidden": [8], "steps": 150})
     (tmp_path / "sweep.toml").write_text(described.to_toml())
     out = tmp_path / "out"
-    process = start("sweep", str(tmp_path / "sweep.toml"), "--out", str(out), "--ray-address", cluster.address)
+    process = start(str(forked / "fedfair"), "sweep", str(tmp_path / "sweep.toml"), "--out", str(out),
+                    "--ray-address", cluster.address)
     wait_for(lambda: any(out.glob("trials/*/checkpoint.pt")), process)
     kill_a_node(cluster)
     output = finish(process)

@@ -80,15 +80,15 @@ def is_cluster(address: str) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("through", ["address", "RAY_ADDRESS"])
-def test_a_cluster_of_another_environment_is_refused(another: str, through: str, tmp_path: Path) -> None:
-    words = ["--engine-set", f"address={another}"] if through == "address" else []
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **({} if words else {"RAY_ADDRESS": another})}
-    done = subprocess.run([sys.executable, "-c", "from simulations.cli import app; app()", "run", "--engine", "ray",
-                           "--nodes", "1", "--strategy", "dpsgd", "--set", "steps=2", *words], env=environment,
-                          capture_output=True, text=True, check=False, cwd=tmp_path)
-    said = " ".join(done.stderr.split())
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert f"started from another environment, or before an update: {tmp_path / 'old'} on " in said
-    assert said.count("fedfair with source") == 2
-    assert "`ray stop`" in said
+def test_a_cluster_of_another_environment_is_refused_however_it_is_named(another: str, tmp_path: Path, forked: Path
+                                                                         ) -> None:
+    command = [forked / "fedfair", "run", "--engine", "ray", "--nodes", "1", "--strategy", "dpsgd", "--set", "steps=2"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for words, variables in ((["--engine-set", f"address={another}"], {}), ([], {"RAY_ADDRESS": another})):
+        done = subprocess.run([*command, *words], env={**environment, **variables}, capture_output=True, text=True,
+                              check=False, cwd=tmp_path)
+        said = " ".join(done.stderr.split())
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert f"started from another environment, or before an update: {tmp_path / 'old'} on " in said
+        assert said.count("fedfair with source") == 2
+        assert "`ray stop`" in said

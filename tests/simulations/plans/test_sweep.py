@@ -6,7 +6,6 @@ import json
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -43,8 +42,10 @@ def write(path: Path, **settings: Any) -> Path:
     return path
 
 
-def command(config: Path, out: Path) -> list[str]:
-    return [sys.executable, "-c", "from simulations.cli import app; app()", "sweep", str(config), "--out", str(out)]
+@pytest.fixture
+def command(forked: Path, tmp_path: Path) -> Callable[[Path], list[str]]:
+    """Return a function that returns the command of a sweep into the folder `out`."""
+    return lambda config: [str(forked / "fedfair"), "sweep", str(config), "--out", str(tmp_path / "out")]
 
 
 def test_trials_are_all_combinations_each_once_and_named_by_all_that_matters() -> None:
@@ -257,24 +258,23 @@ def test_a_varied_setting_that_the_summary_has_anyway_is_one_column(tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
-def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(tmp_path: Path) -> None:
+def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(
+        command: Callable[[Path], list[str]], tmp_path: Path) -> None:
     config, chance = write(tmp_path / "sweep.toml", **SMALL), random.Random(1)  # noqa: S311
-    assert killed(command(config, tmp_path / "out"), 3, lambda: chance.uniform(4, 12)) > 0
+    assert killed(command(config), 3, lambda: chance.uniform(4, 12)) > 0
     tables = [summary(compare(cell.experiments)).assign(learning_rate=cell.chosen["learning_rate"])
               for cell in Sweep(**SMALL).cells()]
     found = pd.read_csv(tmp_path / "out" / "summary.csv")
     pd.testing.assert_frame_equal(found, pd.concat(tables, ignore_index=True)[list(found.columns)], check_dtype=False)
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "trials").glob("*/summary.csv")}
     assert len(times) == 8
-    again = subprocess.run(command(config, tmp_path / "out"), check=True, capture_output=True, text=True)
+    again = subprocess.run(command(config), check=True, capture_output=True, text=True)
     assert "8 trials, of which 8 are finished" in again.stderr
     assert all(path.stat().st_mtime_ns == when for path, when in times.items())
 
 
 def interrupted(command: list[str], begun: Callable[[], bool]) -> subprocess.CompletedProcess[str]:
     """Interrupt a command by Ctrl-C once it has `begun`; return what it prints."""
-    command = [*command[:2], f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {command[2]}",
-               *command[3:]]  # a shell's background processes are started with the signal ignored
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         wait_until(begun, process)
         process.send_signal(signal.SIGINT)
@@ -284,11 +284,12 @@ def interrupted(command: list[str], begun: Callable[[], bool]) -> subprocess.Com
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
-def test_an_interrupted_search_ends_so_and_takes_no_trial_for_finished_that_is_not(tmp_path: Path) -> None:
+def test_an_interrupted_search_ends_so_and_takes_no_trial_for_finished_that_is_not(
+        command: Callable[[Path], list[str]], tmp_path: Path) -> None:
     settings = {**SEARCH, "search": {"space": {"steps": {"values": [2, 10**6]}}, "trials": 2, "seed": 6}}
     folder = tmp_path / "out" / "trials"
     config = write(tmp_path / "sweep.toml", **settings)
-    done = interrupted(command(config, tmp_path / "out"), lambda: any(folder.glob("*/summary.csv"))
+    done = interrupted(command(config), lambda: any(folder.glob("*/summary.csv"))
                        and any(folder.glob("*/checkpoint.pt")))
     assert done.returncode == 130
     assert "saved" not in done.stdout
@@ -322,12 +323,12 @@ class Mistaken(Strategy):
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
-def test_trials_that_fail_for_reasons_of_their_own_are_named_and_made_once_and_the_others_finish(tmp_path: Path
-                                                                                                   ) -> None:
+def test_trials_that_fail_for_reasons_of_their_own_are_named_and_made_once_and_the_others_finish(
+        command: Callable[[Path], list[str]], tmp_path: Path) -> None:
     (tmp_path / "mistaken.py").write_text(MISTAKEN)
     settings = {"strategies": ["sgd", "mistaken"], "settings": {"steps": 20, "hidden": [8], "weight_decay": 10.0},
                 "vary": {"learning_rate": [1e30, 0.1]}}
-    done = subprocess.run(command(write(tmp_path / "sweep.toml", **settings), tmp_path / "out"), check=False,
+    done = subprocess.run(command(write(tmp_path / "sweep.toml", **settings)), check=False,
                           capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1
     assert "has a gradient that is not finite" in done.stderr
@@ -343,11 +344,12 @@ def test_trials_that_fail_for_reasons_of_their_own_are_named_and_made_once_and_t
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
 @pytest.mark.parametrize("scheduler", ["none", "asha"])
-def test_a_search_finds_the_best_trial_and_says_what_all_of_them_cost(scheduler: str, tmp_path: Path) -> None:
+def test_a_search_finds_the_best_trial_and_says_what_all_of_them_cost(
+        scheduler: str, command: Callable[[Path], list[str]], tmp_path: Path) -> None:
     settings = {**SEARCH, "search": {**SEARCH["search"], "scheduler": scheduler}}
     config = write(tmp_path / "sweep.toml", **settings)
     for _ in range(2):  # the second time nothing is left to run
-        subprocess.run(command(config, tmp_path / "out"), check=True, capture_output=True)
+        subprocess.run(command(config), check=True, capture_output=True)
     found = json.loads((tmp_path / "out" / "search.json").read_text())
     table = pd.read_csv(tmp_path / "out" / "trials.csv")
     assert found["trials"] == len(table) == 6

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from simulations.report import write_report
+from tests.guard import spent
 from tests.simulations.report.conftest import saved_comparison
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
@@ -44,7 +44,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Opened:
-    """The page in a new window, with its complaints and its requests to a network."""
+    """The page in a new window, with its complaints, its requests to a network, and the seconds of processor time that
+    it took to open.
+    """
 
     def __init__(self, browser, file: Path, width: int = 1280, scheme: str = "light") -> None:
         self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -53,9 +55,9 @@ class Opened:
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
-        start = time.perf_counter()
+        before = spent()
         self.page.goto(file.as_uri(), wait_until="load")
-        self.seconds = time.perf_counter() - start
+        self.seconds = spent() - before
 
 
 @pytest.fixture
