@@ -54,7 +54,8 @@ socket.send_fds(link, [len(asked).to_bytes(4, "big")], [0, 1, 2])
 link.sendall(asked)
 code = int(link.recv(8) or 1)
 if code < 0:
-    signal.signal(-code, signal.SIG_DFL)
+    if -code != signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
 os._exit(code)
 """
@@ -196,14 +197,18 @@ def run(asked: Asked, libraries: list[str]) -> None:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
-    except BaseException:
+    except BaseException as error:
         traceback.print_exc()
+        code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     finally:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
+        if code < 0:
+            signal.signal(-code, signal.SIG_DFL)
+            os.kill(os.getpid(), -code)
         os._exit(code)
 
 
