@@ -66,25 +66,31 @@ class Guard(threading.Thread):
         super().__init__(name="guard", daemon=True)
         self.show = show
         self.test = ""
-        self.begun = 0.0
+        self.computed = self.begun = 0.0
         self.seen: deque[tuple[float, float]] = deque()
 
     @contextmanager
     def over(self, test: str) -> Iterator[None]:
         """Guard a test."""
         self.seen.clear()
-        self.test, self.begun = test, spent()
+        self.test, self.begun = test, self.computed
         try:
             yield
         finally:
             self.test = ""
 
     def run(self) -> None:
-        """Look after the tests until the process ends."""
+        """Look after the tests until the process ends.
+
+        What a process computed may be lost when it ends, and is counted before.
+        """
+        before = spent()
         while True:
             time.sleep(_TICK)
-            test = self.test
-            if test and (why := self.hangs(time.monotonic(), spent())):
+            test, now = self.test, spent()
+            self.computed += max(now - before, 0.0)
+            before = now
+            if test and (why := self.hangs(time.monotonic(), self.computed)):
                 self.end(test, why)
 
     def hangs(self, now: float, seconds: float) -> str:
