@@ -25,7 +25,7 @@ Rule = Callable[[Any, int], bool]
 
 def is_known(model: nn.Module) -> bool:
     """Say whether a model holds known layers alone, nested in `Sequential`s, as PyTorch defines them."""
-    if hooks_of_all._has_any_global_hook():  # type: ignore[no-untyped-call]
+    if any(getattr(hooks_of_all, f"_global{hooks}") for hooks in _HOOKS):
         return False
     return all((type(layer) in _RULES or type(layer) is nn.Sequential) and is_untouched(layer)
                and (type(layer) not in _NORMS or is_fixed_norm(layer)) for layer in model.modules())

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fedfair.gradients import probe as gradients
 from fedfair.gradients.kernels import Tanh
+from fedfair.gradients.known_layers import is_known
 from fedfair.gradients.layer_probe import trained_parameters
 from fedfair.gradients.passes import UnreadableError, by_autograd, by_hand
 from fedfair.gradients.probe import per_example
@@ -107,6 +108,17 @@ def test_the_next_word_is_gone_through_by_hand() -> None:
     model = build("next_word", (4, 5), (3,), 6, 0, torch.float64)
     check(model, randint(8, 6, 3), randint(6, 6), loss)
     assert gradients._paths[model] is gradients.chained
+
+
+@pytest.mark.parametrize("kind", ["forward_pre_hook", "forward_hook", "full_backward_pre_hook", "full_backward_hook"])
+def test_no_layer_is_known_while_a_hook_on_all_modules_may_change_it(kind: str) -> None:
+    model = nn.Sequential(nn.Linear(4, 2))
+    handle = getattr(nn.modules.module, f"register_module_{kind}")(lambda *_: None)
+    try:
+        assert not is_known(model)
+    finally:
+        handle.remove()
+    assert is_known(model)
 
 
 class Square(nn.Tanh):

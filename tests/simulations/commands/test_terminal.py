@@ -78,7 +78,7 @@ def test_every_command_teaches_by_an_example(path: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("path", commands(app), ids=" ".join)
 def test_every_command_says_what_its_arguments_and_options_are(path: tuple[str, ...]) -> None:
-    """With click 8.5 typer 0.20, the last that flwr takes, loses the arguments' help: see constraints.txt."""
+    """With click 8.5 typer 0.20, the last that flwr takes, loses the arguments' help: see pyproject.toml."""
     command: Any = typer.main.get_command(app)
     for name in path:
         command = command.commands[name]
