@@ -20,7 +20,7 @@ from simulations.engines.run import conduct
 from simulations.engines.superlink import described, flwr_run, mend, stale, superlink_of_this_process
 from simulations.fitting.fit import Wanted
 from simulations.plans.compare import experiments
-from simulations.results.comparison import outcome_of
+from simulations.results.result import compared
 from simulations.results.terminal_table import results_table
 from simulations.settings.experiment import Experiment, SettingsError
 from simulations.settings.own_data import suited
@@ -60,7 +60,7 @@ def _run(grid: Grid, config: Mapping[str, Any], folder: Path) -> RenderableType:
     checkpoint.read()
     result = conduct(experiment, grid, lambda done, rounds: None, checkpoint)
     result.save(folder)
-    return results_table(outcome_of([result]))
+    return results_table(compared([result]))
 
 
 def _fit(grid: Grid, wanted: Wanted, folder: Path) -> RenderableType:

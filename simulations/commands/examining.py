@@ -64,9 +64,10 @@ def ledger(
 
     Example: fedfair ledger out/adult --delta 1e-5
     """
-    from simulations.results.ledger_table import ledger_table, methods_ledger, read_ledgers
+    from simulations.results.ledger_table import ledger_table, methods_ledger
+    from simulations.results.run_folder import RunFolder
 
-    ledgers = read_ledgers(folder)
+    ledgers = RunFolder(folder).ledgers
     if len(ledgers) > 1:
         Console().print(methods_ledger(ledgers, delta))
     for name, read in ledgers.items():

@@ -87,8 +87,8 @@ def compare(
     from simulations.plans.compare import compare as run_comparison
     from simulations.plans.compare import experiments, in_parallel
     from simulations.plans.kept_runs import kept_runs
-    from simulations.results.comparison import outcome_of, read_outcome
-    from simulations.results.result import save_comparison
+    from simulations.results.result import compared, save_comparison
+    from simulations.results.run_folder import saved_comparison
     from simulations.settings.own_data import suited
 
     names = names_of(strategies)
@@ -106,13 +106,13 @@ def compare(
     with kept_runs(out, described) as kept:
         if out is not None and kept.are_done(planned):
             say(f"{out} holds this comparison, finished: nothing is run again")
-            show(read_outcome(out, planned), out, json)
+            show(saved_comparison(out, planned), out, json)
             return
         with telling_of_kept(out, lambda: sum(map(kept.has, planned)), len(planned)), showing_progress() as on_round:
             results = (in_parallel(planned, on_round, jobs, kept) if engine == "local" and jobs != 1 else
                        run_comparison(planned, chosen, on_round=on_round, kept=kept))
         saved = save_comparison(results, described, out) if out is not None else None
-    show(outcome_of(results), saved, json)
+    show(compared(results), saved, json)
 
 
 def run(
@@ -160,7 +160,7 @@ def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: in
     from simulations.engines.checkpoint import Checkpoint
     from simulations.engines.run import run as run_experiment
     from simulations.engines.tracking import tracking
-    from simulations.results.comparison import outcome_of
+    from simulations.results.result import compared
 
     checkpoint = None if out is None else Checkpoint(out, experiment.settings(), every)
     saved = checkpoint.read() if checkpoint else None
@@ -172,7 +172,7 @@ def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: in
     with showing_progress() as on_round, followed as watch:
         result = run_experiment(experiment, engine, checkpoint=checkpoint, watch=watch,
                                 progress=lambda rounds, of: on_round(0, 1, name, rounds, of))
-    show(outcome_of([result]), result.save(out) if out is not None else None, json)
+    show(compared([result]), result.save(out) if out is not None else None, json)
 
 
 def sweep(

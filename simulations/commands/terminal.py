@@ -19,7 +19,7 @@ from simulations.commands.words import as_options
 from simulations.files.atomic_files import refuse_unnameable
 
 if TYPE_CHECKING:
-    from simulations.results.comparison import Outcome
+    from simulations.results.comparison import Comparison
 
 P = ParamSpec("P")
 
@@ -100,15 +100,14 @@ def _in_words(error: Exception) -> str:
     return str(error)
 
 
-def show(outcome: Outcome, saved: Path | None, json: bool) -> None:
-    """Print the outcome of runs, and where they were saved."""
-    from simulations.results.comparison import as_json
+def show(comparison: Comparison, saved: Path | None, json: bool) -> None:
+    """Print what finished runs show, and where they were saved."""
     from simulations.results.terminal_table import results_table
 
     if json:
-        print(as_json(outcome, saved))
+        print(comparison.to_json(saved))
         return
-    Console().print(results_table(outcome))
+    Console().print(results_table(comparison))
     if saved is not None:
         print(f"saved in {saved}")
 

@@ -18,9 +18,9 @@ from fedfair.fairness.intervals import NOTHING, Shown, records
 from fedfair.fairness.metrics import ALL
 from simulations.fitting.figures_by_site import SiteStory
 from simulations.results.front_files import CURVES, FIGURES, FRONT
-from simulations.results.ledger_table import read_ledgers
-from simulations.results.model_metadata import Description, descriptions
+from simulations.results.model_metadata import Description
 from simulations.results.node_files import NODES_FILE
+from simulations.results.run_folder import RunFolder
 from simulations.results.scorecard import SCORECARD
 
 FIT = "fit.toml"
@@ -87,11 +87,10 @@ class Story:
         if not (folder / FIT).is_file():
             raise FileNotFoundError(f"{folder} holds no fit: `fedfair fit TABLE --out {folder}` writes one")
         asked = tomllib.loads((folder / FIT).read_text(encoding="utf-8"))
-        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-        ledger = read_ledgers(folder)[""]
-        return Story(name or folder.resolve().name, asked, config, ledger, pd.read_csv(folder / FIGURES),
-                     pd.read_csv(folder / CURVES), pd.read_parquet(folder / FRONT), int(asked["chosen"]),
-                     pd.read_csv(folder / SCORECARD), next(iter(descriptions(folder / "model.safetensors").values())),
+        saved = RunFolder(folder)
+        return Story(name or folder.resolve().name, asked, saved.settings, saved.ledgers[""],
+                     pd.read_csv(folder / FIGURES), pd.read_csv(folder / CURVES), pd.read_parquet(folder / FRONT),
+                     int(asked["chosen"]), pd.read_csv(folder / SCORECARD), next(iter(saved.models.values())),
                      SiteStory.read(folder),
                      pd.read_csv(folder / NODES_FILE) if (folder / NODES_FILE).is_file() else pd.DataFrame())
 

@@ -21,8 +21,7 @@ from simulations.engines.progress_bar import bar_of_runs, in_notebook
 from simulations.engines.run import Progress, refuse_unfit, run
 from simulations.engines.worker_processes import in_processes
 from simulations.plans.kept_runs import KeptRuns
-from simulations.results.comparison import Results
-from simulations.results.result import Result
+from simulations.results.result import Result, Results
 from simulations.settings.experiment import Experiment, SettingsError
 from simulations.settings.own_data import is_own
 from simulations.settings.presets import for_strategy, merged, preset

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pandas as pd
 import tomli_w
 from safetensors.torch import load_file
 
@@ -22,14 +21,12 @@ from fedfair.mechanisms.randomness import key
 from fedfair.protocol.task import Task
 from simulations.files.atomic_files import alone_in, refuse_unwritable, write_text
 from simulations.files.file_seal import has_changed
-from simulations.results.comparison import Results
 from simulations.results.environment import own_programs, own_tables
 from simulations.results.front_files import read_measured
-from simulations.results.ledger_table import read_ledgers
-from simulations.results.model_metadata import descriptions
-from simulations.results.result import Result
+from simulations.results.result import Result, Results
 from simulations.results.result_folder import RUNS_SO_FAR, refuse_to_replace
-from simulations.settings.experiment import Experiment
+from simulations.results.run_folder import RunFolder
+from simulations.settings.experiment import Experiment, RunKey
 from strategies.server.releases.threshold_search import Threshold
 
 
@@ -50,13 +47,12 @@ def trial_name(experiment: Experiment) -> str:
 
 def is_finished(folder: Path) -> bool:
     """Return whether a trial's folder holds its result, or the note that it was stopped early."""
-    return (folder / "summary.csv").is_file() or stopped(folder) is not None
+    return RunFolder(folder).is_finished or stopped(folder) is not None
 
 
 def refuse_changed(folder: Path, experiment: Experiment) -> None:
     """Raise `ValueError` if a finished trial in `folder` used another state of one of the user's files."""
-    made = folder / "environment.json"
-    then = json.loads(made.read_text(encoding="utf-8")) if made.is_file() else {}
+    then = RunFolder(folder).environment
     programs, tables = then.get("own_files_sha256", {}), then.get("own_tables_sealed", {})
     changed = [name for name, now in own_programs(experiment).items() if programs.get(name, now) != now]
     changed += [name for name, table in own_tables(experiment).items() if has_changed(table, tables.get(name, ""))]
@@ -125,10 +121,11 @@ class KeptRuns:
         folder = self._place(made)
         refuse_changed(folder, made)
         data = Task.model_validate_json((folder / _TASK).read_text(encoding="utf-8")).data()
-        metrics = pd.read_parquet(folder / "metrics.parquet").drop(columns=["dataset", "strategy", "seed"])
-        (described,) = descriptions(folder / "model.safetensors").values()
+        saved = RunFolder(folder)
+        metrics = saved.metrics.drop(columns=[*RunKey._fields])
+        (described,) = saved.models.values()
         model = described.build(load_file(folder / "model.safetensors"))
-        ledger = read_ledgers(folder)[""]
+        ledger = saved.ledgers[""]
         ledger.files = {}  # they are those of the run's own folder
         return Result(made, data, metrics, ledger, model, threshold=_threshold(folder, described.threshold),
                       front=read_measured(folder))

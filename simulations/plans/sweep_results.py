@@ -5,7 +5,6 @@ What an experiment will have released once it has ended, known before it runs.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,12 +15,13 @@ import pandas as pd
 from fedfair.accounting import Ledger
 from simulations.engines.engines import make_engine
 from simulations.files.atomic_files import write_json, write_text
-from simulations.files.csv_text import from_csv, to_csv
+from simulations.files.csv_text import to_csv
 from simulations.plans.kept_runs import stopped, trial_name
 from simulations.plans.plan_files import QUOTED, SWEEP, write_listing
 from simulations.plans.search import Search, Spent, cost
 from simulations.plans.sweep import Cell, Sweep
 from simulations.plans.sweep import trials as trials_of
+from simulations.results.run_folder import RunFolder
 from simulations.settings.experiment import Experiment
 from simulations.statistics.summary import summarise
 from strategies import find_strategy
@@ -71,20 +71,15 @@ def _summary(cell: Cell, folder: Path) -> pd.DataFrame:
     metrics: list[pd.DataFrame] = []
     ledgers: dict[tuple[str, str, int], Ledger] = {}
     for made in cell.experiments:
-        trial = folder / trial_name(made)
-        if (trial / "summary.csv").is_file():
-            metrics.append(pd.read_parquet(trial / "metrics.parquet"))
-            ledgers[made.dataset, made.strategy, made.seed] = _ledger(trial / "ledger.json")
+        trial = RunFolder(folder / trial_name(made))
+        if trial.is_finished:
+            metrics.append(trial.metrics)
+            ledgers[made.key] = trial.ledgers[""]
     if not metrics:
         return pd.DataFrame()
     table = summarise(pd.concat(metrics), ledgers)
     chosen = pd.DataFrame({name: [value] * len(table) for name, value in cell.chosen.items()})
     return pd.concat([chosen, table.drop(columns=list(chosen), errors="ignore")], axis=1)
-
-
-def _ledger(file: Path) -> Ledger:
-    """Read a saved run's ledger."""
-    return Ledger.from_dict(json.loads(file.read_text(encoding="utf-8")))
 
 
 def _row(cell: Cell, made: Experiment, folder: Path, failed: Mapping[str, str]) -> dict[str, Any]:
@@ -98,9 +93,10 @@ def _row(cell: Cell, made: Experiment, folder: Path, failed: Mapping[str, str]) 
     if name in failed:
         why = failed[name] if made.exact_figures else "failed: the command printed why, which may quote records"
         return {**row, "ended": why, **_at_most(made, failed[name])}
-    if not (folder / name / "summary.csv").is_file():
+    trial = RunFolder(folder / name)
+    if not trial.is_finished:
         return {**row, "ended": "not run"}
-    figures = from_csv(folder / name / "summary.csv").iloc[0]
+    figures = trial.table("summary.csv").iloc[0]
     return {**row, "ended": "finished", **{figure: figures[figure] for figure in (
         "epsilon", "delta", "accuracy_mean", "accuracy_parity_mean", "demographic_parity_mean")}}
 
@@ -138,7 +134,7 @@ def _validated(search: Search, folder: Path) -> float | None:
     """Return a finished trial's final metric on the validation part; None if it is not finished, or not a number."""
     if not (folder / "metrics.parquet").is_file():
         return None
-    rows = pd.read_parquet(folder / "metrics.parquet")
+    rows = RunFolder(folder).metrics
     rows = rows[(rows["split"] == "valid") & (rows["metric"] == search.metric) & (rows["group"] == search.group)]
     value = math.nan if rows.empty else float(rows.sort_values("round")["value"].iloc[-1])
     return None if math.isnan(value) else value

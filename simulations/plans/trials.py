@@ -24,6 +24,7 @@ from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
 from simulations.plans.kept_runs import Reached, note_stopped
 from simulations.plans.search import Search
+from simulations.results.run_folder import RunFolder
 from simulations.settings.experiment import Experiment
 from strategies import Strategy
 
@@ -100,7 +101,7 @@ def _failure(result: tune.Result, folder: Path) -> str | None:
         return str(metrics["error"])
     if metrics["percent"] < 100:
         note_stopped(folder, Reached(**{field: metrics[field] for field in Reached._fields}))
-    elif not (folder / "summary.csv").is_file():
+    elif not RunFolder(folder).is_finished:
         return f"its result is not in {folder.parent}: all machines must share this folder"
     return None
 

@@ -186,5 +186,4 @@ def chapter(comparison: Comparison, name: str) -> Chapter:
 
 def found(comparison: Comparison) -> list[str]:
     """Return what the terminal says around its table."""
-    lines = comparison.measured.statements()
-    return [*lines, *([comparison.favourable] if comparison.favourable else []), *in_words([comparison.attributes])]
+    return [*comparison.findings(), *in_words([comparison.attributes])]

@@ -94,7 +94,7 @@ def titles(comparison: Comparison) -> dict[str, str]:
 
 def _accuracy(comparison: Comparison, method: str, group: str) -> Estimate:
     """Return the test accuracy of a group over seeds, or over records for a single seed."""
-    runs = comparison.measured.final.xs(method, level="strategy")
+    runs = comparison.final.xs(method, level="strategy")
     if len(runs) > 1:
         return share_over_seeds(list(runs[group, "accuracy"]))
     return of_records(float(runs[group, "accuracy"].iloc[0]), float(runs[group, "records"].iloc[0]))

@@ -30,7 +30,7 @@ from simulations.statistics.verdict import verdict
 
 def facts(comparison: Comparison) -> list[tuple[str, str]]:
     """Return the facts by name, those that are known: the finding, what was trained on what, and how privately."""
-    final = comparison.measured.final
+    final = comparison.final
     tested = final[ALL, "records"].min() if (ALL, "records") in final else math.nan
     numbers = {"training": float(sum(comparison.sizes.values())), "testing": float(tested)}
     known = {
@@ -38,8 +38,8 @@ def facts(comparison: Comparison) -> list[tuple[str, str]]:
         "Data": comparison.data.csv or comparison.dataset, "Label": comparison.data.label or "",
         "Favourable class": comparison.favourable.removeprefix("Favourable class: "),
         "Records": ", ".join(f"{number:,.0f} for {use}" for use, number in numbers.items() if number > 0),
-        "Epsilon": _epsilons(comparison.measured.summary["epsilon"]),
-        "Delta": _range(list(dict.fromkeys(up(value, ".6g") for value in comparison.measured.summary["delta"]))),
+        "Epsilon": _epsilons(comparison.summary["epsilon"]),
+        "Delta": _range(list(dict.fromkeys(up(value, ".6g") for value in comparison.summary["delta"]))),
         "Seeds": str(comparison.seeds)}
     return [(name, value) for name, value in known.items() if value]
 
@@ -47,7 +47,7 @@ def facts(comparison: Comparison) -> list[tuple[str, str]]:
 def common_facts(comparisons: Sequence[Comparison]) -> list[tuple[str, str]]:
     """Return what is known of several comparisons, at least one: the facts that all have, and all their epsilons."""
     known = [dict(facts(comparison)) for comparison in comparisons]
-    epsilons = _epsilons(pd.concat([comparison.measured.summary["epsilon"] for comparison in comparisons]))
+    epsilons = _epsilons(pd.concat([comparison.summary["epsilon"] for comparison in comparisons]))
     common = {name: value for name, value in known[0].items() if all(other.get(name) == value for other in known)}
     return [(name, epsilons if name == "Epsilon" else common[name]) for name in known[0]
             if name in common or name == "Epsilon"]
@@ -55,7 +55,7 @@ def common_facts(comparisons: Sequence[Comparison]) -> list[tuple[str, str]]:
 
 def headline(comparison: Comparison) -> str:
     """Return the finding in one line: a model that predicts one class, what privacy costs, or the accuracy."""
-    final = comparison.measured.final
+    final = comparison.final
     lines = [*constant_models(measures(final)), *verdict(final, comparison.sizes)]
     if lines:
         return lines[0]

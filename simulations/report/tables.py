@@ -22,23 +22,22 @@ from simulations.tables.table import Cell, Epsilon, Table
 def methods_table(comparison: Comparison) -> Table:
     """Show what each method guarantees, its accuracy and its fairness, in a row each, and the majority class's rate."""
     rows: list[Sequence[Cell]] = []
-    measured = comparison.measured
     marks: dict[tuple[int, int], str] = {}
-    for number, row in enumerate(measured.summary.to_dict("records")):
-        runs = measured.final.xs(row["strategy"], level="strategy")
+    for number, row in enumerate(comparison.summary.to_dict("records")):
+        runs = comparison.final.xs(row["strategy"], level="strategy")
         shares = [share_over_seeds(_values(runs, ALL, metric)) for metric in _SHARES]
         rows.append((row["strategy"], *shares, row["equal_opportunity_mean"], row["equalised_odds_mean"],
                      row["privacy_cost_gap_mean"], row["excessive_risk_gap_mean"], _constant(row),
                      Epsilon(row["epsilon"]), row["guarantee"], int(row["seeds"])))
-        marks |= {(number, place): measured.marks.of(row["strategy"], measure) for place, measure in _MARKED.items()}
+        marks |= {(number, place): comparison.marks.of(row["strategy"], measure) for place, measure in _MARKED.items()}
     columns = ("method", *map(_name, _SHARES), "equal opportunity", "equalised odds", "privacy cost gap",
                "excessive risk gap", "seeds with one class", "epsilon", "guarantee", "seeds")
     foot: list[Sequence[Cell]] = []
-    if (ALL, "majority_rate") in comparison.measured.final:
-        rate = share_over_seeds(_values(comparison.measured.final.groupby(level="seed").first(), ALL, "majority_rate"))
+    if (ALL, "majority_rate") in comparison.final:
+        rate = share_over_seeds(_values(comparison.final.groupby(level="seed").first(), ALL, "majority_rate"))
         nothing = [Estimate(math.nan)] * (len(_SHARES) - 1)
         foot.append(("majority class", rate, *nothing, "-", "-", "-", "-", "-", "-", "-", comparison.seeds))
-    delta, legend = measured.summary["delta"].iloc[0], [f" {line}." for line in measured.marks.legend()]
+    delta, legend = comparison.summary["delta"].iloc[0], [f" {line}." for line in comparison.marks.legend()]
     return Table("methods", "Methods", columns, rows,
                  f"On test records after the last round; epsilon at delta {up(delta, '.6g')}. Parities and gaps are "
                  "the largest difference between groups: 0 is fair. Majority class: always predicting the most "
@@ -51,7 +50,7 @@ def metrics_table(comparison: Comparison) -> Table:
     rows: list[Sequence[Cell]] = []
     for group in (ALL, *comparison.sizes):
         for method in comparison.methods:
-            runs = comparison.measured.final.xs(method, level="strategy")
+            runs = comparison.final.xs(method, level="strategy")
             rows.append((group, method, *(over_seeds(_values(runs, group, metric)) for metric in metrics)))
     return Table("metrics", "Further metrics", ("group", "method", *map(_name, metrics)), rows,
                  "Recall is that of the favourable class. AUC is from a histogram of scores. What a group's test "
@@ -65,7 +64,7 @@ _MARKED = {1: "accuracy", 2: "accuracy_parity", 6: "privacy_cost_gap", 7: "exces
 
 def further_metrics(comparison: Comparison) -> list[str]:
     """Return the metrics of the runs that were asked for besides the usual ones."""
-    return [str(name) for name in comparison.measured.final[ALL].columns if name not in (*METRICS, *GAPS)]
+    return [str(name) for name in comparison.final[ALL].columns if name not in (*METRICS, *GAPS)]
 
 
 def _name(metric: str) -> str:
@@ -101,14 +100,14 @@ def _choice(value: object) -> Cell:
 
 def groups_table(comparison: Comparison) -> Table:
     """Show what each group gets under each method and what it pays, in a row each."""
-    costs, tested = privacy_costs(comparison.measured.final), test_records(comparison.measured.final)
+    costs, tested = privacy_costs(comparison.final), test_records(comparison.final)
     rows: list[Sequence[Cell]] = []
     marks: dict[tuple[int, int], str] = {}
     for group, size in comparison.sizes.items():
         for method in comparison.methods:
-            runs = comparison.measured.final.xs(method, level="strategy")
+            runs = comparison.final.xs(method, level="strategy")
             paid = costs.xs(method, level="strategy")[group]
-            marks[len(rows), 2] = comparison.measured.marks.of(method, "accuracy", group)
+            marks[len(rows), 2] = comparison.marks.of(method, "accuracy", group)
             rows.append((group, method, share_over_seeds(_values(runs, group, "accuracy")),
                          over_seeds(list(paid), -1.0, 1.0), share_over_seeds(_values(runs, group, "positive_rate")),
                          over_seeds(_values(runs, group, "loss"), 0.0), size or "-", tested.get(group, "unknown")))
@@ -116,7 +115,7 @@ def groups_table(comparison: Comparison) -> Table:
                "test records")
     return Table("groups", "Groups", columns, rows,
                  "The privacy cost is the accuracy that the group loses against the same training without privacy. "
-                 f"Test records: the fewest of a seed. {'. '.join(comparison.measured.marks.legend())}", marks=marks)
+                 f"Test records: the fewest of a seed. {'. '.join(comparison.marks.legend())}", marks=marks)
 
 
 def sites_table(comparison: Comparison) -> Table | None:
@@ -153,7 +152,7 @@ def nodes_table(comparison: Comparison) -> Table | None:
 def tests_table(comparison: Comparison) -> Table:
     """Show for each measure and pair of methods whether the difference of means may be chance, in a row each."""
     rows = [(row["metric"].replace("_", " "), row["better"], row["worse"], int(row["seeds"]), row["difference"],
-             row["p"], row["p_holm"]) for row in comparison.measured.tests.to_dict("records")
+             row["p"], row["p_holm"]) for row in comparison.tests.to_dict("records")
             if row["difference"] and LARGER_IS_BETTER[row["metric"]] == (row["difference"] > 0)]
     return Table("tests", "Paired tests between methods",
                  ("measure", "better", "worse", "seeds", "difference", "p", "p, Holm"), rows,

@@ -40,8 +40,8 @@ def outcomes(comparisons: Sequence[Comparison]) -> list[Outcome]:
     """Return the outcome of every method under every choice of settings, on one data set."""
     results = []
     for comparison in comparisons:
-        for row in comparison.measured.summary.to_dict("records"):
-            runs = comparison.measured.final.xs(row["strategy"], level="strategy")
+        for row in comparison.summary.to_dict("records"):
+            runs = comparison.final.xs(row["strategy"], level="strategy")
             parity = {metric: share_over_seeds(list(runs[ALL, metric])) for metric in _FAIRNESS}
             epsilon = float(up(row["epsilon"], ".3g"))
             results.append(Outcome(row["strategy"], epsilon, share_over_seeds(list(runs[ALL, "accuracy"])), parity))

@@ -22,8 +22,8 @@ from fedfair.protocol.messages import BY_CLIENT
 from simulations.files.csv_text import to_csv
 from simulations.results.classifier import TrainedClassifier
 from simulations.results.front_files import CURVES, FIGURES, SITES, read_front, settings_of
-from simulations.results.ledger_table import read_ledgers
 from simulations.results.result_folder import carry_over, replaced
+from simulations.results.run_folder import RunFolder
 from simulations.results.scorecard import SCORECARD, scorecard
 from simulations.statistics.summary import summarise
 
@@ -135,13 +135,10 @@ def _overall(figures: pd.DataFrame, number: int) -> pd.DataFrame:
 def _write(folder: Path, chosen: Chosen, own: pd.DataFrame, weights: Tensor) -> None:
     """Replace the folder by one with the chosen model and its figures."""
     with replaced(folder) as new:
-        metrics = _with_figures(pd.read_parquet(folder / "metrics.parquet"), chosen.run, own)
+        saved = RunFolder(folder)
+        metrics = _with_figures(saved.metrics, chosen.run, own)
         metrics.to_parquet(new / "metrics.parquet", index=False)
-        ledgers = read_ledgers(folder)
-        runs = metrics[["dataset", "strategy", "seed"]].drop_duplicates().itertuples(index=False)
-        by_run = {(row.dataset, row.strategy, row.seed): ledgers.get(f"{row.strategy}/seed-{row.seed}")
-                  or ledgers[""] for row in runs}
-        (new / "summary.csv").write_text(to_csv(summarise(metrics, by_run)), encoding="utf-8")
+        (new / "summary.csv").write_text(to_csv(summarise(metrics, saved.ledgers_of(metrics))), encoding="utf-8")
         _replace_model(folder / "model.safetensors", new / "model.safetensors", chosen.run, weights)
         _replace_figures(folder, new, chosen.run, own)
         _replace_scorecard(folder, new, chosen.run)

@@ -1,9 +1,4 @@
-"""Comparisons: methods that were run on the same records, and how several of them are joined.
-
-What is shown of the runs on one data set, from the runs themselves or from the folder that they were saved in.
-
-The runs of a comparison, in a list that notebooks show as tables.
-"""
+"""Comparisons: methods that were run on the same records, what is computed of them, and how several are joined."""
 
 from __future__ import annotations
 
@@ -16,47 +11,51 @@ from typing import Any
 import pandas as pd
 
 from fedfair.accounting import Ledger
-from fedfair.datasets import Parts
 from fedfair.fairness.metrics import ALL
 from fedfair.protocol.fields import marked
 from fedfair.protocol.messages import BY_CLIENT
 from fedfair.protocol.task import Task
 from simulations.files.atomic_files import in_json
-from simulations.results.ledger_table import read_ledgers
-from simulations.results.model_metadata import Description, descriptions
-from simulations.results.notebook import runs_html
-from simulations.results.result import Result, identified
-from simulations.settings.experiment import Experiment
-from simulations.statistics.measured import Measured
-from simulations.statistics.statements import favourable_class, in_words
-from simulations.statistics.summary import final_part
+from simulations.results.model_metadata import Description
+from simulations.statistics.marks import Marks, marks
+from simulations.statistics.measures import measures
+from simulations.statistics.over_seeds import comparisons
+from simulations.statistics.statements import in_words, statements
+from simulations.statistics.summary import final_part, final_test, summarise
 
 Run = tuple[str, str, int]
-"""Data set, method and seed."""
+"""Data set, method and seed; see `simulations.settings.experiment.RunKey`."""
 RECORDS = tuple(marked(Task, "records"))
 """The settings that say which records are trained and tested on."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods that were run on the same records with one choice of the varied settings (`chosen`).
+    """Methods that were run on the same records with one choice of the varied settings; each table is computed once.
 
-    `data` has only the settings that choose the records. `metrics` is long (dataset, strategy, seed, round, split,
-    group, metric, value); `ledgers` are by run. `favourable` says which class is, and `date` when it was saved; both
-    are empty if unknown. `attributes` says which sensitive attributes are features, see
-    `simulations.statistics.statements.attributes_used`; empty if the folder does not say. `nodes` has what each node
-    of each method contributed; empty where nodes have no files of their own.
+    Attributes:
+        dataset: Data set.
+        data: Settings that choose the records.
+        metrics: Long table: dataset, strategy, seed, round, split, group, metric, value.
+        ledgers: Ledgers by run.
+        models: Descriptions of the models; empty if none were saved.
+        chosen: The choice of the varied settings.
+        favourable: Says which class is; empty if unknown.
+        date: When it was saved; empty if it was not.
+        nodes: What each node of each method contributed; empty where nodes have no files of their own.
+        records: Training records by group; None to read them off the metrics.
     """
 
     dataset: str
     data: Task
-    chosen: Mapping[str, Any]
     metrics: pd.DataFrame
     ledgers: Mapping[Run, Ledger]
+    models: Sequence[Description] = ()
+    chosen: Mapping[str, Any] = field(default_factory=dict)
     favourable: str = ""
     date: str = ""
-    attributes: Mapping[str, bool] = field(default_factory=dict)
     nodes: pd.DataFrame = field(default_factory=pd.DataFrame)
+    records: Mapping[str, int] | None = None
 
     @property
     def title(self) -> str:
@@ -72,7 +71,12 @@ class Comparison:
     @property
     def seeds(self) -> int:
         """Largest number of seeds of a method."""
-        return int(self.measured.summary["seeds"].max())
+        return int(self.summary["seeds"].max())
+
+    @property
+    def attributes(self) -> Mapping[str, bool]:
+        """Which sensitive attributes are features of the first model; empty if that is not known."""
+        return self.models[0].attributes_used if self.models else {}
 
     @cached_property
     def first_ledgers(self) -> dict[str, Ledger]:
@@ -82,7 +86,9 @@ class Comparison:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Training records by group, the smallest group first; 0 where the numbers are not public."""
+        """Training records by group, as they were given, or the smallest group first; 0 for numbers not public."""
+        if self.records is not None:
+            return dict(self.records)
         rows = self.metrics.query("split == 'train' and metric == 'records' and group != @ALL",
                                   local_dict={"ALL": ALL})
         sizes = rows.groupby("group")["value"].first().astype(int).sort_values()
@@ -95,14 +101,50 @@ class Comparison:
         return bool(self.metrics.loc[self.metrics["split"] == "test", "value"].notna().any())
 
     @cached_property
-    def measured(self) -> Measured:
-        """What is computed of the runs: final metrics, summary, tests, marks."""
-        return Measured(self.metrics, self.ledgers, self.sizes)
+    def final(self) -> pd.DataFrame:
+        """Metrics after the last round, see `simulations.statistics.summary.final_test`."""
+        return final_test(self.metrics)
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """A row for each method, see `simulations.statistics.summary.summarise`."""
+        return summarise(self.metrics, self.ledgers)
+
+    @cached_property
+    def tests(self) -> pd.DataFrame:
+        """Paired tests between the methods."""
+        return comparisons(measures(self.final))
+
+    @cached_property
+    def marks(self) -> Marks:
+        """The best and the doubtful."""
+        return marks(self.final, self.tests)
 
     @cached_property
     def by_client(self) -> pd.DataFrame:
         """Final metrics of each client, see `statistics.summary.final_part`; empty if none were measured."""
         return final_part(self.metrics, f"test {BY_CLIENT}")
+
+    def findings(self) -> list[str]:
+        """Return what is found, in sentences: models that predict one class first, then the favourable class."""
+        found = statements(self.final, self.tests, self.summary, self.sizes, self.ledgers.values())
+        return [*found, *filter(None, [self.favourable])]
+
+    def notes(self) -> list[str]:
+        """Return what else there is to know: features that are sensitive, and the class that thresholds favour."""
+        classes = {model.labels[model.threshold.favourable] for model in self.models if model.threshold}
+        return [*in_words(model.attributes_used for model in self.models),
+                *(f"Thresholds equalise the rate of {label!r}; set favourable to choose another class."
+                  for label in sorted(classes))]  # class 1 of two may not be the one that people want
+
+    def to_json(self, folder: Path | None = None) -> str:
+        """Return the terminal's table as JSON: `summary` (a row for each strategy), `findings` and `folder`.
+
+        `folder` is where the results are saved, or null. JSON has no infinity: an infinite epsilon is null, with the
+        guarantee "none".
+        """
+        return in_json({"summary": self.summary.to_dict("records"), "findings": self.findings(),
+                        "folder": None if folder is None else str(folder)})
 
 
 def together(named: Sequence[tuple[str, Comparison]]) -> list[Comparison]:
@@ -135,93 +177,3 @@ def _joined(first: Comparison, second: Comparison, name: str) -> Comparison:
     nodes = [part for part in (first.nodes, second.nodes.replace({"method": called})) if len(part)]
     return replace(first, metrics=metrics, ledgers={**first.ledgers, **dict(renamed)},
                    nodes=pd.concat(nodes) if nodes else first.nodes)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Runs on one data set, as far as they are shown.
-
-    Attributes:
-        experiment: One of the runs.
-        data: Its records.
-        measured: The runs, measured.
-        models: What is saved with the models.
-    """
-
-    experiment: Experiment
-    data: Parts
-    measured: Measured
-    models: Sequence[Description]
-
-    def findings(self) -> list[str]:
-        """Return what is found, in sentences: models that predict one class first, then the favourable class."""
-        return [*self.measured.statements(), favourable_class(self.experiment, self.data)]
-
-    def notes(self) -> list[str]:
-        """Return what else there is to know: features that are sensitive, and the class that thresholds favour."""
-        classes = {model.labels[model.threshold.favourable] for model in self.models if model.threshold}
-        return [*in_words(model.attributes_used for model in self.models),
-                *(f"Thresholds equalise the rate of {label!r}; set favourable to choose another class."
-                  for label in sorted(classes))]  # class 1 of two may not be the one that people want
-
-
-def outcome_of(results: Sequence[Result]) -> Outcome:
-    """Return what is shown of finished runs on one data set.
-
-    Args:
-        results: The runs, at least one.
-    """
-    ledgers = {(r.experiment.dataset, r.experiment.strategy, r.experiment.seed): r.ledger for r in results}
-    return Outcome(results[0].experiment, results[0].data,
-                   Measured(identified(results), ledgers, results[0].group_sizes),
-                   [result.description for result in results])
-
-
-def read_outcome(folder: Path, planned: Sequence[Experiment]) -> Outcome:
-    """Return what is shown of a comparison that was saved.
-
-    Args:
-        folder: Its folder.
-        planned: Its experiments.
-
-    Raises:
-        OSError: If a file is missing.
-    """
-    saved = read_ledgers(folder)
-    ledgers = {(made.dataset, made.strategy, made.seed): saved[f"{made.strategy}/seed-{made.seed}"] for made in planned}
-    data = planned[0].task.data()
-    return Outcome(planned[0], data, Measured(pd.read_parquet(folder / "metrics.parquet"), ledgers, _sizes(data)),
-                   list(descriptions(folder / "model.safetensors").values()))
-
-
-def as_json(outcome: Outcome, folder: Path | None = None) -> str:
-    """Return the terminal's table as JSON: `summary` (a row for each strategy), `findings` (sentences) and `folder`.
-
-    `folder` is where the results are saved, or null. JSON has no infinity: an infinite epsilon is null, with the
-    guarantee "none".
-    """
-    return in_json({"summary": outcome.measured.summary.to_dict("records"), "findings": outcome.findings(),
-                    "folder": None if folder is None else str(folder)})
-
-
-def _sizes(data: Parts) -> dict[str, int]:
-    """Return the numbers of training records by group."""
-    return dict(zip(data.train.names, data.train.group_sizes(), strict=True))
-
-
-class Results(list[Result]):
-    """A list of finished runs."""
-
-    def _repr_html_(self) -> str:
-        """Show tables and findings of each data set, for notebooks."""
-        datasets = dict.fromkeys(result.experiment.dataset for result in self)
-        parts = [_shown([result for result in self if result.experiment.dataset == name]) for name in datasets]
-        return "\n".join(parts) or "<p>no runs</p>"
-
-
-def _shown(results: list[Result]) -> str:
-    """Show the runs on one data set."""
-    first, ledgers = results[0], {(r.experiment.dataset, r.experiment.strategy, r.experiment.seed): r.ledger
-                                  for r in results}
-    return runs_html(Measured(identified(results), ledgers, first.group_sizes),
-                     [favourable_class(first.experiment, first.data)])

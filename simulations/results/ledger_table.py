@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -21,19 +19,6 @@ SPENT = ("spent: composed from the bounds that were in force in this run. The od
          "the bounds depended on")
 TWO_GROUPS = ("A group's figure hides whether one more of its members is there. To hide which of two groups somebody "
               "is in costs the sum of both groups' figures; docs/auditing.md says at which delta")
-
-
-def read_ledgers(folder: Path) -> dict[str, Ledger]:
-    """Read the ledgers that a run ("") or a comparison ("strategy/seed-0", ...) left in its folder.
-
-    Raises `FileNotFoundError` if there is none.
-    """
-    file = folder / "ledger.json"
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no ledger.json in {folder}: give the folder of a finished run")
-    values = json.loads(file.read_text(encoding="utf-8"))
-    return {"": Ledger.from_dict(values)} if "groups" in values else {
-        name: Ledger.from_dict(value) for name, value in values.items()}
 
 
 def largest(ledgers: Sequence[Ledger], delta: float | None = None) -> tuple[float, float, float]:

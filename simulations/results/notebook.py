@@ -14,9 +14,9 @@ import pandas as pd
 from fedfair.accounting.figures import up
 from fedfair.accounting.notebook import as_html, shown
 from fedfair.datasets.names import visible
+from simulations.results.comparison import Comparison
 from simulations.statistics.coverage import test_records
 from simulations.statistics.marks import Marks
-from simulations.statistics.measured import Measured
 
 _ROW, _LETTER, _LENGTH, _MOST = 15, 7, 300, 12
 _GREY = "#888"  # readable on light and on dark ground
@@ -74,18 +74,18 @@ _MEASURES = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportu
              "privacy_cost_gap")
 
 
-def runs_html(measured: Measured, notes: Sequence[str]) -> str:
+def runs_html(comparison: Comparison) -> str:
     """Return the tables of runs on one data set, with what is found in sentences.
 
     Args:
-        measured: The runs.
-        notes: Further sentences.
+        comparison: The runs.
     """
-    marked, rows, seeds = measured.marks, measured.summary.to_dict("records"), int(measured.summary["seeds"].max())
+    marked, rows, seeds = comparison.marks, comparison.summary.to_dict("records"), comparison.seeds
     title = f"{visible(rows[0]['dataset'])}: {seeds} seed{'s, mean ± deviation' if seeds > 1 else ''}, on test records"
-    tables = [_methods(rows, marked), _groups(rows, marked, measured.sizes, test_records(measured.final))]
-    notes = [visible(line) for line in [*measured.statements(), *notes, *marked.legend()]]
-    picture = accuracy_picture({visible(group): _accuracies(rows, group) for group in _smallest_first(measured.sizes)})
+    sizes = comparison.sizes
+    tables = [_methods(rows, marked), _groups(rows, marked, sizes, test_records(comparison.final))]
+    notes = [visible(line) for line in [*comparison.findings(), *marked.legend()]]
+    picture = accuracy_picture({visible(group): _accuracies(rows, group) for group in _smallest_first(sizes)})
     return f"{picture}{as_html(title, tables, notes)}"
 
 

@@ -19,6 +19,7 @@ from fedfair.datasets import Parts
 from fedfair.protocol.task import Task
 from simulations.files.atomic_files import in_json
 from simulations.files.csv_text import to_csv
+from simulations.results.comparison import Comparison
 from simulations.results.environment import environment
 from simulations.results.folder_files import Run, contents_of
 from simulations.results.front_files import save_figures, save_fronts
@@ -28,7 +29,6 @@ from simulations.results.notebook import runs_html
 from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
 from simulations.results.scorecard import SCORECARD, is_scorecard, scorecard
 from simulations.settings.experiment import Experiment
-from simulations.statistics.measured import Measured
 from simulations.statistics.measures import measures
 from simulations.statistics.over_seeds import comparisons
 from simulations.statistics.statements import attributes_used, favourable_class
@@ -113,10 +113,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Show the run's tables and findings, and its ledger, for notebooks."""
-        made = self.experiment
-        shown = runs_html(Measured(identified([self]), {(made.dataset, made.strategy, made.seed): self.ledger},
-                                   self.group_sizes), [favourable_class(made, self.data)])
-        return f"{shown}\n{self.ledger._repr_html_()}"
+        return f"{runs_html(compared([self]))}\n{self.ledger._repr_html_()}"
 
     def threshold_to_dict(self) -> dict[str, Any]:
         """Return the threshold by names of groups and classes.
@@ -141,10 +138,33 @@ def identified(results: Sequence[Result]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+class Results(list[Result]):
+    """A list of finished runs."""
+
+    def _repr_html_(self) -> str:
+        """Show tables and findings of each data set, for notebooks."""
+        datasets = dict.fromkeys(result.experiment.dataset for result in self)
+        parts = [runs_html(compared([result for result in self if result.experiment.dataset == name]))
+                 for name in datasets]
+        return "\n".join(parts) or "<p>no runs</p>"
+
+
+def compared(results: Sequence[Result]) -> Comparison:
+    """Return finished runs on one data set, at least one, as a comparison."""
+    first = results[0]
+    return Comparison(first.experiment.dataset, first.experiment.task, identified(results), ledgers_of(results),
+                      [result.description for result in results],
+                      favourable=favourable_class(first.experiment, first.data), records=first.group_sizes)
+
+
+def ledgers_of(results: Sequence[Result]) -> dict[tuple[str, str, int], Ledger]:
+    """Return the ledgers by run."""
+    return {result.experiment.key: result.ledger for result in results}
+
+
 def summary(results: Sequence[Result]) -> pd.DataFrame:
     """Summarise each data set and strategy in a row; see `simulations.statistics.summary`."""
-    ledgers = {(r.experiment.dataset, r.experiment.strategy, r.experiment.seed): r.ledger for r in results}
-    return summarise(identified(results), ledgers)
+    return summarise(identified(results), ledgers_of(results))
 
 
 def tests(results: Sequence[Result]) -> pd.DataFrame:
@@ -172,7 +192,7 @@ def save_comparison(results: Sequence[Result], settings: Mapping[str, Any], fold
 
 def by_run(results: Sequence[Result]) -> dict[str, Result]:
     """Index results by "strategy/seed-0"."""
-    return {f"{r.experiment.strategy}/seed-{r.experiment.seed}": r for r in results}
+    return {result.experiment.key.name: result for result in results}
 
 
 def write_folder(folder: Path, settings: Mapping[str, Any], named: Mapping[str, Result]) -> Path:

@@ -1,4 +1,4 @@
-"""Reading the folders of runs, comparisons and sweeps."""
+"""Reading the folders of runs, comparisons and sweeps: each file has one reader, here."""
 
 from __future__ import annotations
 
@@ -11,20 +11,105 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
-from safetensors import safe_open
 
+from fedfair.accounting import Ledger
 from fedfair.fairness.group_counts import favourable_of
 from fedfair.protocol.task import NODES, Task
 from simulations.files.csv_text import from_csv
-from simulations.results.comparison import RECORDS, Comparison, together
-from simulations.results.ledger_table import read_ledgers
-from simulations.results.model_metadata import descriptions
+from simulations.results.comparison import RECORDS, Comparison, Run, together
+from simulations.results.model_metadata import Description, descriptions
 from simulations.results.node_files import NODES_FILE
+from simulations.settings.experiment import Experiment, RunKey
 from simulations.settings.presets import for_strategy, merged, preset
-from simulations.statistics.statements import favourable_sentence
+from simulations.statistics.statements import favourable_class, favourable_sentence
 from strategies.server.threshold_settings import ThresholdSettings
 
 Kind = Literal["run", "comparison", "sweep"]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a finished run or comparison, whose files are read when they are asked for."""
+
+    path: Path
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it holds a result."""
+        return (self.path / "summary.csv").is_file()
+
+    @property
+    def config(self) -> str:
+        """The text of its configuration; raises `FileNotFoundError` if there is none."""
+        file = self.path / "config.toml"
+        if not file.is_file():
+            raise FileNotFoundError(f"there is no config.toml in {self.path}: give the folder of a finished run, "
+                                    "comparison or sweep, as --out named it")
+        return file.read_text(encoding="utf-8")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The configuration's values."""
+        return tomllib.loads(self.config)
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What it was made with; empty if the folder does not say."""
+        file = self.path / "environment.json"
+        return _json(file) if file.is_file() else {}
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """Metrics of all runs: dataset, strategy, seed, round, split, group, metric, value."""
+        return pd.read_parquet(self.path / "metrics.parquet")
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether its runs have names, as those of a comparison do."""
+        return "groups" not in _json(self.path / "ledger.json")
+
+    @property
+    def ledgers(self) -> dict[str, Ledger]:
+        """The ledger of a run (""), or those of a comparison ("strategy/seed-0"); raises `FileNotFoundError`."""
+        file = self.path / "ledger.json"
+        if not file.is_file():
+            raise FileNotFoundError(f"there is no ledger.json in {self.path}: give the folder of a finished run")
+        values = _json(file)
+        return {"": Ledger.from_dict(values)} if "groups" in values else {
+            name: Ledger.from_dict(value) for name, value in values.items()}
+
+    def ledgers_of(self, metrics: pd.DataFrame) -> dict[Run, Ledger]:
+        """Return the ledgers of the runs that a table of metrics has."""
+        saved = self.ledgers
+        runs = metrics[[*RunKey._fields]].drop_duplicates().itertuples(index=False)
+        keys = [RunKey(str(dataset), str(strategy), int(seed)) for dataset, strategy, seed in runs]
+        return {key: saved.get("") or saved[key.name] for key in keys}
+
+    @property
+    def models(self) -> dict[str, Description]:
+        """Descriptions of the saved models by run; empty if none are there."""
+        file = self.path / "model.safetensors"
+        return descriptions(file) if file.is_file() else {}
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Return a table of the folder that is saved as CSV; empty if it is not there."""
+        return from_csv(self.path / name) if (self.path / name).is_file() else pd.DataFrame()
+
+
+def _json(file: Path) -> dict[str, Any]:
+    """Return the values of a JSON file."""
+    values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return values
+
+
+def saved_comparison(folder: Path, planned: Sequence[Experiment]) -> Comparison:
+    """Return a comparison that was saved, of planned experiments; raises `OSError` if a file is missing."""
+    saved, first = RunFolder(folder), planned[0]
+    ledgers: dict[Run, Ledger] = {made.key: saved.ledgers[made.key.name] for made in planned}
+    data = first.task.data()
+    sizes = dict(zip(data.train.names, data.train.group_sizes(), strict=True))
+    return Comparison(first.dataset, first.task, saved.metrics, ledgers, list(saved.models.values()),
+                      favourable=favourable_class(first, data), records=sizes)
 
 
 @dataclass(frozen=True)
@@ -70,87 +155,67 @@ def _names(folders: Sequence[Path]) -> list[str]:
 
 def read_folder(folder: Path) -> tuple[Source, list[Comparison]]:
     """Read one folder; raises what `read` does."""
-    config = folder / "config.toml"
-    if not config.is_file():
-        raise FileNotFoundError(f"there is no config.toml in {folder}: give the folder of a finished run, comparison "
-                                "or sweep, as --out named it")
-    environment = folder / "environment.json"
-    source = Source(folder, _kind(folder), config.read_text(encoding="utf-8"),
-                    json.loads(environment.read_text(encoding="utf-8")) if environment.is_file() else {})
+    read = RunFolder(folder)
+    config = read.config  # the first to be missing in another folder
+    source = Source(folder, _kind(read), config, read.environment)
     if source.kind == "sweep":
         notes, parts = _sweep(folder)
         return replace(source, notes=notes), parts
-    return source, [_comparison({}, [folder])]
+    return source, [_comparison({}, [read])]
 
 
-def _kind(folder: Path) -> Kind:
+def _kind(folder: RunFolder) -> Kind:
     """Return the kind of a folder, by its files."""
-    if (folder / "trials").is_dir():
-        if not (folder / "trials.csv").is_file():
-            raise FileNotFoundError(f"{folder} holds a sweep that is not finished: let fedfair sweep go on first")
+    if (folder.path / "trials").is_dir():
+        if not (folder.path / "trials.csv").is_file():
+            raise FileNotFoundError(f"{folder.path} holds a sweep that is not finished: let fedfair sweep go on first")
         return "sweep"
-    if not (folder / "metrics.parquet").is_file():
-        raise FileNotFoundError(f"there is no metrics.parquet in {folder}: the run that it belongs to is not finished, "
-                                "or it is no run, comparison or sweep")
-    values = json.loads((folder / "ledger.json").read_text(encoding="utf-8"))
-    return "run" if "groups" in values else "comparison"
+    if not (folder.path / "metrics.parquet").is_file():
+        raise FileNotFoundError(f"there is no metrics.parquet in {folder.path}: the run that it belongs to is not "
+                                "finished, or it is no run, comparison or sweep")
+    return "comparison" if folder.is_comparison else "run"
 
 
-def _comparison(chosen: Mapping[str, Any], folders: Sequence[Path]) -> Comparison:
+def _comparison(chosen: Mapping[str, Any], folders: Sequence[RunFolder]) -> Comparison:
     """Read the runs of several folders on the same records."""
-    frames, ledgers = [], {}
-    for folder in folders:
-        frame = pd.read_parquet(folder / "metrics.parquet")
-        frames.append(frame)
-        saved = read_ledgers(folder)
-        for dataset, strategy, seed in frame[["dataset", "strategy", "seed"]].drop_duplicates().itertuples(index=False):
-            ledgers[str(dataset), str(strategy), int(seed)] = saved.get("") or saved[f"{strategy}/seed-{seed}"]
-    metrics = pd.concat(frames, ignore_index=True)
-    dataset = str(metrics["dataset"].iloc[0])
-    day = datetime.fromtimestamp((folders[0] / "metrics.parquet").stat().st_mtime, UTC).date().isoformat()
-    return Comparison(dataset, _data(folders[0], dataset), chosen, metrics, ledgers,
-                      _favourable(folders[0], _settings(folders[0], dataset)), day, _attributes(folders[0]),
+    frames, ledgers = [folder.metrics for folder in folders], dict[Run, Ledger]()
+    for folder, frame in zip(folders, frames, strict=True):
+        ledgers |= folder.ledgers_of(frame)
+    metrics, first = pd.concat(frames, ignore_index=True), folders[0]
+    dataset, models = str(metrics["dataset"].iloc[0]), list(first.models.values())
+    settings = _settings(first, dataset)
+    day = datetime.fromtimestamp((first.path / "metrics.parquet").stat().st_mtime, UTC).date().isoformat()
+    return Comparison(dataset, _data(settings), metrics, ledgers, models, chosen, _favourable(models, settings), day,
                       _nodes(folders, metrics))
 
 
-def _nodes(folders: Sequence[Path], metrics: pd.DataFrame) -> pd.DataFrame:
+def _nodes(folders: Sequence[RunFolder], metrics: pd.DataFrame) -> pd.DataFrame:
     """Return what each node contributed to each method; empty where nodes have no files of their own."""
-    frames = [from_csv(folder / NODES_FILE) for folder in folders if (folder / NODES_FILE).is_file()]
+    frames = [frame for folder in folders if len(frame := folder.table(NODES_FILE))]
     if not frames:
         return pd.DataFrame()
     frame, only = pd.concat(frames, ignore_index=True), f"{metrics['strategy'].iloc[0]}/seed-"
     return frame.assign(method=frame.pop("run").fillna(only).str.rpartition("/")[0])
 
 
-def _attributes(folder: Path) -> dict[str, bool]:
-    """Return which sensitive attributes the saved models have as features; empty if the folder does not say."""
-    file = folder / "model.safetensors"
-    return next(iter(descriptions(file).values())).attributes_used if file.is_file() else {}
-
-
-def _data(folder: Path, dataset: str) -> Task:
+def _data(settings: Mapping[str, Any]) -> Task:
     """Return which records a run, or the first method of a comparison, trains and tests on."""
-    settings = _settings(folder, dataset)
     of_nodes = ("partition", "ranges", "categories") if settings.get("partition") == NODES else ()
     return Task(**{name: settings[name] for name in (*RECORDS, *of_nodes) if name in settings})
 
 
-def _favourable(folder: Path, settings: Mapping[str, Any]) -> str:
+def _favourable(models: Sequence[Description], settings: Mapping[str, Any]) -> str:
     """Say which class is favourable, by the labels that are saved with the model; nothing if there are none."""
-    file = folder / "model.safetensors"
-    if not file.is_file():
+    if not models:
         return ""
-    with safe_open(file, "pt") as opened:
-        labels = next((json.loads(text)["labels"] for text in (opened.metadata() or {}).values()), None)
-    if labels is None:
-        return ""
+    labels = models[0].labels
     chosen = ThresholdSettings(favourable=settings.get("favourable")).favourable_class(labels)
     return favourable_sentence(labels, favourable_of(chosen, len(labels)), chosen is not None, settings.get("label"))
 
 
-def _settings(folder: Path, dataset: str) -> dict[str, Any]:
+def _settings(folder: RunFolder, dataset: str) -> dict[str, Any]:
     """Return the settings of a run, or of the first method of a comparison."""
-    settings = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    settings = folder.settings
     if "strategies" in settings:
         strategies, name = settings["strategies"], settings.get("preset")
         own = for_strategy(settings["settings"], strategies[0], strategies)
@@ -170,6 +235,6 @@ def _sweep(folder: Path) -> tuple[tuple[str, ...], list[Comparison]]:
     parts = []
     for key, rows in finished.groupby(["dataset", *varied], sort=False, dropna=False):
         chosen = dict(zip(varied, key[1:], strict=True))
-        parts.append(_comparison(chosen, [folder / "trials" / name for name in rows["trial"]]))
+        parts.append(_comparison(chosen, [RunFolder(folder / "trials" / name) for name in rows["trial"]]))
     others = trials[trials["ended"] != "finished"]
     return tuple(f"not shown: {row['trial']} ({row['ended']})" for row in others.to_dict("records")), parts

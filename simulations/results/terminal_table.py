@@ -17,7 +17,7 @@ from rich.text import Text
 from fedfair.accounting.figures import up
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column
 from fedfair.datasets.names import visible
-from simulations.results.comparison import Outcome
+from simulations.results.comparison import Comparison
 from simulations.statistics.marks import BEST, DOUBTFUL, NONE, Marks
 from simulations.statistics.measures import measures
 from simulations.statistics.over_seeds import constant_models
@@ -25,12 +25,12 @@ from simulations.statistics.over_seeds import constant_models
 _MOST = 10_000  # columns of a terminal
 
 
-def results_table(outcome: Outcome) -> RenderableType:
+def results_table(comparison: Comparison) -> RenderableType:
     """Lay out one data set's runs, below what must be known first: models that predict one class."""
-    first, said = constant_models(measures(outcome.measured.final)), outcome.findings()
-    table = comparison_table(outcome.measured.summary, outcome.measured.sizes, outcome.measured.marks)
+    first, said = constant_models(measures(comparison.final)), comparison.findings()
+    table = comparison_table(comparison.summary, comparison.sizes, comparison.marks)
     return Group(*(Text(visible(line), "yellow") for line in first), table,
-                 *(Text(visible(line)) for line in [*said[len(first):], *outcome.notes()]))
+                 *(Text(visible(line)) for line in [*said[len(first):], *comparison.notes()]))
 
 
 def comparison_table(summary: pd.DataFrame, sizes: dict[str, int], marked: Marks = NONE) -> RenderableType:

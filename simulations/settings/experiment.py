@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import to_jsonable_python
@@ -104,6 +104,11 @@ class Experiment(Task, Training):
         """The fields that the strategy must know."""
         return Training(**{name: getattr(self, name) for name in Training.model_fields})
 
+    @property
+    def key(self) -> RunKey:
+        """What tells the runs of a comparison apart."""
+        return RunKey(self.dataset, self.strategy, self.seed)
+
     def settings(self) -> dict[str, Any]:
         """Return all fields that are not None, as plain values for TOML."""
         return self.model_dump(mode="json", exclude_none=True)
@@ -114,6 +119,19 @@ class Experiment(Task, Training):
         A field that is added later, with a default, changes no identity of what was saved before.
         """
         return identity_of(self.settings())
+
+
+class RunKey(NamedTuple):
+    """Data set, method and seed of a run, which tell it from the others of a comparison."""
+
+    dataset: str
+    strategy: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The run's name in the files of a comparison: "strategy/seed-0"."""
+        return f"{self.strategy}/seed-{self.seed}"
 
 
 _ALWAYS = ("dataset", "seed", "strategy")

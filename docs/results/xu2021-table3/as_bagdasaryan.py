@@ -20,7 +20,7 @@ from fedfair.datasets.grouped import Parts
 from fedfair.models.published import MODELS
 from simulations import run
 from simulations.plans.compare import experiments
-from simulations.results.comparison import outcome_of
+from simulations.results.result import compared
 from simulations.results.terminal_table import results_table
 
 SEED, DIGIT, KEPT = 5, 8, 500
@@ -53,4 +53,4 @@ def built(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, 
 if __name__ == "__main__":
     experiment, = experiments(["dpsgd"], [0], "xu2021", {"dataset": "mnist", "clip_norm": 5.0, "eval_every": 5})
     with patch("fedfair.protocol.task.reduce_group", reduced), patch("fedfair.models.find.build", built):
-        Console().print(results_table(outcome_of([run(experiment)])))
+        Console().print(results_table(compared([run(experiment)])))

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from fedfair.accounting import Event, Ledger
 from simulations.cli import app
 from simulations.files.atomic_files import in_json
-from simulations.results.ledger_table import ledger_table, read_ledgers
+from simulations.results.ledger_table import ledger_table
+from simulations.results.run_folder import RunFolder
 
 QUICK = ["--set", "epochs=1", "--set", "hidden=[8]"]
 
@@ -31,7 +32,7 @@ def test_json_is_all_that_a_script_reads_and_is_valid_where_epsilon_is_infinite(
     assert values["folder"] == str(tmp_path / "out")
     ledgers = json.loads((tmp_path / "out" / "ledger.json").read_text(), parse_constant=pytest.fail)
     assert [ledger["epsilon"] is None for ledger in ledgers.values()] == [True, False]
-    assert [ledger.epsilon() == math.inf for ledger in read_ledgers(tmp_path / "out").values()] == [True, False]
+    assert [ledger.epsilon() == math.inf for ledger in RunFolder(tmp_path / "out").ledgers.values()] == [True, False]
     one = CliRunner().invoke(app, ["run", "--strategy", "dpsgd", "--json", *QUICK])
     assert json.loads(one.stdout)["folder"] is None
 

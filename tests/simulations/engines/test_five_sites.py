@@ -23,7 +23,7 @@ from simulations.commands.node import init
 from simulations.engines.engines import Local
 from simulations.engines.run import run
 from simulations.fitting.fit_folder import Story
-from simulations.results.ledger_table import read_ledgers
+from simulations.results.run_folder import RunFolder
 from simulations.settings.experiment import Experiment
 from strategies.moments import AUTO_STEPS
 from tests.guard import wait_until
@@ -246,6 +246,6 @@ def test_a_superlink_and_a_node_are_killed_and_brought_back_and_five_sites_train
     Path(files[4]).write_text(good)
     said = study.run(**asked)
     assert f"Results are in {tmp_path / 'trained'}" in said, said[-3000:]
-    ledger = read_ledgers(tmp_path / "trained")[""]
+    ledger = RunFolder(tmp_path / "trained").ledgers[""]
     assert max(spent(released(file)) for file in files) == pytest.approx(ledger.epsilon(), rel=1e-3)
     assert {len(released(file)) for file in files} == {1}

@@ -12,8 +12,8 @@ import pytest
 from fedfair.accounting import epsilon
 from fedfair.node.node_ledger import NodeLedger
 from simulations.commands.node import init
-from simulations.results.ledger_table import read_ledgers
 from simulations.results.result_folder import CHECKPOINT
+from simulations.results.run_folder import RunFolder
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
 from tests.guard import wait_until
 from tests.ports import free_ports
@@ -70,7 +70,7 @@ def test_the_same_command_goes_on_and_charges_the_lost_round(deployment: dict[st
     done = subprocess.run(asked(tmp_path), env=deployment, cwd=server, capture_output=True, text=True,
                           check=False)
     assert f"Results are in {tmp_path / 'out'}" in done.stdout, done.stdout[-3000:] + done.stderr[-1000:]
-    spent = read_ledgers(tmp_path / "out")[""]
+    spent = RunFolder(tmp_path / "out").ledgers[""]
     assert spent.guarantee == "proved"
     for number in range(NODES):
         charged = sum(steps for event, steps in spent.events.items() if event.client == number)

@@ -21,7 +21,7 @@ from simulations.fitting.fit import Fitted, Wanted, fit
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.save import save
 from simulations.results.classifier import TrainedClassifier
-from simulations.results.ledger_table import read_ledgers
+from simulations.results.run_folder import RunFolder
 from tests.simulations.fitting.tables import file, people
 
 FIT: dict[str, Any] = {"label": "hired", "group": "sex"}
@@ -114,7 +114,7 @@ def test_a_small_table_says_what_would_be_enough(tmp_path: Path) -> None:
 
 
 def test_the_folder_says_that_it_can_be_published(folder: Path) -> None:
-    ledger = read_ledgers(folder)[""]
+    ledger = RunFolder(folder).ledgers[""]
     assert ledger.objections() == {"training records": [], "held-out records": []}
     assert {path.name for path in folder.iterdir()} <= ledger.files.keys()
 

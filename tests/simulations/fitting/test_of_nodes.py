@@ -22,7 +22,7 @@ from simulations.fitting.fit_folder import Story
 from simulations.fitting.of_nodes import fit_nodes
 from simulations.fitting.save import save
 from simulations.flower_run import wanted_of
-from simulations.results.ledger_table import read_ledgers
+from simulations.results.run_folder import RunFolder
 from simulations.settings.experiment import SettingsError
 from tests.simulations.fitting.tables import people
 
@@ -66,7 +66,7 @@ def folder(files: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_every_record_stays_within_the_epsilon_also_against_the_server(folder: Path) -> None:
-    ledger = read_ledgers(folder)[""]
+    ledger = RunFolder(folder).ledgers[""]
     assert ledger.guarantee == "proved"
     spent = (ledger.by_observer()["server"], ledger.held_out_epsilon("valid"), ledger.held_out_epsilon("test"))
     assert all(0.99 < each <= 1.0 for each in spent), spent
@@ -74,7 +74,7 @@ def test_every_record_stays_within_the_epsilon_also_against_the_server(folder: P
 
 
 def test_the_folder_is_that_of_a_fit_and_says_who_held_the_records(folder: Path) -> None:
-    ledger = read_ledgers(folder)[""]
+    ledger = RunFolder(folder).ledgers[""]
     assert ledger.objections() == {"training records": [], "held-out records": []}
     assert {path.name for path in folder.iterdir()} <= ledger.files.keys()
     for name in ("card.md", "report.html"):

@@ -21,7 +21,7 @@ from simulations.fitting.figures_by_site import SiteStory
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.save import save
-from simulations.results.ledger_table import read_ledgers
+from simulations.results.run_folder import RunFolder
 from simulations.settings.experiment import Experiment
 
 _OF_WOMEN = {"north": 0.8, "=south": 0.3, "NA": 0.5}
@@ -69,7 +69,7 @@ def test_a_gap_within_sites_of_the_other_direction_is_said(tmp_path: Path) -> No
 
 
 def test_it_costs_no_more_and_the_site_is_no_feature(folder: Path) -> None:
-    ledger, story = read_ledgers(folder)[""], Story.read(folder)
+    ledger, story = RunFolder(folder).ledgers[""], Story.read(folder)
     assert ledger.held_out_epsilon("test") <= 4.0
     assert ledger.objections() == {"training records": [], "held-out records": []}
     assert {path.name for path in folder.iterdir()} <= ledger.files.keys()

@@ -24,7 +24,7 @@ def test_a_comparison_has_its_methods_seeds_and_the_summary_that_was_saved(compa
     assert next(iter(comparison.sizes)) == "8"
     assert comparison.sizes["8"] == 40
     saved = pd.read_csv(comparison_folder / "summary.csv")
-    pd.testing.assert_frame_equal(comparison.measured.summary[saved.columns], saved, check_dtype=False)
+    pd.testing.assert_frame_equal(comparison.summary[saved.columns], saved, check_dtype=False)
 
 
 def test_runs_of_several_folders_are_one_comparison_and_a_method_met_twice_is_named_after_its_folder(
@@ -35,7 +35,7 @@ def test_runs_of_several_folders_are_one_comparison_and_a_method_met_twice_is_na
     sources, (comparison,) = read([tmp_path / name for name in ("plain", "wide", "other")])
     assert [source.kind for source in sources] == ["run"] * 3
     assert comparison.methods == ["dpsgd", "dpsgd (wide)", "dpsgd-f"]
-    assert len(comparison.measured.summary) == 3
+    assert len(comparison.summary) == 3
 
 
 def test_a_folder_s_privacy_costs_are_against_its_own_reference(comparison_folder: Path, tmp_path: Path) -> None:
@@ -43,9 +43,9 @@ def test_a_folder_s_privacy_costs_are_against_its_own_reference(comparison_folde
     alone = run(Experiment(**QUICK, imbalance="8:40", split=(0.8, 0.0, 0.2), strategy="dpsgd", clip_norm=2.0))
     _, (comparison,) = read([comparison_folder, longer, alone.save(tmp_path / "alone")])
     assert comparison.methods == ["sgd", "dpsgd", "dpsgd-f", "sgd (longer)", "dpsgd (longer)", "dpsgd (alone)"]
-    summary, own = (table.set_index("strategy") for table in (comparison.measured.summary,
+    summary, own = (table.set_index("strategy") for table in (comparison.summary,
                                                               pd.read_csv(longer / "summary.csv")))
-    final = comparison.measured.final
+    final = comparison.final
     for method in ("sgd", "dpsgd"):
         for figure in ("privacy_cost_8_mean", "privacy_cost_gap_mean", "excessive_risk_8_mean"):
             assert summary.loc[f"{method} (longer)", figure] == pytest.approx(own.loc[method, figure])

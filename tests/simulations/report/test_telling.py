@@ -100,7 +100,7 @@ def test_methods_have_a_row_for_the_majority_class_and_a_ledger_by_method(compar
     assert [row[0] for row in tables["methods"].rows] == ["sgd", "dpsgd", "dpsgd-f"]
     (majority,) = tables["methods"].foot
     assert majority[0] == "majority class"
-    rate = comparison.measured.final["all", "majority_rate"].mean()
+    rate = comparison.final["all", "majority_rate"].mean()
     assert majority[1].mean == pytest.approx(rate)  # type: ignore[union-attr]
     ledger = tables["ledger-methods"]
     assert [row[0] for row in ledger.rows] == ["sgd", "dpsgd", "dpsgd-f"]

@@ -13,7 +13,8 @@ from fedfair.accounting.figures import up
 from fedfair.mechanisms.noise import Trust
 from simulations import Experiment, run
 from simulations.cli import app
-from simulations.results.ledger_table import ledger_table, read_ledgers
+from simulations.results.ledger_table import ledger_table
+from simulations.results.run_folder import RunFolder
 
 
 def text(ledger: Ledger, delta: float | None = None) -> str:
@@ -46,7 +47,7 @@ def test_names_of_groups_are_no_markup() -> None:
 def test_the_command_prints_the_ledger_of_a_folder(tmp_path: Path) -> None:
     result = run(Experiment(strategy="dpsgd", steps=2, hidden=(8,), delta=1e-4))
     result.save(tmp_path / "run")
-    assert read_ledgers(tmp_path / "run")[""].epsilon() == result.ledger.epsilon()
+    assert RunFolder(tmp_path / "run").ledgers[""].epsilon() == result.ledger.epsilon()
     shown = CliRunner().invoke(app, ["ledger", str(tmp_path / "run")])
     assert shown.exit_code == 0, shown.output
     assert up(result.ledger.epsilon(), ".3f") in shown.stdout

@@ -20,9 +20,8 @@ from simulations import Experiment, run
 from simulations.cli import app
 from simulations.commands.options import settings_of
 from simulations.plans.compare import compare, experiments
-from simulations.results.comparison import outcome_of
 from simulations.results.environment import environment
-from simulations.results.result import summary
+from simulations.results.result import compared, summary
 from simulations.results.result_folder import replaced
 from simulations.results.terminal_table import comparison_table, results_table
 from simulations.settings.presets import merged
@@ -142,7 +141,7 @@ def test_a_group_that_was_not_measured_neither_pays_most_nor_makes_a_gap(tmp_pat
     assert math.isnan(paid["A"])
     assert paid["B"] != paid["C"]
     assert private["privacy_cost_gap_mean"] == pytest.approx(abs(paid["B"] - paid["C"]))
-    said = printed(results_table(outcome_of(results)))
+    said = printed(results_table(compared(results)))
     assert "The cost of group A is unknown: it has no test record." in said
     assert f"Under dpsgd, group {max('BC', key=paid.__getitem__)} (" in said
     assert "nan" not in said

@@ -11,8 +11,7 @@ import pytest
 from fedfair.accounting import Ledger
 from fedfair.accounting.figures import up
 from simulations.plans.compare import compare, experiments
-from simulations.results.comparison import Results
-from simulations.results.result import Result, summary
+from simulations.results.result import Result, Results, summary
 
 GROUP = "<script>alert(1)</script>\x1b"
 

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from fedfair.accounting import Ledger
 from simulations.plans.compare import compare, experiments
-from simulations.results.comparison import Outcome, outcome_of
+from simulations.results.comparison import Comparison
+from simulations.results.result import compared
 from simulations.results.terminal_table import comparison_table, results_table
 from simulations.statistics.coverage import coverage
 from simulations.statistics.marks import marks
@@ -203,15 +204,15 @@ METHODS = ("sgd", "dpsgd", "dpsgd-f", "dpsgd-global-adapt", "gs-dp-sgd", "gs-dp-
 
 
 @pytest.fixture(scope="module")
-def seven() -> Outcome:
+def seven() -> Comparison:
     """Return what is shown of seven methods with two seeds each."""
     settings = {"hidden": [8], "steps": 2, "favourable": "1", "split": [0.6, 0.2, 0.2],
                 "dpsgd-global-adapt.options.bound": 5.0}
-    return outcome_of(compare(experiments(METHODS, [0, 1], None, settings)))
+    return compared(compare(experiments(METHODS, [0, 1], None, settings)))
 
 
 @pytest.mark.parametrize(("width", "tables"), [(60, 3), (80, 2), (120, 1), (200, 1)])
-def test_the_table_uses_the_width_there_is(width: int, tables: int, seven: Outcome) -> None:
+def test_the_table_uses_the_width_there_is(width: int, tables: int, seven: Comparison) -> None:
     said = io.StringIO()
     Console(file=said, width=width).print(results_table(seven))
     lines = said.getvalue().splitlines()
@@ -222,7 +223,7 @@ def test_the_table_uses_the_width_there_is(width: int, tables: int, seven: Outco
     assert not any("…" in line for line in lines)
 
 
-def test_the_best_and_the_doubtful_are_marked_with_colour_and_without(seven: Outcome) -> None:
+def test_the_best_and_the_doubtful_are_marked_with_colour_and_without(seven: Comparison) -> None:
     for colour in (True, False):
         said = io.StringIO()
         Console(file=said, width=120, force_terminal=colour, no_color=not colour).print(results_table(seven))

@@ -84,9 +84,9 @@ def test_an_exact_run_chooses_within_a_gap_too(data_dir: Path) -> None:
 def test_a_folder_of_private_figures_can_be_published(data_dir: Path, tmp_path: Path) -> None:
     result = run(moments(randomness="system"))
     folder = result.save(tmp_path / "out")
-    from simulations.results.ledger_table import read_ledgers
+    from simulations.results.run_folder import RunFolder
 
-    ledger = read_ledgers(folder)[""]
+    ledger = RunFolder(folder).ledgers[""]
     assert ledger.objections() == {"training records": [], "held-out records": []}
     figures = pd.read_csv(folder / "figures.csv")
     assert {"low", "high"} <= {*figures}
