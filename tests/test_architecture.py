@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -28,6 +29,12 @@ LAYERS = (
 
 BESIDE = {("fedfair.accounting", "fedfair.mechanisms")}
 """Which package of a layer may import another of the same layer."""
+
+OF_LEDGER = re.compile(r"(?<!\w)ledger\.\w+")
+"""An attribute of something that is called a ledger."""
+
+CHANGES = ("append", "clear", "extend", "pop", "setdefault", "update")
+"""Methods by which a list or a dictionary is changed."""
 
 Imports = Mapping[str, set[str]]
 
@@ -84,6 +91,31 @@ def circle(imports: Imports) -> list[str]:
     except CycleError as error:
         return list(error.args[1])
     return []
+
+
+def assigned_to_ledgers(source: str) -> list[str]:
+    """Return what a source assigns to a ledger's attributes, deletes there, or changes within them."""
+    changed = []
+    for node in ast.walk(ast.parse(source)):
+        stored = isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
+        within = isinstance(node, ast.Attribute) and node.attr in CHANGES
+        text = ast.unparse(node)
+        if (stored and OF_LEDGER.search(text)) or (within and re.search(rf"{OF_LEDGER.pattern}\.", text)):
+            changed.append(text)
+    return changed
+
+
+def test_a_ledger_is_changed_by_its_methods_alone() -> None:
+    for package in ("strategies", "simulations"):
+        for path in (ROOT / package).rglob("*.py"):
+            assert assigned_to_ledgers(path.read_text()) == [], path
+
+
+@pytest.mark.parametrize("source", [
+    "strategy.ledger.log = log", "ledger.size += 1", "del ledger.unprotected[name]", "ledger.held_out[part] = release",
+    "self.ledger.unprotected.pop(name)", "ledgers['a'].ledger.files.update({})"])
+def test_a_change_of_a_ledger_from_outside_is_found(source: str) -> None:
+    assert len(assigned_to_ledgers(source)) == 1
 
 
 def test_no_import_goes_against_the_arrows() -> None:

@@ -19,9 +19,8 @@ __all__ = ["ACCOUNTANTS", "OBSERVERS", "Accountant", "Event", "Ledger", "Observe
 _MODULES = {
     "calibration": ("calibrate",),
     "composition": ("ACCOUNTANTS", "Accountant", "epsilon"),
-    "events": ("Event", "Release", "Unit", "noise_present", "spent_multipliers"),
+    "events": ("OBSERVERS", "Event", "Observer", "Release", "Unit", "noise_present", "spent_multipliers"),
     "ledger": ("Ledger",),
-    "observers": ("OBSERVERS", "Observer"),
     "odometer": ("RenyiFilter",),
 }
 __getattr__ = lazy(__name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names})

@@ -537,11 +537,10 @@ class Task(BaseModel):
         """
         if self.prepares == "private":
             return None
+        features, learned = self.data().train.encoding.features, []
         if self.prepares == "public" and self.known_from == RECORDS:
-            return ("ranges and categories were read off the records: replace them by what is publicly known, and name "
-                    "the source in known_from")
-        features = self.data().train.encoding.features
-        learned = []
+            learned.append("ranges and categories were read off the records: replace them by what is publicly known, "
+                           "and name the source in known_from")
         known = {column for column, _, _ in self.scalings or ()}
         if any(each.scaling is not None and not each.scaling.within for each in features if each.column not in known):
             learned.append("numbers are scaled by means and deviations of the training records, and one extreme record "

@@ -193,8 +193,7 @@ def _with_kinds(ledger: Ledger, budget: Budget) -> Ledger:
     """Return the ledger of a run with the release about kinds of columns, which is about all records of all parts."""
     if budget.kinds is None:
         return ledger
-    release = Preprocessed(budget.kinds, 0.0)
-    ledger.preprocessing = release if ledger.preprocessing is None else ledger.preprocessing.with_another(release)
+    ledger.record_preprocessing(Preprocessed(budget.kinds, 0.0))
     for split in SPLITS:
         ledger.record_held_out(split, budget.kinds)
     return ledger

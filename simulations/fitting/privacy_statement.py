@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fedfair.accounting import Release, epsilon
 from fedfair.accounting.figures import up
+from fedfair.accounting.ledger_words import left_to_trust
 from fedfair.moments.front import LOGISTIC, TRAINED
 from simulations.fitting.candidates import METHODS
 from simulations.fitting.fit_folder import Story
@@ -124,7 +125,7 @@ def _of_nodes(story: Story) -> str:
     seen = ("of moments and gradients only the sum over all nodes, with the shares of noise of all of them, and counts "
             "of single nodes, each with all of its noise" if ledger.secure_aggregation else
             "sums and counts of single nodes, each with all of its noise")
-    against, (*left, _) = ledger.by_observer(), ledger.left_to_trust()  # the last is about what is public: see below
+    against, (*left, _) = ledger.by_observer(), left_to_trust(ledger)  # the last is about what is public: see below
     return (f"And the server, which saw {seen}: epsilon {up(against['server'], '.4g')} for a training record. And "
             f"another node, which knows the noise that it added itself: epsilon {up(against['client'], '.4g')}. What "
             f"is left to trust: {'; '.join(left)}.")

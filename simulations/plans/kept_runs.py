@@ -125,8 +125,7 @@ class KeptRuns:
         metrics = saved.metrics.drop(columns=[*RunKey._fields])
         (described,) = saved.models.values()
         model = described.build(load_file(folder / "model.safetensors"))
-        ledger = saved.ledgers[""]
-        ledger.files = {}  # they are those of the run's own folder
+        ledger = saved.ledgers[""].with_files({})  # without those of the run's own folder
         return Result(made, data, metrics, ledger, model, threshold=_threshold(folder, described.threshold),
                       front=read_measured(folder))
 

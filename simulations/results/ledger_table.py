@@ -12,6 +12,7 @@ from rich.text import Text
 from fedfair.accounting import Ledger
 from fedfair.accounting.contents import MEANINGS
 from fedfair.accounting.figures import up
+from fedfair.accounting.ledger_words import delta_warning, held_out_data, objections, preprocessing_data, reading
 from fedfair.datasets.names import visible
 
 GUARANTEED = "guaranteed: certain before the run began, whatever it released on the way"
@@ -58,14 +59,14 @@ def ledger_table(ledger: Ledger, delta: float | None = None) -> RenderableType:
 def notes(ledger: Ledger, delta: float) -> list[str]:
     """Explain what the figures at `delta` rest on."""
     lines = [f"guarantee: {ledger.guarantee}, because {ledger.reason}", GUARANTEED,
-             f"{SPENT}. Here it is {ledger.reading()}",
-             f"known to everybody: {ledger.public}", ledger.held_out_data("valid"),
-             *([ledger.held_out_data("test")] if "test" in ledger.held_out else []),
-             *filter(None, [ledger.preprocessing_data()])]
+             f"{SPENT}. Here it is {reading(ledger)}",
+             f"known to everybody: {ledger.public}", held_out_data(ledger, "valid"),
+             *([held_out_data(ledger, "test")] if "test" in ledger.held_out else []),
+             *filter(None, [preprocessing_data(ledger)])]
     if len(ledger.groups) > 1 and ledger.guarantee != "none":
         lines.append(TWO_GROUPS)
-    if ledger.delta_warning(delta):
-        lines.append(f"warning: {ledger.delta_warning(delta)}")
+    if warning := delta_warning(ledger, delta):
+        lines.append(f"warning: {warning}")
     if ledger.budget is not None:
         lines.append(f"every group is kept within Renyi divergence {up(ledger.budget.divergence, '.4g')} at order "
                      f"{ledger.budget.order}, epsilon {up(ledger.budget.epsilon(delta), '.4g')} at delta "
@@ -82,7 +83,7 @@ def file_notes(ledger: Ledger) -> list[str]:
                  if (held := [part.holds for part in parts if part.protection == kind])]
         if named:
             lines.append(f"files, {meaning}: {'; '.join(named)}")
-    for whose, reasons in ledger.objections().items():
+    for whose, reasons in objections(ledger).items():
         can = "cannot be published: the guarantee and the lines above say why" if reasons else "can be published"
         lines.append(f"as far as the privacy of {whose} goes, the files {can}")
     return lines

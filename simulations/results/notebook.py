@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from fedfair.accounting.figures import up
-from fedfair.accounting.notebook import as_html, shown
+from fedfair.accounting.ledger_words import as_html, shown
 from fedfair.datasets.names import visible
 from simulations.results.comparison import Comparison
 from simulations.statistics.coverage import test_records

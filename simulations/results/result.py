@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from fedfair.accounting import Ledger
+from fedfair.accounting.ledger_words import held_out_data
 from fedfair.datasets import Parts
 from fedfair.protocol.task import Task
 from simulations.files.atomic_files import in_json
@@ -123,7 +123,7 @@ class Result:
         """
         assert self.threshold is not None
         train = self.data.train
-        return {**self.threshold.to_dict(train.names, train.labels), "privacy": self.ledger.held_out_data("valid")}
+        return {**self.threshold.to_dict(train.names, train.labels), "privacy": held_out_data(self.ledger, "valid")}
 
 
 def identified(results: Sequence[Result]) -> pd.DataFrame:
@@ -253,7 +253,5 @@ def _save_models(named: Mapping[str, Result], file: Path, folder: Path) -> None:
 
 def _listing(result: Result, written: Sequence[str], kept: Sequence[str]) -> dict[str, Any]:
     """Return a run's ledger with what the files hold of the run."""
-    ledger = copy(result.ledger)
-    ledger.files = contents_of(Run(result.experiment, ledger, result.threshold is not None,
-                                   result.front is not None), written, kept)
-    return ledger.to_dict()
+    run = Run(result.experiment, result.ledger, result.threshold is not None, result.front is not None)
+    return result.ledger.with_files(contents_of(run, written, kept)).to_dict()

@@ -14,6 +14,7 @@ import pandas as pd
 
 from fedfair.accounting import Ledger
 from fedfair.accounting.figures import up
+from fedfair.accounting.ledger_words import delta_warning
 from fedfair.datasets import Parts
 from fedfair.fairness.group_counts import favourable_of
 from fedfair.protocol.task import Task
@@ -26,7 +27,7 @@ from simulations.statistics.verdict import verdict
 
 def large_deltas(ledgers: Iterable[Ledger]) -> list[str]:
     """Warn, once for each, of deltas that are above one over the number of training records."""
-    warnings = dict.fromkeys(ledger.delta_warning() for ledger in ledgers)
+    warnings = dict.fromkeys(delta_warning(ledger) for ledger in ledgers)
     return [f"Warning: {warning}." for warning in warnings if warning]
 
 

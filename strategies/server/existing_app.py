@@ -127,7 +127,7 @@ class PrivateTraining(FlowerStrategy):
             except ClientError as error:
                 failed.append(error)
         self._sizes.update({node: record.size for node, record in told.items()})
-        self.ledger.size = sum(self._sizes.values())
+        self.ledger.count_records(sum(self._sizes.values()))
         for node in [node for node in self._unpaid if node in self._sizes]:
             for plan in self._unpaid.pop(node):
                 self._enter(node, plan)
@@ -177,7 +177,7 @@ class PrivateTraining(FlowerStrategy):
 
     def _name_unpaid(self) -> None:
         """Name in the ledger the nodes that were asked and have never sent their size."""
-        self.ledger.unprotected.pop(_SILENT, None)
+        self.ledger.settle(_SILENT)
         if self._unpaid:
             asked = ", ".join(f"{node} {len(plans)} times" for node, plans in sorted(self._unpaid.items()))
             self.ledger.expose(_SILENT, f"nodes that were asked and have not answered yet: {asked}; they are charged "

@@ -8,7 +8,6 @@ from typing import Any
 
 from flwr.app import ArrayRecord
 
-from fedfair.accounting.events import Release
 from fedfair.accounting.log import EventLog
 from fedfair.protocol.messages import pack
 from strategies.server.strategy import Strategy
@@ -42,9 +41,7 @@ def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
     strategy.rows.all = json.loads(saved["rows"])
     strategy.training = type(strategy.training)(**saved["training"])
     strategy.descent.restore(saved, strategy.training)
-    strategy.ledger.log = EventLog.from_dict(json.loads(saved["log"]))
-    strategy.ledger.unprotected = dict(saved["not_protected"])
-    strategy.ledger.held_out = {part: Release(*values) for part, values in saved["held_out"].items()}
+    strategy.ledger.resume(EventLog.from_dict(json.loads(saved["log"])), saved["held_out"], saved["not_protected"])
     for part, owner, names in _learned(strategy):
         for name in names:
             setattr(owner, name, saved["learned"][part][name])

@@ -542,7 +542,8 @@ class Strategy(FlowerStrategy):
         """Return the ledger of a run that has released nothing but what the server knows from the start."""
         training = self.training
         ledger = Ledger(self.population.names, training.delta, training.trust, self.sharers, training.accountant,
-                        self.unproved() or self.task.learned_from_records(), self.protects,
+                        "; ".join(filter(None, (self.unproved(), self.task.learned_from_records()))) or None,
+                        self.protects,
                         broadcasts=self.broadcasts or self._risk is not None,  # which sends the batch's gradient
                         secure_aggregation=training.secure_aggregation,
                         public=self.task.public(self.protects), budget=self.budget.filter if self.budget else None,

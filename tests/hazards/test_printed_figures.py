@@ -12,6 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fedfair.accounting import Event, Ledger
+from fedfair.accounting.ledger_words import delta_warning
 from simulations.cli import app
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.panels import drawn
@@ -106,7 +107,7 @@ def test_without_a_guarantee_or_a_number_of_records_there_is_no_warning() -> Non
     bare.record(Event((0.1,), (1.0,), (1.0,)), 10)
     none = Ledger(("a",), 0.5, size=10)
     none.record(Event((0.1,), (0.0,), (0.0,)), 10)
-    assert bare.delta_warning() == none.delta_warning() == ""
+    assert delta_warning(bare) == delta_warning(none) == ""
 
 
 def test_the_terminal_warns_of_a_large_delta(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedfair.accounting import Ledger
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
@@ -16,6 +18,8 @@ from fedfair.node import fairlens_sums as fairlens
 from fedfair.node.node import Node
 from fedfair.protocol.round import Round
 from simulations import run
+from simulations.report.ledgers import promise
+from simulations.results.ledger_table import notes
 from tests.strategies.oracle_fairlens import clipped_sum
 from tests.strategies.test_contract import experiment, server
 
@@ -87,6 +91,14 @@ def test_the_ledger_says_nominal_and_that_clients_see_means_of_the_batch() -> No
     assert ledger.epsilon() == plain.epsilon()
     assert math.isinf(ledger.by_observer()["client"])
     assert math.isfinite(plain.by_observer()["client"])
+
+
+def test_a_run_that_is_nominal_for_two_reasons_names_both_wherever_it_says_why() -> None:
+    """In ledger.json, which is read back, in `fedfair ledger` and in the report."""
+    saved = Ledger.from_dict(json.loads(json.dumps(run(experiment("fairlens")).ledger.to_dict())))
+    for said in (saved.nominal or "", saved.reason, " ".join(notes(saved, saved.delta)), promise(saved)):
+        assert "depends on the whole batch" in said
+        assert "means and deviations of the training records" in said
 
 
 @pytest.mark.usefixtures("keyed_by_seed")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fedfair.accounting import Accountant, Event, Ledger, Release, RenyiFilter, Unit, epsilon, noise_present
 from fedfair.accounting.events import Preprocessed
+from fedfair.accounting.ledger_words import reading
 from fedfair.mechanisms.noise import Trust
 from tests.fedfair.accounting.oracle import direct
 
@@ -48,7 +49,7 @@ def test_each_groups_epsilon_is_the_composition_of_its_events(accountant: Accoun
     assert ledger.guaranteed_by_group() == pytest.approx({"a": slow(0, False), "b": slow(1, False)}, rel=1e-3)
     assert ledger.epsilon() == max(ledger.guaranteed_by_group().values())
     assert ledger.epsilon_by_group()["b"] < ledger.guaranteed_by_group()["b"]
-    assert ledger.reading().startswith("an odometer reading")
+    assert reading(ledger).startswith("an odometer reading")
 
 
 def test_many_events_are_charged_within_half_a_percent_and_never_too_little() -> None:
@@ -81,7 +82,7 @@ def test_clients_hold_different_records_so_the_largest_of_them_counts() -> None:
         ((0.1, 1.5), 30), ((0.3, 1.2), 20), ((0.2, 2.0), 25)))
     assert ledger.guaranteed_by_group() == pytest.approx({"a": max(first, third), "b": max(second, third)}, rel=1e-9)
     assert ledger.epsilon() == pytest.approx(max(first, second, third), rel=1e-9)
-    assert ledger.reading() == "guaranteed in advance"
+    assert reading(ledger) == "guaranteed in advance"
 
 
 def test_an_event_over_all_clients_adds_to_each_clients_own() -> None:
@@ -247,7 +248,7 @@ def test_where_there_is_one_client_no_other_knows_noise_of_its_own(trust: Trust)
 
 def test_validation_data_and_unprotected_releases_are_named_apart() -> None:
     ledger = ledger_of(*ADAPTIVE)
-    ledger.held_out["valid"] = Release(1.0, 3.0)
+    ledger.record_held_out("valid", 3.0)
     ledger.expose("metrics on the test part", "counts and losses by group, without noise")
     assert ledger.held_out_epsilon("valid") == pytest.approx(epsilon({Release(1.0, 3.0): 1}, DELTA, ledger.accountant))
     assert ledger.epsilon() == ledger_of(*ADAPTIVE).epsilon()
@@ -272,10 +273,10 @@ def test_a_ledger_survives_json(events: list[tuple[Event, int]]) -> None:
 def test_what_was_known_in_advance_costs_what_was_guaranteed(events: list[tuple[Event, int]], trust: Trust) -> None:
     ledger = ledger_of(*events, trust=trust, clients=3)
     before = ledger.guaranteed_by_group(), ledger.by_observer()
-    ledger.log = ledger.log.in_advance()
-    assert (ledger.guaranteed_by_group(), ledger.by_observer()) == before
-    assert ledger.epsilon_by_group() == ledger.guaranteed_by_group()
-    assert ledger.reading() == "guaranteed in advance"
+    known = ledger.holding(ledger.log.in_advance())
+    assert (known.guaranteed_by_group(), known.by_observer()) == before
+    assert known.epsilon_by_group() == known.guaranteed_by_group()
+    assert reading(known) == "guaranteed in advance"
 
 
 @pytest.mark.parametrize(("event", "nominal", "guarantee", "why"), [
@@ -350,6 +351,6 @@ def test_a_simulated_guarantee_says_what_it_would_be_and_survives_json() -> None
     for each in (ledger, again):
         assert each.guarantee == "simulated"
         assert each.reason == "batches and noise come from a seed; with secret randomness it would be proved"
-    ledger.nominal = "nothing bounds it"
-    assert ledger.guarantee == "nominal"
-    assert ledger.reason == "nothing bounds it; batches and noise come from a seed"
+    nominal = ledger_of(ADAPTIVE[0], nominal="nothing bounds it", simulated="batches and noise come from a seed")
+    assert nominal.guarantee == "nominal"
+    assert nominal.reason == "nothing bounds it; batches and noise come from a seed"

@@ -15,6 +15,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
+from fedfair.accounting.ledger_words import objections
 from simulations.cli import app
 from simulations.fitting.budget import default_delta, divided
 from simulations.fitting.fit import Fitted, Wanted, fit
@@ -115,7 +116,7 @@ def test_a_small_table_says_what_would_be_enough(tmp_path: Path) -> None:
 
 def test_the_folder_says_that_it_can_be_published(folder: Path) -> None:
     ledger = RunFolder(folder).ledgers[""]
-    assert ledger.objections() == {"training records": [], "held-out records": []}
+    assert objections(ledger) == {"training records": [], "held-out records": []}
     assert {path.name for path in folder.iterdir()} <= ledger.files.keys()
 
 

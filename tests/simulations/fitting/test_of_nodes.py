@@ -13,6 +13,7 @@ from flwr.app import Message
 from typer.testing import CliRunner
 
 from fedfair import client_app
+from fedfair.accounting.ledger_words import objections
 from fedfair.node.node import ClientError
 from simulations.cli import app
 from simulations.engines.engines import Connected, Engine, Local
@@ -75,7 +76,7 @@ def test_every_record_stays_within_the_epsilon_also_against_the_server(folder: P
 
 def test_the_folder_is_that_of_a_fit_and_says_who_held_the_records(folder: Path) -> None:
     ledger = RunFolder(folder).ledgers[""]
-    assert ledger.objections() == {"training records": [], "held-out records": []}
+    assert objections(ledger) == {"training records": [], "held-out records": []}
     assert {path.name for path in folder.iterdir()} <= ledger.files.keys()
     for name in ("card.md", "report.html"):
         text = (folder / name).read_text().replace("&#39;", "'")

@@ -15,6 +15,7 @@ from dp_accounting import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
 from typer.testing import CliRunner
 
+from fedfair.accounting.ledger_words import objections
 from fedfair.accounting.selection import most_gained
 from fedfair.mechanisms.randomness import stream
 from simulations.cli import app
@@ -121,7 +122,7 @@ def test_the_number_of_trials_is_drawn_and_the_best_is_kept(tmp_path: Path, monk
 
 def test_the_folder_can_be_published_and_tells_how_the_model_was_selected(folder: Path) -> None:
     story = Story.read(folder)
-    assert story.ledger.objections() == {"training records": [], "held-out records": []}
+    assert objections(story.ledger) == {"training records": [], "held-out records": []}
     assert "trained by dpsgd, 10 steps at learning rate 8" in how_trained(story)
     told = how_selected(story)
     assert "10 expected" in told

@@ -14,6 +14,7 @@ import sklearn
 from typer.testing import CliRunner
 
 from fedfair import FairPrivateClassifier
+from fedfair.accounting.ledger_words import objections
 from fedfair.fairness.metrics import ALL
 from simulations.cli import app
 from simulations.engines.run import run
@@ -71,7 +72,7 @@ def test_a_gap_within_sites_of_the_other_direction_is_said(tmp_path: Path) -> No
 def test_it_costs_no_more_and_the_site_is_no_feature(folder: Path) -> None:
     ledger, story = RunFolder(folder).ledgers[""], Story.read(folder)
     assert ledger.held_out_epsilon("test") <= 4.0
-    assert ledger.objections() == {"training records": [], "held-out records": []}
+    assert objections(ledger) == {"training records": [], "held-out records": []}
     assert {path.name for path in folder.iterdir()} <= ledger.files.keys()
     assert "names of sites (hospital)" in (folder / "ledger.json").read_text()
     assert "hospital" not in {feature.column for feature in story.description.encoding.features}

@@ -11,6 +11,7 @@ import pytest
 from flwr.app import Message
 
 from fedfair import client_app
+from fedfair.accounting.ledger_words import objections
 from simulations.engines.engines import Connected, Engine, Local
 from simulations.engines.local import LocalGrid
 from simulations.engines.run import run
@@ -65,7 +66,7 @@ def test_records_rounds_and_epsilon_of_every_node(files: tuple[str, ...], tmp_pa
     assert saved.epsilon.max() == pytest.approx(result.ledger.epsilon())
     assert saved.epsilon.is_monotonic_decreasing  # a larger file is sampled at a lower rate
     assert saved.accuracy.isna().all()
-    assert result.ledger.objections() == {"training records": [], "held-out records": []}
+    assert objections(result.ledger) == {"training records": [], "held-out records": []}
 
 
 def test_numbers_of_records_are_as_rough_as_round_sizes_says(files: tuple[str, ...]) -> None:

@@ -16,6 +16,7 @@ from scipy.stats import norm
 
 from fedfair.accounting import Ledger, Release, epsilon
 from fedfair.accounting.events import Preprocessed
+from fedfair.accounting.ledger_words import preprocessing_data
 from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.mechanisms import histograms
@@ -108,7 +109,7 @@ def test_the_target_covers_the_release_and_its_delta(data_dir: Path) -> None:
     by_hand = epsilon({release: 1, event.guaranteed(0): steps}, 1e-6 - ledger.preprocessing.delta, "pld")
     assert ledger.epsilon() == pytest.approx(by_hand)
     assert Ledger.from_dict(ledger.to_dict()).epsilon() == ledger.epsilon()
-    assert "part of the figures above" in ledger.preprocessing_data()
+    assert "part of the figures above" in preprocessing_data(ledger)
     assert ledger.epsilon(delta=1e-8) == math.inf  # less than the categories alone take
     assert result.data.train.categories.count(OTHER) == 5
     assert 0 <= float(result.data.train.x.min()) <= float(result.data.train.x.max()) <= 1

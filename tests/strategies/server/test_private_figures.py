@@ -12,6 +12,7 @@ import torch
 from dp_accounting.dp_event import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
 
+from fedfair.accounting.ledger_words import objections
 from simulations import Experiment, run
 from simulations.results.result import Result
 from strategies.server.releases.private_figures import SPLITS
@@ -87,7 +88,7 @@ def test_a_folder_of_private_figures_can_be_published(data_dir: Path, tmp_path: 
     from simulations.results.run_folder import RunFolder
 
     ledger = RunFolder(folder).ledgers[""]
-    assert ledger.objections() == {"training records": [], "held-out records": []}
+    assert objections(ledger) == {"training records": [], "held-out records": []}
     figures = pd.read_csv(folder / "figures.csv")
     assert {"low", "high"} <= {*figures}
     assert len(pd.read_csv(folder / "calibration.csv"))

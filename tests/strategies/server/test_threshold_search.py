@@ -11,6 +11,7 @@ import torch
 from scipy import stats
 
 from fedfair.accounting import Release, epsilon
+from fedfair.accounting.ledger_words import held_out_data
 from fedfair.fairness.reject_option import CELLS, RejectOption, score, score_counts
 from fedfair.mechanisms.histograms import sensitivity
 from fedfair.mechanisms.noise import Trust
@@ -78,7 +79,7 @@ def test_metrics_are_those_of_the_rule_and_nothing_else_changes(strategy: str, s
     assert result.ledger.events == plain.ledger.events
     assert (plain.ledger.held_out_epsilon("valid"), plain.threshold) == (0, None)
     assert math.isinf(result.ledger.held_out_epsilon("valid"))
-    assert result.ledger.held_out_data("valid") == "validation data: not protected"
+    assert held_out_data(result.ledger, "valid") == "validation data: not protected"
     assert result.search.choose(made.theta) == result.threshold
 
 
@@ -173,7 +174,7 @@ def test_a_participants_records_are_all_protected_by_a_private_search(table: str
     assert stats.kstest(drawn, "norm").pvalue > 1e-3
     trained = run(made.model_copy(update={"threshold": "none"})).ledger.epsilon()
     assert max(trained, 0.7) < result.ledger.epsilon() < trained + 0.7
-    assert "for each participant" in result.ledger.held_out_data("valid")
+    assert "for each participant" in held_out_data(result.ledger, "valid")
     assert (run(made).ledger.guarantee, run(made).ledger.epsilon()) == ("none", math.inf)
     assert any("largest number of validation records" in name for name in result.ledger.unprotected)
 

@@ -1,0 +1,443 @@
+"""The account: what was released, and what that costs each group against each observer."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
+from typing import Literal, Self
+
+from fedfair.accounting.composition import Accountant, epsilon
+from fedfair.accounting.contents import Contents
+from fedfair.accounting.events import (
+    OBSERVERS,
+    PUBLIC,
+    Event,
+    Observer,
+    Preprocessed,
+    Release,
+    Unit,
+    joint_multiplier,
+    noise_seen,
+)
+from fedfair.accounting.log import EventLog
+from fedfair.accounting.odometer import RenyiFilter, reading
+from fedfair.accounting.selection import Charged, Charges, Selection
+from fedfair.mechanisms.noise import Trust
+
+Guarantee = Literal["proved", "simulated", "nominal", "none"]
+Charge = Callable[[Event, int], tuple[Release, ...]]
+
+
+class Account:
+    """Keeps a log of events, to which one only adds, and composes them on demand.
+
+    Args:
+        groups: Names of the groups, `[K]`.
+        delta: Default delta, strictly between 0 and 1.
+        trust: Who sees sums before they carry noise.
+        clients: Number of clients that share distributed noise.
+        accountant: "pld" or "rdp", for figures that name none.
+        nominal: All reasons why no proof supports the epsilon, or None.
+        simulated: Why the noise can be taken away although the figures are proved for secret noise, or None.
+        protects: What neighbouring data sets differ by: one "record", or one "participant" with all its records. Read
+            "record" below as that.
+        broadcasts: Whether clients are sent sums without noise.
+        secure_aggregation: Whether the server sees only sums over clients, of what the events release; not of a
+            threshold search or preprocessing.
+        public: What everybody is assumed to know; None for `PUBLIC` of what is protected.
+        budget: A filter that keeps every group within a budget, or None.
+        size: Public number of training records, or of participants where these are protected; None if unknown.
+        preprocessing: The release from which ranges and categories were learned, or None.
+
+    Attributes:
+        log: What was released, in order.
+        held_out: What was released of held-out records, by part: "valid" or "test".
+        selections: The best of a random number of trials, by the part whose records they read: "train", or a held-out
+            one.
+        unprotected: What leaves without protection, and why, by name.
+        files: What the files of the result hold, and what protects it; empty until they are written.
+    """
+
+    def __init__(self, groups: Iterable[str], delta: float, trust: Trust = Trust.CENTRAL, clients: int = 1,
+                 accountant: Accountant = "pld", nominal: str | None = None, protects: Unit = "record",
+                 broadcasts: bool = False, *, secure_aggregation: bool = False, public: str | None = None,
+                 budget: RenyiFilter | None = None, simulated: str | None = None,
+                 size: int | None = None, preprocessing: Preprocessed | None = None) -> None:
+        self.groups, self.delta, self.trust, self.clients = tuple(groups), delta, trust, clients
+        self.accountant, self.nominal, self.protects, self.broadcasts = accountant, nominal, protects, broadcasts
+        self.secure_aggregation, self.public, self.budget = secure_aggregation, public or PUBLIC[protects], budget
+        self.simulated, self.size, self.preprocessing = simulated, size, preprocessing
+        self.log = EventLog()
+        self.held_out: dict[str, Release] = {}
+        self.selections: dict[str, Selection] = {}
+        self.unprotected: dict[str, str] = {}
+        self.files: Contents = {}
+
+    # What happened.
+
+    def record(self, event: Event, steps: int = 1, first: int | None = None) -> None:
+        """Enter equal events that have been released; see `EventLog.record`.
+
+        Args:
+            event: What one step released.
+            steps: Number of steps, at least 0.
+            first: Number of the first of them, from 0; None for the next step.
+
+        Raises:
+            ValueError: If a step is entered twice, or one before it is missing.
+        """
+        self.log.record(event, steps, first)
+
+    def record_held_out(self, part: str, multiplier: float) -> None:
+        """Enter a release about all records of a held-out part, in which none is sampled: counts, or scores.
+
+        Several are charged as one with less noise: Gaussian releases of all records add up, `sum_j m_j^-2`.
+
+        Args:
+            part: "valid" or "test".
+            multiplier: Noise multiplier of the release, at least 0: standard deviation in units of the sensitivity.
+        """
+        before = self.held_out.get(part)
+        joint = multiplier if before is None else joint_multiplier(before.multiplier, multiplier)
+        self.held_out[part] = Release(1.0, joint)
+
+    def record_selection(self, part: str, selection: Selection) -> None:
+        """Enter the best of a random number of trials, of which nothing else was released.
+
+        Args:
+            part: Whose records all trials read: "train", "valid" or "test".
+            selection: What a trial cost, and how their number was drawn.
+
+        Raises:
+            ValueError: If the part has one already.
+        """
+        if part in self.selections:
+            raise ValueError(f"a selection by {part} records is in the ledger already, and another would be another "
+                             "release: a ledger holds one of each part")
+        self.selections[part] = selection
+
+    def record_preprocessing(self, release: Preprocessed) -> None:
+        """Enter a release about all records from which preprocessing learned; several are charged together.
+
+        Args:
+            release: Its noise, and its part of delta.
+        """
+        self.preprocessing = release if self.preprocessing is None else self.preprocessing.with_another(release)
+
+    def expose(self, name: str, why: str) -> None:
+        """Name something that leaves without protection, for example metrics on held-out data.
+
+        Args:
+            name: What leaves.
+            why: What it contains, and that it is not protected.
+        """
+        self.unprotected[name] = why
+
+    def settle(self, name: str) -> None:
+        """Withdraw what `expose` named, if it did, once it has been charged like any other release.
+
+        Args:
+            name: What left.
+        """
+        self.unprotected.pop(name, None)
+
+    def count_records(self, size: int) -> None:
+        """Enter the public number of training records, where nodes tell their own on the way.
+
+        Args:
+            size: The sum of those that have been told.
+        """
+        self.size = size
+
+    def resume(self, log: EventLog, held_out: Mapping[str, Iterable[float]], unprotected: Mapping[str, str]) -> None:
+        """Go on from what an earlier process had recorded.
+
+        Args:
+            log: Its released events.
+            held_out: Rate and multiplier of its release about each held-out part.
+            unprotected: What it named as leaving without protection, and why.
+        """
+        self.log, self.unprotected = log, dict(unprotected)
+        self.held_out = {part: Release(*release) for part, release in held_out.items()}
+
+    def holding(self, log: EventLog) -> Self:
+        """Return an account on the same terms that holds another log.
+
+        Args:
+            log: The released events of the new account.
+        """
+        other = copy(self)
+        other.log, other.unprotected, other.held_out = log, dict(self.unprotected), dict(self.held_out)
+        other.selections = dict(self.selections)
+        return other
+
+    def with_files(self, files: Contents) -> Self:
+        """Return the same account, which says what the files of its result hold.
+
+        Args:
+            files: Parts by file.
+        """
+        other = self.holding(self.log)
+        other.files = files
+        return other
+
+    def after(self, share: float) -> Self:
+        """Return the account as it stood after a share of the training, or of every client's local steps.
+
+        Args:
+            share: Share of the steps, from 0 to 1.
+
+        Raises:
+            ValueError: For another share.
+        """
+        if not 0 <= share <= 1:
+            raise ValueError(f"share is {share}: it must be from 0 to 1")
+        return self.holding(self.log.prefix(share))
+
+    @property
+    def events(self) -> Counter[Event]:
+        """How often each event was released."""
+        return self.log.counted()
+
+    # What it costs.
+
+    def held_out_epsilon(self, part: str, delta: float | None = None, accountant: Accountant | None = None) -> float:
+        """Return what releases about a held-out part spent of one of its records' privacy.
+
+        That is 0 without a release, and infinite if one had no noise. The parts are disjoint: none of these figures
+        adds to another. A participant may have records in several parts: where participants are protected, this is
+        part of every other figure.
+
+        Args:
+            part: "valid" or "test".
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
+        """
+        found = (self.held_out.get(part), self.selections.get(part))
+        releases = Counter(release for release in found if release)
+        return epsilon(releases, self.delta if delta is None else delta, accountant or self.accountant)
+
+    def preprocessing_epsilon(self) -> float:
+        """Return the epsilon of private preprocessing alone, which is part of every figure; 0 without it."""
+        if self.preprocessing is None:
+            return 0.0
+        release = {Release(1.0, self.preprocessing.multiplier): 1}
+        return self._with_delta(self.delta, lambda left: epsilon(release, left, self.accountant))
+
+    def epsilon(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
+        """Return what the noise guarantees to any record: the largest epsilon over groups and clients.
+
+        It holds against anyone who gets the final model, and under local trust against everybody; see `by_observer`.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
+        """
+        return max(self.guaranteed_by_group(delta, accountant).values(), default=0.0)
+
+    def guaranteed_by_group(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[str, float]:
+        """Return what a record of each group was guaranteed in advance, whatever the bounds.
+
+        The noise guarantees it, or the budget if that is less and the real releases stayed within it.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
+        """
+        fixed = self._by_group(lambda event, k: (event.guaranteed(k),), delta, accountant)
+        if self.budget is None:
+            return fixed
+        limit = self.budget.epsilon(self._delta(delta))
+        return {name: min(fixed[name], limit) if self._within_budget(k) else fixed[name]
+                for k, name in enumerate(self.groups)}
+
+    def epsilon_by_group(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[str, float]:
+        """Return what a record of each group has spent: the composition of the bounds that were in force.
+
+        Where bounds depend on earlier noisy outputs this is what composition would give had they been fixed in advance,
+        not a guarantee (Rogers et al. 2016). `odometer_by_group` is a proved bound on what was spent;
+        `guaranteed_by_group` is what was certain from the start.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
+        """
+        return self._by_group(lambda event, k: (event.spent(k),), delta, accountant)
+
+    def odometer_by_group(self, delta: float | None = None) -> dict[str, float]:
+        """Return a proved bound on what a record of each group has spent, although bounds were chosen on the way.
+
+        With probability 1 - delta its privacy loss never exceeded this (see `odometer.reading`). Every step is charged
+        what was certain before it began (see `Event`).
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+        """
+        at = self._delta(delta)
+        return self._largest(lambda event, k: (event.certain(k),), lambda releases: self._with_delta(
+            at, lambda left: reading(releases, left)))
+
+    def epsilon_separate(self, delta: float | None = None, accountant: Accountant | None = None) -> float:
+        """Return epsilon if gradients and counts were two separately sampled events, as the papers compose them.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
+        """
+        return max(self._by_group(Event.separate, delta, accountant).values(), default=0.0)
+
+    def approximate_by_group(self, delta: float | None = None, accountant: Accountant | None = None
+                             ) -> dict[str, float]:
+        """Return the papers' approximation `(C_k / max C) * epsilon` (Xu et al. 2021), by the mean ratio of steps.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
+        """
+        overall, events = self.epsilon(delta, accountant), self.events
+        if self.selections and not events:
+            return dict.fromkeys(self.groups, overall)
+        steps = max(sum(events.values()), 1)
+        approximations = {}
+        for k, name in enumerate(self.groups):
+            ratio = sum(count * _ratio(event, k) for event, count in events.items()) / steps
+            approximations[name] = ratio * overall
+        return approximations
+
+    def by_observer(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[Observer, float]:
+        """Return what any record is guaranteed against each observer; see `observers`.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
+        """
+        def against(observer: Observer) -> float:
+            """Return the largest epsilon of all groups against one observer."""
+            return max(self._by_group(lambda event, k: (event.guaranteed(k, self._seen(observer, event)),), delta,
+                                      accountant, observer).values(), default=0.0)
+
+        fixed = {observer: against(observer) for observer in OBSERVERS}
+        return {**fixed, "model": min(fixed["model"], self.epsilon(delta, accountant))}
+
+    def by_observer_and_group(self, delta: float | None = None, accountant: Accountant | None = None
+                              ) -> dict[Observer, dict[str, float]]:
+        """Return what a record of each group has spent against each observer; see `epsilon_by_group`.
+
+        Args:
+            delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
+            accountant: "pld" or "rdp"; None for the ledger's.
+        """
+        return {observer: self._by_group(lambda event, k, o=observer: (  # type: ignore[misc]
+            event.spent(k, self._seen(o, event)),), delta, accountant, observer) for observer in OBSERVERS}
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The kind of guarantee.
+
+        "none" if epsilon is infinite, "nominal" if no proof supports the figure, "simulated" if only a seed hides the
+        noise, else "proved".
+        """
+        if not math.isfinite(self.epsilon()):
+            return "none"
+        if self.nominal:
+            return "nominal"
+        return "simulated" if self.simulated else "proved"
+
+    # How.
+
+    def _delta(self, delta: float | None) -> float:
+        """Return the default delta unless another is given."""
+        return self.delta if delta is None else delta
+
+    def _with_delta(self, delta: float, cost: Callable[[float], float]) -> float:
+        """Return the cost at what private preprocessing leaves of a delta; infinite if it leaves nothing."""
+        if self.preprocessing is None:
+            return cost(delta)
+        left = delta - self.preprocessing.delta
+        return cost(left) if left > 0 else math.inf
+
+    def _seen(self, observer: Observer, event: Event) -> float:
+        """Return the noise between a record and an observer."""
+        if observer == "client" and self.broadcasts:
+            return 0.0
+        return noise_seen(observer, event, self.trust, self.clients, self.secure_aggregation)
+
+    def _searched(self, observer: Observer | None) -> list[Release]:
+        """Return what a participant is charged for the threshold search on its validation records.
+
+        If an observer is named, the charge follows the noise that is between the records and the observer.
+        """
+        if "valid" not in self.held_out or self.protects != "participant":
+            return []
+        if observer is None:
+            return [self.held_out["valid"]]
+        rate, multiplier = self.held_out["valid"]
+        event = Event((rate,), (multiplier,), (multiplier,))
+        return [event.guaranteed(0, noise_seen(observer, event, self.trust, self.clients, secure_aggregation=False))]
+
+    def _preprocessed(self, observer: Observer | None) -> list[Release]:
+        """Return what a record is charged for private preprocessing, by the noise that an observer does not know."""
+        if self.preprocessing is None:
+            return []
+        multiplier = self.preprocessing.multiplier
+        if observer is None:
+            return [Release(1.0, multiplier)]
+        event = Event((1.0,), (multiplier,), (multiplier,))
+        seen = noise_seen(observer, event, self.trust, self.clients, secure_aggregation=False)
+        return [event.guaranteed(0, min(seen, 1.0))]  # a client's list of categories has its own noise alone
+
+    def _selected(self, observer: Observer | None) -> list[Charged]:
+        """Return what a record is charged for a selection: nothing protects it from who sees the trials' sums.
+
+        A participant is charged for what was selected of its held-out records, too.
+        """
+        found = [of for part, of in self.selections.items() if part == "train" or self.protects == "participant"]
+        if observer is None:
+            return [*found]
+        event = Event((1.0,), (1.0,), (1.0,))
+        seen = noise_seen(observer, event, self.trust, self.clients, secure_aggregation=False)
+        return [of._replace(multiplier=of.multiplier * min(seen, 1.0)) for of in found]
+
+    def _within_budget(self, group: int) -> bool:
+        """Return whether a group's releases, with the noise that was really there, stayed within the budget."""
+        assert self.budget is not None
+        return all(map(self.budget.holds, self._charged(lambda event, k: (event.certain(k),), group)))
+
+    def _by_group(self, charge: Charge, delta: float | None, accountant: Accountant | None,
+                  observer: Observer | None = None) -> dict[str, float]:
+        """Return epsilon of what each group is charged."""
+        at = self._delta(delta)
+        return self._largest(charge, lambda releases: self._with_delta(
+            at, lambda left: epsilon(releases, left, accountant or self.accountant)), observer)
+
+    def _largest(self, charge: Charge, cost: Callable[[Charges], float],
+                 observer: Observer | None = None) -> dict[str, float]:
+        """Return by group the largest cost over the clients that hold its records."""
+        return {name: max(map(cost, self._charged(charge, k, observer)), default=0.0)
+                for k, name in enumerate(self.groups)}
+
+    def _charged(self, charge: Charge, group: int, observer: Observer | None = None) -> Iterator[Counter[Charged]]:
+        """Yield what a record of a group is charged, for each client that trained alone, or once for all.
+
+        It is charged for private preprocessing and a selection, and a participant also for the search on its validation
+        records.
+        """
+        shared: Counter[Charged] = Counter([*self._searched(observer), *self._preprocessed(observer),
+                                            *self._selected(observer)])
+        by_client: dict[int, Counter[Charged]] = {}
+        for event, steps in self.events.items():
+            releases = shared if event.client is None else by_client.setdefault(event.client, Counter())
+            for release in charge(event, group):
+                releases[release] += steps
+        distinct = {frozenset(releases.items()): releases for releases in by_client.values()}
+        yield from (shared + releases for releases in distinct.values())
+        if not by_client:
+            yield shared
+
+
+def _ratio(event: Event, group: int) -> float:
+    """Return the group's clip norm over the largest, at one step."""
+    spent = event.spent_multipliers[group]
+    return event.multipliers[group] / spent if spent else 1.0
