@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fedfair.accounting import Event, Ledger
-from fedfair.accounting.ledger_words import delta_warning
+from fedfair.accounting.ledger_words import delta_warning, held_out_data
 from simulations.cli import app
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.panels import drawn
@@ -65,7 +65,7 @@ def test_the_ledgers_table_and_words_round_up() -> None:
     assert "1.001" in shown
     assert "1.000 " not in shown
     assert "epsilon at delta 1.00001e-05" in shown
-    assert "epsilon 1.01e+03 at delta 1.00001e-05" in claims().held_out_data("valid")
+    assert "epsilon 1.01e+03 at delta 1.00001e-05" in held_out_data(claims(), "valid")
 
 
 def test_the_report_rounds_up() -> None:

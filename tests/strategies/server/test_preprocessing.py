@@ -46,11 +46,11 @@ def table(records: list[tuple[float, float, str, str]]) -> GroupedDataset:
 
 def released(data: GroupedDataset, asked: Counting) -> torch.Tensor:
     """Return everything that a client's statistics are, in the units in which the noise is added."""
-    histograms = column_counts._noisy_numbers(data, asked, SystemEntropy())
+    numbers = column_counts._noisy_numbers(data, asked, SystemEntropy())
     root = histograms._toeplitz(histograms._coefficients(histograms.CELLS, -0.5))
     counts = column_counts._categories(data, asked, SystemEntropy())
     texts = [counts[column].get(name, 0.0) for column, names in (("town", "nsw"), ("job", "xyz")) for name in names]
-    return torch.cat([(histograms @ root.T / histograms.sensitivity(histograms.CELLS)).flatten(),
+    return torch.cat([(numbers @ root.T / histograms.sensitivity(histograms.CELLS)).flatten(),
                       torch.tensor(texts, dtype=torch.float64)])
 
 
