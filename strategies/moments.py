@@ -25,16 +25,14 @@ from fedfair.node.masked_sums import send_masked_gradient_sum
 from fedfair.node.moment_sums import send_masked_moments, send_moments
 from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.messages import pack
+from strategies.server.budget_shares import FRONT_SHARES
 from strategies.server.releases.front import MeasuredFront, least_constrained, measured, most_accurate, noisy
-from strategies.server.releases.private_figures import Split
 from strategies.server.strategy import Strategy
 
 GAPS: Mapping[Constraint, Sequence[str]] = {
     "demographic_parity": ("demographic_parity",), "equal_opportunity": ("equal_opportunity",),
     "both": ("demographic_parity", "equal_opportunity")}
 """The gaps that each constraint makes smaller."""
-_OF_FRONT: Mapping[Split, float] = {"valid": 1.0, "test": 0.4}
-"""Share of each held-out part's budget for figures of the front; the rest is for those of the run's model."""
 
 AUTO_STEPS = 3
 """Logistic steps that "auto" takes where there are two classes."""
@@ -210,9 +208,9 @@ class Moments(Strategy):
         """Return the front with its figures on the held-out parts, private ones if the run's are."""
         figures = self.evaluation.figures
         if figures is not None:
-            self.evaluation.shares = {"test": 1 - _OF_FRONT["test"]}
+            self.evaluation.shares = {"test": 1 - FRONT_SHARES["test"]}
             return noisy(made, {split: figures.front(grid, made.weights, self.ledger, split, share)
-                                for split, share in _OF_FRONT.items()})
+                                for split, share in FRONT_SHARES.items()})
         replies = self._ask(send_front_counts, grid, tensors={"front": {"weights": made.weights}},
                             splits=list(HELD_OUT))
         self.ledger.expose("figures of the front on held-out parts", "counts by group of decisions, without noise")

@@ -8,10 +8,25 @@ from collections.abc import Callable
 import scipy
 
 from fedfair.accounting.composition import Accountant, epsilon
+from fedfair.accounting.events import Release
 from fedfair.accounting.figures import up
 from fedfair.accounting.selection import Charges
 
 _LEAST, _MOST = 0.05, 1e5  # the noise multipliers among which it is looked for
+
+
+def multiplier_of(target: float, delta: float, accountant: Accountant = "pld") -> float:
+    """Return the noise multiplier of a single release about all records that takes all of a target epsilon.
+
+    Args:
+        target: Epsilon that must not be exceeded, above 0.
+        delta: Delta at which epsilon is computed, between 0 and 1.
+        accountant: "pld" or "rdp".
+
+    Raises:
+        ValueError: If no noise is enough.
+    """
+    return calibrate(lambda multiplier: {Release(1.0, multiplier): 1}, target, delta, accountant)
 
 
 def calibrate(releases: Callable[[float], Charges], target: float, delta: float,

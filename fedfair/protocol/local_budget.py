@@ -26,16 +26,16 @@ class LocalBudget:
         delta: Delta at which it holds.
         accountant: How steps are composed.
         rounds: The most rounds, local epochs, in which a client takes part.
-        count_noise: Noise multiplier of a count query, or None for `count_ratio`.
         count_ratio: Noise multiplier of a count query in units of the gradients' one.
+        count_noise: Noise multiplier of a count query, or None for `count_ratio`.
     """
 
     epsilon: float
     delta: float
     accountant: Accountant
     rounds: int
+    count_ratio: float
     count_noise: float | None = None
-    count_ratio: float = 10.0
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for numbers that no budget has."""

@@ -21,7 +21,7 @@ from simulations.benchmarks.fit_accuracy import tables
 from simulations.engines.run import run
 from simulations.fitting.fit import Wanted, fit
 from simulations.results.result import Result
-from strategies.server.releases.preprocessing import SHARE_OF_EPSILON
+from strategies.server.budget_shares import PREPROCESSING_SHARE
 
 _EXACT: Mapping[str, Any] = {"preprocessing_epsilon": 1e4, "noise_multiplier": 0.0, "figures": "exact",
                              "figures_epsilon": None}
@@ -60,7 +60,7 @@ def _with_noise_of(whole: Result, frame: Any, kept: tuple[str, ...]) -> Result:
     plan, made = next(iter(whole.ledger.events)), whole.experiment
     assert made.target_epsilon is not None
     own = {**made.settings(), "csv": frame, "target_epsilon": None, "noise_multiplier": plan.guaranteed(0).multiplier,
-           "preprocessing_epsilon": SHARE_OF_EPSILON * made.target_epsilon}
+           "preprocessing_epsilon": PREPROCESSING_SHARE * made.target_epsilon}
     exact = {name: value for name, value in _EXACT.items() if name not in kept}
     return run(Experiment(**{**own, **exact}))
 

@@ -3,6 +3,8 @@
 All releases are Gaussian and read all records of a part, so they add up by mu^2, mu = 1 / noise multiplier (Dong, Roth
 and Su 2022): no sampling is involved, and nothing is lost by composition.
 
+The terms of a private selection among trainings: what it may cost, what a trial runs, and what cannot be asked.
+
 How many features a table of some size can bear: the noise of second moments against what they are.
 
 The noise on S, `[d, d]`, is a matrix of spectral norm s sqrt(2 d); the eigenvalues of S are n / d on average. So the
@@ -13,18 +15,22 @@ bear without losing a hundredth of accuracy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from fedfair.accounting import Accountant, Release, calibrate, epsilon
+from fedfair.accounting import Accountant, Release, calibrate, multiplier_of
+from fedfair.accounting import epsilon as epsilon_of
+from fedfair.accounting.selection import Charged, Selection
+from fedfair.mechanisms.noise import Trust
 from fedfair.moments.sums import SENSITIVITY
-from strategies.server.releases.preprocessing import SHARE_OF_DELTA
+from simulations.fitting.candidates import Among, Candidate
+from simulations.settings.experiment import Experiment
+from strategies.server.budget_shares import CATEGORIES_SHARE, KINDS_SHARE, PREPROCESSING_SHARE
 
 _MOST = 1e-6
 """Delta is at most this."""
-
-OF_KINDS = 0.02
-"""Share of mu^2 for the kinds of columns."""
 
 
 class Budget(NamedTuple):
@@ -32,13 +38,13 @@ class Budget(NamedTuple):
 
     Attributes:
         kinds: Noise multiplier of the counts by which kinds of columns are told; None if all are known.
-        training: Epsilon of what training records are asked beside: preprocessing and moments.
-        figures: Epsilon of what a held-out record is asked beside.
+        target_epsilon: Epsilon of what training records are asked beside: preprocessing and moments.
+        figures_epsilon: Epsilon of what a held-out record is asked beside.
     """
 
     kinds: float | None
-    training: float
-    figures: float
+    target_epsilon: float
+    figures_epsilon: float
 
     @property
     def released(self) -> Release | None:
@@ -55,23 +61,108 @@ def default_delta(rows: int) -> float:
     return min(_MOST, 1 / (10 * rows))
 
 
-def divided(total: float, delta: float, accountant: Accountant, has_unknown: bool) -> Budget:
+def divided(epsilon: float, delta: float, accountant: Accountant, has_unknown: bool) -> Budget:
     """Divide an epsilon at delta.
 
     Args:
-        total: Epsilon that any record is kept within.
+        epsilon: Epsilon that any record is kept within.
         delta: Delta of it.
         accountant: How releases are composed.
         has_unknown: Whether kinds of columns are to be told.
     """
     if not has_unknown:
-        return Budget(None, total, total)
-    left = (1 - SHARE_OF_DELTA) * delta  # the rest is for categories of single records
-    least = calibrate(lambda m: {Release(1.0, m): 1}, total, left, accountant)
-    kinds = least * OF_KINDS**-0.5
-    rest = least * (1 - OF_KINDS) ** -0.5
-    apart = epsilon({Release(1.0, rest): 1}, left, accountant)
-    return Budget(kinds, apart, apart)
+        return Budget(None, epsilon, epsilon)
+    left = (1 - CATEGORIES_SHARE) * delta  # the rest is for categories of single records
+    least = multiplier_of(epsilon, left, accountant)
+    rest = least * (1 - KINDS_SHARE) ** -0.5
+    apart = epsilon_of({Release(1.0, rest): 1}, left, accountant)
+    return Budget(least * KINDS_SHARE**-0.5, apart, apart)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a selection may cost.
+
+    Attributes:
+        among: What is selected among.
+        epsilon: Epsilon that any record is kept within.
+        delta: Its delta.
+        accountant: How releases are composed.
+        kinds: Release of which all records are charged already, or None.
+    """
+
+    among: Among
+    epsilon: float
+    delta: float
+    accountant: Accountant
+    kinds: Release | None
+
+    def trial(self, *beside: Release, delta: float | None = None) -> Selection:
+        """Return a selection that keeps a record within epsilon, with what else it is charged.
+
+        Args:
+            *beside: Releases besides that of the kinds of columns.
+            delta: Delta that is left; None for all.
+        """
+        def charged(multiplier: float) -> Counter[Charged]:
+            """Return all that a record is charged."""
+            charges: Counter[Charged] = Counter([*beside, *filter(None, [self.kinds])])
+            return charges + Counter([self.selection(multiplier)])
+
+        return self.selection(calibrate(charged, self.epsilon, self.delta if delta is None else delta, self.accountant))
+
+    def selection(self, multiplier: float) -> Selection:
+        """Return the selection of trials that cost as much as one Gaussian release.
+
+        Args:
+            multiplier: Noise multiplier of that release.
+        """
+        return Selection(multiplier, self.among.trials)
+
+
+def experiment_of(made: Experiment, candidate: Candidate, cost: Selection) -> Experiment:
+    """Return the settings of a candidate's run.
+
+    Args:
+        made: Settings of the fit, with the epsilon that preprocessing takes its share of.
+        candidate: Method and settings.
+        cost: What a trial may cost.
+    """
+    assert made.target_epsilon is not None
+    if candidate.method == "moments":
+        candidate = candidate._replace(settings={"options": made.options})
+    own = candidate.with_noise(cost.multiplier)
+    options = own.pop("options", {})
+    return Experiment(**{**made.settings(), "csv": made.csv, **own, "options": options, "strategy": candidate.method,
+                         "target_epsilon": None, "preprocessing_epsilon": PREPROCESSING_SHARE * made.target_epsilon})
+
+
+def refuse_unfit(made: Experiment, wanted: Mapping[str, Any], gap: float | None, among: Among) -> None:
+    """Raise `ValueError` for what a selection cannot do, before anything is released.
+
+    Args:
+        made: Settings of the fit.
+        wanted: Those among them that a person gave.
+        gap: Largest gap that is asked for, or None.
+        among: What is selected among.
+    """
+    if gap is not None:
+        raise ValueError(f"the gap is {gap:g}, but only the front of moments has models with smaller gaps, and a "
+                         "selection is by accuracy alone: leave gap out, or fit moments alone")
+    if made.randomness != "system":
+        raise ValueError(f"randomness is {made.randomness!r}, but trials of one candidate would then share their "
+                         'noise: take randomness = "system", or fit moments alone')
+    if made.trust is not Trust.CENTRAL:
+        raise ValueError(f"trust is {made.trust.value!r}, but all trials but one stay secret, so who makes them must "
+                         'be trusted: take trust = "central", or fit moments alone')
+    if made.split[1] == 0:
+        raise ValueError(f"split is {list(made.split)}, but trials are compared on the validation part: give it a "
+                         "share")
+    for candidate in among.candidates():
+        for name in (*candidate.settings, "count_noise_multiplier"):
+            if name in wanted and name != "options":
+                raise ValueError(f"{name} is among the settings, but the selection chooses it: leave it out")
+        experiment_of(made, candidate, Selection(1.0, among.trials))
 
 
 FEWEST_BINS, MOST_BINS = 4, 10
@@ -98,17 +189,6 @@ def bins_for(records: int, numbers: int, others: int, deviation: float) -> int:
     width = (math.sqrt(2) * records / (_AMPLE * deviation)) ** (2 / 3)
     wanted = int((width - 1 - _CATEGORIES * others) / max(numbers, 1))
     return min(max(wanted, FEWEST_BINS), MOST_BINS)
-
-
-def multiplier_of(budget: float, delta: float, accountant: Accountant) -> float:
-    """Return the noise multiplier of moments that take all of an epsilon.
-
-    Args:
-        budget: The epsilon.
-        delta: Its delta.
-        accountant: How releases are composed.
-    """
-    return calibrate(lambda m: {Release(1.0, m): 1}, budget, delta, accountant)
 
 
 def needed(records: int, width: int, multiplier: float, cost: Callable[[float], float]) -> Needed | None:

@@ -16,11 +16,11 @@ from fedfair.accounting.selection import gamma_of
 from fedfair.mechanisms.randomness import Source, random_bits, uniform
 from fedfair.plugins.registry import unknown
 from strategies.moments import AUTO_STEPS
+from strategies.server.budget_shares import COUNT_NOISE_RATIO
 
 AUTO = 10.0
 """Expected number of trials, where none is named."""
 
-_COUNTS = 10.0  # noise of counts, in units of that of the gradients
 _GRID = [{"clip_norm": 1.0, "steps": steps, "learning_rate": rate} for steps, rate in product((20, 60), (3.0, 8.0))]
 _ADAPTIVE = {"options": {"bound": 1.0}}
 
@@ -46,8 +46,8 @@ class Candidate(NamedTuple):
         """
         noise = multiplier * math.sqrt(self.settings.get("steps", 1 + self._logistic_steps))
         if self.method == "dpsgd-global-adapt":  # which counts large gradients in every step
-            noise /= joint_multiplier(1.0, _COUNTS)
-            return {**self.settings, "noise_multiplier": noise, "count_noise_multiplier": _COUNTS * noise}
+            noise /= joint_multiplier(1.0, COUNT_NOISE_RATIO)
+            return {**self.settings, "noise_multiplier": noise, "count_noise_multiplier": COUNT_NOISE_RATIO * noise}
         return {**self.settings, "noise_multiplier": noise}
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedfair.accounting import Ledger, Release, epsilon
+from fedfair.accounting import Ledger, Release, epsilon, multiplier_of
 from fedfair.accounting.events import Preprocessed
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.files.chunks import hold_chunks, release_chunks
@@ -18,14 +18,13 @@ from fedfair.moments.heads import Constraint
 from fedfair.moments.sums import SENSITIVITY
 from simulations.engines.engines import Engine
 from simulations.engines.run import run
-from simulations.fitting.budget import Budget, Needed, bins_for, default_delta, divided, multiplier_of, needed
+from simulations.fitting.budget import Budget, Needed, Terms, bins_for, default_delta, divided, needed, refuse_unfit
 from simulations.fitting.candidates import Among, among
 from simulations.fitting.kinds import Kinds, count, kinds
 from simulations.fitting.private_selection import select
-from simulations.fitting.terms import Terms, refuse_unfit
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
-from strategies.server.releases.private_figures import SPLITS
+from strategies.server.budget_shares import SPLITS
 
 _OWN: Mapping[str, Any] = {"strategy": "moments", "features": "binned", "model": "linear", "preprocessing": "private",
                            "missing": "keep", "figures": "private", "sampling_rate": 1.0}
@@ -110,6 +109,7 @@ def fit(wanted: Wanted, engine: str | Engine = "local") -> Fitted:
 def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     """Train, choose and measure."""
     selected = among(wanted.methods, wanted.trials)
+    # All of epsilon stands here for target_epsilon, which follows from it below; it is part of a seeded fit's key.
     made = Experiment(**{**settings_of(wanted, _OWN), "target_epsilon": wanted.epsilon})
     if selected is not None:
         refuse_unfit(made, wanted.settings, wanted.gap, selected)
@@ -122,12 +122,12 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     found = Kinds((), reading.decimal) if budget.kinds is None else kinds(
         counts.cells, asked, reading, commas, budget.kinds, made.noise, source(key, "kinds"))
     terms = selected and Terms(selected, wanted.epsilon, delta, made.accountant, budget.released)
-    noise = multiplier_of(budget.training, delta, made.accountant) if terms is None else terms.trial().multiplier
+    noise = multiplier_of(budget.target_epsilon, delta, made.accountant) if terms is None else terms.trial().multiplier
     numbers = (*made.numbers, *found.numbers)
     if "bins" not in wanted.settings:
         made = made.model_copy(update={"bins": _bins(made, counts.records, len(table.names), numbers, noise)})
     settings = {**settings_of(wanted, _OWN), "csv": made.csv, "dataset": made.dataset, "delta": delta,
-                "target_epsilon": budget.training, "figures_epsilon": budget.figures, "numbers": numbers,
+                "target_epsilon": budget.target_epsilon, "figures_epsilon": budget.figures_epsilon, "numbers": numbers,
                 "bins": made.bins, **({} if found.decimal == reading.decimal else {"decimal": found.decimal})}
     planned = Experiment(**settings)
     del table  # which may hold rows, and the run has a table of its own

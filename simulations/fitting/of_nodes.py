@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedfair.accounting import Release, epsilon
+from fedfair.accounting import Release, epsilon, multiplier_of
 from fedfair.mechanisms.noise import Trust
 from fedfair.protocol.task import NODES
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import Engine, make_engine
 from simulations.engines.run import run
-from simulations.fitting.budget import Needed, default_delta, divided, multiplier_of, needed
+from simulations.fitting.budget import Needed, default_delta, divided, needed
 from simulations.fitting.fit import Fitted, Wanted, settings_of
 from simulations.results.result import Result
 from simulations.settings.deployment import DEPLOYMENT
@@ -50,8 +50,8 @@ def fit_nodes(wanted: Wanted, engine: str | Engine, folder: Path | None = None) 
     nodes = make_engine(engine)
     delta = wanted.delta or default_delta(_rows(made, nodes))
     budget = divided(wanted.epsilon, delta, made.accountant, has_unknown=False)
-    planned = Experiment(**{**_settings(wanted), "delta": delta, "target_epsilon": budget.training,
-                            "figures_epsilon": budget.figures})
+    planned = Experiment(**{**_settings(wanted), "delta": delta, "target_epsilon": budget.target_epsilon,
+                            "figures_epsilon": budget.figures_epsilon})
     result = run(planned, nodes, checkpoint=Checkpoint(folder, planned.settings()) if folder else None)
     assert result.nodes is not None
     return Fitted(replace(wanted, delta=delta), result, (), _needed(planned, result), nodes=len(result.nodes))

@@ -7,14 +7,13 @@ the number of trials nor anything of those that lost leaves this module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import pandas as pd
 import torch
 from flwr.serverapp import Grid
 
-from fedfair.accounting import Ledger, Release, calibrate
+from fedfair.accounting import Ledger, Release, multiplier_of
 from fedfair.accounting.events import Preprocessed
 from fedfair.accounting.selection import Selection, number_of_trials
 from fedfair.gradients.layer_probe import trained_parameters
@@ -25,19 +24,17 @@ from fedfair.protocol.messages import pack
 from fedfair.protocol.task import Task
 from simulations.engines.engines import Engine, make_engine
 from simulations.engines.run import conduct
+from simulations.fitting.budget import Terms, experiment_of
 from simulations.fitting.candidates import Among, Candidate
-from simulations.fitting.terms import Terms, experiment_of
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 from strategies import Strategy, find_strategy
 from strategies.moments import Moments
+from strategies.server.budget_shares import FRONT_SHARES_AFTER_SELECTION, with_share
 from strategies.server.releases.front import noisy
 from strategies.server.releases.preprocessing import learn_columns, planned
-from strategies.server.releases.private_figures import Split, rows_of
+from strategies.server.releases.private_figures import rows_of
 from strategies.server.replies.requests import population
-
-_OF_FRONT: Mapping[Split, float] = {"valid": 0.25, "test": 0.4}
-"""Share of a part's budget, in mu^2, for figures of the front; of the validation part the score has the rest."""
 
 _SYSTEM = SystemEntropy()
 
@@ -74,9 +71,8 @@ def _selected(made: Experiment, terms: Terms, grid: Grid) -> Result:
     task, learned = _with_columns(made, grid)
     left = terms.delta - (learned.delta if learned else 0.0)
     training = terms.trial(*([Release(1.0, learned.multiplier)] if learned else []), delta=left)
-    figures = calibrate(lambda m: {Release(1.0, m): 1}, made.figures_epsilon or terms.epsilon, terms.delta,
-                        terms.accountant)
-    scoring = terms.trial(Release(1.0, figures / _OF_FRONT["valid"] ** 0.5))
+    figures = multiplier_of(made.figures_epsilon or terms.epsilon, terms.delta, terms.accountant)
+    scoring = terms.trial(Release(1.0, with_share(figures, FRONT_SHARES_AFTER_SELECTION["valid"])))
     trials = number_of_trials(terms.among.trials, training.shape, _SYSTEM)
     best = max((_trial(made, task, terms.among, training, scoring, grid) for _ in range(trials)),
                key=lambda trial: trial.score)
@@ -136,9 +132,9 @@ def _measured(best: Trial, made: Experiment, task: Task, learned: Preprocessed |
     assert figures is not None
     parameters, _ = trained_parameters(best.result.model)
     counts = figures.model(grid, pack({name: value.detach() for name, value in parameters.items()}), ledger, None,
-                           "test", 1 - _OF_FRONT["test"])
+                           "test", 1 - FRONT_SHARES_AFTER_SELECTION["test"])
     strategy.rows.add(strategy.rounds, "test", rows_of(counts))
     front = noisy(best.front, {split: figures.front(grid, best.front.weights, ledger, split, share)
-                               for split, share in _OF_FRONT.items()})
+                               for split, share in FRONT_SHARES_AFTER_SELECTION.items()})
     return Result(made, task.data(), pd.DataFrame(strategy.rows.all), ledger, best.result.model, strategy.search,
                   front=front, figures=figures.released)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fedfair.accounting import Accountant, Release, calibrate, epsilon
 from fedfair.accounting.events import Preprocessed, joint_multiplier
+from strategies.server.budget_shares import COUNT_NOISE_RATIO
 from strategies.server.training import Training
 
 
@@ -19,9 +20,9 @@ class Schedule(NamedTuple):
 
 
 def count_noise(training: Training, noise_multiplier: float) -> float:
-    """Return the noise multiplier of the counts: as set, or ten times that of the gradients."""
+    """Return the noise multiplier of the counts: as set, or `COUNT_NOISE_RATIO` times that of the gradients."""
     given = training.count_noise_multiplier
-    return 10 * noise_multiplier if given is None else given
+    return COUNT_NOISE_RATIO * noise_multiplier if given is None else given
 
 
 class Beside(NamedTuple):

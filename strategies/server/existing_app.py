@@ -18,6 +18,7 @@ from fedfair.protocol.local_budget import LocalBudget
 from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
 from fedfair.protocol.task import Task
 from strategies import find_strategy
+from strategies.server.budget_shares import COUNT_NOISE_RATIO
 from strategies.server.population import Population
 from strategies.server.replies.app_reply_checks import RECORD, Told, checked, refuse_infinite_average
 from strategies.server.replies.foreign_values import safe
@@ -210,7 +211,7 @@ def _budget(settings: Mapping[str, Any], rounds: int | None) -> LocalBudget | No
                          "for example rounds=10")
     checked = Training(**settings)  # before anything is computed from them
     return LocalBudget(epsilon=float(target), delta=checked.delta, accountant=checked.accountant, rounds=rounds,
-                       count_noise=checked.count_noise_multiplier)
+                       count_ratio=COUNT_NOISE_RATIO, count_noise=checked.count_noise_multiplier)
 
 
 def _refuse_decided_by_app(settings: Mapping[str, Any]) -> None:

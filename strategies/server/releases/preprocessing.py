@@ -19,7 +19,7 @@ from flwr.app import ConfigRecord, Message
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from fedfair.accounting import Release, calibrate
+from fedfair.accounting import multiplier_of
 from fedfair.accounting.events import Preprocessed, Unit
 from fedfair.datasets.features.encoding import OTHER
 from fedfair.datasets.features.features import Range, Standard
@@ -30,15 +30,10 @@ from fedfair.mechanisms.randomness import source
 from fedfair.node.column_counts import COUNTS, NOISE, TEXTS, keep_frequent, send_column_counts
 from fedfair.node.node import ClientError
 from fedfair.protocol.task import Task
+from strategies.server.budget_shares import CATEGORIES_SHARE, LISTED_SHARE, PREPROCESSING_SHARE
 from strategies.server.population import Population
 from strategies.server.replies.requests import added, ask
 from strategies.server.training import Training
-
-SHARE_OF_DELTA = 0.1
-"""Share of delta for the categories of single records."""
-
-SHARE_OF_EPSILON = 0.25
-"""Share of epsilon for all of it, about 6 % of what Gaussian releases may spend, mu^2."""
 
 log = logging.getLogger(__name__)
 _DEVIATIONS = 4.0  # of the noise, which a range leaves out at both ends
@@ -82,10 +77,9 @@ def planned(task: Task, training: Training) -> Preprocessed | None:
     if given is None and training.target_epsilon is None:
         raise ValueError("preprocessing is private, and its release costs a part of the budget: give target_epsilon, "
                          "of which it takes a quarter, or preprocessing_epsilon")
-    epsilon = given if given is not None else SHARE_OF_EPSILON * cast(float, training.target_epsilon)
-    delta = SHARE_OF_DELTA * training.delta if columns.categories else 0.0
-    multiplier = calibrate(lambda m: {Release(1.0, m): 1}, epsilon, training.delta - delta, training.accountant)
-    return Preprocessed(multiplier, delta)
+    preprocessing_epsilon = given if given is not None else PREPROCESSING_SHARE * cast(float, training.target_epsilon)
+    delta = CATEGORIES_SHARE * training.delta if columns.categories else 0.0
+    return Preprocessed(multiplier_of(preprocessing_epsilon, training.delta - delta, training.accountant), delta)
 
 
 def learn_columns(task: Task, training: Training, population: Population, grid: Grid, spent: Preprocessed, unit: Unit,
@@ -155,11 +149,11 @@ def _protected(population: Population, unit: Unit) -> int:
 
 
 def _threshold(deviation: float, delta: float, columns: int) -> float:
-    """Return the noisy count that the only record of a category exceeds in one of the columns with probability delta/2.
+    """Return the noisy count that the only record of a category exceeds in one of the columns with little probability.
 
-    The other half makes up for what the runs in which none is listed are then divided by.
+    That is `LISTED_SHARE` of delta.
     """
-    return 1 + deviation * -NormalDist().inv_cdf(delta / (2 * columns)) if columns else 0.0
+    return 1 + deviation * -NormalDist().inv_cdf(LISTED_SHARE * delta / columns) if columns else 0.0
 
 
 def _margin(columns: Columns, task: Task, training: Training, population: Population, deviation: float, unit: Unit

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from fedfair.accounting import Ledger, Release, calibrate
+from fedfair.accounting import Ledger, multiplier_of
 from fedfair.accounting.events import Unit
 from fedfair.fairness.decision_counts import CONFUSION, Deciding, factors
 from fedfair.fairness.metrics import METRICS
@@ -35,18 +35,10 @@ from fedfair.node.private_counts import (
 )
 from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.task import Task
+from strategies.server.budget_shares import SITES_SHARE, SPLITS, Split, with_share
 from strategies.server.population import Population
 from strategies.server.replies.requests import added, ask, present
 from strategies.server.training import Training
-
-Split = Literal["valid", "test"]
-SPLITS: tuple[Split, ...] = ("valid", "test")
-_OF_SITES = 0.5
-"""Share of what figures of the model may spend that those by site get, where there are sites.
-
-Figures by group would follow from counts by site and group too, but with sqrt(S) times the noise at S sites. With a
-release of their own they have sqrt(2) times as much as without sites, however many there are.
-"""
 
 
 class Figures(NamedTuple):
@@ -66,7 +58,7 @@ class Figures(NamedTuple):
 class PrivateFigures:
     """Asks for counts of decisions on held-out parts, with noise, and enters them into the ledger.
 
-    The budget of a part may be split: a release with a share w of it has a noise multiplier of multiplier / sqrt(w).
+    The budget of a part may be split (`budget_shares`).
 
     Args:
         task: The run's data.
@@ -84,11 +76,11 @@ class PrivateFigures:
         if protects == "participant":
             raise ValueError('figures is "private", which protects records, but this run protects participants, who '
                              'have many of them: take figures = "held-out" or "exact"')
-        epsilon = training.figures_epsilon or training.target_epsilon
-        if epsilon is None:
+        figures_epsilon = training.figures_epsilon or training.target_epsilon
+        if figures_epsilon is None:
             raise ValueError('figures is "private", and they cost held-out records an epsilon: give figures_epsilon, '
                              "or target_epsilon, which they then have as well")
-        self.multiplier = calibrate(lambda m: {Release(1.0, m): 1}, epsilon, training.delta, training.accountant)
+        self.multiplier = multiplier_of(figures_epsilon, training.delta, training.accountant)
         self.released = Figures([], [], [])
         self._task, self._training, self._population, self._key = task, training, population, noise_key
 
@@ -105,7 +97,7 @@ class PrivateFigures:
             share: Share of the part's budget.
         """
         sites = self._task.data().test.sites if self._task.site else ()
-        apart = _OF_SITES * share if sites else 0.0
+        apart = SITES_SHARE * share if sites else 0.0
         counts = self._counts(grid, arrays, ledger, rule, split, share - apart)
         self.released.rows.extend((split, figure) for figure in counts.figures())
         self.released.curves.extend((split, point) for point in counts.curve())
@@ -164,7 +156,7 @@ class PrivateFigures:
              like: Mapping[str, Tensor], tables: int, purpose: str, **parts: Any) -> tuple[Gradients, float]:
         """Release tables of counts of which a record is in one cell each; return them, and the noise's deviation."""
         training, trust = self._training, self._trust
-        multiplier = self.multiplier / math.sqrt(share)
+        multiplier = with_share(self.multiplier, share)
         full = multiplier * math.sqrt(tables)
         clients = client_share(trust, len(self._population.sizes) - training.dropouts)
         replies = ask(exchange, grid, self._task, training, self._population, training.dropouts, split=split,

@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from fedfair.accounting import Ledger, Release, calibrate
+from fedfair.accounting import Ledger, Release, multiplier_of
 from fedfair.accounting.events import Unit
 from fedfair.fairness.reject_option import CELLS, RejectOption, below_average, favoured
 from fedfair.fairness.threshold_search import ROUNDING, by_group, confident, counted, toc
@@ -67,8 +67,7 @@ class ThresholdSearch:
         self.favourable = 1 if named is None else named
         self.multiplier = 0.0
         if training.threshold_epsilon is not None:
-            self.multiplier = calibrate(lambda m: {Release(1.0, m): 1}, training.threshold_epsilon, training.delta,
-                                        training.accountant)
+            self.multiplier = multiplier_of(training.threshold_epsilon, training.delta, training.accountant)
         charged = protects == "participant" and training.searches
         if charged and training.target_epsilon and not self.multiplier:
             raise ValueError("target_epsilon cannot be kept: the search for a threshold reads validation records of "

@@ -92,7 +92,7 @@ def test_the_budget_adds_up() -> None:
     assert default_delta(1_000_000) == 1e-7
     budget = divided(1.0, 1e-6, "pld", has_unknown=True)
     assert budget.kinds is not None
-    assert 0.9 < budget.training < 1.0
+    assert 0.9 < budget.target_epsilon < 1.0
     assert divided(1.0, 1e-6, "pld", has_unknown=False) == (None, 1.0, 1.0)
 
 

@@ -15,7 +15,7 @@ from dp_accounting.pld import PLDAccountant
 from fedfair.accounting.ledger_words import objections
 from simulations import Experiment, run
 from simulations.results.result import Result
-from strategies.server.releases.private_figures import SPLITS
+from strategies.server.budget_shares import SPLITS
 
 
 def experiment(**settings: Any) -> Experiment:
