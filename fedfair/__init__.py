@@ -2,7 +2,8 @@
 
 This package holds what a node knows and does, and the vocabulary that nodes and server share. Its face, imported when
 it is first asked for: `FairPrivateClassifier`, `per_example`, `ClipRule`, `GroupedDataset`, `Ledger`,
-`train_privately`, `PrivateTraining`.
+`train_privately`, `PrivateTraining`. Two of them come from above by name, `simulations` and `strategies`; their types,
+as those of the others, are in `__init__.pyi`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,6 @@ from fedfair.plugins.lazy import lazy
 from fedfair.plugins.shared_names import share
 
 share("strategies", "simulations")
-
-TYPE_CHECKING = False  # as typing's, which takes as long to import as all the rest
-if TYPE_CHECKING:
-    from fedfair.accounting.ledger import Ledger
-    from fedfair.datasets.grouped import GroupedDataset
-    from fedfair.gradients.probe import per_example
-    from fedfair.mechanisms.clipping import ClipRule
-    from fedfair.node.private_training import train_privately
-    from simulations.fitting.classifier import FairPrivateClassifier
-    from strategies.server.existing_app import PrivateTraining
 
 __all__ = ["ClipRule", "FairPrivateClassifier", "GroupedDataset", "Ledger", "PrivateTraining", "per_example",
            "train_privately"]
