@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from simulations.settings.catalogue import Setting, options_by_strategy, sections
-from simulations.tables.markdown import markdown
-from simulations.tables.table import Table
+from simulations.tables.table import Table, markdown
 
 MARK = "<!-- settings -->"
 

@@ -10,7 +10,7 @@ The interval holds every r for which A - r B is within z of these deviations (Fi
 of 1927), cut to [0, 1]. Differences and ratios of two groups' rates follow by square-and-add (Newcombe 1998; Zou and
 Donner 2008), which keeps their skewness.
 
-A figure as tables show it: with its interval, or as one that cannot be told.
+Tables show a figure with its interval, or as one that cannot be told.
 """
 
 from __future__ import annotations
@@ -18,24 +18,48 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
+
+_WIDE = 0.5  # an interval of a rate that is wider tells nothing
 
 
 class Estimate(NamedTuple):
-    """A figure and the ends of its interval; NaN where there is no value."""
+    """A figure, or a mean, and the ends of its interval; NaN where there is no value, or no interval is known."""
 
     value: float
-    low: float
-    high: float
+    low: float = math.nan
+    high: float = math.nan
 
     def within(self, low: float, high: float) -> Estimate:
         """Return the estimate cut to a range."""
         return Estimate(*(min(max(number, low), high) if number == number else number for number in self))
 
+    @property
+    def told(self) -> bool:
+        """Whether there is a value, and the interval says anything."""
+        return self.value == self.value and (self.high > 1 or self.high - self.low <= _WIDE)
 
-UNKNOWN = Estimate(math.nan, math.nan, math.nan)
+    @property
+    def text(self) -> str:
+        """The figure in words: a rate with three decimals, a number of records without."""
+        if self.value != self.value:
+            return "unknown"
+        if not self.told:
+            return "cannot be told"
+        return f"{self.value:,.0f}" if self.high > 1 else f"{self.value:.3f}"
+
+    @property
+    def interval(self) -> str:
+        """The interval in words; "" if there is nothing to say."""
+        if not self.told:
+            return ""
+        return f"{self.low:,.0f} to {self.high:,.0f}" if self.high > 1 else f"{self.low:.3f} to {self.high:.3f}"
+
+
+UNKNOWN = Estimate(math.nan)
 
 
 def quantile(confidence: float, comparisons: int = 1) -> float:
@@ -124,41 +148,6 @@ def _extreme(estimates: Sequence[Estimate], of: Callable[[Sequence[float]], floa
     return Estimate(*(of(ends) for ends in zip(*known, strict=True)))
 
 
-_WIDE = 0.5  # an interval of a rate that is wider tells nothing
-
-
-class Shown(NamedTuple):
-    """A figure with its interval, as tables show it."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def told(self) -> bool:
-        """Whether there is a value, and the interval says anything."""
-        return self.value == self.value and (self.high > 1 or self.high - self.low <= _WIDE)
-
-    @property
-    def text(self) -> str:
-        """The figure in words: a rate with three decimals, a number of records without."""
-        if self.value != self.value:
-            return "unknown"
-        if not self.told:
-            return "cannot be told"
-        return f"{self.value:,.0f}" if self.high > 1 else f"{self.value:.3f}"
-
-    @property
-    def interval(self) -> str:
-        """The interval in words; "" if there is nothing to say."""
-        if not self.told:
-            return ""
-        return f"{self.low:,.0f} to {self.high:,.0f}" if self.high > 1 else f"{self.low:.3f} to {self.high:.3f}"
-
-
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a table as plain values by column."""
     return frame.to_dict("records")  # type: ignore[return-value]
-
-
-NOTHING = Shown(float("nan"), float("nan"), float("nan"))

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from fedfair.accounting.figures import up
+from fedfair.fairness.intervals import Estimate
 from simulations.drawing.svg import COLOURS
-from simulations.statistics.estimates import Estimate
 from simulations.tables.table import Epsilon, Table
 
 MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "star")
@@ -117,8 +117,8 @@ class Figure:
     def table(self) -> Table:
         """Return every point that is drawn."""
         over = self.panels[0].y.label  # none where every method has a row of its own
-        rows = [(panel.title, series.name, _value(point.x.mean, panel.x),
-                 *([panel.y.cell(point.y.mean)] if over else []), *ends(point))
+        rows = [(panel.title, series.name, _value(point.x.value, panel.x),
+                 *([panel.y.cell(point.y.value)] if over else []), *ends(point))
                 for panel in self.panels if not panel.again for series in panel.series for point in series.points]
         return Table(f"{self.name}-data", f"Data of the figure: {self.title}",
                      ("panel", "method", self.panels[0].x.label, *([over] if over else []), "low", "high"), rows)
@@ -139,7 +139,7 @@ def _last(series: Series, panel: Panel) -> str:
     """Return the last point in words."""
     point = series.points[-1]
     measured, scale = (point.x, panel.x) if panel.y.ticks is not None else (point.y, panel.y)
-    text = scale.write(measured.mean, ".3g")
+    text = scale.write(measured.value, ".3g")
     return text if math.isnan(measured.low) else f"{text} ({measured.low:.3g} to {measured.high:.3g})"
 
 

@@ -11,11 +11,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series, Style, ends
-from simulations.drawing.markers import SWATCH, dash, marker, sample
 from simulations.drawing.scale import Axis, Range, ranges
 from simulations.drawing.svg import COLOURS, document, element, escaped, path, text
-from simulations.statistics.estimates import Estimate
 
 WIDTH, HEIGHT, ROW = 340, 230, 26
 _MARKS = 6  # on a line
@@ -110,12 +109,12 @@ def _grid(panel: Panel, frame: Frame) -> list[str]:
 def _series(series: Series, panel: Panel, frame: Frame) -> str:
     """Draw a line with its band, or marks with their intervals."""
     style = Style.of(series.place)
-    points = [p for p in series.points if math.isfinite(p.x.mean) and math.isfinite(p.y.mean)]
+    points = [p for p in series.points if math.isfinite(p.x.value) and math.isfinite(p.y.value)]
     parts = []
     if series.joined and points:
         parts += [_band(points, frame) if series.band else "", path(f"M{_line(points, frame)}", "line", **dash(style))]
     if series.level:
-        parts += [path(f"M{frame.x.start},{frame.y.at(point.y.mean)}H{frame.x.end}", "line", stroke_dasharray=5)
+        parts += [path(f"M{frame.x.start},{frame.y.at(point.y.value)}H{frame.x.end}", "line", stroke_dasharray=5)
                   for point in points]
     marks = _MARKS if series.joined and len(points) > _MARKS else len(points)
     marks = 0 if series.faint else marks
@@ -127,7 +126,7 @@ def _series(series: Series, panel: Panel, frame: Frame) -> str:
 
 def _mark(point: Point, series: Series, panel: Panel, frame: Frame, style: Style) -> str:
     """Draw a marker, its intervals and its label, with the words that are shown when it is pointed at."""
-    x, y = frame.x.at(point.x.mean), frame.y.at(point.y.mean)
+    x, y = frame.x.at(point.x.value), frame.y.at(point.y.value)
     intervals = "" if series.joined else _intervals(point, frame)
     label = element("text", escaped(point.label), class_="label", x=x + 8, y=y - 7) if point.label else ""
     hit = element("circle", class_="hit", cx=x, cy=y, r=11)
@@ -137,7 +136,7 @@ def _mark(point: Point, series: Series, panel: Panel, frame: Frame, style: Style
 def _tip(point: Point, series: Series, panel: Panel) -> str:
     """Describe a point in words."""
     low, high = ends(point)
-    values = [f"{scale.label} {scale.write(estimate.mean, '.4g')}"
+    values = [f"{scale.label} {scale.write(estimate.value, '.4g')}"
               for scale, estimate in ((panel.x, point.x), (panel.y, point.y)) if scale.ticks is None]
     interval = "" if math.isnan(low) else f" ({low:.3f} to {high:.3f})"
     label = f", epsilon {point.label}" if point.label else ""
@@ -146,7 +145,7 @@ def _tip(point: Point, series: Series, panel: Panel) -> str:
 
 def _intervals(point: Point, frame: Frame) -> str:
     """Draw the intervals of a mark."""
-    x, y = frame.x.at(point.x.mean), frame.y.at(point.y.mean)
+    x, y = frame.x.at(point.x.value), frame.y.at(point.y.value)
     lines = ""
     if not math.isnan(point.x.low):
         lines += path(f"M{frame.x.at(point.x.low)},{y}H{frame.x.at(point.x.high)}", "bar")
@@ -160,14 +159,14 @@ def _band(points: Sequence[Point], frame: Frame) -> str:
     known = [point for point in points if not math.isnan(point.y.low)]
     if len(known) < 2:
         return ""
-    upper = [f"{frame.x.at(p.x.mean)},{frame.y.at(p.y.high)}" for p in known]
-    lower = [f"{frame.x.at(p.x.mean)},{frame.y.at(p.y.low)}" for p in reversed(known)]
+    upper = [f"{frame.x.at(p.x.value)},{frame.y.at(p.y.high)}" for p in known]
+    lower = [f"{frame.x.at(p.x.value)},{frame.y.at(p.y.low)}" for p in reversed(known)]
     return path(f"M{' L'.join([*upper, *lower])}Z", "band")
 
 
 def _line(points: Sequence[Point], frame: Frame) -> str:
     """Return the corners of a line through all points."""
-    return " L".join(f"{frame.x.at(point.x.mean)},{frame.y.at(point.y.mean)}" for point in points)
+    return " L".join(f"{frame.x.at(point.x.value)},{frame.y.at(point.y.value)}" for point in points)
 
 
 _BAR_ROW, _BAR_LEFT, _BAR_LENGTH, _BAR_RIGHT, _BAR_LETTER = 22, 150, 360, 130, 7
@@ -226,3 +225,37 @@ def line_chart(title: str, x: str, lines: Mapping[str, Sequence[tuple[float, flo
         points = tuple(Point(Estimate(across), Estimate(up)) for across, up in values)
         series.append(Series(name, place, points))
     return drawing(Figure("lines", title, "", (Panel(title, Scale(x, log=True), Scale("", log=True), tuple(series)),)))
+
+
+SWATCH = 34
+"""Width of a sample in a legend."""
+
+
+def swatch(place: int) -> str:
+    """Draw the line and marker of a series, for a legend."""
+    return element("svg", sample(place), class_="swatch", viewBox=f"0 0 {SWATCH} 14", aria_hidden="true")
+
+
+def sample(place: int) -> str:
+    """Draw the line and marker of series number `place`."""
+    style = Style.of(place)
+    line = path("M1,7H33", "line", **dash(style))
+    return element("g", line, marker(style.marker, 17, 7), class_=f"c{style.colour}")
+
+
+def dash(style: Style) -> dict[str, str]:
+    """Return the dash pattern of a line as an attribute."""
+    return {"stroke_dasharray": " ".join(map(str, style.dash))} if style.dash else {}
+
+
+_SHAPES = {"square": "M-4,-4H4V4H-4Z", "triangle": "M0,-5L5,4H-5Z", "diamond": "M0,-5.5L5.5,0L0,5.5L-5.5,0Z",
+           "down": "M0,5L5,-4H-5Z", "plus": "M-1.6,-5H1.6V-1.6H5V1.6H1.6V5H-1.6V1.6H-5V-1.6H-1.6Z",
+           "cross": "M-4.6,-2.6L-2.6,-4.6L0,-2L2.6,-4.6L4.6,-2.6L2,0L4.6,2.6L2.6,4.6L0,2L-2.6,4.6L-4.6,2.6L-2,0Z",
+           "star": "M0,-6L1.6,-1.9L6,-1.9L2.5,0.8L3.7,5L0,2.4L-3.7,5L-2.5,0.8L-6,-1.9L-1.6,-1.9Z"}
+
+
+def marker(shape: str, x: float, y: float) -> str:
+    """Draw a marker around a point."""
+    if shape == "circle":
+        return element("circle", class_="marker", cx=x, cy=y, r=4.2)
+    return element("path", class_="marker", transform=f"translate({x} {y})", d=_SHAPES[shape])

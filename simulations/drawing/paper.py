@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fedfair.datasets.names import visible
+from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Figure, Panel, Scale, Series, Style
 from simulations.drawing.scale import Range, ranges
 from simulations.drawing.svg import COLOURS
 from simulations.files.atomic_files import in_place
-from simulations.statistics.estimates import Estimate
 
 _MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "down": "v", "plus": "P", "cross": "X",
             "star": "*"}
@@ -77,7 +77,7 @@ def _draw(panel: Panel, axes: Any, x: Range, y: Range) -> None:
         style = Style.of(series.place)
         look = {"color": COLOURS[style.colour], "marker": _MARKERS[style.marker], "markersize": 4,
                 "label": series.name}
-        across, up = [p.x.mean for p in series.points], [p.y.mean for p in series.points]
+        across, up = [p.x.value for p in series.points], [p.y.value for p in series.points]
         if series.joined:
             axes.plot(across, up, linestyle=(0, style.dash) if style.dash else "-", linewidth=1,
                       markevery=max(1, len(up) // 6), alpha=0.35 if series.faint else 1, **look)
@@ -108,10 +108,11 @@ def _scale(axes: Any, scale: Scale, extent: Range, side: str) -> None:
 def _labels(axes: Any, series: Series) -> None:
     """Write the words beside the marks."""
     for point in series.points:
-        axes.annotate(point.label, (point.x.mean, point.y.mean), xytext=(4, 4), textcoords="offset points", fontsize=6)
+        axes.annotate(point.label, (point.x.value, point.y.value), xytext=(4, 4), textcoords="offset points",
+                      fontsize=6)
 
 
 def _half(estimates: Sequence[Estimate]) -> list[list[float]]:
     """Return how far intervals reach below and above, 0 where there are none."""
-    reach = [(e.mean - e.low, e.high - e.mean) for e in estimates]
+    reach = [(e.value - e.low, e.high - e.value) for e in estimates]
     return [[0.0 if math.isnan(pair[end]) else pair[end] for pair in reach] for end in (0, 1)]

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Panel, Scale
-from simulations.statistics.estimates import Estimate
 
 
 class Range(NamedTuple):

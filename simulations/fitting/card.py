@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from fedfair.fairness.intervals import Shown
+from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
 from simulations.files.atomic_files import in_json
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
 from simulations.fitting.privacy_statement import how_selected, how_trained, promise, was_selected
-from simulations.tables.markdown import markdown
-from simulations.tables.table import Table
+from simulations.tables.table import Table, markdown
 
 _HEAD = """---
 library_name: fedfair
@@ -113,7 +112,7 @@ def _all(story: Story) -> Iterable[list[str]]:
         yield [name, shown.text, shown.interval]
 
 
-def _text(shown: Shown) -> str:
+def _text(shown: Estimate) -> str:
     """Return a figure with its interval."""
     return f"{shown.text} ({shown.interval})" if shown.interval else shown.text
 

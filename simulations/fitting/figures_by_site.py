@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from fedfair.datasets.names import from_spreadsheet_cell
-from fedfair.fairness.intervals import NOTHING, Shown, records
+from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL
 from fedfair.fairness.site_figures import LESS_OTHERS, WITHIN_SITES
 from simulations.results.front_files import SITES
@@ -33,8 +33,8 @@ class _Compared(NamedTuple):
     """A group, and by how much it is selected more often than the others: over all, and within sites."""
 
     group: str
-    over_all: Shown
-    within: Shown
+    over_all: Estimate
+    within: Estimate
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class SiteStory:
     """
 
     sites: Sequence[str]
-    figures: Mapping[tuple[str, str, str], Shown]
+    figures: Mapping[tuple[str, str, str], Estimate]
 
     @staticmethod
     def read(folder: Path) -> SiteStory:
@@ -62,14 +62,14 @@ class SiteStory:
                             na_values={name: [""] for name in ("value", "low", "high")})
         rows = records(table[table["split"] == "test"])
         figures = {(str(from_spreadsheet_cell(row["site"])), str(from_spreadsheet_cell(row["group"])), row["metric"]):
-                   Shown(row["value"], row["low"], row["high"]) for row in rows}
+                   Estimate(row["value"], row["low"], row["high"]) for row in rows}
         return SiteStory([*dict.fromkeys(site for site, _, _ in figures if site != ALL)], figures)
 
-    def at(self, site: str, metric: str, group: str = ALL) -> Shown:
+    def at(self, site: str, metric: str, group: str = ALL) -> Estimate:
         """Return a figure of a group at a site."""
-        return self.figures.get((site, group, metric), NOTHING)
+        return self.figures.get((site, group, metric), UNKNOWN)
 
-    def less(self, metric: str, group: str) -> Shown:
+    def less(self, metric: str, group: str) -> Estimate:
         """Return by how much a rate of a group is above that of the others."""
         return self.at(ALL, metric, group)
 
@@ -86,7 +86,7 @@ class SiteStory:
                 f"{_signed(most.within)} within sites on average: {_meaning(most)}.")
 
 
-def _signed(shown: Shown) -> str:
+def _signed(shown: Estimate) -> str:
     """Return a difference with its sign and its interval."""
     return f"{shown.value:+.3f} ({shown.low:+.3f} to {shown.high:+.3f})"
 
@@ -108,6 +108,6 @@ def _meaning(compared: _Compared) -> str:
     return "sites hide a part of the difference"
 
 
-def _differs(shown: Shown) -> bool:
+def _differs(shown: Estimate) -> bool:
     """Return whether a difference is told from none."""
     return shown.low > 0 or shown.high < 0

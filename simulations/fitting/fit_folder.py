@@ -14,7 +14,7 @@ import pandas as pd
 from fedfair.accounting import Ledger
 from fedfair.accounting.figures import up
 from fedfair.datasets.features.encoding import OTHER
-from fedfair.fairness.intervals import NOTHING, Shown, records
+from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL
 from simulations.fitting.figures_by_site import SiteStory
 from simulations.results.front_files import CURVES, FIGURES, FRONT
@@ -125,13 +125,13 @@ class Story:
         parts = (self.ledger.held_out_epsilon("valid"), self.ledger.held_out_epsilon("test"))
         return max(self.ledger.epsilon(), *parts)
 
-    def figure(self, metric: str, group: str = ALL) -> Shown:
+    def figure(self, metric: str, group: str = ALL) -> Estimate:
         """Return a figure of the model."""
-        return self._final.get((group, metric), NOTHING)
+        return self._final.get((group, metric), UNKNOWN)
 
-    def at(self, point: int, metric: str, group: str = ALL, split: str = "test") -> Shown:
+    def at(self, point: int, metric: str, group: str = ALL, split: str = "test") -> Estimate:
         """Return a figure of a point of the front."""
-        return self._points.get((point, split, group, metric), NOTHING)
+        return self._points.get((point, split, group, metric), UNKNOWN)
 
     @cached_property
     def points(self) -> Sequence[int]:
@@ -154,7 +154,7 @@ class Story:
                  "by how much selection rates differ cannot be told.")
         told = (f"The recommended model is right for {accuracy.text} of the test records ({accuracy.interval}), and "
                 f"{apart}")
-        free = self.at(0, "accuracy") if 0 in self.points else NOTHING
+        free = self.at(0, "accuracy") if 0 in self.points else UNKNOWN
         if self.chosen and free.told:
             told += f" The most accurate model of the front is right for {free.text} ({free.interval})."
         return told
@@ -207,15 +207,15 @@ class Story:
                 and self.at(point, "accuracy").high >= own.low + (own.value - own.low) / 2]
 
     @cached_property
-    def _final(self) -> dict[tuple[str, str], Shown]:
+    def _final(self) -> dict[tuple[str, str], Estimate]:
         """Figures of the model by group and metric."""
         test = self.figures.loc[self.figures["split"] == "test"]
-        return {(str(row["group"]), row["metric"]): Shown(row["value"], row["low"], row["high"])
+        return {(str(row["group"]), row["metric"]): Estimate(row["value"], row["low"], row["high"])
                 for row in records(test)}
 
     @cached_property
-    def _points(self) -> dict[tuple[int, str, str, str], Shown]:
+    def _points(self) -> dict[tuple[int, str, str, str], Estimate]:
         """Figures of the front."""
-        return {(row["point"], row["split"], str(row["group"]), row["metric"]): Shown(row["value"], row["low"],
+        return {(row["point"], row["split"], str(row["group"]), row["metric"]): Estimate(row["value"], row["low"],
                                                                                       row["high"])
                 for row in records(self.front)}

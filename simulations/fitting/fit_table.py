@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedfair.datasets.names import visible
-from fedfair.fairness.intervals import Shown
+from fedfair.fairness.intervals import Estimate
 from simulations.fitting.fit_folder import OF_ALL, Story
 from simulations.fitting.privacy_statement import how_selected
 
@@ -49,6 +49,6 @@ def _by_site(story: Story, columns: Mapping[str, str]) -> Table:
     return table
 
 
-def _cell(shown: Shown) -> Text:
+def _cell(shown: Estimate) -> Text:
     """Return a figure with its interval."""
     return Text.assemble(shown.text, (f"  {shown.interval}", "dim") if shown.interval else "")

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from fedfair.accounting.figures import up
 from fedfair.datasets.names import visible
-from fedfair.fairness.intervals import Shown, records
+from fedfair.fairness.intervals import Estimate, records
 from simulations.drawing.svg import element, escaped, path, text
 from simulations.files.atomic_files import in_json
 from simulations.fitting.figures_by_site import LESS, OF_SITES
@@ -61,7 +61,7 @@ def calibration(story: Story, group: str) -> str:
         story: The fit.
         group: Name of the group.
     """
-    points = [(float(row["stated"]), Shown(row["share"], row["low"], row["high"])) for row in records(story.curves)
+    points = [(float(row["stated"]), Estimate(row["share"], row["low"], row["high"])) for row in records(story.curves)
               if row["split"] == "test" and str(row["group"]) == group]
     told = [(stated, share) for stated, share in points if share.told]
     if not told:

@@ -18,6 +18,7 @@ import pandas as pd
 import tomli_w
 
 from fedfair.accounting.contents import OTHER, Contents, Part, objections, to_json
+from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.panels import drawing
 from simulations.files.atomic_files import alone_in, write_json, write_text
@@ -28,7 +29,6 @@ from simulations.report.tradeoffs import differ, epsilon_axis
 from simulations.results.environment import environment
 from simulations.results.result_folder import CHECKPOINT, refuse_other
 from simulations.results.run_file import RUNS, RunFile
-from simulations.statistics.estimates import Estimate
 
 FILES = "files.json"
 

@@ -17,7 +17,7 @@ from simulations.files.atomic_files import write_text
 from simulations.report import contents
 from simulations.report.page import page
 from simulations.results.run_folder import read
-from simulations.tables.latex import latex
+from simulations.tables.table import latex
 
 __all__ = ["write_report"]
 

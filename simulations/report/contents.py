@@ -56,7 +56,7 @@ def _says(panel: Panel) -> bool:
     """Return whether a panel has something to compare."""
     if not any(series.joined for series in panel.series):
         points = [point for series in panel.series for point in series.points]
-        places = {(point.x.mean,) if panel.x.epsilon else (point.x.mean, point.y.mean) for point in points}
+        places = {(point.x.value,) if panel.x.epsilon else (point.x.value, point.y.value) for point in points}
         return len(places) > 1
     lines = [series for series in panel.series if len(series.points) > 1]
     if len(lines) < 2 or not panel.y.epsilon:
@@ -74,7 +74,7 @@ def _repeats(panel: Panel, earlier: Panel) -> bool:
 
 def _equal(one: Series, other: Series) -> bool:
     """Return whether two lines cannot be told apart by eye."""
-    ours, theirs = ([(point.x.mean, point.y.mean) for point in series.points] for series in (one, other))
+    ours, theirs = ([(point.x.value, point.y.value) for point in series.points] for series in (one, other))
     if len(ours) != len(theirs):
         return False
     largest = np.nanmax(np.abs([ours, theirs]), axis=(0, 1))

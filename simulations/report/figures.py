@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.results.comparison import Comparison
-from simulations.statistics.estimates import Estimate, of_records, over_seeds, share_over_seeds
+from simulations.statistics.over_seeds import of_records, over_seeds, share_over_seeds
 
 INTERVALS = "Intervals: 95 % confidence of the mean over seeds (Student)."
 _BINS = 80

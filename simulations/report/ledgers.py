@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from fedfair.accounting import Ledger
 from fedfair.accounting.figures import up
+from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.report.tables import OBSERVER_WORDS
 from simulations.results.comparison import Comparison
 from simulations.results.ledger_table import notes
-from simulations.statistics.estimates import Estimate
 
 _POINTS = 12
 

@@ -10,14 +10,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fedfair.datasets.names import visible
+from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Figure
-from simulations.drawing.markers import swatch
-from simulations.drawing.panels import drawn
+from simulations.drawing.panels import drawn, swatch
 from simulations.drawing.svg import COLOURS
 from simulations.report.contents import Report
 from simulations.report.head import command
 from simulations.results.run_folder import Source
-from simulations.statistics.estimates import Estimate
 from simulations.statistics.marks import BEST, DOUBTFUL
 from simulations.tables.table import Table, plain, said
 

@@ -8,13 +8,14 @@ from typing import Any
 
 from fedfair.accounting.events import Observer
 from fedfair.accounting.figures import up
+from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL, GAPS, METRICS
 from simulations.results.comparison import Comparison
 from simulations.results.ledger_table import TWO_GROUPS, largest
 from simulations.results.node_files import COLUMNS
 from simulations.statistics.coverage import test_records
-from simulations.statistics.estimates import Estimate, over_seeds, share_over_seeds
 from simulations.statistics.measures import LARGER_IS_BETTER
+from simulations.statistics.over_seeds import over_seeds, share_over_seeds
 from simulations.statistics.summary import BY_GROUP, privacy_costs
 from simulations.tables.table import Cell, Epsilon, Table
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fedfair.accounting.figures import up
+from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.scale import round_ticks
 from simulations.results.comparison import Comparison
-from simulations.statistics.estimates import Estimate, share_over_seeds
+from simulations.statistics.over_seeds import share_over_seeds
 
 _FAIRNESS = {"accuracy_parity": "accuracy parity", "demographic_parity": "demographic parity"}
 
@@ -29,7 +30,7 @@ class Outcome(NamedTuple):
 
     def beats(self, other: Outcome, parity: str) -> bool:
         """Say whether this is at least as good in accuracy, fairness and epsilon, and better in one of them."""
-        mine, others = ((-o.accuracy.mean, o.parity[parity].mean, o.epsilon) for o in (self, other))
+        mine, others = ((-o.accuracy.value, o.parity[parity].value, o.epsilon) for o in (self, other))
         return all(a <= b for a, b in zip(mine, others, strict=True)) and mine != others
 
 
@@ -61,7 +62,7 @@ def pareto_figure(comparisons: Sequence[Comparison]) -> Figure:
     fair, private = [], [Panel("accuracy against epsilon", Scale("epsilon", ticks=ticks, epsilon=True),
                                Scale("accuracy"), _series(every, every, by_epsilon))]
     for metric, label in _FAIRNESS.items():
-        known = [outcome for outcome in every if not math.isnan(outcome.parity[metric].mean)]
+        known = [outcome for outcome in every if not math.isnan(outcome.parity[metric].value)]
         front = [o for o in known if not any(other.beats(o, metric) for other in known)]
 
         def by_parity(outcome: Outcome, metric: str = metric) -> Point:

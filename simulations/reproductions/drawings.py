@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
+from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.reproductions.published import Drawing, Planned, Published
 from simulations.reproductions.store import Kept
-from simulations.statistics.estimates import Estimate, over_seeds
+from simulations.statistics.over_seeds import over_seeds
 
 _POINTS = 60  # of a line, at most
 _NOT_NEGATIVE = ("accuracy", "loss", "loss_exact", "gradient_norm", "gradient_norm_exact", "clip_norms")
@@ -111,7 +112,7 @@ def _against(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
         for number, (strategy, of) in enumerate(shown.groupby("strategy", sort=False)):
             points = [Point(Estimate(float(at[drawing.across].mean())), _mean(drawing, at["value"]), str(method))
                       for method, at in of.groupby("method", sort=False)]
-            lines.append(Series(str(strategy), number, tuple(sorted(points, key=lambda point: point.x.mean))))
+            lines.append(Series(str(strategy), number, tuple(sorted(points, key=lambda point: point.x.value))))
         yield Panel(f"{dataset}, {group}", Scale(drawing.across.replace("_", " ")), Scale(drawing.label, drawing.log),
                     tuple(lines))
 

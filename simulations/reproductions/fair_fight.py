@@ -13,14 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
-import scipy
 
 from fedfair.accounting import Ledger
 from fedfair.accounting.figures import up
 from fedfair.accounting.log import EventLog
+from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
 from simulations.files.atomic_files import write_json, write_text
 from simulations.files.csv_text import to_csv
@@ -28,19 +27,11 @@ from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import Kept, OnRound, kept_runs, versions
 from simulations.reproductions.tuning import CONFIG, NAME, PUBLISHED, Entry, Tuning, confirm, load, plan
 from simulations.results.environment import environment
-from simulations.statistics.over_seeds import spread, wilcoxon_less
+from simulations.statistics.over_seeds import over_seeds, wilcoxon_less
 from simulations.statistics.summary import REFERENCE, final_part
-from simulations.tables.markdown import markdown
-from simulations.tables.table import Table
+from simulations.tables.table import Table, markdown
 
 _SUBJECT = "dpsgd"
-
-
-class Interval(NamedTuple):
-    """A mean, and half the interval around it."""
-
-    mean: float
-    half: float
 
 
 def page(tuning: Tuning, results: pd.DataFrame, chosen: pd.DataFrame, clip_norms: pd.DataFrame, costs: pd.DataFrame,
@@ -75,15 +66,15 @@ def findings(results: pd.DataFrame) -> list[str]:
 
 def _finding(dataset: str, published: list[float], tuned: list[float]) -> str:
     """Say what one data set shows: the intervals, and what follows from them."""
-    before, after = _interval(published), _interval(tuned)
-    taken = _interval([first - second for first, second in zip(published, tuned, strict=True)])
+    before, after = over_seeds(published), over_seeds(tuned)
+    taken = over_seeds([first - second for first, second in zip(published, tuned, strict=True)])
     p = wilcoxon_less(tuned, published)
     return (f"{dataset}: {_SUBJECT}'s impact on accuracy parity is {_signed(before)} as published and {_signed(after)} "
             f"tuned, so that tuning takes away {_signed(taken)}: {_verdict(before, after, taken)} (tuned smaller: "
             f"p = {p:.3f}, at best {2.0 ** -len(tuned):.3f}).")
 
 
-def _verdict(before: Interval, after: Interval, taken: Interval) -> str:
+def _verdict(before: Estimate, after: Estimate, taken: Estimate) -> str:
     """Say whether the impact comes from the settings: only if what tuning takes away, seed by seed, is above zero.
 
     One interval with zero in it and another without say nothing about their difference (Gelman and Stern 2006).
@@ -91,8 +82,8 @@ def _verdict(before: Interval, after: Interval, taken: Interval) -> str:
     if not _above_zero(before):
         return "even as published it is not distinguishable from zero"
     if _above_zero(taken) and _above_zero(after):
-        return f"{after.mean / before.mean:.0%} of it is left, the rest comes from the settings"
-    if _above_zero(taken) and _above_zero(Interval(-after.mean, after.half)):
+        return f"{after.value / before.value:.0%} of it is left, the rest comes from the settings"
+    if _above_zero(taken) and _above_zero(Estimate(-after.value, -after.high, -after.low)):
         return "it comes from the settings, and after tuning the difference has the opposite sign"
     if _above_zero(taken):
         return "it comes from the settings, and what is left is not distinguishable from zero"
@@ -150,26 +141,25 @@ def _seeds(number: int) -> str:
     return "one seed" if number == 1 else f"{number} seeds"
 
 
-def _interval(values: list[float]) -> Interval:
-    """Return the 95 % interval of Student's t."""
-    over_seeds = spread(values)
-    return Interval(over_seeds.mean, float(scipy.stats.t.ppf(0.975, len(values) - 1)) * over_seeds.error)
-
-
-def _above_zero(interval: Interval) -> bool:
+def _above_zero(interval: Estimate) -> bool:
     """Return whether a whole interval is above zero."""
-    return interval.mean - interval.half > 0
+    return interval.low > 0
 
 
-def _signed(interval: Interval) -> str:
+def _signed(interval: Estimate) -> str:
     """Return an interval of a difference in words."""
-    return f"{interval.mean:+.3f} ± {interval.half:.3f}"
+    return f"{interval.value:+.3f} ± {_half(interval):.3f}"
 
 
 def _mean(values: list[float]) -> str:
     """Return a mean with half its interval; "-" without a reference."""
-    mean, half = _interval(values)
-    return "-" if math.isnan(mean) else f"{mean:.3f} ± {half:.3f}"
+    interval = over_seeds(values)
+    return "-" if math.isnan(interval.value) else f"{interval.value:.3f} ± {_half(interval):.3f}"
+
+
+def _half(interval: Estimate) -> float:
+    """Return half the width of an interval; not a number for one seed."""
+    return (interval.high - interval.low) / 2
 
 
 def _list(numbers: tuple[float, ...]) -> str:

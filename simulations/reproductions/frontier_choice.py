@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedfair.fairness.metrics import ALL
 from fedfair.node.front_counts import HELD_OUT
-from simulations.statistics.estimates import over_seeds
+from simulations.statistics.over_seeds import over_seeds
 from strategies.server.releases.front import MeasuredFront
 
 Limits = Mapping[str, Sequence[float]]
@@ -155,7 +155,7 @@ def against(chosen: pd.DataFrame, ours: str) -> pd.DataFrame:
     for names, other in chosen[chosen["method"] != ours].groupby([*_EACH, "limit"], sort=False):
         theirs = other.set_index(_AT)["accuracy"]
         difference = over_seeds((theirs - own.reindex(theirs.index)).tolist())
-        missing = math.isnan(difference.mean)
-        rows.append({**dict(zip([*_EACH, "limit"], names, strict=True)), "ours": ours, "mean": difference.mean,
+        missing = math.isnan(difference.value)
+        rows.append({**dict(zip([*_EACH, "limit"], names, strict=True)), "ours": ours, "mean": difference.value,
                      "low": difference.low, "high": difference.high, "passes": missing or difference.low > 0})
     return pd.DataFrame(rows)

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.paper import save_figure
 from simulations.files.atomic_files import write_text
 from simulations.files.csv_text import to_csv
 from simulations.reproductions.frontier_choice import MEASURES, Limits
 from simulations.reproductions.request import Request
-from simulations.statistics.estimates import Estimate, over_seeds
-from simulations.tables.markdown import markdown
-from simulations.tables.table import Table
+from simulations.statistics.over_seeds import over_seeds
+from simulations.tables.table import Table, markdown
 
 _NAME = "frontier"
 
@@ -237,7 +237,7 @@ def _accuracy(rows: pd.DataFrame, limit: float) -> str:
 
 def _cell(estimate: Estimate) -> str:
     """Return a mean with half its interval."""
-    return f"{estimate.mean:.3f} ± {(estimate.high - estimate.low) / 2:.3f}"
+    return f"{estimate.value:.3f} ± {(estimate.high - estimate.low) / 2:.3f}"
 
 
 def _figure(own: pd.DataFrame, dataset: str, epsilon: float) -> Figure:
@@ -247,7 +247,7 @@ def _figure(own: pd.DataFrame, dataset: str, epsilon: float) -> Figure:
         rows = own[own["method"] == method]
         points = [Point(over_seeds(part[measure].tolist()), over_seeds(part["accuracy"].tolist()))
                   for _, part in rows.groupby("limit")]
-        series.append(Series(str(method), place, tuple(sorted(points, key=lambda point: point.x.mean))))
+        series.append(Series(str(method), place, tuple(sorted(points, key=lambda point: point.x.value))))
     panel = Panel("", Scale(MEASURES[measure]), Scale("accuracy"), tuple(series))
     title = f"{dataset}, {_named(epsilon).lower()}"
     name = f"{dataset}-{epsilon:g}" + ("" if measure == next(iter(MEASURES)) else f"-{measure.replace('_', '-')}")

@@ -14,8 +14,7 @@ from simulations.reproductions.cells import CHANCE, ClaimTest, Order, Statistics
 from simulations.reproductions.published import Published, seeds_of
 from simulations.reproductions.request import Request
 from simulations.statistics.over_seeds import LEVEL
-from simulations.tables.markdown import markdown
-from simulations.tables.table import Table
+from simulations.tables.table import Table, markdown
 
 
 def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequence[Figure], statistics: Statistics,

@@ -45,8 +45,7 @@ from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import OnRound, kept_runs, versions
 from simulations.results.environment import environment
 from simulations.statistics.summary import final_test
-from simulations.tables.markdown import markdown
-from simulations.tables.table import Table
+from simulations.tables.table import Table, markdown
 
 REFERENCE, PRIVATE = "fedavg", "dp-fedavg"
 QUARTERS = ("smallest", "smaller", "larger", "largest")

@@ -22,8 +22,7 @@ from simulations.plans.plan_files import write_curves
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import OnRound, versions
 from simulations.results.environment import environment
-from simulations.tables.markdown import markdown
-from simulations.tables.table import Table
+from simulations.tables.table import Table, markdown
 
 NAME = "yang2024-figures2-3"
 _PRESET = "yang2024"

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
+from fedfair.fairness.intervals import Estimate
 from simulations.statistics.measures import LARGER_IS_BETTER
 from simulations.statistics.summary import DIGITS, TAU, at_most, is_reference, reference
 
@@ -264,3 +265,34 @@ def _test(both: pd.DataFrame, better: Any, worse: Any, larger: bool) -> dict[str
     return {"better": better, "worse": worse, "seeds": len(both),
             "difference": float((both[better] - both[worse]).mean()),
             "p": wilcoxon_less(sign * both[better].to_numpy(), sign * both[worse].to_numpy())}
+
+
+def over_seeds(values: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Estimate:
+    """Return the mean of independent runs with Student's 95 % interval; without ends for fewer than two runs.
+
+    The interval is cut to `least` and `most`, the values between which the mean must lie.
+    """
+    numbers = np.array([value for value in values if not math.isnan(value)], dtype=float)
+    if len(numbers) == 0:
+        return Estimate(math.nan)
+    mean = float(numbers.mean())
+    if len(numbers) == 1:
+        return Estimate(mean)
+    low, high = interval(list(numbers))
+    return Estimate(mean, max(low, least), min(high, most))
+
+
+def share_over_seeds(values: Sequence[float]) -> Estimate:
+    """Return `over_seeds` of shares, which lie between 0 and 1."""
+    return over_seeds(values, 0.0, 1.0)
+
+
+def of_records(share: float, records: float) -> Estimate:
+    """Return a share of test records with Wilson's 95 % score interval (Wilson 1927), for other records of one run."""
+    if not records or math.isnan(share):
+        return Estimate(share)
+    z = float(scipy.stats.norm.ppf(1 - LEVEL / 2))
+    middle = (share + z**2 / (2 * records)) / (1 + z**2 / records)
+    half = z * math.sqrt(share * (1 - share) / records + z**2 / (4 * records**2)) / (1 + z**2 / records)
+    # an end that equals the share, at 0 or 1, must not lie on its other side after rounding
+    return Estimate(share, min(share, middle - half), max(share, middle + half))

@@ -1,13 +1,14 @@
-"""Tables as data: rows under headings, which pages sort, terminals print and papers set."""
+"""Tables as data: rows under headings, which pages sort and papers set; their faces in Markdown and in LaTeX."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedfair.accounting.figures import up
-from simulations.statistics.estimates import Estimate
+from fedfair.datasets.names import visible
+from fedfair.fairness.intervals import Estimate
 
 Cell = str | int | float | Estimate
 
@@ -18,7 +19,7 @@ class Epsilon(float):
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings; `simulations.tables` has a face for terminals, Markdown and LaTeX, the report's page one.
+    """Rows under headings; `markdown` and `latex` write them, and the report's page shows them.
 
     Attributes:
         name: Name of its files.
@@ -30,7 +31,6 @@ class Table:
         marks: Marks by row and column (see `simulations.statistics.marks`).
         foot: Rows that stay below when others are sorted.
         figures: Places of columns whose figures are written as text already; they stand on the right, as numbers do.
-        colours: Colours by row and column, where a cell warns.
     """
 
     name: str = ""
@@ -42,7 +42,6 @@ class Table:
     marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
     foot: Sequence[Sequence[Cell]] = ()
     figures: Collection[int] = ()
-    colours: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
     def mark(self, row: int, column: int) -> str:
         """Return the mark of a cell, or nothing."""
@@ -58,8 +57,8 @@ def said(cell: Cell) -> str:
     """Write a cell: three decimals, the interval after the mean, "∞" for an infinite epsilon, "unknown" for NaN."""
     if isinstance(cell, Estimate):
         if math.isnan(cell.low):
-            return said(cell.mean)
-        return f"{said(cell.mean)} ({said(cell.low)} to {said(cell.high)})"
+            return said(cell.value)
+        return f"{said(cell.value)} ({said(cell.low)} to {said(cell.high)})"
     if isinstance(cell, float):
         if math.isnan(cell):
             return "unknown"
@@ -71,4 +70,55 @@ def said(cell: Cell) -> str:
 
 def plain(cell: Cell) -> str | int | float:
     """Return a cell as one value, for sorting and for CSV."""
-    return cell.mean if isinstance(cell, Estimate) else cell
+    return cell.value if isinstance(cell, Estimate) else cell
+
+
+def markdown(table: Table) -> str:
+    """Write the headings and rows of a table, numbers on the right; its title and caption are the page's to write."""
+    rules = ["---:" if number else "---" for number in table.numeric()]
+    rows = [[said(cell) + table.mark(number, place) for place, cell in enumerate(row)]
+            for number, row in enumerate(table.rows)]
+    foot = [map(said, row) for row in table.foot]
+    return "\n".join([_markdown_line(table.columns), f"|{'|'.join(rules)}|", *map(_markdown_line, [*rows, *foot])])
+
+
+def _markdown_line(cells: Iterable[str]) -> str:
+    """Write one row; a bar in a cell does not end it."""
+    return " | ".join(["", *(cell.replace("|", r"\|") for cell in cells), ""]).strip()
+
+
+_ESCAPES = str.maketrans({"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+                          "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
+                          "∞": r"$\infty$"})
+
+
+def latex(table: Table) -> str:
+    """Write a table environment of the package booktabs; an interval stands after its mean."""
+    kinds = "".join("r" if number else "l" for number in table.numeric())
+    lines = [r"% needs \usepackage{booktabs}", r"\begin{table}", r"  \centering",
+             rf"  \caption{{{_escaped(table.title)}. {_escaped(table.caption)}}}",
+             rf"  \label{{tab:{table.name}}}",
+             rf"  \begin{{tabular}}{{{kinds}}}", r"    \toprule",
+             _latex_line([_escaped(column) for column in table.columns]), r"    \midrule",
+             *(_latex_line([_cell(cell) + table.mark(number, place) for place, cell in enumerate(row)])
+               for number, row in enumerate(table.rows)),
+             *([r"    \midrule"] if table.foot else []), *(_latex_line([*map(_cell, row)]) for row in table.foot),
+             r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(cell: Cell) -> str:
+    """Write a cell; an interval by its ends, since it need not be symmetric around its mean."""
+    if isinstance(cell, Estimate) and not math.isnan(cell.low):
+        return f"{_escaped(said(cell.value))} [{said(cell.low)}, {said(cell.high)}]"
+    return _escaped(said(cell))
+
+
+def _latex_line(cells: list[str]) -> str:
+    """Write one row."""
+    return f"    {' & '.join(cells)} \\\\"
+
+
+def _escaped(text: str) -> str:
+    """Escape text for LaTeX."""
+    return visible(text).translate(_ESCAPES)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from fedfair.accounting import Event, Ledger
 from fedfair.accounting.ledger_words import delta_warning, held_out_data
+from fedfair.fairness.intervals import Estimate
 from simulations.cli import app
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.panels import drawn
@@ -21,7 +22,6 @@ from simulations.report.tradeoffs import _epsilon
 from simulations.reproductions.markdown import _ours
 from simulations.results.ledger_table import ledger_table, notes
 from simulations.results.terminal_table import comparison_table
-from simulations.statistics.estimates import Estimate
 from simulations.statistics.statements import large_deltas, searched
 from simulations.tables.table import Epsilon, said
 

@@ -177,7 +177,7 @@ def test_a_curve_over_target_epsilon_has_proved_ledgers_that_meet_it(settings: d
     assert list(panels) == ["accuracy_parity", "accuracy", "accuracy over epsilon", "accuracy_parity over epsilon",
                             "demographic_parity over epsilon"]
     over = {series.name: series for series in panels["accuracy over epsilon"].series}
-    assert [point.x.mean for point in over["dpsgd"].points] == private["epsilon"].tolist()[:2]
+    assert [point.x.value for point in over["dpsgd"].points] == private["epsilon"].tolist()[:2]
     assert over["sgd"].level
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from simulations.statistics.estimates import of_records, over_seeds, share_over_seeds
+from simulations.statistics.over_seeds import of_records, over_seeds, share_over_seeds
 
 
 def test_students_interval_is_the_textbooks() -> None:
@@ -22,9 +22,9 @@ def test_students_interval_is_the_textbooks() -> None:
 
 
 def test_one_seed_and_no_number_have_no_interval_and_shares_stay_between_0_and_1() -> None:
-    assert over_seeds([0.5, math.nan]).mean == 0.5
+    assert over_seeds([0.5, math.nan]).value == 0.5
     assert math.isnan(over_seeds([0.5]).low)
-    assert math.isnan(over_seeds([]).mean)
+    assert math.isnan(over_seeds([]).value)
     assert share_over_seeds([0.99, 0.2]) == (pytest.approx(0.595), 0.0, 1.0)
 
 

@@ -25,7 +25,7 @@ def test_each_group_has_a_panel_and_each_method_its_mean(comparison: Comparison)
     rows = comparison.metrics.query("split == 'test' and metric == 'accuracy' and group == '8' and strategy == 'dpsgd'")
     last = rows[rows["round"] == rows.groupby("seed")["round"].transform("max")]
     series = next(series for series in figure.panels[1].series if series.name == "dpsgd")
-    assert series.points[0].x.mean == pytest.approx(last["value"].mean())
+    assert series.points[0].x.value == pytest.approx(last["value"].mean())
 
 
 def test_training_curves_go_over_all_seeds_although_they_are_evaluated_at_different_rounds(comparison: Comparison
@@ -34,7 +34,7 @@ def test_training_curves_go_over_all_seeds_although_they_are_evaluated_at_differ
         assert len(series.points) == 2
         rows = comparison.metrics.query("split == 'test' and metric == 'accuracy' and group == 'all'")
         firsts = rows[rows["strategy"] == series.name].groupby("seed").first()
-        assert series.points[0].y.mean == pytest.approx(firsts["value"].mean())
+        assert series.points[0].y.value == pytest.approx(firsts["value"].mean())
 
 
 def test_what_moved_is_drawn_and_what_stood_still_is_told(comparison: Comparison) -> None:
@@ -51,7 +51,7 @@ def test_the_ledger_ends_where_the_ledger_says_and_never_falls(comparison: Compa
     first = figure.panels[0]
     assert {series.name for series in first.series} == {"dpsgd", "dpsgd-f"}
     for series in first.series:
-        values = [point.y.mean for point in series.points]
+        values = [point.y.value for point in series.points]
         assert values == sorted(values)
         assert values[0] == 0
         assert values[-1] == pytest.approx(comparison.first_ledgers[series.name].epsilon())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series, apart
 from simulations.drawing.panels import drawn
-from simulations.statistics.estimates import Estimate
 
 
 def figure(lines: int, groups: int = 3) -> Figure:

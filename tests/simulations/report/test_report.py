@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from fedfair.fairness.intervals import Estimate
 from simulations import Experiment, run
 from simulations.cli import app
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.paper import save_figure
 from simulations.report import write_report
-from simulations.statistics.estimates import Estimate
-from simulations.tables.latex import latex
-from simulations.tables.table import Table
+from simulations.tables.table import Table, latex
 
 
 def report(*words: str | Path) -> str:

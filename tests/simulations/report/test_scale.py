@@ -8,9 +8,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Scale
 from simulations.drawing.scale import Range, round_ticks, spanned
-from simulations.statistics.estimates import Estimate
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: round(x, 6))
 

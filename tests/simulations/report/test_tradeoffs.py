@@ -7,9 +7,9 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedfair.fairness.intervals import Estimate
 from simulations.report.tradeoffs import Outcome, outcomes, pareto_figure
 from simulations.results.run_folder import read
-from simulations.statistics.estimates import Estimate
 
 few = st.sampled_from([0.0, 0.1, 0.2])
 
@@ -21,9 +21,9 @@ def test_what_nobody_beats_is_on_the_front(triples: list[tuple[float, float, flo
     for one in found:
         beaten = False
         for other in found:
-            no_worse = (other.accuracy.mean >= one.accuracy.mean and other.parity["p"].mean <= one.parity["p"].mean
+            no_worse = (other.accuracy.value >= one.accuracy.value and other.parity["p"].value <= one.parity["p"].value
                         and other.epsilon <= one.epsilon)
-            better = (other.accuracy.mean > one.accuracy.mean or other.parity["p"].mean < one.parity["p"].mean
+            better = (other.accuracy.value > one.accuracy.value or other.parity["p"].value < one.parity["p"].value
                       or other.epsilon < one.epsilon)
             beaten = beaten or (no_worse and better)
         assert any(other.beats(one, "p") for other in found) == beaten
@@ -35,7 +35,7 @@ def test_every_method_under_every_choice_is_a_mark_and_infinity_has_a_place(comp
         ("dpsgd", 2.0), ("dpsgd-f", 2.0), ("dpsgd", 8.0)]
     figure = pareto_figure(read([comparison_folder])[1])
     panel = next(panel for panel in figure.panels if panel.title == "accuracy against epsilon")
-    places = {series.name: series.points[0].x.mean for series in panel.series}
+    places = {series.name: series.points[0].x.value for series in panel.series}
     assert panel.x.ticks is not None
     assert panel.x.ticks[places["sgd"]] == "∞"
     assert places["sgd"] > max(places["dpsgd"], places["dpsgd-f"])

@@ -49,7 +49,7 @@ def test_groups_at_the_end_of_training() -> None:
     (panel,) = figure.panels
     assert [series.name for series in panel.series] == ["SGD", "A"]
     assert panel.x.ticks == {0.0: "2", 1.0: "8"}
-    assert [point.y.mean for point in panel.series[1].points] == pytest.approx([0.405, 0.905])
+    assert [point.y.value for point in panel.series[1].points] == pytest.approx([0.405, 0.905])
     assert panel.series[1].points[0].y.low < 0.405 < panel.series[1].points[0].y.high
 
 
@@ -68,10 +68,10 @@ def test_intervals_of_few_seeds_do_not_reach_beyond_what_a_mean_can_be(figure: d
 def test_the_course_of_training_and_of_a_rule() -> None:
     figure, _ = made(described(kind="course", groups=("8",)))
     (panel,) = figure.panels
-    assert [(point.x.mean, point.y.mean) for point in panel.series[1].points] == [
+    assert [(point.x.value, point.y.value) for point in panel.series[1].points] == [
         (1.0, pytest.approx(0.705)), (3.0, pytest.approx(0.905))]
     figure, _ = made(described(kind="course", split="rule", metric="clip_norms", methods=("A",)))
-    assert [point.y.mean for point in figure.panels[0].series[0].points] == [1.0, 2.0]
+    assert [point.y.value for point in figure.panels[0].series[0].points] == [1.0, 2.0]
 
 
 def test_several_metrics_are_lines_of_one_panel_distinguished_in_legend_and_table() -> None:
@@ -79,7 +79,7 @@ def test_several_metrics_are_lines_of_one_panel_distinguished_in_legend_and_tabl
     (panel,) = figure.panels
     assert panel.y.label == "clip norms"
     lines = {"A, clip norms": [1.0, 2.0], "A, theta": [5.0], "B, clip norms": [1.0, 2.0], "B, theta": [5.0]}
-    assert {series.name: [point.y.mean for point in series.points] for series in panel.series} == lines
+    assert {series.name: [point.y.value for point in series.points] for series in panel.series} == lines
     assert figure.legend() == dict(zip(lines, range(4), strict=True))
     assert {row[1] for row in figure.table().rows} == set(lines)
 
@@ -93,19 +93,19 @@ def test_several_metrics_have_no_other_place_than_lines_over_the_rounds() -> Non
 def test_what_is_lost_along_a_setting_or_epsilon(across: str) -> None:
     figure, runs = made(described(kind="against", across=across, minus="SGD", groups=("2",)))
     (series,) = figure.panels[0].series
-    assert [point.y.mean for point in series.points] == [pytest.approx(-0.1), pytest.approx(-0.2)] if (
+    assert [point.y.value for point in series.points] == [pytest.approx(-0.1), pytest.approx(-0.2)] if (
         across == "epochs") else [pytest.approx(-0.2), pytest.approx(-0.1)]
     expected = {"epsilon": [runs[1].ledger.epsilon(), runs[2].ledger.epsilon()], "epochs": [2.0, 60.0]}[across]
-    assert [point.x.mean for point in series.points] == pytest.approx(expected)
+    assert [point.x.value for point in series.points] == pytest.approx(expected)
     assert [point.label for point in series.points] == (["A", "B"] if across == "epsilon" else ["B", "A"])
 
 
 def test_what_a_group_has_along_the_records_that_it_trains_with() -> None:
     figure, _ = made(described(kind="against", across="records", groups=("8",)))
     sgd, dpsgd = figure.panels[0].series
-    assert [(point.x.mean, point.label) for point in sgd.points] == [(101, "SGD")]
-    assert [(point.x.mean, point.label) for point in dpsgd.points] == [(1001, "A"), (2001, "B")]
-    assert [point.y.mean for point in dpsgd.points] == [pytest.approx(0.905), pytest.approx(1.005)]
+    assert [(point.x.value, point.label) for point in sgd.points] == [(101, "SGD")]
+    assert [(point.x.value, point.label) for point in dpsgd.points] == [(1001, "A"), (2001, "B")]
+    assert [point.y.value for point in dpsgd.points] == [pytest.approx(0.905), pytest.approx(1.005)]
 
 
 def test_a_metric_that_no_run_has_is_refused() -> None:
@@ -122,13 +122,13 @@ def test_the_figures_of_esipova_et_al_show_what_runs_measure(tmp_path: Path) -> 
     planned = plan(published, Request(seeds=1))
     runs = kept_runs([run.experiment for run in planned], tmp_path)
     figures = {figure.name: figure for figure in drawn(published, planned, runs)}
-    losses = {series.name: series.points[0].y.mean for series in figures["loss"].panels[0].series}
+    losses = {series.name: series.points[0].y.value for series in figures["loss"].panels[0].series}
     assert losses == dict.fromkeys(published.methods, losses["SGD"])  # all begin with the same weights
     for name, risk in (("direction-gap", "risk direction gap"), ("clip-gap", "risk clip gap")):
         (panel,) = figures[name].panels
         gap, bound = panel.series
         assert (gap.name, bound.name) == (f"DPSGD, {risk}", f"DPSGD, {risk} bound")
-        assert all(above.y.mean > below.y.mean for above, below in zip(gap.points, bound.points, strict=True))
+        assert all(above.y.value > below.y.value for above, below in zip(gap.points, bound.points, strict=True))
 
 
 def test_figure_2_of_xu_et_al_has_the_clip_norm_of_every_class() -> None:
