@@ -119,7 +119,7 @@ def _clip_norms(best: pd.DataFrame) -> Iterator[str]:
     for (dataset, strategy), own in best.groupby(["dataset", "strategy"], sort=False):
         cells = (f"{row.accuracy:.4f} (lr {row.learning_rate:g})" for row in own.sort_values("clip_norm").itertuples())
         difference = own["accuracy"].max() - own["accuracy"].min()
-        rows.append((dataset, strategy, *cells, f"{difference:.4f}"))
+        rows.append((str(dataset), str(strategy), *cells, f"{difference:.4f}"))
     columns = ("data set", "method", *(f"C {clip_norm:g}" for clip_norm in tried), "difference")
     yield from (markdown(Table(columns=columns, rows=rows)), "")
 

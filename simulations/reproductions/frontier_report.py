@@ -210,7 +210,7 @@ def _impact(impact: pd.DataFrame) -> Iterator[str]:
     rows: list[tuple[str, ...]] = []
     for (dataset, method), own in impact.groupby(["dataset", "method"], sort=False):
         cells = [_cell(over_seeds(own[own["epsilon"] == epsilon]["added"].tolist())) for epsilon in epsilons]
-        rows.append((dataset, method, *cells))
+        rows.append((str(dataset), str(method), *cells))
     yield from (_after(2, ("data set", "method", *(f"epsilon {epsilon:g}" for epsilon in epsilons)), rows), "")
 
 
