@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from fedfair.accounting import ACCOUNTANTS
 from fedfair.datasets import DATASETS
-from fedfair.fairness.metrics import METRICS
+from fedfair.fairness.metrics import METRICS, Metric
 from simulations import Experiment, Result, cli, run
 from simulations.engines.engines import make_engine
+from simulations.report import write_report
 from simulations.reproductions.tables import reproduce
+from simulations.results.result import compared
+from simulations.results.terminal_table import results_table
 from simulations.settings.catalogue import settings_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -117,6 +123,28 @@ def test_a_metric(registries: None) -> None:
     executed("error.py")
     rows = trained("sgd").metrics.set_index(["round", "split", "group", "metric"])["value"].unstack("metric")
     assert (rows["error"] + rows["accuracy"]).dropna().unique() == pytest.approx(1)
+
+
+def test_a_metric_is_in_every_result(registries: None, tmp_path: Path) -> None:
+    """Also in a later process, which reports on the folder without the user's file."""
+    executed("error.py")
+    METRICS["error_parity"] = Metric("error_parity", of="groups", over=("error",))
+    result = trained("sgd")
+    result.save(tmp_path)
+    assert {"error", "error_parity"} <= set(pd.read_parquet(tmp_path / "metrics.parquet")["metric"])
+    summary = pd.read_csv(tmp_path / "summary.csv").iloc[0]
+    assert summary["error_mean"] == pytest.approx(1 - summary["accuracy_mean"])
+    assert summary["error_8_mean"] == pytest.approx(1 - summary["accuracy_8_mean"])
+    assert summary["error_parity_mean"] == pytest.approx(summary["accuracy_parity_mean"])
+    printed = io.StringIO()
+    Console(file=printed, width=120).print(results_table(compared([result])))
+    for name in ("error", "error parity"):
+        mean = f"{summary[name.replace(' ', '_') + '_mean']:.3f}".lstrip("0")
+        assert re.search(rf"^{name} +{re.escape(mean)}", printed.getvalue(), re.M), printed.getvalue()
+    for _ in ("with the user's file", "in another process"):
+        file, = write_report([tmp_path])
+        assert {"error", "error parity"} <= set(re.findall(r"<th[^>]*>(?:<[^>]*>)*([a-z ]+)<", file.read_text()))
+        METRICS.pop("error", None), METRICS.pop("error_parity", None)
 
 
 def test_a_reproduction(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Metrics by group, and the gaps between groups.
+"""Metrics by group, and the gaps between groups: one table, `METRICS`, which every result follows.
 
 Each metric is computed once for each group, and a gap is the largest difference between groups. Definitions: accuracy
 parity and demographic parity, Yang et al. 2024, equations 1-2; equalised odds and equal opportunity, Hardt et al. 2016.
@@ -6,15 +6,16 @@ A prediction is positive if it is the favourable class. Of two classes that is 1
 predictions are NaN unless a favourable class is named. A gap is over the groups that have the rate. Equalised odds,
 which is made of two rates, is NaN if any group lacks one of them.
 
-Metrics of the probabilities that a model gives, from the sums of `fedfair.fairness.group_counts`.
-
-All are NaN for records without probabilities. A threshold changes decisions, and so none of these.
+Metrics of the probabilities that a model gives are from the sums of `fedfair.fairness.group_counts`. They are NaN for
+records without probabilities. A threshold changes decisions, and so none of these.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,92 +23,111 @@ from torch import Tensor
 from fedfair.fairness.group_counts import GroupCounts, Sums, favourable_of
 from fedfair.plugins.registry import ALL_GROUPS
 
-
-def auc(sums: Sums, favourable: int | None) -> float:
-    """Return the area under the ROC curve of the favourable class, from a histogram of the scores."""
-    others, own = _by_score(sums)
-    below = others.cumsum(0) - others
-    return _ratio((own * (below + others / 2)).sum(), own.sum() * others.sum())
-
-
-def auc_error(sums: Sums, favourable: int | None) -> float:
-    """Return the most by which `auc` can differ from that of the scores themselves: half of the pairs in one bin."""
-    others, own = _by_score(sums)
-    return _ratio((own * others).sum() / 2, own.sum() * others.sum())
-
-
-def brier_score(sums: Sums, favourable: int | None) -> float:
-    """Return the mean squared error of the probabilities, summed over the classes if there are more than two."""
-    return _ratio(sums.get("squared_errors", _NOTHING), _levels(sums)[:, 0].sum())
-
-
-def calibration_error(sums: Sums, favourable: int | None) -> float:
-    """Return the expected calibration error over ten equal parts of [0, 1].
-
-    It is that of the favourable class's probability; without one, of the most probable class (Guo et al. 2017).
-    """
-    records, stated, occurred = _levels(sums).unbind(1)
-    return _ratio((stated - occurred).abs().sum(), records.sum())
-
-
-OF_PROBABILITIES = {"auc": auc, "auc_error": auc_error, "brier_score": brier_score,
-                    "calibration_error": calibration_error}
-"""The metrics by name."""
-
-_NOTHING = torch.zeros(())
-
-
-def _levels(sums: Sums) -> Tensor:
-    """Return records, sums of probabilities and occurrences by probability."""
-    return sums.get("calibration", torch.zeros(1, 3))
-
-
-def _by_score(sums: Sums) -> tuple[Tensor, Tensor]:
-    """Return the numbers of records without and with the favourable label, by their scores' bins."""
-    counts = sums.get("scores", torch.zeros(1, 2)).double()
-    return counts[:, 0], counts[:, 1]
-
-
-def _ratio(part: Tensor, whole: Tensor) -> float:
-    """Return `part / whole`, NaN if `whole` is 0."""
-    return float(part / whole) if float(whole) else math.nan
-
-
 ALL = ALL_GROUPS
 """The name of all groups together."""
 
-GAPS = {"accuracy_parity": ("accuracy",), "demographic_parity": ("positive_rate",),
-        "equal_opportunity": ("true_positive_rate",), "equalised_odds": ("true_positive_rate", "false_positive_rate")}
-"""Gaps by name, and the metrics whose largest difference between groups they are."""
-
-
-Metric = Callable[[Sums, int | None], float]
+Compute = Callable[[Sums, int | None], float]
 """From a group's sums and the favourable class, if there is one, to a number; NaN where it has no value."""
 
-METRICS: dict[str, Metric] = {}
-"""The metrics by name, in the order in which results list them."""
+Source = Literal["counts", "losses", "probabilities", "groups", "runs"]
+"""What a metric is computed from: a group's labels and decisions, its losses, the probabilities that the model gives,
+the metrics of the groups, or a run and its reference."""
+
+Place = Literal["summary", "groups", "table", "training", "tests", "front", "fit groups", "fit sites", "fit all"]
+"""Where results show a metric.
+
+- summary: mean and deviation over the seeds, of all records, in summary.csv;
+- groups: means by group and by site there, and in the report's further metrics;
+- table: the first table of a terminal, a notebook and a report;
+- training: the report's figures during the training;
+- tests: the paired tests between methods, whose best is marked;
+- front: the report's figure of accuracy against fairness and epsilon;
+- fit groups, fit sites, fit all: the page and the card of a fit, by group, by site and of all groups together.
+"""
 
 
-def metric(name: str) -> Callable[[Metric], Metric]:
+@dataclass(frozen=True)
+class Metric:
+    """A metric: how it is computed, and how results show it.
+
+    Attributes:
+        name: Its name in results.
+        compute: How it is computed from a group's sums; None if it is from groups or runs, or is only released with
+            noise (see `fedfair.fairness.noisy_figures`).
+        of: What it is computed from.
+        over: Of a gap, the metrics whose largest difference between groups it is.
+        larger_is_better: Its sense; None if it has none.
+        title: Heading of its columns; by default the name without underscores.
+        words: What it is called on the page of a fit; by default the title.
+        least: The least that it can be.
+        most: The most; a share has 1.
+        digits: Decimals in tables of a terminal and of a notebook.
+        shown: Where results show it.
+    """
+
+    name: str
+    compute: Compute | None = None
+    of: Source = "counts"
+    over: tuple[str, ...] = ()
+    larger_is_better: bool | None = None
+    title: str = ""
+    words: str = ""
+    least: float = -math.inf
+    most: float = math.inf
+    digits: int = 3
+    shown: tuple[Place, ...] = ("summary", "groups", "table")
+
+    def __post_init__(self) -> None:
+        title = self.title or self.name.replace("_", " ")
+        object.__setattr__(self, "title", title)
+        object.__setattr__(self, "words", self.words or title)
+
+    def __call__(self, sums: Sums, favourable: int | None) -> float:
+        """Return the metric of the records that some sums are over."""
+        return self.compute(sums, favourable) if self.compute else math.nan
+
+
+def find(name: str) -> Metric:
+    """Return a metric by name; one that only a run was asked for, as of scikit-learn, is shown like a user's own."""
+    return METRICS.get(name) or Metric(name)
+
+
+def shown_in(place: Place) -> list[Metric]:
+    """Return the metrics of the table that are shown in a place, in its order."""
+    return [each for each in METRICS.values() if place in each.shown]
+
+
+def computed() -> dict[str, Metric]:
+    """Return the metrics by name that are computed from a group's sums."""
+    return {name: each for name, each in METRICS.items() if each.compute}
+
+
+def gaps_over(known: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the gaps by name whose metrics are known, with these metrics."""
+    return {name: each.over for name, each in METRICS.items() if each.over and set(each.over) <= set(known)}
+
+
+def metric(name: str, **how: Any) -> Callable[[Compute], Compute]:
     """Return a decorator that enters a metric.
 
     Args:
         name: Its name in results.
+        how: Other attributes of `Metric`: its sense, its title, where it is shown.
     """
 
-    def enter(compute: Metric) -> Metric:
+    def enter(compute: Compute) -> Compute:
         """Enter the metric, and return it unchanged."""
-        METRICS[name] = compute
+        METRICS[name] = Metric(name, compute, **how)
         return compute
 
     return enter
 
 
-_NO_MORE: Mapping[str, Metric] = {}
+_NO_MORE: Mapping[str, Compute] = {}
 
 
 def metrics(counts: GroupCounts, names: tuple[str, ...], favourable: int | None = None,
-            further: Mapping[str, Metric] = _NO_MORE) -> Iterator[tuple[str, str, float]]:
+            further: Mapping[str, Compute] = _NO_MORE) -> Iterator[tuple[str, str, float]]:
     """Yield the metrics of each group and of all records, then the gaps.
 
     Args:
@@ -119,20 +139,20 @@ def metrics(counts: GroupCounts, names: tuple[str, ...], favourable: int | None 
     Yields:
         Group or "all", metric, and value. A rate over no record is NaN. Gradient norms are left out if all are zero.
     """
-    favourable, computed = favourable_of(favourable, counts.labels.shape[1]), {**METRICS, **further}
+    favourable, every = favourable_of(favourable, counts.labels.shape[1]), {**computed(), **further}
     sums = counts.tensors()
     by_group = [{name: values[k] for name, values in sums.items()} for k in range(len(names))]
-    rows = [_row(computed, of_group, favourable) for of_group in by_group]
-    overall = _row(computed, {name: values.sum(0) for name, values in sums.items()}, favourable)
+    rows = [_row(every, of_group, favourable) for of_group in by_group]
+    overall = _row(every, {name: values.sum(0) for name, values in sums.items()}, favourable)
     for group, row in ((ALL, overall), *zip(names, rows, strict=True)):
         for name, value in row.items():
             if name != "gradient_norm" or bool(counts.gradient_norms.any()):
                 yield group, name, value
-    for gap, over in GAPS.items():
+    for gap, over in gaps_over(every).items():
         yield ALL, gap, _gap([[row[name] for row in rows] for name in over])
 
 
-def _row(computed: Mapping[str, Metric], sums: Sums, favourable: int | None) -> dict[str, float]:
+def _row(computed: Mapping[str, Compute], sums: Sums, favourable: int | None) -> dict[str, float]:
     """Return all metrics of the records that some sums are over."""
     return {name: compute(sums, favourable) for name, compute in computed.items()}
 
@@ -156,37 +176,31 @@ def largest_gap(values: list[float]) -> float:
     return max(numbers) - min(numbers) if len(numbers) > 1 else math.nan
 
 
-@metric("records")
 def _records(sums: Sums, favourable: int | None) -> float:
     """Return the number of records."""
     return float(sums["labels"].sum())
 
 
-@metric("accuracy")
 def _accuracy(sums: Sums, favourable: int | None) -> float:
     """Return the share of records whose label is predicted."""
     return _rate(float(sums["correct"].sum()), _records(sums, favourable))
 
 
-@metric("loss")
 def _loss(sums: Sums, favourable: int | None) -> float:
     """Return the mean loss."""
     return _rate(float(sums["losses"]), _records(sums, favourable))
 
 
-@metric("gradient_norm")
 def _gradient_norm(sums: Sums, favourable: int | None) -> float:
     """Return the mean norm of the per-example gradients."""
     return _rate(float(sums["gradient_norms"]), _records(sums, favourable))
 
 
-@metric("predicted_classes")
 def _predicted_classes(sums: Sums, favourable: int | None) -> float:
     """Return how many classes are predicted for any record: of a next-word model, its active vocabulary."""
     return float((sums["predicted"] > 0).sum())
 
 
-@metric("positive_rate")
 def _positive_rate(sums: Sums, favourable: int | None) -> float:
     """Return the share of records for which the favourable class is predicted."""
     if favourable is None:
@@ -194,7 +208,6 @@ def _positive_rate(sums: Sums, favourable: int | None) -> float:
     return _rate(float(sums["predicted"][favourable]), _records(sums, favourable))
 
 
-@metric("true_positive_rate")
 def _true_positive_rate(sums: Sums, favourable: int | None) -> float:
     """Return the share of records of the favourable class for which it is predicted."""
     if favourable is None:
@@ -202,7 +215,6 @@ def _true_positive_rate(sums: Sums, favourable: int | None) -> float:
     return _rate(float(sums["correct"][favourable]), float(sums["labels"][favourable]))
 
 
-@metric("false_positive_rate")
 def _false_positive_rate(sums: Sums, favourable: int | None) -> float:
     """Return the share of records of the other classes for which the favourable class is predicted."""
     if favourable is None:
@@ -211,16 +223,52 @@ def _false_positive_rate(sums: Sums, favourable: int | None) -> float:
     return _rate(predicted - both, _records(sums, favourable) - labelled)
 
 
-@metric("majority_rate")
 def _majority_rate(sums: Sums, favourable: int | None) -> float:
     """Return the share of records with the most frequent label: the accuracy of always predicting it."""
     return _rate(float(sums["labels"].max()), _records(sums, favourable))
 
 
-@metric("balanced_accuracy")
 def _balanced_accuracy(sums: Sums, favourable: int | None) -> float:
     """Return the mean over the classes of the share of their records that are recognised; NaN if a class has none."""
     return float((sums["correct"] / sums["labels"]).mean())
+
+
+def _auc(sums: Sums, favourable: int | None) -> float:
+    """Return the area under the ROC curve of the favourable class, from a histogram of the scores."""
+    others, own = _by_score(sums)
+    below = others.cumsum(0) - others
+    return _rate(float((own * (below + others / 2)).sum()), float(own.sum() * others.sum()))
+
+
+def _auc_error(sums: Sums, favourable: int | None) -> float:
+    """Return the most by which `auc` can differ from that of the scores themselves: half of the pairs in one bin."""
+    others, own = _by_score(sums)
+    return _rate(float((own * others).sum() / 2), float(own.sum() * others.sum()))
+
+
+def _brier_score(sums: Sums, favourable: int | None) -> float:
+    """Return the mean squared error of the probabilities, summed over the classes if there are more than two."""
+    return _rate(float(sums.get("squared_errors", torch.zeros(()))), float(_levels(sums)[:, 0].sum()))
+
+
+def _calibration_error(sums: Sums, favourable: int | None) -> float:
+    """Return the expected calibration error over ten equal parts of [0, 1].
+
+    It is that of the favourable class's probability; without one, of the most probable class (Guo et al. 2017).
+    """
+    records, stated, occurred = _levels(sums).unbind(1)
+    return _rate(float((stated - occurred).abs().sum()), float(records.sum()))
+
+
+def _levels(sums: Sums) -> Tensor:
+    """Return records, sums of probabilities and occurrences by probability."""
+    return sums.get("calibration", torch.zeros(1, 3))
+
+
+def _by_score(sums: Sums) -> tuple[Tensor, Tensor]:
+    """Return the numbers of records without and with the favourable label, by their scores' bins."""
+    counts = sums.get("scores", torch.zeros(1, 2)).double()
+    return counts[:, 0], counts[:, 1]
 
 
 def _rate(part: float, whole: float) -> float:
@@ -228,4 +276,46 @@ def _rate(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
 
 
-METRICS.update(OF_PROBABILITIES)
+_SHARE: Mapping[str, Any] = {"larger_is_better": True, "least": 0.0, "most": 1.0}
+_FAULT: Mapping[str, Any] = {"larger_is_better": False, "least": 0.0, "most": 1.0}
+
+METRICS: dict[str, Metric] = {each.name: each for each in (
+    Metric("records", _records, least=0.0, digits=0, words="records, about", shown=("fit groups", "fit sites")),
+    Metric("accuracy", _accuracy, **_SHARE, shown=("summary", "table", "training", "tests", "fit groups", "fit sites")),
+    Metric("loss", _loss, "losses", larger_is_better=False, least=0.0, shown=("summary", "training", "tests")),
+    Metric("gradient_norm", _gradient_norm, "losses", least=0.0, shown=()),
+    Metric("predicted_classes", _predicted_classes, least=0.0, digits=0, shown=()),
+    Metric("positive_rate", _positive_rate, least=0.0, most=1.0, words="selection rate",
+           shown=("fit groups", "fit sites")),
+    Metric("true_positive_rate", _true_positive_rate, **_SHARE, title="recall", words="true positive rate",
+           shown=("groups", "fit groups", "fit sites")),
+    Metric("false_positive_rate", _false_positive_rate, **_FAULT, shown=("fit groups", "fit sites")),
+    Metric("precision", **_SHARE, shown=("summary", "groups", "table", "fit groups", "fit sites")),
+    Metric("accuracy_parity", of="groups", over=("accuracy",), **_FAULT,
+           shown=("summary", "table", "tests", "front", "fit all")),
+    Metric("demographic_parity", of="groups", over=("positive_rate",), **_FAULT,
+           words="demographic parity: largest difference of selection rates",
+           shown=("summary", "table", "front", "fit all")),
+    Metric("selection_ratio", of="groups", **_SHARE, words="smallest selection rate over the largest",
+           shown=("summary", "groups", "fit all")),
+    Metric("equal_opportunity", of="groups", over=("true_positive_rate",), **_FAULT,
+           words="equal opportunity: largest difference of true positive rates", shown=("summary", "table", "fit all")),
+    Metric("equalised_odds", of="groups", over=("true_positive_rate", "false_positive_rate"), **_FAULT,
+           shown=("summary", "table", "fit all")),
+    Metric("predictive_parity", of="groups", over=("precision",), **_FAULT,
+           words="predictive parity: largest difference of precision", shown=("summary", "groups", "fit all")),
+    Metric("worst_group_accuracy", of="groups", **_SHARE, words="accuracy of the worst group",
+           shown=("summary", "groups", "fit all")),
+    Metric("privacy_cost_gap", of="runs", **_FAULT, shown=("table", "tests")),
+    Metric("excessive_risk_gap", of="runs", larger_is_better=False, least=0.0, shown=("table", "tests")),
+    Metric("majority_rate", _majority_rate, least=0.0, most=1.0, words="most frequent class", shown=("fit all",)),
+    Metric("balanced_accuracy", _balanced_accuracy, **_SHARE, shown=("summary", "groups", "fit all")),
+    Metric("auc", _auc, "probabilities", **_SHARE, title="AUC", shown=("summary", "groups", "fit groups", "fit sites")),
+    Metric("auc_error", _auc_error, "probabilities", least=0.0, most=0.5, shown=()),
+    Metric("brier_score", _brier_score, "probabilities", larger_is_better=False, least=0.0, words="Brier score",
+           shown=("summary", "groups", "fit groups")),
+    Metric("calibration_gap", None, "probabilities", least=-1.0, most=1.0,
+           shown=("summary", "groups", "fit groups", "fit sites")),
+    Metric("calibration_error", _calibration_error, "probabilities", **_FAULT,
+           shown=("summary", "groups", "fit groups")))}
+"""All metrics and gaps by name, in the order in which results list them."""

@@ -1,6 +1,6 @@
 """Figures by group, and gaps between groups, from counts that carry noise, each with an interval.
 
-The names of the figures are those of `fedfair.fairness.metrics` where they mean the same. Beside them there are
+The names of the figures are those of `fedfair.fairness.metrics`. Some are only known here:
 
 - `precision`: of records that are decided for the favourable class, the share that has it; `predictive_parity` is the
   gap of it;
@@ -34,14 +34,10 @@ from fedfair.fairness.intervals import (
     size,
     smallest,
 )
-from fedfair.fairness.metrics import ALL
+from fedfair.fairness.metrics import ALL, gaps_over
 
 CONFIDENCE = 0.95
 _EDGE = 0.02  # nearer to 0 or 1, noise may lead an area beyond, where it has no logit
-
-_GAPS = {"accuracy_parity": ("accuracy",), "demographic_parity": ("positive_rate",),
-         "equal_opportunity": ("true_positive_rate",),
-         "equalised_odds": ("true_positive_rate", "false_positive_rate"), "predictive_parity": ("precision",)}
 
 
 class Figure(NamedTuple):
@@ -253,7 +249,7 @@ def gaps(groups: Sequence[Summed], confidence: float) -> Iterator[tuple[str, Est
     pairs = list(combinations(range(len(groups)), 2))
     if not pairs:
         return
-    for name, over in _GAPS.items():
+    for name, over in gaps_over(FIGURES).items():
         z = quantile(confidence, len(pairs) * len(over))
         rates = [[FIGURES[metric](group, z) for group in groups] for metric in over]
         yield name, largest([size(difference(of[a], of[b])) for of in rates for a, b in pairs])
@@ -270,4 +266,4 @@ FIGURES: dict[str, Callable[[Summed, float], Estimate]] = {
     "true_positive_rate": _share(True, True), "false_positive_rate": _share(False, True),
     "precision": _share(None, False), "auc": _auc, "brier_score": _brier_score,
     "calibration_gap": _calibration_gap, "calibration_error": _calibration_error}
-"""How each figure of a group is computed."""
+"""How each figure of a group is computed, by its name in `fedfair.fairness.metrics.METRICS`."""

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from fedfair.fairness.group_counts import MOST_CLASSES, Sums, middles
-from fedfair.fairness.metrics import METRICS, Metric
+from fedfair.fairness.metrics import Compute, computed
 from fedfair.plugins.registry import unknown
 
 PREFIX = "sklearn:"
@@ -144,7 +144,7 @@ def find_metric(name: str) -> Wanted:
         """Return the metric as its scorer would."""
         return float(sign * function(y, given, **fixed, **classes, **weights))
 
-    return Wanted(f"{PREFIX}{plain}" if plain in METRICS else plain, compute, of_scores)
+    return Wanted(f"{PREFIX}{plain}" if plain in computed() else plain, compute, of_scores)
 
 
 _SCORES, _DECISIONS = ("y_score", "y_prob", "y_proba"), ("y_pred", "y2")
@@ -165,7 +165,7 @@ def _arguments(function: Callable[..., Any]) -> list[str]:
     return list(inspect.signature(function).parameters) if inspect.isfunction(function) else []
 
 
-def further(names: tuple[str, ...], classes: int, favourable: int | None) -> dict[str, Metric]:
+def further(names: tuple[str, ...], classes: int, favourable: int | None) -> dict[str, Compute]:
     """Return metrics by name, after trying each on records of all classes.
 
     Args:

@@ -11,19 +11,15 @@ import pandas as pd
 
 from fedfair.datasets.names import from_spreadsheet_cell
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
-from fedfair.fairness.metrics import ALL
-from fedfair.fairness.site_figures import LESS_OTHERS, WITHIN_SITES
+from fedfair.fairness.metrics import ALL, find, shown_in
+from fedfair.fairness.site_figures import COMPARED, LESS_OTHERS, WITHIN_SITES
 from simulations.results.front_files import SITES
 
-OF_SITES = {"records": "records, about", "accuracy": "accuracy", "auc": "AUC", "positive_rate": "selection rate",
-            "true_positive_rate": "true positive rate", "false_positive_rate": "false positive rate",
-            "precision": "precision", "calibration_gap": "calibration gap"}
+OF_SITES = {metric.name: metric.words for metric in shown_in("fit sites")}
 """Figures of every site, and of every group within it, and what they are called."""
 
-LESS = {f"positive_rate{LESS_OTHERS}": "selection rate less that of the others, over all",
-        f"positive_rate{LESS_OTHERS}{WITHIN_SITES}": "the same within sites, on average",
-        f"true_positive_rate{LESS_OTHERS}": "true positive rate less that of the others, over all",
-        f"true_positive_rate{LESS_OTHERS}{WITHIN_SITES}": "the same within sites, on average"}
+LESS = {f"{name}{LESS_OTHERS}{within}": "the same within sites, on average" if within else
+        f"{find(name).words} less that of the others, over all" for name in COMPARED for within in ("", WITHIN_SITES)}
 """By how much a group's rates are above those of the others, and what that is called."""
 
 _OVER_ALL, _WITHIN = [*LESS][:2]

@@ -15,7 +15,7 @@ from fedfair.accounting import Ledger
 from fedfair.accounting.figures import up
 from fedfair.datasets.features.encoding import OTHER
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
-from fedfair.fairness.metrics import ALL
+from fedfair.fairness.metrics import ALL, shown_in
 from simulations.fitting.figures_by_site import SiteStory
 from simulations.results.front_files import CURVES, FIGURES, FRONT
 from simulations.results.model_metadata import Description
@@ -26,18 +26,10 @@ from simulations.results.scorecard import SCORECARD
 FIT = "fit.toml"
 """What was asked of a fit."""
 
-OF_GROUPS = {"records": "records, about", "accuracy": "accuracy", "auc": "AUC", "positive_rate": "selection rate",
-             "true_positive_rate": "true positive rate", "false_positive_rate": "false positive rate",
-             "precision": "precision", "brier_score": "Brier score", "calibration_gap": "calibration gap",
-             "calibration_error": "calibration error"}
+OF_GROUPS = {metric.name: metric.words for metric in shown_in("fit groups")}
 """Figures of every group, and what they are called."""
 
-OF_ALL = {"demographic_parity": "demographic parity: largest difference of selection rates",
-          "selection_ratio": "smallest selection rate over the largest",
-          "equal_opportunity": "equal opportunity: largest difference of true positive rates",
-          "equalised_odds": "equalised odds", "predictive_parity": "predictive parity: largest difference of precision",
-          "accuracy_parity": "accuracy parity", "worst_group_accuracy": "accuracy of the worst group",
-          "balanced_accuracy": "balanced accuracy", "majority_rate": "most frequent class"}
+OF_ALL = {metric.name: metric.words for metric in shown_in("fit all")}
 """Figures of all groups together, and what they are called."""
 
 

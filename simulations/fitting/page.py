@@ -15,6 +15,7 @@ from markupsafe import Markup
 from fedfair.accounting.figures import up
 from fedfair.datasets.names import visible
 from fedfair.fairness.intervals import Estimate, records
+from fedfair.fairness.metrics import shown_in
 from simulations.drawing.svg import element, escaped, path, text
 from simulations.files.atomic_files import in_json
 from simulations.fitting.figures_by_site import LESS, OF_SITES
@@ -117,8 +118,9 @@ def _grid(across: _Axis, up: _Axis, below: str, beside: str) -> list[str]:
             text(beside, 12, middle, text_anchor="middle", transform=f"rotate(-90 12 {middle:g})")]
 
 
-_SLIDING = ("accuracy", "positive_rate", "true_positive_rate", "false_positive_rate", "precision")
-"""Figures of a group that are known at every point of the front."""
+_SLIDING = {metric.name: metric.words for metric in shown_in("fit groups")
+            if metric.of == "counts" and metric.name != "records"}
+"""Figures of a group that are known at every point of the front: those of decisions."""
 
 
 def page(story: Story) -> str:
@@ -133,7 +135,7 @@ def page(story: Story) -> str:
     style = Environment(loader=FileSystemLoader(page_folder("simulations.report")), autoescape=True)
     return environment.get_template("page.html.j2").render(
         story=story, groups=OF_GROUPS, overall=OF_ALL, of_sites=OF_SITES, less=LESS,
-        sliding={name: OF_GROUPS[name] for name in _SLIDING},
+        sliding=_SLIDING,
         promise=promise(story), selected=how_selected(story), version=version("fedfair"),
         epsilon=up(story.epsilon, ".4g"),
         delta=up(story.ledger.delta, ".3g"), style=_text(style, "page.css"), own_style=_text(environment, "page.css"),

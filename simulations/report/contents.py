@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedfair.fairness.metrics import shown_in
 from simulations.drawing.figure import Figure, Panel, Series, apart
 from simulations.engines.run import Progress
 from simulations.report.figures import accuracy_figure, bounds_figure, constants, training_figure
@@ -172,8 +173,8 @@ def chapter(comparison: Comparison, name: str) -> Chapter:
     """Make the chapter of one comparison; figures in which nothing can be compared are left out."""
     parts: list[Figure | Table | None] = [*(_of_figures(comparison) if comparison.is_measured else ()),
                                           nodes_table(comparison)]
-    timed = ("accuracy", "loss") if comparison.is_measured else ()
-    training = [telling(training_figure(comparison, metric)) for metric in timed]
+    timed = shown_in("training") if comparison.is_measured else []
+    training = [telling(training_figure(comparison, metric.name)) for metric in timed]
     ledger = ledger_figure(comparison)
     tables = (ledger_by_method(comparison), ledger_by_group(comparison), ledger_by_observer(comparison))
     parts_of_ledger: list[Figure | Table | None] = [telling(ledger) if ledger else None, *tables]

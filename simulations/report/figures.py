@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
 from fedfair.fairness.intervals import Estimate
-from fedfair.fairness.metrics import ALL
+from fedfair.fairness.metrics import ALL, Metric, find
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.results.comparison import Comparison
 from simulations.statistics.over_seeds import of_records, over_seeds, share_over_seeds
@@ -40,13 +39,14 @@ def training_figure(comparison: Comparison, metric: str = "accuracy") -> Figure:
     """Show a metric of the test part during the training: a panel for each group, a line for each method."""
     rows, across = _timed(comparison, "test", metric)
     rows = rows.assign(place=rows.groupby(["strategy", "seed", "group"]).cumcount())
+    shown = find(metric).title
     panels = []
     for group, title in titles(comparison).items():
         of_group = rows[rows["group"] == group]
-        panels.append(Panel(title, Scale(across), Scale(metric), tuple(
-            Series(method, number, tuple(_evaluations(of_group[of_group["strategy"] == method], metric)))
+        panels.append(Panel(title, Scale(across), Scale(shown), tuple(
+            Series(method, number, tuple(_evaluations(of_group[of_group["strategy"] == method], find(metric))))
             for number, method in enumerate(comparison.methods))))
-    return Figure(f"training-{metric}", f"{metric.capitalize()} of each group during the training",
+    return Figure(f"training-{metric}", f"{shown[0].upper()}{shown[1:]} of each group during the training",
                   f"On test records. {INTERVALS if comparison.seeds > 1 else 'One seed.'}", tuple(panels), same="y")
 
 
@@ -114,11 +114,10 @@ def _timed(comparison: Comparison, split: str, metric: str | None = None) -> tup
     return rows if metric is None else rows[rows["metric"] == metric], "round" if same else "training done, %"
 
 
-def _evaluations(rows: pd.DataFrame, metric: str) -> Iterator[Point]:
+def _evaluations(rows: pd.DataFrame, metric: Metric) -> Iterator[Point]:
     """Yield one method's evaluations of a group over seeds, in order."""
-    most = 1.0 if metric == "accuracy" else math.inf
     for _, values in rows.groupby("place"):
-        yield Point(Estimate(float(values["now"].mean())), over_seeds(list(values["value"]), 0.0, most))
+        yield Point(Estimate(float(values["now"].mean())), over_seeds(list(values["value"]), metric.least, metric.most))
 
 
 def _binned(rows: pd.DataFrame) -> Iterator[Point]:

@@ -6,17 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 from fedfair.accounting.events import Observer
 from fedfair.accounting.figures import up
 from fedfair.fairness.intervals import Estimate
-from fedfair.fairness.metrics import ALL, GAPS, METRICS
+from fedfair.fairness.metrics import ALL, Metric, find
 from simulations.results.comparison import Comparison
 from simulations.results.ledger_table import TWO_GROUPS, largest
 from simulations.results.node_files import COLUMNS
 from simulations.statistics.coverage import test_records
-from simulations.statistics.measures import LARGER_IS_BETTER
-from simulations.statistics.over_seeds import over_seeds, share_over_seeds
-from simulations.statistics.summary import BY_GROUP, privacy_costs
+from simulations.statistics.over_seeds import over_seeds
+from simulations.statistics.summary import metrics_in, privacy_costs
 from simulations.tables.table import Cell, Epsilon, Table
 
 
@@ -26,18 +27,19 @@ def methods_table(comparison: Comparison) -> Table:
     marks: dict[tuple[int, int], str] = {}
     for number, row in enumerate(comparison.summary.to_dict("records")):
         runs = comparison.final.xs(row["strategy"], level="strategy")
-        shares = [share_over_seeds(_values(runs, ALL, metric)) for metric in _SHARES]
-        rows.append((row["strategy"], *shares, row["equal_opportunity_mean"], row["equalised_odds_mean"],
-                     row["privacy_cost_gap_mean"], row["excessive_risk_gap_mean"], _constant(row),
-                     Epsilon(row["epsilon"]), row["guarantee"], int(row["seeds"])))
-        marks |= {(number, place): comparison.marks.of(row["strategy"], measure) for place, measure in _MARKED.items()}
-    columns = ("method", *map(_name, _SHARES), "equal opportunity", "equalised odds", "privacy cost gap",
-               "excessive risk gap", "seeds with one class", "epsilon", "guarantee", "seeds")
+        means = [row[f"{metric.name}_mean"] if metric.of == "runs" else _estimate(runs, ALL, metric)
+                 for metric in comparison.in_table]
+        rows.append((row["strategy"], *means, _constant(row), Epsilon(row["epsilon"]), row["guarantee"],
+                     int(row["seeds"])))
+        marks |= {(number, place): comparison.marks.of(row["strategy"], metric.name)
+                  for place, metric in enumerate(comparison.in_table, 1)}
+    columns = ("method", *(metric.title for metric in comparison.in_table), "seeds with one class", "epsilon",
+               "guarantee", "seeds")
     foot: list[Sequence[Cell]] = []
     if (ALL, "majority_rate") in comparison.final:
-        rate = share_over_seeds(_values(comparison.final.groupby(level="seed").first(), ALL, "majority_rate"))
-        nothing = [Estimate(math.nan)] * (len(_SHARES) - 1)
-        foot.append(("majority class", rate, *nothing, "-", "-", "-", "-", "-", "-", "-", comparison.seeds))
+        rate = _estimate(comparison.final.groupby(level="seed").first(), ALL, find("majority_rate"))
+        nothing: list[Cell] = ["-" if metric.of == "runs" else Estimate(math.nan) for metric in comparison.in_table[1:]]
+        foot.append(("majority class", rate, *nothing, "-", "-", "-", comparison.seeds))
     delta, legend = comparison.summary["delta"].iloc[0], [f" {line}." for line in comparison.marks.legend()]
     return Table("methods", "Methods", columns, rows,
                  f"On test records after the last round; epsilon at delta {up(delta, '.6g')}. Parities and gaps are "
@@ -47,35 +49,21 @@ def methods_table(comparison: Comparison) -> Table:
 
 def metrics_table(comparison: Comparison) -> Table:
     """Show each method's further metrics, over all test records and by group, in a row each."""
-    metrics = (*BY_GROUP, *further_metrics(comparison))
+    metrics = metrics_in("groups", comparison.final)
     rows: list[Sequence[Cell]] = []
     for group in (ALL, *comparison.sizes):
         for method in comparison.methods:
             runs = comparison.final.xs(method, level="strategy")
-            rows.append((group, method, *(over_seeds(_values(runs, group, metric)) for metric in metrics)))
-    return Table("metrics", "Further metrics", ("group", "method", *map(_name, metrics)), rows,
+            rows.append((group, method, *(_estimate(runs, group, metric) for metric in metrics)))
+    return Table("metrics", "Further metrics", ("group", "method", *(metric.title for metric in metrics)), rows,
                  "Recall is that of the favourable class. AUC is from a histogram of scores. What a group's test "
                  "records cannot tell is unknown.", folded=True)
 
 
-_SHARES = ("accuracy", "accuracy_parity", "demographic_parity")
-_MARKED = {1: "accuracy", 2: "accuracy_parity", 6: "privacy_cost_gap", 7: "excessive_risk_gap"}
-"""Columns of the methods' table that are marked, and the measures that are tested."""
-
-
-def further_metrics(comparison: Comparison) -> list[str]:
-    """Return the metrics of the runs that were asked for besides the usual ones."""
-    return [str(name) for name in comparison.final[ALL].columns if name not in (*METRICS, *GAPS)]
-
-
-def _name(metric: str) -> str:
-    """Return a metric in words."""
-    return {"auc": "AUC", "true_positive_rate": "recall"}.get(metric, metric.replace("_", " "))
-
-
-def _values(runs: Any, group: str, metric: str) -> list[float]:
-    """Return a metric's values over runs; not a number if they do not have it."""
-    return list(runs[group, metric]) if (group, metric) in runs else [math.nan]
+def _estimate(runs: pd.DataFrame, group: str, metric: Metric) -> Estimate:
+    """Return a metric's mean over runs; not a number if they do not have it."""
+    values = list(runs[group, metric.name]) if (group, metric.name) in runs else [math.nan]
+    return over_seeds(values, metric.least, metric.most)
 
 
 def _constant(row: Mapping[Any, Any]) -> str:
@@ -109,9 +97,10 @@ def groups_table(comparison: Comparison) -> Table:
             runs = comparison.final.xs(method, level="strategy")
             paid = costs.xs(method, level="strategy")[group]
             marks[len(rows), 2] = comparison.marks.of(method, "accuracy", group)
-            rows.append((group, method, share_over_seeds(_values(runs, group, "accuracy")),
-                         over_seeds(list(paid), -1.0, 1.0), share_over_seeds(_values(runs, group, "positive_rate")),
-                         over_seeds(_values(runs, group, "loss"), 0.0), size or "-", tested.get(group, "unknown")))
+            accuracy, selected, loss = (_estimate(runs, group, find(name))
+                                        for name in ("accuracy", "positive_rate", "loss"))
+            rows.append((group, method, accuracy, over_seeds(list(paid), -1.0, 1.0), selected, loss, size or "-",
+                         tested.get(group, "unknown")))
     columns = ("group", "method", "accuracy", "privacy cost", "positive rate", "loss", "training records",
                "test records")
     return Table("groups", "Groups", columns, rows,
@@ -120,19 +109,19 @@ def groups_table(comparison: Comparison) -> Table:
 
 
 def sites_table(comparison: Comparison) -> Table | None:
-    """Show what the test records of each site, or participant, get under each method; None if none were measured."""
-    by_client, asked = comparison.by_client, further_metrics(comparison)
+    """Show what the test records of each site, or participant, get under each method; None if none were comparison."""
+    by_client = comparison.by_client
     if by_client.empty:
         return None
+    metrics = [find("accuracy"), *metrics_in("groups", comparison.final)]
     rows: list[Sequence[Cell]] = []
     for site in [name for name in by_client.columns.unique("group") if name != ALL]:
         for method in by_client.index.unique("strategy"):
             runs = by_client.xs(method, level="strategy")
             records = runs[site, "records"].min()
-            rows.append((str(site), str(method), share_over_seeds(_values(runs, site, "accuracy")),
-                         *(over_seeds(_values(runs, site, metric)) for metric in (*BY_GROUP, *asked)),
+            rows.append((str(site), str(method), *(_estimate(runs, str(site), metric) for metric in metrics),
                          0 if math.isnan(records) else int(records)))
-    return Table("sites", "By site", ("site", "method", "accuracy", *map(_name, (*BY_GROUP, *asked)), "test records"),
+    return Table("sites", "By site", ("site", "method", *(metric.title for metric in metrics), "test records"),
                  rows, "On the test records that each client would hold. Test records: the fewest of a seed.")
 
 
@@ -152,9 +141,9 @@ def nodes_table(comparison: Comparison) -> Table | None:
 
 def tests_table(comparison: Comparison) -> Table:
     """Show for each measure and pair of methods whether the difference of means may be chance, in a row each."""
-    rows = [(row["metric"].replace("_", " "), row["better"], row["worse"], int(row["seeds"]), row["difference"],
+    rows = [(find(row["metric"]).title, row["better"], row["worse"], int(row["seeds"]), row["difference"],
              row["p"], row["p_holm"]) for row in comparison.tests.to_dict("records")
-            if row["difference"] and LARGER_IS_BETTER[row["metric"]] == (row["difference"] > 0)]
+            if row["difference"] and find(row["metric"]).larger_is_better == (row["difference"] > 0)]
     return Table("tests", "Paired tests between methods",
                  ("measure", "better", "worse", "seeds", "difference", "p", "p, Holm"), rows,
                  "One-sided Wilcoxon signed-rank tests paired by seed, corrected by Holm for all tests of a measure, "

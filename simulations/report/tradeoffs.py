@@ -8,13 +8,11 @@ from typing import NamedTuple
 
 from fedfair.accounting.figures import up
 from fedfair.fairness.intervals import Estimate
-from fedfair.fairness.metrics import ALL
+from fedfair.fairness.metrics import ALL, shown_in
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.scale import round_ticks
 from simulations.results.comparison import Comparison
 from simulations.statistics.over_seeds import share_over_seeds
-
-_FAIRNESS = {"accuracy_parity": "accuracy parity", "demographic_parity": "demographic parity"}
 
 
 class Outcome(NamedTuple):
@@ -43,7 +41,7 @@ def outcomes(comparisons: Sequence[Comparison]) -> list[Outcome]:
     for comparison in comparisons:
         for row in comparison.summary.to_dict("records"):
             runs = comparison.final.xs(row["strategy"], level="strategy")
-            parity = {metric: share_over_seeds(list(runs[ALL, metric])) for metric in _FAIRNESS}
+            parity = {metric.name: share_over_seeds(list(runs[ALL, metric.name])) for metric in shown_in("front")}
             epsilon = float(up(row["epsilon"], ".3g"))
             results.append(Outcome(row["strategy"], epsilon, share_over_seeds(list(runs[ALL, "accuracy"])), parity))
     return results
@@ -61,7 +59,7 @@ def pareto_figure(comparisons: Sequence[Comparison]) -> Figure:
 
     fair, private = [], [Panel("accuracy against epsilon", Scale("epsilon", ticks=ticks, epsilon=True),
                                Scale("accuracy"), _series(every, every, by_epsilon))]
-    for metric, label in _FAIRNESS.items():
+    for metric, label in ((each.name, each.title) for each in shown_in("front")):
         known = [outcome for outcome in every if not math.isnan(outcome.parity[metric].value)]
         front = [o for o in known if not any(other.beats(o, metric) for other in known)]
 

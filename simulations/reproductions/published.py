@@ -104,7 +104,7 @@ class Note(_Part):
 
 class Claim(_Part):
     """A claim of significance: each of the methods `better` is better than each of `worse` by each metric, one of
-    `simulations.statistics.measures.LARGER_IS_BETTER`, on every data set.
+    `fedfair.fairness.metrics.METRICS`, on every data set.
     """
 
     better: Names

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from fedfair.accounting import Ledger
-from fedfair.fairness.metrics import ALL
+from fedfair.fairness.metrics import ALL, Metric
 from fedfair.protocol.fields import marked
 from fedfair.protocol.messages import BY_CLIENT
 from fedfair.protocol.task import Task
@@ -21,7 +21,7 @@ from simulations.statistics.marks import Marks, marks
 from simulations.statistics.measures import measures
 from simulations.statistics.over_seeds import comparisons
 from simulations.statistics.statements import in_words, statements
-from simulations.statistics.summary import final_part, final_test, summarise
+from simulations.statistics.summary import final_part, final_test, metrics_in, summarise
 
 Run = tuple[str, str, int]
 """Data set, method and seed; see `simulations.settings.experiment.RunKey`."""
@@ -109,6 +109,11 @@ class Comparison:
     def summary(self) -> pd.DataFrame:
         """A row for each method, see `simulations.statistics.summary.summarise`."""
         return summarise(self.metrics, self.ledgers)
+
+    @cached_property
+    def in_table(self) -> list[Metric]:
+        """The metrics of its first table, accuracy first."""
+        return metrics_in("table", self.final)
 
     @cached_property
     def tests(self) -> pd.DataFrame:

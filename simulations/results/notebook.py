@@ -14,6 +14,7 @@ import pandas as pd
 from fedfair.accounting.figures import up
 from fedfair.accounting.ledger_words import as_html, shown
 from fedfair.datasets.names import visible
+from fedfair.fairness.metrics import Metric
 from simulations.results.comparison import Comparison
 from simulations.statistics.coverage import test_records
 from simulations.statistics.marks import Marks
@@ -70,9 +71,6 @@ def _ends(spreads: Sequence[Spread]) -> Spread:
     return max(0.0, low - 0.1), min(1.0, high + 0.1)
 
 
-_MEASURES = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds",
-             "privacy_cost_gap")
-
 
 def runs_html(comparison: Comparison) -> str:
     """Return the tables of runs on one data set, with what is found in sentences.
@@ -83,7 +81,7 @@ def runs_html(comparison: Comparison) -> str:
     marked, rows, seeds = comparison.marks, comparison.summary.to_dict("records"), comparison.seeds
     title = f"{visible(rows[0]['dataset'])}: {seeds} seed{'s, mean ± deviation' if seeds > 1 else ''}, on test records"
     sizes = comparison.sizes
-    tables = [_methods(rows, marked), _groups(rows, marked, sizes, test_records(comparison.final))]
+    tables = [_methods(rows, marked, comparison.in_table), _groups(rows, marked, sizes, test_records(comparison.final))]
     notes = [visible(line) for line in [*comparison.findings(), *marked.legend()]]
     picture = accuracy_picture({visible(group): _accuracies(rows, group) for group in _smallest_first(sizes)})
     return f"{picture}{as_html(title, tables, notes)}"
@@ -100,12 +98,13 @@ def _accuracies(rows: Sequence[Mapping[Any, Any]], group: str) -> dict[str, Spre
     return {visible(row["strategy"]): (row[f"{name}_mean"], row.get(f"{name}_sd", math.nan)) for row in rows}
 
 
-def _methods(rows: Sequence[Mapping[Any, Any]], marked: Marks) -> pd.DataFrame:
-    """Lay out a row for each method; measures that no method has are left out."""
-    known = [name for name in _MEASURES if any(not math.isnan(row[f"{name}_mean"]) for row in rows)]
+def _methods(rows: Sequence[Mapping[Any, Any]], marked: Marks, metrics: Sequence[Metric]) -> pd.DataFrame:
+    """Lay out a row for each method; metrics that no method has are left out."""
+    known = [each for each in metrics if any(not math.isnan(row[f"{each.name}_mean"]) for row in rows)]
     return pd.DataFrame([{
         "method": visible(row["strategy"]),
-        **{name.replace("_", " "): _figure(row, name, marked.of(row["strategy"], name)) for name in known},
+        **{visible(each.title): _figure(row, each.name, marked.of(row["strategy"], each.name), each.digits)
+           for each in known},
         "epsilon": shown(row["epsilon"]), "guarantee": row["guarantee"], "delta": up(row["delta"], ".6g"),
         "seeds": row["seeds"]} for row in rows])
 
@@ -121,9 +120,9 @@ def _groups(rows: Sequence[Mapping[Any, Any]], marked: Marks, sizes: Mapping[str
         } for group in _smallest_first(sizes)])
 
 
-def _figure(row: Mapping[Any, Any], name: str, mark: str) -> str:
+def _figure(row: Mapping[Any, Any], name: str, mark: str, digits: int = 3) -> str:
     """Write a mean with its deviation, alone for one seed, and with its mark."""
     mean, deviation = row[f"{name}_mean"], row.get(f"{name}_sd", math.nan)
     if math.isnan(mean):
         return "unknown"
-    return f"{mean:.3f}{'' if math.isnan(deviation) else f' ± {deviation:.3f}'}{mark}"
+    return f"{mean:.{digits}f}{'' if math.isnan(deviation) else f' ± {deviation:.{digits}f}'}{mark}"

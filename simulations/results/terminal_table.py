@@ -17,6 +17,7 @@ from rich.text import Text
 from fedfair.accounting.figures import up
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column
 from fedfair.datasets.names import visible
+from fedfair.fairness.metrics import Metric, find, shown_in
 from simulations.results.comparison import Comparison
 from simulations.statistics.marks import BEST, DOUBTFUL, NONE, Marks
 from simulations.statistics.measures import measures
@@ -28,22 +29,25 @@ _MOST = 10_000  # columns of a terminal
 def results_table(comparison: Comparison) -> RenderableType:
     """Lay out one data set's runs, below what must be known first: models that predict one class."""
     first, said = constant_models(measures(comparison.final)), comparison.findings()
-    table = comparison_table(comparison.summary, comparison.sizes, comparison.marks)
+    table = comparison_table(comparison.summary, comparison.sizes, comparison.marks, comparison.in_table)
     return Group(*(Text(visible(line), "yellow") for line in first), table,
                  *(Text(visible(line)) for line in [*said[len(first):], *comparison.notes()]))
 
 
-def comparison_table(summary: pd.DataFrame, sizes: dict[str, int], marked: Marks = NONE) -> RenderableType:
+def comparison_table(summary: pd.DataFrame, sizes: dict[str, int], marked: Marks = NONE,
+                     metrics: Sequence[Metric] = ()) -> RenderableType:
     """Lay out one data set's strategies (see `statistics.summary`), a column each, with a row for each group, smallest
     first.
 
-    `sizes` are the groups' training records. Strategies for which the terminal has no room go into another table below.
+    `sizes` are the groups' training records; `metrics`, by default those of `METRICS`, get a row each. Strategies for
+    which the terminal has no room go into another table below.
     """
     rows = summary.to_dict("records")
     several = rows[0]["seeds"] > 1
     seeds = f"{rows[0]['seeds']} seed{'s, mean and deviation' if several else ''}"
     title = Text(f"{visible(rows[0]['dataset'])}: test accuracy by group ({seeds})", "italic")
-    return Group(title, _Strategies(rows, sizes, marked), *(Text(line, "dim") for line in marked.legend()))
+    metrics = metrics or shown_in("table")
+    return Group(title, _Strategies(rows, sizes, marked, metrics), *(Text(line, "dim") for line in marked.legend()))
 
 
 def columns_table(name: str, columns: Sequence[Column]) -> Table:
@@ -64,13 +68,14 @@ class _Strategies:
     rows: Sequence[Mapping[Any, Any]]
     sizes: dict[str, int]
     marked: Marks
+    metrics: Sequence[Metric]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Lay the columns out for a console's width."""
-        tables = [_strategies_table(self.rows, self.sizes, self.marked, wide=True)]
+        tables = [_strategies_table(self.rows, self, wide=True)]
         room, number = options.update(max_width=_MOST), len(self.rows)
         while number and any(Measurement.get(console, room, part).maximum > options.max_width for part in tables):
-            tables = [_strategies_table(self.rows[start : start + number], self.sizes, self.marked)
+            tables = [_strategies_table(self.rows[start : start + number], self)
                       for start in range(0, len(self.rows), number)]
             number -= 1
         for table in tables:
@@ -78,9 +83,9 @@ class _Strategies:
             yield Text()
 
 
-def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int], marked: Marks, wide: bool = False
-                      ) -> Table:
+def _strategies_table(rows: Sequence[Mapping[Any, Any]], of: _Strategies, wide: bool = False) -> Table:
     """Lay out the columns of some strategies; names are cut and broken unless it may be `wide`."""
+    sizes, marked = of.sizes, of.marked
     table, cut = Table(box=None, header_style="bold", padding=(0, 1, 0, 0)), 40 if wide else 10
     table.add_column("group (records)", no_wrap=True, max_width=None if wide else 20)
     for row in rows:
@@ -99,9 +104,10 @@ def _strategies_table(rows: Sequence[Mapping[Any, Any]], sizes: dict[str, int], 
         table.add_row(Text(f"{_short(group, cut)}{held}"),
                       *(_marked(row, "accuracy", marked, group) for row in rows), style="bold" if index == 0 else "")
     table.add_row("")
-    for gap in ("accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds"):
-        if not all(math.isnan(row.get(f"{gap}_mean", math.nan)) for row in rows) or _is_unknown(gap, rows):
-            table.add_row(gap.replace("_", " "), *(_marked(row, gap, marked, unknown="unknown") for row in rows))
+    for metric in (each for each in of.metrics if each.name != "accuracy" and each.of != "runs"):
+        name = metric.name
+        if not all(math.isnan(row.get(f"{name}_mean", math.nan)) for row in rows) or _is_unknown(name, rows):
+            table.add_row(Text(visible(metric.title)), *(_marked(row, name, marked, unknown="unknown") for row in rows))
     if not math.isnan(rows[0]["privacy_cost_gap_mean"]):
         paid = [_most_paid(row, groups) for row in rows]
         table.add_row("largest mean cost", *(Text(_short(group, cut - 2) if cost > 0 else "-") for cost, group in paid))
@@ -134,7 +140,9 @@ def _marked(row: Mapping[Any, Any], measure: str, marked: Marks, group: str | No
     if math.isnan(value):
         return Text(unknown)
     mark = marked.of(row["strategy"], measure, group)
-    text = _number(value, 3) if math.isnan(deviation) else f"{_number(value, 3)}±{_number(deviation, 3)}"
+    digits = find(measure).digits
+    text = _number(value, digits)
+    text = text if math.isnan(deviation) else f"{text}±{_number(deviation, digits)}"
     return Text(text + mark, {BEST: "green", DOUBTFUL: "yellow"}.get(mark, ""))
 
 

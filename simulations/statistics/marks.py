@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from simulations.statistics.coverage import FEW, test_records
-from simulations.statistics.measures import LARGER_IS_BETTER, measures
+from simulations.statistics.measures import measures
 from simulations.statistics.over_seeds import LEVEL, constant_runs
 
 BEST, DOUBTFUL = "*", "?"
@@ -62,8 +62,8 @@ def marks(final: pd.DataFrame, tested: pd.DataFrame) -> Marks:
     """
     constant = frozenset(constant_runs(measures(final)))
     few = frozenset(name for name, records in test_records(final).items() if records < FEW)
-    best = {measure: name for measure in LARGER_IS_BETTER
-            if (name := _best(tested[tested["metric"] == measure], constant)) is not None}
+    best = {str(measure): name for measure, tests in tested.groupby("metric", sort=False)
+            if (name := _best(tests, constant)) is not None}
     return Marks(best, constant, few)
 
 

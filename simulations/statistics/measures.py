@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from fedfair.fairness.metrics import ALL
+from fedfair.fairness.metrics import ALL, shown_in
 from simulations.statistics.summary import excessive_risks, gap, privacy_costs
 
 Pairs = Mapping[str, tuple[str, str]]
@@ -15,13 +15,9 @@ Pairs = Mapping[str, tuple[str, str]]
 
 _ANY: Pairs = {}
 
-LARGER_IS_BETTER = {"accuracy": True, "loss": False, "accuracy_parity": False, "privacy_cost_gap": False,
-                    "excessive_risk_gap": False}
-"""The tested measures, and whether larger values are better."""
-
 
 def measures(final: pd.DataFrame, pairs: Pairs = _ANY) -> pd.DataFrame:
-    """Compute the measures of each run (see `LARGER_IS_BETTER`).
+    """Compute the measures of each run that are tested.
 
     Args:
         final: Final metrics, a row for each run, from `simulations.statistics.summary.final_test`.
@@ -31,11 +27,11 @@ def measures(final: pd.DataFrame, pairs: Pairs = _ANY) -> pd.DataFrame:
         A row for each run, with a column for each measure. Where the runs have it, `constant` says whether one class
             alone was predicted, and `majority_rate` is the accuracy of always predicting the most frequent one.
     """
-    table = pd.DataFrame({
-        "accuracy": final[ALL, "accuracy"], "loss": final[ALL, "loss"],
-        "accuracy_parity": final[ALL, "accuracy_parity"],
-        "privacy_cost_gap": gap(between(privacy_costs(final), pairs)),
-        "excessive_risk_gap": gap(between(excessive_risks(final), pairs))})
+    of_runs = {"privacy_cost_gap": gap(between(privacy_costs(final), pairs)),
+               "excessive_risk_gap": gap(between(excessive_risks(final), pairs))}
+    names = [metric.name for metric in shown_in("tests")]
+    table = pd.DataFrame({name: of_runs[name] if name in of_runs else final[ALL, name] for name in names
+                          if name in of_runs or (ALL, name) in final})
     if (ALL, "predicted_classes") in final:
         table["constant"] = final[ALL, "predicted_classes"] == 1
     if (ALL, "majority_rate") in final:

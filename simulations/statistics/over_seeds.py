@@ -21,7 +21,7 @@ import pandas as pd
 import scipy
 
 from fedfair.fairness.intervals import Estimate
-from simulations.statistics.measures import LARGER_IS_BETTER
+from fedfair.fairness.metrics import find, shown_in
 from simulations.statistics.summary import DIGITS, TAU, at_most, is_reference, reference
 
 LEVEL = 0.05
@@ -238,7 +238,7 @@ def comparisons(measured: pd.DataFrame) -> pd.DataFrame:
         for better, worse in permutations(wide, 2):
             both = wide[[better, worse]].dropna()
             if len(both):
-                tests.append(_test(both, better, worse, LARGER_IS_BETTER[metric]))
+                tests.append(_test(both, better, worse, bool(find(metric).larger_is_better)))
         for test, adjusted in zip(tests, holm([test["p"] for test in tests]), strict=True):
             rows.append({"dataset": dataset, "metric": metric, **test, "p_holm": adjusted, "comparisons": len(tests)})
     return pd.DataFrame(rows, columns=["dataset", "metric", "better", "worse", "seeds", "difference", "p", "p_holm",
@@ -249,7 +249,7 @@ def _wide(measured: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
     """Make, for each data set and measure, a table of seeds by strategies, if two or more strategies have values."""
     tables = []
     for dataset, runs in measured.groupby(level="dataset", sort=False):
-        for metric in LARGER_IS_BETTER:
+        for metric in (each.name for each in shown_in("tests") if each.name in runs):
             wide = runs[metric].droplevel("dataset").unstack("strategy")
             wide = wide[[name for name in runs.index.get_level_values("strategy").unique()
                          if not (is_reference(name) and metric.endswith("_gap"))]]

@@ -14,14 +14,23 @@ from typing import Any
 import pandas as pd
 
 from fedfair.accounting import Ledger
-from fedfair.fairness.metrics import ALL, GAPS, METRICS
+from fedfair.fairness.metrics import ALL, METRICS, Metric, Place, find, gaps_over
 from fedfair.protocol.messages import BY_CLIENT
 
-OVERALL = ("balanced_accuracy", "auc", "brier_score", "calibration_error")
-"""Metrics of which all records' mean and deviation are summed up, besides those in the table."""
 
-BY_GROUP = (*OVERALL, "true_positive_rate")
-"""Metrics whose means are summed up by group and by site."""
+def metrics_in(place: Place, runs: pd.DataFrame) -> list[Metric]:
+    """Return the metrics that results show in a place: those of `METRICS`, then those that runs were asked for besides.
+
+    Those that have columns of all records come first.
+
+    Args:
+        place: The place.
+        runs: Final metrics, see `final_part`.
+    """
+    names = dict.fromkeys([*METRICS, *runs[ALL].columns])
+    known = [each for each in map(find, names)
+             if place in each.shown and (each.compute or each.of == "runs" or (ALL, each.name) in runs)]
+    return sorted(known, key=lambda each: (each.name not in METRICS, "summary" not in each.shown))
 
 
 def further_columns(runs: pd.DataFrame, by_client: pd.DataFrame, groups: Sequence[str]) -> dict[str, Any]:
@@ -41,25 +50,24 @@ def further_columns(runs: pd.DataFrame, by_client: pd.DataFrame, groups: Sequenc
         columns["constant_seeds"] = int((runs[ALL, "predicted_classes"] == 1).sum())
     if (ALL, "majority_rate") in runs:
         columns["majority_rate_mean"] = runs[ALL, "majority_rate"].mean()
-    columns |= {f"{name}_seeds": int(runs[ALL, name].count()) for name in GAPS if (ALL, name) in runs}
-    asked = [name for name in runs[ALL].columns if name not in (*METRICS, *GAPS)]
-    for name in (*OVERALL, *asked):
+    columns |= {f"{name}_seeds": int(runs[ALL, name].count()) for name in gaps_over(METRICS) if (ALL, name) in runs}
+    for name in (metric.name for metric in metrics_in("summary", runs) if metric.name not in _FIRST):
         if (ALL, name) in runs:
             columns[f"{name}_mean"], columns[f"{name}_sd"] = runs[ALL, name].mean(), runs[ALL, name].std()
+    by_group = [metric.name for metric in metrics_in("groups", runs)]
     for group in groups:
-        columns |= {f"{name}_{group}_mean": runs[group, name].mean() for name in (*BY_GROUP, *asked)
-                    if (group, name) in runs}
+        columns |= {f"{name}_{group}_mean": runs[group, name].mean() for name in by_group if (group, name) in runs}
         if (group, "records") in runs:
             columns[f"test_records_{group}_min"] = int(runs[group, "records"].fillna(0).min())
-    return columns | _by_client(by_client.reindex(runs.index), asked)
+    return columns | _by_client(by_client.reindex(runs.index), by_group)
 
 
-def _by_client(runs: pd.DataFrame, asked: Sequence[str]) -> dict[str, Any]:
+def _by_client(runs: pd.DataFrame, by_group: Sequence[str]) -> dict[str, Any]:
     """Return the columns of each client: accuracy, other metrics, and test records."""
     columns: dict[str, Any] = {}
     clients = [client for client in runs.columns.unique("group") if client != ALL] if len(runs.columns) else []
     for client in sorted(clients, key=lambda name: int(name.rpartition(" ")[2])):
-        for name in ("accuracy", *BY_GROUP, *asked, "records"):
+        for name in ("accuracy", *by_group, "records"):
             if (client, name) in runs and runs[client, name].notna().any():
                 columns[f"{client.replace(' ', '_')}_{name}_mean"] = runs[client, name].mean()
     if clients and (ALL, "accuracy_parity") in runs:
@@ -146,7 +154,8 @@ TAU = 0.05
 """The largest gap between the groups' privacy costs that counts as equal cost (Xu et al. 2021, section 6.1.4)."""
 DIGITS = 12
 """Decimals to which differences between shares are rounded, so that rounding errors do not count as differences."""
-_OVERALL = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds", "loss")
+_FIRST = ("accuracy", "accuracy_parity", "demographic_parity", "equal_opportunity", "equalised_odds", "loss")
+"""Metrics whose columns come first."""
 
 
 def at_most(gap: float, tau: float) -> bool:
@@ -227,7 +236,7 @@ def summarise(metrics: pd.DataFrame, ledgers: Mapping[tuple[Any, ...], Ledger]) 
                                "epsilon": max(ledger.epsilon() for ledger in spent), "delta": spent[0].delta,
                                "guarantee": spent[0].guarantee,
                                "validation_epsilon": max(ledger.held_out_epsilon("valid") for ledger in spent)}
-        for metric in _OVERALL:
+        for metric in _FIRST:
             row[f"{metric}_mean"], row[f"{metric}_sd"] = runs[ALL, metric].mean(), runs[ALL, metric].std()
         paid = costs.loc[runs.index]
         for group in spent[0].groups:

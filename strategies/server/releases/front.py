@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord, Message
 from torch import Tensor
 
 from fedfair.fairness.group_counts import GroupCounts
-from fedfair.fairness.metrics import ALL, OF_PROBABILITIES, metrics
+from fedfair.fairness.metrics import ALL, find, metrics
 from fedfair.fairness.noisy_figures import NoisyCounts
 from fedfair.moments.front import Front
 from fedfair.node.front_counts import HELD_OUT
@@ -85,7 +85,7 @@ def _rows(point: int, split: str, confusion: Tensor, names: tuple[str, ...], fav
     """Yield the figures of a classifier's decisions; none on a part without records."""
     counts = GroupCounts.of_decisions(confusion)
     for group, metric, value in metrics(counts, names, favourable) if bool(confusion.any()) else ():
-        if metric != "loss" and metric not in OF_PROBABILITIES:
+        if find(metric).of in ("counts", "groups"):
             yield FrontRow(point=point, split=split, group=group, metric=metric, value=value, low=math.nan,
                            high=math.nan)
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from fedfair.accounting import Ledger, multiplier_of
 from fedfair.accounting.events import Unit
 from fedfair.fairness.decision_counts import CONFUSION, Deciding, factors
-from fedfair.fairness.metrics import METRICS
+from fedfair.fairness.metrics import computed
 from fedfair.fairness.noisy_figures import CurvePoint, Figure, NoisyCounts
 from fedfair.fairness.reject_option import RejectOption
 from fedfair.fairness.site_figures import SiteCounts, SiteFigure
@@ -176,5 +176,5 @@ def rows_of(counts: NoisyCounts) -> list[tuple[str, str, float]]:
     figures = counts.figures()
     known = {(figure.group, figure.metric) for figure in figures}
     groups = dict.fromkeys(figure.group for figure in figures)
-    absent = [(group, metric, math.nan) for group in groups for metric in METRICS if (group, metric) not in known]
+    absent = [(group, metric, math.nan) for group in groups for metric in computed() if (group, metric) not in known]
     return [*((figure.group, figure.metric, figure.value) for figure in figures), *absent]

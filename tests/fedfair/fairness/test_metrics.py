@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fedfair.fairness.group_counts import GroupCounts
-from fedfair.fairness.metrics import ALL, OF_PROBABILITIES, largest_gap, metrics
+from fedfair.fairness.metrics import ALL, computed, largest_gap, metrics
 
 NAMES = ("first", "second", "third")
 
@@ -49,7 +49,8 @@ def slow(data: tuple[Tensor, ...], classes: int) -> dict[tuple[str, str], float]
         result[name, "majority_rate"] = max(map(labels.count, labels)) / len(labels) if labels else math.nan
         recalls = [mean([float(p == c) for p, y, *_ in own if y == c]) for c in range(classes)]
         result[name, "balanced_accuracy"] = mean(recalls)
-        result.update(dict.fromkeys(((name, metric) for metric in OF_PROBABILITIES), math.nan))
+        of_probabilities = [metric.name for metric in computed().values() if metric.of == "probabilities"]
+        result.update(dict.fromkeys(((name, metric) for metric in of_probabilities), math.nan))
         if records:
             result[name, "gradient_norm"] = mean([norm for *_, norm in own])
         rates = {"positive_rate": own, "true_positive_rate": [r for r in own if r[1] == 1],
