@@ -139,7 +139,8 @@ def metrics(counts: GroupCounts, names: tuple[str, ...], favourable: int | None 
     Yields:
         Group or "all", metric, and value. A rate over no record is NaN. Gradient norms are left out if all are zero.
     """
-    favourable, every = favourable_of(favourable, counts.labels.shape[1]), {**computed(), **further}
+    favourable = favourable_of(favourable, counts.labels.shape[1])
+    every: dict[str, Compute] = {**computed(), **further}
     sums = counts.tensors()
     by_group = [{name: values[k] for name, values in sums.items()} for k in range(len(names))]
     rows = [_row(every, of_group, favourable) for of_group in by_group]

@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
 from fedfair.accounting.events import Observer
 from fedfair.accounting.figures import up
 from fedfair.fairness.intervals import Estimate
@@ -60,7 +58,7 @@ def metrics_table(comparison: Comparison) -> Table:
                  "records cannot tell is unknown.", folded=True)
 
 
-def _estimate(runs: pd.DataFrame, group: str, metric: Metric) -> Estimate:
+def _estimate(runs: Any, group: str, metric: Metric) -> Estimate:
     """Return a metric's mean over runs; not a number if they do not have it."""
     values = list(runs[group, metric.name]) if (group, metric.name) in runs else [math.nan]
     return over_seeds(values, metric.least, metric.most)

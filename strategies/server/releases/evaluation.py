@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 
 from fedfair.accounting import Ledger
 from fedfair.fairness.group_counts import GroupCounts
-from fedfair.fairness.metrics import ALL, Metric, metrics
+from fedfair.fairness.metrics import ALL, Compute, metrics
 from fedfair.mechanisms.clipping import ClipRule, parameters
 from fedfair.node import exchanges
 from fedfair.protocol.messages import BEFORE_THRESHOLD, BY_CLIENT
@@ -26,7 +26,7 @@ from strategies.server.releases.threshold_search import Threshold, ThresholdSear
 from strategies.server.replies.requests import group_counts, numbering, requests
 from strategies.server.training import Training
 
-_NO_MORE: Mapping[str, Metric] = {}
+_NO_MORE: Mapping[str, Compute] = {}
 
 
 class Row(TypedDict):
@@ -45,7 +45,7 @@ class Rows:
     `further` are metrics that were asked for besides the usual ones.
     """
 
-    def __init__(self, names: Sequence[str], favourable: int | None, further: Mapping[str, Metric] = _NO_MORE) -> None:
+    def __init__(self, names: Sequence[str], favourable: int | None, further: Mapping[str, Compute] = _NO_MORE) -> None:
         self.all: list[Row] = []
         self.told: dict[str, tuple[float, ...]] = {}  # the latest numbers of the clip rule
         self.favourable, self._names, self._further = favourable, tuple(names), further
