@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Mapping
+from typing import Any
 
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Message
-from flwr.serverapp import Grid
 from torch import Tensor
 
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, Unclipped
 from fedfair.mechanisms.noise import Trust
+from fedfair.node.exchanges import send_gradient_sum
 from strategies.server.releases.risk_meter import other_steps
-from strategies.server.replies.requests import added
-from strategies.server.strategy import Strategy
+from strategies.server.strategy import Ask, NoisePlan, Strategy
 
 
 class ClippingError(Strategy):
@@ -47,22 +45,18 @@ class ClippingError(Strategy):
         """Return one clip norm for all, as in DP-SGD."""
         return Flat(self.training.clip_norm)
 
-    def noise_multipliers(self) -> tuple[float, ...]:
+    def noise_plan(self) -> NoisePlan:
         """Return zeros: no noise is added."""
-        return (0.0,) * len(self.schedules())
+        return NoisePlan((0.0,) * len(self.schedules()))
 
     @abstractmethod
     def mixture(self, plain: Gradients, clipped: Gradients, ratio: float) -> Gradients:
         """Return the step from g and gbar, where `ratio` is `|gbar| / |g|`."""
 
-    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-                        ) -> Iterable[Message]:
-        """Ask for the gradient without clipping, then for the clipped one."""
-        asked = super().configure_train(server_round, arrays, config, grid)
-        assert self._round is not None
-        without = self._ask(self.exchange, grid, weights=arrays, round_=replace(self._round, rule=Unclipped()))
-        self._plain = added(without, "sums", self.descent.weights)
-        return asked
+    def ask_first(self, ask: Ask) -> Mapping[str, Any]:
+        """Ask for the gradient without clipping, before the clipped one."""
+        self._plain = ask(send_gradient_sum, {"sums": self.descent.weights}, Unclipped())["sums"]
+        return {}
 
     def update(self, noisy: Gradients) -> None:
         """Take one step along the mixture."""

@@ -21,8 +21,7 @@ from fedfair.models.optimizers import Optimizer, Sgd
 from fedfair.node.participant_updates import send_update_sum
 from fedfair.protocol.fields import Positive
 from fedfair.protocol.round import LocalSgd
-from strategies.server.calibration import Schedule
-from strategies.server.strategy import Strategy
+from strategies.server.strategy import NoisePlan, Strategy
 
 
 class DpFedavg(Strategy):
@@ -113,10 +112,6 @@ class DpFedavg(Strategy):
         """Return `q W`."""
         return self.options.participation * len(self.population.sizes)
 
-    def schedules(self) -> list[Schedule]:
-        """Return what a client goes through: one release a round, at the rate `participation`."""
-        return [Schedule(self.options.participation, self.rounds)]
-
     @property
     def rounds_per_epoch(self) -> float:
         """Rounds in which a record is met once on average."""
@@ -135,6 +130,6 @@ class Fedavg(DpFedavg):
     def query(self) -> None:
         """Return None: without a clip norm nothing is counted."""
 
-    def noise_multipliers(self) -> tuple[float, ...]:
+    def noise_plan(self) -> NoisePlan:
         """Return zeros: no noise is added."""
-        return (0.0,) * len(self.schedules())
+        return NoisePlan((0.0,) * len(self.schedules()))

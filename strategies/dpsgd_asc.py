@@ -68,10 +68,10 @@ class DpsgdAsc(Strategy):
         even, first = self.training.batch_size / self.population.records, self.training.clip_norm
         return PerGroup(tuple(first * min(1.0, even / rate) if rate else first for rate in self.rates()))
 
-    def release_noise(self, rule: ClipRule) -> float:
+    def sum_noise(self, rule: ClipRule) -> float:
         """Return the noise relative to C0, in units of the largest clip norm of the moment."""
         assert isinstance(rule, PerGroup)
-        return self.noise[0] * self.training.clip_norm / max(rule.clip_norms)
+        return self.noise.of_sum * self.training.clip_norm / max(rule.clip_norms)
 
     def query(self) -> CountQuery:
         """Ask for the losses of each group."""

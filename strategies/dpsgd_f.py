@@ -99,12 +99,12 @@ class DpsgdF(Strategy):
             return PerGroup(self.clip_norms)
         return Reweighted(self.clip_norms, self._weights())
 
-    def release_noise(self, rule: ClipRule) -> float:
+    def sum_noise(self, rule: ClipRule) -> float:
         """Return sigma, relative to the largest clip norm; less if the noise stays at the base."""
         if self.options.noise_at == "largest":
-            return self.noise[0]
+            return self.noise.of_sum
         at_base = self.training.clip_norm * max(self._weights())
-        return self.noise[0] * at_base / sensitivity(rule, len(self.population.names))
+        return self.noise.of_sum * at_base / sensitivity(rule, len(self.population.names))
 
     def _weights(self) -> tuple[float, ...]:
         """Return the factors of each group's clipped gradients, `[K]`."""

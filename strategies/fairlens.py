@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Message
-from flwr.serverapp import Grid
 
 from fedfair.mechanisms.clipping import ClipRule, Flat
 from fedfair.mechanisms.noise import Trust
@@ -18,9 +17,7 @@ from fedfair.node.fairlens_sums import (
     send_shifted_gradient_sum,
 )
 from fedfair.protocol.fields import NotNegative
-from fedfair.protocol.messages import pack
-from strategies.server.replies.requests import added
-from strategies.server.strategy import Strategy
+from strategies.server.strategy import Ask, Strategy
 
 
 class FairLens(Strategy):
@@ -74,22 +71,17 @@ class FairLens(Strategy):
         """Return one clip norm for all, of the shifted gradients."""
         return Flat(self.training.clip_norm)
 
-    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-                        ) -> Iterable[Message]:
-        """Ask for the batch's sums, for the penalty's gradient, and then for the sum of shifted gradients."""
-        asked = list(super().configure_train(server_round, arrays, config, grid))
-        sums = self._ask(send_batch_sums, grid, weights=arrays, round_=self._round)
-        by_group = torch.empty(2, dtype=self.task.torch_dtype)
-        groups = added(sums, "groups", {"sizes": by_group, "probabilities": by_group})
-        of_weights = [added(sums, name, self.descent.weights) for name in ("first", "second", "clipped")]
-        penalty = self.penalty(BatchSums(groups, *of_weights))
-        directions = {"distortion": penalty.distortion, "difference": penalty.difference}
-        parts = self._ask(send_penalty_gradient, grid, weights=arrays, round_=self._round, tensors=directions, **{
-            "loss-weights": list(penalty.loss_weights), "probability-weights": list(penalty.probability_weights)})
-        shift = pack(added(parts, "sums", self.descent.weights))
-        for message in asked:
-            message.content["shift"] = shift
-        return asked
+    def ask_first(self, ask: Ask) -> Mapping[str, Any]:
+        """Ask for the batch's sums, and for the penalty's gradient, by which the gradients are shifted."""
+        weights, by_group = self.descent.weights, torch.empty(2, dtype=self.task.torch_dtype)
+        sums = ask(send_batch_sums, {"groups": {"sizes": by_group, "probabilities": by_group}, "first": weights,
+                                     "second": weights, "clipped": weights})
+        penalty = self.penalty(BatchSums(**sums))
+        asked: dict[str, Any] = {
+            "tensors": {"distortion": penalty.distortion, "difference": penalty.difference},
+            "loss-weights": list(penalty.loss_weights), "probability-weights": list(penalty.probability_weights)}
+        shift = ask(send_penalty_gradient, {"sums": weights}, **asked)
+        return {"tensors": {"shift": shift["sums"]}}
 
     def penalty(self, batch: BatchSums) -> Penalty:
         """Return what nodes need for their part of r, from the sums over the whole batch.

@@ -6,19 +6,15 @@ FairDP: groups train by themselves under a small last layer. Tran K. et al. 2023
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Annotated
 
-from flwr.app import ArrayRecord, ConfigRecord, Message
-from flwr.serverapp import Grid
 from pydantic import Field
 
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, Reweighted
 from fedfair.protocol.fields import Positive
-from fedfair.protocol.messages import pack, unpacked
 from strategies.server.calibration import own_noise
-from strategies.server.strategy import Strategy
+from strategies.server.strategy import NoisePlan, Strategy
 
 
 class GsDpSgd(Strategy):
@@ -67,25 +63,15 @@ class GsDpSgd(Strategy):
         """Return equal shares."""
         return (1 / len(self.population.sizes),) * len(self.population.sizes)
 
-    def noise_multipliers(self) -> tuple[float, ...]:
-        """Return each group's own noise multiplier."""
-        return tuple(own_noise(schedule, self.training, self.beside) for schedule in self.schedules())
+    def noise_plan(self) -> NoisePlan:
+        """Return each group's own noise, which it is charged, although the others' protects it too in the average.
 
-    def release_noise(self, rule: ClipRule) -> float:
-        """Return the noise of all groups together, in units of the largest weight times C."""
-        weights = self._group_weights()
-        return math.hypot(*(w * noise for w, noise in zip(weights, self.noise, strict=True))) / max(weights)
-
-    def planned_multipliers(self, noise: float) -> tuple[float, ...]:
-        """Return each group's own noise multiplier."""
-        return self.noise
-
-    def spent_multipliers(self) -> tuple[float, ...] | None:
-        """Return each group's own noise multiplier, although the others' noise protects it too in the average.
-
-        A budget by group counts all of the noise.
+        A step carries the noise of all groups together, in units of the largest weight times C.
         """
-        return self.noise if self.budget is None else None
+        own = tuple(own_noise(schedule, self.training, self.beside) for schedule in self.schedules())
+        weights = self._group_weights()
+        together = math.hypot(*(w * noise for w, noise in zip(weights, own, strict=True))) / max(weights)
+        return NoisePlan(own, together, by_group=own)
 
     @property
     def rounds_per_epoch(self) -> float:
@@ -124,13 +110,11 @@ class FairDp(GsDpSgd):
         late = {"optimizer": "sgd", "momentum": 0.0, "learning_rate": self.options.late_learning_rate}
         self._late = self.training.model_copy(update=late)
 
-    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-                        ) -> Iterable[Message]:
-        """Scale the last layer, then train as GS-DP-SGD does; in the last rounds by plain SGD."""
-        if server_round > self.rounds - math.ceil(round(self.options.late_share * self.rounds, 9)):
+    def start(self, weights: Gradients) -> Gradients:
+        """Scale the last layer; the last rounds are plain SGD."""
+        if self.step >= self.rounds - math.ceil(round(self.options.late_share * self.rounds, 9)):
             self.training = self._late
-        scaled = pack(with_small_last_layer(unpacked(arrays), self.options.max_norm))
-        return super().configure_train(server_round, scaled, config, grid)
+        return with_small_last_layer(weights, self.options.max_norm)
 
 
 def with_small_last_layer(weights: Gradients, max_norm: float) -> Gradients:

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Message
-from flwr.serverapp import Grid
 from pydantic import Field
 from torch import Tensor
 
 from fedfair.fairness.group_counts import favourable_of
+from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, sensitivity
 from fedfair.mechanisms.noise import Trust, client_share, server_share
 from fedfair.moments import logistic, release, sums
-from fedfair.moments.front import EVEN, LOGISTIC, Front, HeadName, Point, few_points, front, points
+from fedfair.moments.front import EVEN, LOGISTIC, HeadName, Point, few_points, front, points
 from fedfair.moments.heads import Constraint, Head, least_squares
 from fedfair.moments.sums import CLASSES, unmixed
 from fedfair.node.exchanges import send_gradient_sum
-from fedfair.node.front_counts import HELD_OUT, send_front_counts
 from fedfair.node.masked_sums import send_masked_gradient_sum
 from fedfair.node.moment_sums import send_masked_moments, send_moments
 from fedfair.protocol.exchange import Exchange
-from fedfair.protocol.messages import pack
-from strategies.server.budget_shares import FRONT_SHARES
-from strategies.server.releases.front import MeasuredFront, least_constrained, measured, most_accurate, noisy
+from strategies.server.releases.front import MeasuredFront, least_constrained, most_accurate
 from strategies.server.strategy import Strategy
 
 GAPS: Mapping[Constraint, Sequence[str]] = {
@@ -114,7 +110,6 @@ class Moments(Strategy):
             raise ValueError(f"options.threshold is {options.threshold:g}, but there are {self.population.classes} "
                              "classes, and it is for 2: leave options.threshold out")
         self._refuse_misfit_of_steps()
-        self.made: Front | None = None
         self.second = self.first = torch.empty(0, dtype=torch.float64)  # the sums as they were released
         self.adding = self.sharers  # clients whose noise is in the moments
 
@@ -136,7 +131,7 @@ class Moments(Strategy):
         """One round."""
         return 1
 
-    def next_exchange(self) -> Exchange:
+    def next_exchange(self) -> Exchange | None:
         """Ask for moments first, and then for gradients."""
         if not self._has_moments:
             return super().next_exchange()
@@ -157,20 +152,19 @@ class Moments(Strategy):
         width = self.descent.weights[self._parameter].shape[1]
         return sums.zeros(width, self._groups, self.population.classes, self.options.by_group)
 
-    def update(self, noisy: Mapping[str, Tensor]) -> None:
+    def update(self, noisy: Gradients) -> None:
         """Keep the moments, or take a logistic step; after the last round, take the classifier that the options name.
 
         All others of the front follow from the same releases.
         """
-        assert self._round is not None
-        left = self.rounds - 1 - self._round.step
+        left = self.rounds - 1 - self.step
         if not self._has_moments:
-            self.adding = sum(self.attendance.answered)  # in the first round
+            self.adding = self.answering
             self.second, self.first = noisy["second"], unmixed(noisy["first"]) if self._mixes else noisy["first"]
             trained = logistic.start(self.released.pooled(), self.options.floor) if left else None
         else:
             pooled, gradient = self.released.pooled(), noisy[self._parameter].double().cpu().T
-            trained = logistic.stepped(self._latest(pooled), gradient, pooled, self._round.step)
+            trained = logistic.stepped(self._latest(pooled), gradient, pooled, self.step)
         if trained is not None:
             self._become(trained.weights)
         if left == 0:
@@ -189,32 +183,11 @@ class Moments(Strategy):
         self.made = front(self.released, wanted, options.constraint, self._favourable, trained)
         self._take(0)
 
-    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-                           ) -> Iterable[Message]:
-        """Count the decisions of the whole front on held-out records too, and choose one of them if that is asked."""
-        if self.made is not None and self.training.figures != "none":
-            self.front = self._measured(grid, self.made)
-            if self.options.gap is not None:
-                choose = most_accurate if self.evaluation.figures is None else least_constrained
-                self._take(choose(self.front, GAPS[self.options.constraint], self.options.gap))
-            arrays = self.chosen(arrays)
-        return super().configure_evaluate(server_round, arrays, config, grid)
-
-    def chosen(self, arrays: ArrayRecord) -> ArrayRecord:
-        """Return the weights of the classifier that was chosen."""
-        return pack(self.descent.weights) if self.made is not None else arrays
-
-    def _measured(self, grid: Grid, made: Front) -> MeasuredFront:
-        """Return the front with its figures on the held-out parts, private ones if the run's are."""
-        figures = self.evaluation.figures
-        if figures is not None:
-            self.evaluation.shares = {"test": 1 - FRONT_SHARES["test"]}
-            return noisy(made, {split: figures.front(grid, made.weights, self.ledger, split, share)
-                                for split, share in FRONT_SHARES.items()})
-        replies = self._ask(send_front_counts, grid, tensors={"front": {"weights": made.weights}},
-                            splits=list(HELD_OUT))
-        self.ledger.expose("figures of the front on held-out parts", "counts by group of decisions, without noise")
-        return measured(made, replies, self.population, self._favourable)
+    def choose(self, front: MeasuredFront) -> None:
+        """Take the most accurate classifier whose gap is small enough, if that is asked."""
+        if self.options.gap is not None:
+            pick = least_constrained if self.training.figures == "private" else most_accurate
+            self._take(pick(front, GAPS[self.options.constraint], self.options.gap))
 
     def _take(self, point: int) -> None:
         """Let the model be one of the front's classifiers."""
@@ -282,7 +255,7 @@ class Moments(Strategy):
     @property
     def _favourable(self) -> int | None:
         """The number of the favourable class; of two classes the second, unless another is named."""
-        return favourable_of(self.rows.favourable, self.population.classes)
+        return favourable_of(self.training.favourable_class(self.population.labels), self.population.classes)
 
     @property
     def _heads(self) -> tuple[HeadName, ...]:
@@ -294,7 +267,7 @@ class Moments(Strategy):
     def _deviation(self) -> float:
         """The standard deviation of the noise on every number of the sums."""
         share = client_share(self.training.trust, self.sharers) * math.sqrt(self.adding)
-        return self.noise[0] * sensitivity(self.rule(), len(self.population.names)) * (
+        return self.noise.of_sum * sensitivity(self.rule(), len(self.population.names)) * (
             share + server_share(self.training.trust))
 
     @property

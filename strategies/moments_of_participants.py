@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from fedfair.mechanisms.clipping import ClipRule, Flat
 from fedfair.node.moment_sums import send_masked_participant_moments, send_participant_moments
 from strategies.moments import Moments
-from strategies.server.calibration import Schedule
 
 
 class MomentsOfParticipants(Moments):
@@ -30,7 +29,3 @@ class MomentsOfParticipants(Moments):
     def expected_batch(self, clients: Sequence[int] | None = None) -> float:
         """Return the number of participants."""
         return len(self.population.sizes)
-
-    def schedules(self) -> list[Schedule]:
-        """Return what a participant goes through: one release, in which everybody takes part."""
-        return [Schedule(1.0, self.rounds)]

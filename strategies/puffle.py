@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Message
-from flwr.serverapp import Grid
 from pydantic import Field
 from torch import Tensor
 
@@ -17,8 +15,7 @@ from fedfair.mechanisms.noise import Trust
 from fedfair.node.constrained_sums import send_constrained_sum, send_exact_histogram
 from fedfair.protocol.fields import NotNegative, Positive
 from strategies.server.releases.constraints import differences, refuse_weights
-from strategies.server.replies.requests import added
-from strategies.server.strategy import Strategy
+from strategies.server.strategy import Ask, Strategy
 
 Share = Annotated[float, Field(ge=0, le=0.99)]
 
@@ -75,20 +72,11 @@ class Puffle(Strategy):
         """Ask for the histogram of predictions."""
         return Predictions(self.options.temperature)
 
-    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-                        ) -> Iterable[Message]:
-        """Ask for the batch's exact histogram, and then for the sum of gradients with the prices that follow."""
-        asked = list(super().configure_train(server_round, arrays, config, grid))
-        replies = self._ask(send_exact_histogram, grid, weights=arrays, round_=self._round)
-        exact = added(replies, "counts", {"counts": self.like_counts()})["counts"].double()
+    def ask_first(self, ask: Ask) -> Mapping[str, Any]:
+        """Ask for the batch's exact histogram; the sum of gradients has the prices that follow."""
+        exact = ask(send_exact_histogram, {"counts": {"counts": self.like_counts()}})["counts"]["counts"].double()
         ratio = self.training.batch_size * self.strength / (1 - self.strength)
-        for message in asked:
-            message.content["options"] = ConfigRecord({"prices": (ratio * slopes(exact)).flatten().tolist()})
-        return asked
-
-    def asked_besides(self) -> dict[str, Any]:
-        """Leave room for the prices."""
-        return {"prices": self.like_counts().flatten().tolist()}
+        return {"prices": (ratio * slopes(exact)).flatten().tolist()}
 
     def divisor(self) -> float:
         """Return b / (1 - lambda), so that steps are along the mean of the mixed gradients."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedfair.mechanisms.clipping import ClipRule, Unclipped
-from strategies.server.strategy import Strategy
+from strategies.server.strategy import NoisePlan, Strategy
 
 
 class Sgd(Strategy):
@@ -15,6 +15,6 @@ class Sgd(Strategy):
         """Return the rule `c_i = 1`."""
         return Unclipped()
 
-    def noise_multipliers(self) -> tuple[float, ...]:
+    def noise_plan(self) -> NoisePlan:
         """Return zeros: no noise is added."""
-        return (0.0,) * len(self.schedules())
+        return NoisePlan((0.0,) * len(self.schedules()))

@@ -94,8 +94,7 @@ def share_deviation(round_: Round) -> float:
     if round_.trust is not Trust.DISTRIBUTED or round_.noise != "discrete" or round_.rule is None:
         raise ValueError(f"a secure sum has discrete noise that the clients share, but the round has {round_.noise} "
                          f"noise and trust {round_.trust.value}")
-    share = client_share(round_.trust, round_.clients)
-    return share * round_.noise_multiplier * sensitivity(round_.rule, len(round_.rates))
+    return round_.deviation(client_share(round_.trust, round_.clients))
 
 
 def recall_party(state: RecordDict) -> Party | None:

@@ -330,10 +330,9 @@ def with_noise(sums: Gradients, counts: Tensor | None, round_: Round, clients: I
     assert round_.rule is not None
     share = client_share(round_.trust, round_.clients)
     if share and round_.noise_multiplier:
-        deviation = share * round_.noise_multiplier * sensitivity(round_.rule, len(round_.rates))
         for number in clients:
             draws = source(round_.key, "noise", number + 1, round_.step)
-            sums = add_noise(round_.noise, sums, deviation, draws)
+            sums = add_noise(round_.noise, sums, round_.deviation(share), draws)
     return Contribution(sums, None if counts is None else _noisy_counts(counts, round_, clients))
 
 

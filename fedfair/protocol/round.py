@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fedfair.accounting.events import Event, spent_multipliers
-from fedfair.mechanisms.clipping import CLIP_RULES, ClipRule
+from fedfair.mechanisms.clipping import CLIP_RULES, ClipRule, sensitivity
 from fedfair.mechanisms.counting import COUNT_QUERIES, CountQuery
 from fedfair.mechanisms.noise import NoiseName, Trust, client_share, server_share
 from fedfair.mechanisms.rule_numbers import is_number
@@ -157,6 +157,15 @@ class Round:
         for name, most in (("noise_multiplier", math.inf), ("count_noise_multiplier", math.inf), ("rates", 1.0),
                            ("planned_rates", 1.0)):
             _refuse_outside(name, getattr(self, name), most)
+
+    def deviation(self, share: float = 1.0) -> float:
+        """Return the standard deviation of the noise on the round's sum, or of a share of it.
+
+        Args:
+            share: Of the noise multiplier, for example `client_share` of distributed noise.
+        """
+        assert self.rule is not None
+        return share * self.noise_multiplier * sensitivity(self.rule, len(self.rates))
 
     def event(self) -> Event:
         """Return what the round's gradient sum and counts charge, in step mode.

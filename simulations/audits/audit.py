@@ -188,7 +188,7 @@ def attacked(experiment: Experiment) -> Strategy:
         raise ValueError(f"an audit reads the noisy sums off the steps of plain SGD, but optimizer is "
                          f"{experiment.optimizer!r} with weight_decay {experiment.weight_decay}: take sgd and 0")
     strategy = planned(experiment)
-    if strategy.exchange not in (send_gradient_sum, send_update_sum):
+    if strategy.exchange not in (None, send_update_sum):
         raise ValueError(f"strategy {experiment.strategy!r} has no sums of gradients or updates into which canaries "
                          "could be put: attack it by membership")
     if step_of(strategy).get("momentum"):

@@ -35,7 +35,7 @@ from fedfair.node.node import Node
 from simulations.audits.neighbours import neighbours
 from simulations.engines.run import Progress, run
 from simulations.settings.experiment import Experiment
-from strategies import Strategy
+from strategies.server.rounds import Rounds
 
 Entry = float | str
 """The value of an entry."""
@@ -228,17 +228,17 @@ class _Seen:
     figures: Figures = field(default_factory=dict)
     others: Figures = field(default_factory=dict)
 
-    def watch(self, strategy: Strategy, now: int) -> None:
+    def watch(self, rounds: Rounds, now: int) -> None:
         """Measure both training parts with the weights of a round that was evaluated."""
-        if strategy.rows.latest(now):
+        if rounds.rows.latest(now):
             for parts, figures in ((self.used, self.figures), (self.unused, self.others)):
-                figures.update(_measured(parts, strategy, now))
+                figures.update(_measured(parts, rounds, now))
 
 
-def _measured(parts: Parts, strategy: Strategy, now: int) -> Figures:
+def _measured(parts: Parts, rounds: Rounds, now: int) -> Figures:
     """Return all figures of a training part that fedfair can measure."""
-    node = Node({0: parts}, strategy.task.build_model(), "cpu")
-    weights: Mapping[str, Tensor] = strategy.descent.weights
+    node = Node({0: parts}, rounds.task.build_model(), "cpu")
+    weights: Mapping[str, Tensor] = rounds.method.descent.weights
     counts = node.evaluate(weights, "train", gradient_norms=True)
     return {(now, group, metric): value for group, metric, value in metrics(counts, parts.train.names)}
 

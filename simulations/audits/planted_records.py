@@ -31,8 +31,8 @@ from simulations.engines.local import LocalGrid
 from simulations.engines.quiet import quiet_flower
 from simulations.engines.run import Progress, conduct
 from simulations.settings.experiment import Experiment
-from strategies import Strategy
 from strategies.moments import Moments
+from strategies.server.rounds import Rounds
 
 
 class Planted(NamedTuple):
@@ -64,11 +64,11 @@ def audit_moments(experiment: Experiment, strategy: Moments, canaries: int, conf
     seen: list[Released] = []
     heads: list[Head] = []
 
-    def note(strategy: Strategy, now: int) -> None:
+    def note(rounds: Rounds, now: int) -> None:
         """Keep what was released, and the weights after each round."""
-        assert isinstance(strategy, Moments)
-        seen.append(strategy.released)
-        heads.append(strategy.trained)
+        assert isinstance(rounds.method, Moments)
+        seen.append(rounds.method.released)
+        heads.append(rounds.method.trained)
 
     with client_app.replaced_nodes(task, nodes), quiet_flower():
         result = conduct(experiment, LocalGrid(client_app.app, len(nodes)), progress, watch=note)

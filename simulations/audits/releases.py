@@ -30,6 +30,7 @@ from simulations.engines.quiet import quiet_flower
 from simulations.engines.run import Progress, conduct
 from simulations.settings.experiment import Experiment
 from strategies import Strategy
+from strategies.server.rounds import Rounds
 
 
 class Counts(NamedTuple):
@@ -122,9 +123,9 @@ def audit_releases(experiment: Experiment, confidence: float = 0.95, progress: P
              for number, parts in task.clients_data().items()]
     grid, counted = ListeningGrid(client_app.app, len(hosts), nobody.coordinates), list[Tensor]()
 
-    def note(strategy: Strategy, now: int) -> None:
+    def note(rounds: Rounds, now: int) -> None:
         """Keep the counts that the server learned from."""
-        counted.extend([] if strategy.counted is None else [strategy.counted.clone()])
+        counted.extend([] if rounds.counted is None else [rounds.counted.clone()])
 
     with client_app.replaced_nodes(task, hosts), quiet_flower():
         result = conduct(experiment, grid, progress, watch=note)
@@ -139,7 +140,8 @@ def audit_releases(experiment: Experiment, confidence: float = 0.95, progress: P
 
 def _refuse_silent(experiment: Experiment, strategy: Strategy) -> None:
     """Raise `ValueError` for a run whose noise cannot be told."""
-    if not all(strategy.noise) or not math.isfinite(max(strategy.rule().group_sensitivities(len(strategy.noise)))):
+    groups = len(strategy.population.names)
+    if not all(strategy.noise.multipliers) or math.isinf(max(strategy.rule().group_sensitivities(groups))):
         raise ValueError(f"{experiment.strategy} adds no noise with these settings, so that there is none to look at: "
                          "take a private strategy and a noise_multiplier above 0")
     if experiment.dtype != "float64":

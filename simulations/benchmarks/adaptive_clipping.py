@@ -37,6 +37,7 @@ from simulations.engines.local import LocalGrid
 from simulations.engines.quiet import quiet_flower
 from simulations.files.atomic_files import write_json
 from strategies.dp_fedavg import DpFedavg
+from strategies.server import rounds as server
 from strategies.server.population import Population
 from strategies.server.training import Training
 
@@ -91,8 +92,8 @@ def ours(start: float, rounds: int) -> Trace:
     options = {"participation": 1.0, "quantile": QUANTILE, "clip_learning_rate": ETA}
     training = Training(steps=rounds, batch_size=1, clip_norm=start, noise_multiplier=sigma,
                         count_noise_multiplier=COUNT_NOISE, options=options)
-    strategy = DpFedavg(Task(dtype="float64"), training, Population(("all",), ((1,),) * CLIENTS, (0,), ("0", "1")))
-    return trace(strategy, our_client(), rounds, lambda: strategy.clip_norm, sigma)
+    method = DpFedavg(Task(dtype="float64"), training, Population(("all",), ((1,),) * CLIENTS, (0,), ("0", "1")))
+    return trace(server.Rounds(method), our_client(), rounds, lambda: method.clip_norm, sigma)
 
 
 ALTERNATIVES: dict[str, Callable[[float, int], Trace]] = {

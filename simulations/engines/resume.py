@@ -21,31 +21,31 @@ from fedfair.accounting.events import Preprocessed
 from fedfair.protocol.messages import unpacked
 from fedfair.protocol.task import Task
 from simulations.engines.checkpoint import Checkpoint
-from strategies import Strategy
+from strategies.server.rounds import Rounds
 from strategies.server.state import charge_lost_round, refuse_other_population, restore, state
 
 _STEPS, _EPOCHS = 100, 1  # default number of rounds between checkpoints, at least
 _PAUSE = 50  # default pause until the next one, in times that the latest took: writes grow with the run
 
-Watch = Callable[[Strategy, int], None]
-"""Called with the strategy and the round's number at the end of every round."""
+Watch = Callable[[Rounds, int], None]
+"""Called with the rounds of the run and the round's number at the end of every round."""
 
 
-def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Checkpoint | None = None,
-          watch: Watch = lambda strategy, now: None) -> ArrayRecord:
+def train(rounds: Rounds, grid: Grid, arrays: ArrayRecord, checkpoint: Checkpoint | None = None,
+          watch: Watch = lambda rounds, now: None) -> ArrayRecord:
     """Train from `arrays`, or from the latest checkpoint, and return the weights; raise what `Checkpoint` does."""
-    again = strategy.training.randomness == "system"
-    every = 1 if again else (checkpoint and checkpoint.every) or (_STEPS if strategy.sync == "step" else _EPOCHS)
+    again = rounds.training.randomness == "system"
+    every = 1 if again else (checkpoint and checkpoint.every) or (_STEPS if rounds.method.sync == "step" else _EPOCHS)
     latest = checkpoint.read() if checkpoint else None
     latest = latest if latest and "weights" in latest[1] else None  # else preprocessing alone is done
     done, saved = latest or (0, {})
     if latest:
-        arrays = restore(strategy, saved)
+        arrays = restore(rounds, saved)
     if again and checkpoint:
         if latest:
-            charge_lost_round(strategy, done)
-        strategy.descent.hold(unpacked(arrays), strategy.training)
-        checkpoint.write(done, state(strategy))
+            charge_lost_round(rounds, done)
+        rounds.method.descent.hold(unpacked(arrays), rounds.training)
+        checkpoint.write(done, state(rounds))
 
     pause = 0 if again or (checkpoint and checkpoint.every) else _PAUSE
     due = monotonic()
@@ -54,13 +54,13 @@ def train(strategy: Strategy, grid: Grid, arrays: ArrayRecord, checkpoint: Check
         """Write a checkpoint if it is due, then call `watch`."""
         nonlocal due
         began = monotonic()
-        if checkpoint and now % every == 0 and now < strategy.rounds and began >= due:
-            checkpoint.write(now, state(strategy))
+        if checkpoint and now % every == 0 and now < rounds.rounds and began >= due:
+            checkpoint.write(now, state(rounds))
             due = monotonic() + pause * (monotonic() - began)
-        watch(strategy, now)
+        watch(rounds, now)
 
-    return Resumed(strategy, done, ended).start(grid, arrays, num_rounds=strategy.rounds - done,
-                                                timeout=strategy.training.answer_timeout).arrays
+    return Resumed(rounds, done, ended).start(grid, arrays, num_rounds=rounds.rounds - done,
+                                                timeout=rounds.training.answer_timeout).arrays
 
 
 class Resumed(FlowerStrategy):
@@ -68,7 +68,7 @@ class Resumed(FlowerStrategy):
     round.
     """
 
-    def __init__(self, strategy: Strategy, done: int, ended: Callable[[int], None]) -> None:
+    def __init__(self, strategy: FlowerStrategy, done: int, ended: Callable[[int], None]) -> None:
         self.strategy, self.done, self.ended = strategy, done, ended
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

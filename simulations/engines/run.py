@@ -26,9 +26,10 @@ from simulations.results.node_files import contributions
 from simulations.results.result import Result
 from simulations.settings.deployment import refuse_no_noise
 from simulations.settings.experiment import Experiment
-from strategies import Strategy, find_strategy
+from strategies import find_strategy
 from strategies.server.releases.preprocessing import learn_columns, planned
 from strategies.server.replies.requests import population
+from strategies.server.rounds import Rounds
 
 __all__ = ["ENGINES", "Progress", "conduct", "run"]
 
@@ -126,51 +127,52 @@ def _conducted(experiment: Experiment, grid: Grid, progress: Progress, checkpoin
 def _trained(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None, watch: Watch
              ) -> Result:
     """Train and evaluate."""
-    strategy = _strategy(experiment, grid, progress, checkpoint)
-    task, model = strategy.task, strategy.task.build_model()
+    rounds = _rounds(experiment, grid, progress, checkpoint)
+    task, model = rounds.task, rounds.task.build_model()
     parameters, _ = trained_parameters(model)
     arrays = pack({name: parameter.detach().clone() for name, parameter in parameters.items()})
-    if strategy.rounds == 0:
-        asked = strategy.configure_evaluate(0, arrays, ConfigRecord(), grid)
-        strategy.aggregate_evaluate(0, grid.send_and_receive(asked, timeout=experiment.answer_timeout))
+    if rounds.rounds == 0:
+        asked = rounds.configure_evaluate(0, arrays, ConfigRecord(), grid)
+        rounds.aggregate_evaluate(0, grid.send_and_receive(asked, timeout=experiment.answer_timeout))
     else:
-        arrays = strategy.chosen(train(strategy, grid, arrays, checkpoint, watch))
+        arrays = rounds.chosen(train(rounds, grid, arrays, checkpoint, watch))
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(unpacked(arrays)[name])
-    return Result(experiment, task.data(), pd.DataFrame(strategy.rows.all), strategy.ledger, model, strategy.search,
-                  strategy.evaluation.threshold, strategy.front,
-                  strategy.evaluation.figures.released if strategy.evaluation.figures else None,
-                  contributions(strategy))
+    return Result(experiment, task.data(), pd.DataFrame(rounds.rows.all), rounds.ledger, model, rounds.search,
+                  rounds.evaluation.threshold, rounds.front,
+                  rounds.evaluation.figures.released if rounds.evaluation.figures else None,
+                  contributions(rounds))
 
 
-def _planned(experiment: Experiment, grid: Grid) -> Strategy:
-    """Make the experiment's strategy for the records that the nodes of a grid hold, releasing nothing."""
+def _planned(experiment: Experiment, grid: Grid) -> Rounds:
+    """Make the rounds of an experiment for the records that the nodes of a grid hold, releasing nothing."""
     task, training = experiment.task, experiment.training
     size = refuse_too_large(task)
     task.build_model()
     with blaming_user_files():
-        strategy = find_strategy(experiment.strategy)(task, training, population(grid, task, training.answer_timeout),
-                                                      preprocessing=planned(task, training))
-    refuse_endless(experiment, strategy.rounds, len(list(grid.get_node_ids())), size)
-    return strategy
+        rounds = Rounds(find_strategy(experiment.strategy)(
+            task, training, population(grid, task, training.answer_timeout), preprocessing=planned(task, training)))
+    refuse_endless(experiment, rounds.rounds, len(list(grid.get_node_ids())), size)
+    return rounds
 
 
-def _strategy(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None) -> Strategy:
-    """Make the experiment's strategy, after private preprocessing, which a checkpoint holds if there is one.
+def _rounds(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None) -> Rounds:
+    """Make the rounds of an experiment, after private preprocessing, which a checkpoint holds if there is one.
 
     What makes the run impossible is refused before the release.
     """
-    task, training, strategy = experiment.task, experiment.training, find_strategy(experiment.strategy)
+    task, training, kind = experiment.task, experiment.training, find_strategy(experiment.strategy)
     size = refuse_too_large(task)
     sizes, spent = population(grid, task, training.answer_timeout), planned(task, training)
     done = begun(spent, training.delta, sizes.fingerprint, checkpoint) if spent else None
     charged = done.charged if done else None
-    made = strategy(task, training, sizes, progress, preprocessing=charged)
-    refuse_no_noise(made)
+    made = Rounds(kind(task, training, sizes, preprocessing=charged), progress)
+    refuse_no_noise(made.method)
     refuse_endless(experiment, made.rounds, len(list(grid.get_node_ids())), size)
     if spent is None or done is None:
         return made
-    learn = partial(learn_columns, task, training, sizes, grid, spent, strategy.protects, made.key)
-    learned = done.task or learned_once(learn, done.charged, sizes.fingerprint, None if made.key else checkpoint)
-    return strategy(learned, training, sizes, progress, preprocessing=charged)
+    learn = partial(learn_columns, task, training, sizes, grid, spent, kind.protects, made.method.key)
+    learned = done.task or learned_once(learn, done.charged, sizes.fingerprint,
+                                        None if made.method.key else checkpoint)
+    return Rounds(kind(learned, training, sizes, preprocessing=charged), progress)

@@ -18,7 +18,7 @@ from fedfair.plugins.registry import Registry
 from simulations.engines.resume import Watch
 from simulations.settings.experiment import Experiment
 from simulations.settings.extras import library
-from strategies import Strategy
+from strategies.server.rounds import Rounds
 
 
 class Tracker(Protocol):
@@ -64,14 +64,14 @@ def tracking(name: str, folder: Path, experiment: Experiment) -> Iterator[Watch]
     except Exception as error:
         raise ValueError(f"{name} cannot follow the run: {error}") from error
 
-    def watch(strategy: Strategy, now: int) -> None:
+    def watch(rounds: Rounds, now: int) -> None:
         """Send the tracker what was measured in this round; what a tracker cannot take is lost, not the run."""
         nonlocal lost
-        strategy.ledger.expose(f"what {name} is sent", "the metrics that the result has, without noise")
-        rows = strategy.rows.latest(now)
+        rounds.ledger.expose(f"what {name} is sent", "the metrics that the result has, without noise")
+        rows = rounds.rows.latest(now)
         values = {f"{row['split']}/{row['metric']}/{row['group']}": row["value"] for row in rows}
         if any(row["split"] == "test" for row in rows):
-            values["ledger/epsilon/all"] = strategy.ledger.epsilon()
+            values["ledger/epsilon/all"] = rounds.ledger.epsilon()
         if not values or lost:
             return
         try:

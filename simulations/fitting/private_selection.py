@@ -29,12 +29,12 @@ from simulations.fitting.candidates import Among, Candidate
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 from strategies import Strategy, find_strategy
-from strategies.moments import Moments
 from strategies.server.budget_shares import FRONT_SHARES_AFTER_SELECTION, with_share
 from strategies.server.releases.front import noisy
 from strategies.server.releases.preprocessing import learn_columns, planned
 from strategies.server.releases.private_figures import rows_of
 from strategies.server.replies.requests import population
+from strategies.server.rounds import Rounds
 
 _SYSTEM = SystemEntropy()
 
@@ -94,17 +94,17 @@ def _with_columns(made: Experiment, grid: Grid) -> tuple[Task, Preprocessed | No
 
 def _trial(made: Experiment, task: Task, among: Among, training: Selection, scoring: Selection, grid: Grid) -> Trial:
     """Train a candidate that is drawn, and score it."""
-    candidate, strategies = among.drawn(_SYSTEM), list[Strategy]()
+    candidate, followed = among.drawn(_SYSTEM), list[Rounds]()
     told = experiment_of(made, candidate, training).model_copy(update={
         **{name: getattr(task, name) for name in ("ranges", "categories", "edges")}, "figures": "none",
         "figures_epsilon": None, "preprocessing_epsilon": None})
-    result = conduct(told, grid, lambda *_: None, watch=lambda strategy, _: strategies.append(strategy))
+    result = conduct(told, grid, lambda *_: None, watch=lambda rounds, _: followed.append(rounds))
     _refuse_dearer(result.ledger, training)
     valid = result.data.valid
     with torch.no_grad():
         right = (result.model(valid.x).argmax(1) == valid.y).sum().to(torch.float64).view(1)
     score = add_noise(made.noise, {"right": right}, scoring.multiplier, _SYSTEM)["right"]
-    return Trial(float(score), candidate, result, _front(strategies[-1], result))
+    return Trial(float(score), candidate, result, _front(followed[-1].method, result))
 
 
 def _refuse_dearer(ledger: Ledger, cost: Selection) -> None:
@@ -116,25 +116,25 @@ def _refuse_dearer(ledger: Ledger, cost: Selection) -> None:
             raise AssertionError(f"a trial spent mu^2 = {spent}, more than its selection is charged")
 
 
-def _front(strategy: Strategy, result: Result) -> Front:
+def _front(method: Strategy, result: Result) -> Front:
     """Return all classifiers that follow from a trial's releases: that of a method without a front is alone."""
-    if isinstance(strategy, Moments) and strategy.made is not None:
-        return strategy.made
+    if method.made is not None:
+        return method.made
     weights = next(iter(result.model.parameters())).detach()
     return Front((Point(TRAINED),), weights.T.to(torch.float64)[None])
 
 
 def _measured(best: Trial, made: Experiment, task: Task, learned: Preprocessed | None, grid: Grid) -> Result:
     """Release the figures of a trial's model and front, and return all of it as a run's result."""
-    strategy = find_strategy(made.strategy)(task, made.training, population(grid, task, made.answer_timeout),
-                                            preprocessing=learned)
-    figures, ledger = strategy.evaluation.figures, strategy.ledger
+    rounds = Rounds(find_strategy(made.strategy)(task, made.training, population(grid, task, made.answer_timeout),
+                                                 preprocessing=learned))
+    figures, ledger = rounds.evaluation.figures, rounds.ledger
     assert figures is not None
     parameters, _ = trained_parameters(best.result.model)
     counts = figures.model(grid, pack({name: value.detach() for name, value in parameters.items()}), ledger, None,
                            "test", 1 - FRONT_SHARES_AFTER_SELECTION["test"])
-    strategy.rows.add(strategy.rounds, "test", rows_of(counts))
+    rounds.rows.add(rounds.rounds, "test", rows_of(counts))
     front = noisy(best.front, {split: figures.front(grid, best.front.weights, ledger, split, share)
                                for split, share in FRONT_SHARES_AFTER_SELECTION.items()})
-    return Result(made, task.data(), pd.DataFrame(strategy.rows.all), ledger, best.result.model, strategy.search,
+    return Result(made, task.data(), pd.DataFrame(rounds.rows.all), ledger, best.result.model, rounds.search,
                   front=front, figures=figures.released)

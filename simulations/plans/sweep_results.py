@@ -27,6 +27,7 @@ from simulations.statistics.summary import summarise
 from strategies import find_strategy
 from strategies.server.releases.preprocessing import planned
 from strategies.server.replies.requests import population
+from strategies.server.rounds import Rounds
 from strategies.server.state import charge_held_out
 
 
@@ -38,13 +39,13 @@ def planned_ledger(experiment: Experiment) -> Ledger:
     data, but trains nothing. Raises `ValueError` or `OSError` where the experiment could not begin.
     """
     sizes = make_engine("local")(lambda grid: population(grid, experiment.task))
-    strategy = find_strategy(experiment.strategy)(experiment.task, experiment.training, sizes,
-                                                  preprocessing=planned(experiment.task, experiment.training))
-    if strategy.rounds:
-        for event, steps, first in strategy.plan(0).charges(sizes.sizes):
-            strategy.ledger.record(event, steps * strategy.rounds, first)
-        charge_held_out(strategy)
-    return strategy.ledger
+    rounds = Rounds(find_strategy(experiment.strategy)(
+        experiment.task, experiment.training, sizes, preprocessing=planned(experiment.task, experiment.training)))
+    if rounds.rounds:
+        for event, steps, first in rounds.method.plan(0).charges(sizes.sizes):
+            rounds.ledger.record(event, steps * rounds.rounds, first)
+        charge_held_out(rounds)
+    return rounds.ledger
 
 
 def collect(sweep: Sweep, folder: Path, failed: Mapping[str, str]) -> pd.DataFrame:

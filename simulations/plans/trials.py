@@ -26,7 +26,7 @@ from simulations.plans.kept_runs import Reached, note_stopped
 from simulations.plans.search import Search
 from simulations.results.run_folder import RunFolder
 from simulations.settings.experiment import Experiment
-from strategies import Strategy
+from strategies.server.rounds import Rounds
 
 _FAILURES = 5  # restarts of a trial whose process or machine died
 
@@ -116,7 +116,7 @@ def _trial(config: dict[str, Any]) -> None:
     try:
         experiment, folder = Experiment(**given["settings"]), Path(given["folder"])
         result = run(experiment, checkpoint=Checkpoint(folder, experiment.settings()),
-                     watch=lambda strategy, now: _report(strategy, now, search) if search else None)
+                     watch=lambda rounds, now: _report(rounds, now, search) if search else None)
         result.save(folder)
         ending: dict[str, Any] = {"percent": 100.0}
     except (ValueError, OSError, ClientError) as error:
@@ -127,14 +127,14 @@ def _trial(config: dict[str, Any]) -> None:
     tune.report({"value": float("nan"), **ending, "seconds": time.perf_counter() - start})
 
 
-def _report(strategy: Strategy, now: int, search: Search) -> None:
+def _report(rounds: Rounds, now: int, search: Search) -> None:
     """Tell the search where a trial stands, at the end of an evaluated round; the search may end the trial here."""
     wanted = ("valid", search.group, search.metric)
-    values = [row["value"] for row in strategy.rows.latest(now)
+    values = [row["value"] for row in rounds.rows.latest(now)
               if (row["split"], row["group"], row["metric"]) == wanted]
-    if values and now < strategy.rounds:
-        ledger = strategy.ledger
-        tune.report(Reached(100 * now / strategy.rounds, values[0], ledger.epsilon(), ledger.delta)._asdict())
+    if values and now < rounds.rounds:
+        ledger = rounds.ledger
+        tune.report(Reached(100 * now / rounds.rounds, values[0], ledger.epsilon(), ledger.delta)._asdict())
 
 
 def _scheduler(search: Search | None) -> TrialScheduler | None:

@@ -15,7 +15,7 @@ from fedfair.accounting import Ledger
 from fedfair.accounting.log import EventLog
 from fedfair.protocol.messages import BY_CLIENT
 from fedfair.protocol.task import NODES
-from strategies import Strategy
+from strategies.server.rounds import Rounds
 
 NODES_FILE = "nodes.csv"
 COLUMNS = {"node": "node", "sites": "sites", "records": "training records", "rounds": "rounds",
@@ -24,23 +24,23 @@ COLUMNS = {"node": "node", "sites": "sites", "records": "training records", "rou
 """Columns, and what they are called."""
 
 
-def contributions(strategy: Strategy) -> pd.DataFrame | None:
+def contributions(rounds: Rounds) -> pd.DataFrame | None:
     """Return a row for each node of a finished run; None where nodes have no files of their own.
 
     Args:
-        strategy: The run's strategy.
+        rounds: The rounds of the run.
     """
-    if strategy.task.partition != NODES:
+    if rounds.task.partition != NODES:
         return None
-    attended, figures = strategy.attendance, _figures(pd.DataFrame(strategy.rows.all))
+    attended, figures = rounds.attendance, _figures(pd.DataFrame(rounds.rows.all))
     rows = []
-    held = sorted(strategy.population.holders.values(), key=lambda clients: clients.start)
+    held = sorted(rounds.population.holders.values(), key=lambda clients: clients.start)
     for number, clients in enumerate(held):
         name, answered = f"node {number}", attended.answered[clients.start]
         own = _together([told for group, told in figures.items() if group == name or group.startswith(f"{name} site ")])
-        records = sum(strategy.population.by_client[client] for client in clients)
+        records = sum(rounds.population.by_client[client] for client in clients)
         rows.append((name, len(clients), records, attended.rounds, answered, attended.rounds - answered,
-                     max(spent(strategy.ledger, client) for client in clients), own.get("records"),
+                     max(spent(rounds.ledger, client) for client in clients), own.get("records"),
                      own.get("accuracy")))
     return pd.DataFrame(rows, columns=[*COLUMNS])
 

@@ -70,7 +70,7 @@ def refuse_no_noise(strategy: Strategy) -> None:
     Raises:
         ValueError: If it adds none.
     """
-    if strategy.training.mode == DEPLOYMENT and not all(strategy.noise):
+    if strategy.training.mode == DEPLOYMENT and not all(strategy.noise.multipliers):
         raise ValueError(f"mode is \"deployment\", but {type(strategy).__name__} adds no noise here: take a private "
                          "strategy, and a noise_multiplier above 0, or a target_epsilon")
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedfair.accounting import Accountant, Release, calibrate, epsilon
-from fedfair.accounting.events import Preprocessed, joint_multiplier
+from fedfair.accounting import Accountant, Release, calibrate, epsilon, multiplier_of
+from fedfair.accounting.events import Preprocessed, Unit, joint_multiplier
 from strategies.server.budget_shares import COUNT_NOISE_RATIO
 from strategies.server.training import Training
 
@@ -23,6 +23,27 @@ def count_noise(training: Training, noise_multiplier: float) -> float:
     """Return the noise multiplier of the counts: as set, or `COUNT_NOISE_RATIO` times that of the gradients."""
     given = training.count_noise_multiplier
     return COUNT_NOISE_RATIO * noise_multiplier if given is None else given
+
+
+def search_noise(training: Training) -> float:
+    """Return the noise multiplier of the search for a threshold among validation records; 0 for one without noise."""
+    if training.threshold_epsilon is None:
+        return 0.0
+    return multiplier_of(training.threshold_epsilon, training.delta, training.accountant)
+
+
+def search_charge(training: Training, protects: Unit) -> Release | None:
+    """Return what the search for a threshold charges to what the training protects; None if it reads others.
+
+    Raises `ValueError` if it reads participants without noise, and a target epsilon is to be kept.
+    """
+    if protects != "participant" or not training.searches:
+        return None
+    noise = search_noise(training)
+    if training.target_epsilon and not noise:
+        raise ValueError("target_epsilon cannot be kept: the search for a threshold reads validation records of "
+                         "participants without noise; give threshold_epsilon a part of it, or leave the search out")
+    return Release(1.0, noise)
 
 
 class Beside(NamedTuple):

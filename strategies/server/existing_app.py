@@ -87,7 +87,7 @@ class PrivateTraining(FlowerStrategy):
             raise ValueError(f"round {server_round} would exceed target_epsilon, whose noise is for rounds = "
                              f"{self._budget.rounds}: give as many rounds as the app's strategy has (num_rounds)")
         training, groups = self.training, len(self.ledger.groups)
-        noise = (self.method.noise[0],) if self._budget is None else ()  # without it, nobody can take the plan as it is
+        noise = self.method.noise.multipliers[:1] if self._budget is None else ()  # else nobody takes the plan as it is
         local = LocalTraining(
             batch_size=training.batch_size, optimizer=training.optimizer, learning_rate=training.learning_rate,
             weight_decay=training.weight_decay, momentum=training.momentum, noise_multipliers=noise, weights=(1.0,),

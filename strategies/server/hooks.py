@@ -104,7 +104,7 @@ def _try_learning(strategy: _Strategy, counts: Tensor, expected: float) -> None:
     """Let a strategy learn from counts, and put back what it has changed."""
     before = {name: deepcopy(getattr(strategy, name)) for name in strategy.state}
     try:
-        _named(strategy.learn, strategy._learn, counts, expected)
+        _named(strategy.learn, strategy.take_counts, counts, expected)
         _named(strategy.learn, rule_of, strategy)
         _named(strategy.learn, query_of, strategy)
     finally:

@@ -10,39 +10,39 @@ from flwr.app import ArrayRecord
 
 from fedfair.accounting.log import EventLog
 from fedfair.protocol.messages import pack
-from strategies.server.strategy import Strategy
+from strategies.server.rounds import Rounds
 
 
-def state(strategy: Strategy) -> dict[str, Any]:
-    """Return all that changes from round to round, as plain values and tensors, once the strategy holds weights.
+def state(rounds: Rounds) -> dict[str, Any]:
+    """Return all that changes from round to round, as plain values and tensors, once the method holds weights.
 
     The next round may change the tensors in place. What grows with the rounds is JSON: PyTorch's safe reader takes ten
     times as long for lists.
     """
     learned: dict[str, dict[str, Any]] = {}
-    for part, owner, names in _learned(strategy):
+    for part, owner, names in _learned(rounds):
         learned[part] = {name: getattr(owner, name) for name in names}
     return {
-        "population": strategy.population.fingerprint, "task": strategy.task.text,
-        "preprocessing": list(strategy.preprocessing or ()),
-        "rows": json.dumps(strategy.rows.all), **strategy.descent.state(),
-        "log": json.dumps(strategy.ledger.log.to_dict()), "not_protected": strategy.ledger.unprotected,
-        "held_out": {part: list(release) for part, release in strategy.ledger.held_out.items()},
+        "population": rounds.population.fingerprint, "task": rounds.task.text,
+        "preprocessing": list(rounds.method.preprocessing or ()),
+        "rows": json.dumps(rounds.rows.all), **rounds.method.descent.state(),
+        "log": json.dumps(rounds.ledger.log.to_dict()), "not_protected": rounds.ledger.unprotected,
+        "held_out": {part: list(release) for part, release in rounds.ledger.held_out.items()},
         "learned": learned,
     }
 
 
-def restore(strategy: Strategy, saved: Mapping[str, Any]) -> ArrayRecord:
-    """Let a new strategy continue from a saved `state`, and return the weights to train on.
+def restore(rounds: Rounds, saved: Mapping[str, Any]) -> ArrayRecord:
+    """Let a new run continue from a saved `state`, and return the weights to train on.
 
     Raises `ValueError` if the state belongs to other data.
     """
-    refuse_other_population(saved, strategy.population.fingerprint)
-    strategy.rows.all = json.loads(saved["rows"])
-    strategy.training = type(strategy.training)(**saved["training"])
-    strategy.descent.restore(saved, strategy.training)
-    strategy.ledger.resume(EventLog.from_dict(json.loads(saved["log"])), saved["held_out"], saved["not_protected"])
-    for part, owner, names in _learned(strategy):
+    refuse_other_population(saved, rounds.population.fingerprint)
+    rounds.rows.all = json.loads(saved["rows"])
+    rounds.method.training = type(rounds.training)(**saved["training"])
+    rounds.method.descent.restore(saved, rounds.training)
+    rounds.ledger.resume(EventLog.from_dict(json.loads(saved["log"])), saved["held_out"], saved["not_protected"])
+    for part, owner, names in _learned(rounds):
         for name in names:
             setattr(owner, name, saved["learned"][part][name])
     return pack(saved["weights"])
@@ -55,38 +55,38 @@ def refuse_other_population(saved: Mapping[str, Any], fingerprint: int) -> None:
                          "records; restore the data, or take another folder")
 
 
-def _learned(strategy: Strategy) -> Iterator[tuple[str, object, Sequence[str]]]:
+def _learned(rounds: Rounds) -> Iterator[tuple[str, object, Sequence[str]]]:
     """Yield what else a round changes: a name for the part, its owner, and the names of the owner's attributes."""
-    yield "method", strategy, strategy.state
-    yield "rule", strategy.rows, ("told",)
-    yield "attendance", strategy.attendance, ("rounds", "answered")
-    if strategy.average.decay:
-        yield "average", strategy.average, ("weights", "rounds")
-    if strategy._risk is not None:
-        yield "risk", strategy._risk, ("_eigenvectors",)
-    if strategy.budget is not None:
-        yield "budget", strategy.budget, ("spent", "left")
+    yield "method", rounds.method, rounds.method.state
+    yield "rule", rounds.rows, ("told",)
+    yield "attendance", rounds.attendance, ("rounds", "answered")
+    if rounds.average.decay:
+        yield "average", rounds.average, ("weights", "rounds")
+    if rounds._risk is not None:
+        yield "risk", rounds._risk, ("_eigenvectors",)
+    if rounds.method.budget is not None:
+        yield "budget", rounds.method.budget, ("spent", "left")
 
 
-def charge_lost_round(strategy: Strategy, step: int) -> None:
+def charge_lost_round(rounds: Rounds, step: int) -> None:
     """Charge round `step`, which an interrupted run may have released, at the most that it can have cost.
 
     With the last round this also charges what follows it. The run repeats the round with fresh noise and charges
     it again, since somebody may have seen both. Raises `ValueError` if a budget by group does not allow for another
     round.
     """
-    least = strategy.budget.lose_step() if strategy.budget is not None else None
-    for event, steps, first in strategy.plan(step).charges(strategy.population.sizes):
-        strategy.ledger.record(event.in_advance(least), steps, first)
-        strategy.ledger.log.rewind(first, event.client)
-    if step == strategy.rounds - 1:
-        charge_held_out(strategy)
+    least = rounds.method.budget.lose_step() if rounds.method.budget is not None else None
+    for event, steps, first in rounds.method.plan(step).charges(rounds.population.sizes):
+        rounds.ledger.record(event.in_advance(least), steps, first)
+        rounds.ledger.log.rewind(first, event.client)
+    if step == rounds.rounds - 1:
+        charge_held_out(rounds)
 
 
-def charge_held_out(strategy: Strategy) -> None:
+def charge_held_out(rounds: Rounds) -> None:
     """Charge what the end of a run releases of held-out records: the threshold search, and private figures."""
-    if strategy.training.searches:
-        strategy.ledger.record_held_out("valid", strategy.search.multiplier)
-    if strategy.evaluation.figures is not None:
-        strategy.evaluation.figures.charge(strategy.ledger)
+    if rounds.training.searches:
+        rounds.ledger.record_held_out("valid", rounds.search.multiplier)
+    if rounds.evaluation.figures is not None:
+        rounds.evaluation.figures.charge(rounds.ledger)
 

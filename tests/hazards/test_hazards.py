@@ -32,6 +32,7 @@ from strategies.dp_fedavg import DpFedavg
 from strategies.dpsgd_global import DpsgdGlobalAdapt
 from strategies.fairlens import FairLens
 from strategies.server import calibration as budget
+from strategies.server import rounds as served
 from strategies.server import strategy as base
 from strategies.server.releases import threshold_search
 from strategies.server.replies import requests as exchange
@@ -49,14 +50,14 @@ ORIGINAL_WEIGHTED_SUM, ORIGINAL_PROBE = gradients.LayerProbe.weighted_sum, host.
 
 
 def noise_at_the_base_clip_norm(patch: Patch) -> None:
-    patch.setattr(base, "sensitivity", lambda rule, groups: 1e-3)
+    patch.setattr(rounds, "sensitivity", lambda rule, groups: 1e-3)
 
 
 def noise_over_the_groups_that_are_present(patch: Patch) -> None:
     def release(probe: Any, groups: Tensor, round_: Any, clients: list[int]) -> Any:
         present = groups.unique().tolist()
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(host, "sensitivity",
+            inner.setattr(rounds, "sensitivity",
                           lambda rule, k: max((rule.group_sensitivities(k)[g] for g in present), default=0.0))
             return ORIGINAL_RELEASE(probe, groups, round_, clients)
 
@@ -64,7 +65,7 @@ def noise_over_the_groups_that_are_present(patch: Patch) -> None:
 
 
 def no_noise_on_counts(patch: Patch) -> None:
-    patch.setattr(base.Strategy, "_counts", lambda self, replies, plan: base.added(replies, "counts")["counts"])
+    patch.setattr(served.Rounds, "_counts", lambda self, replies, plan: served.added(replies, "counts")["counts"])
 
 
 def counts_left_out_of_the_ledger(patch: Patch) -> None:
@@ -123,7 +124,7 @@ def scaling_by_the_records_called_proved(patch: Patch) -> None:
 
 
 def a_seeded_run_called_proved(patch: Patch) -> None:
-    patch.setattr(base, "SEEDED", None)
+    patch.setattr(served, "SEEDED", None)
 
 
 def fairlens_called_proved(patch: Patch) -> None:
@@ -204,7 +205,7 @@ def clipping_after_the_noise(patch: Patch) -> None:
         norm = math.sqrt(sum(float(value.square().sum()) for value in noisy.values()))
         return {name: value * min(1.0, deviation / norm) for name, value in noisy.items()}
 
-    patch.setattr(base, "add_noise", clipped)
+    patch.setattr(served, "add_noise", clipped)
 
 
 def clipping_layer_by_layer(patch: Patch) -> None:

@@ -191,7 +191,7 @@ def test_the_released_sum_carries_the_noise_that_the_ledger_charges(strategy: st
     helper = server(strategy, noise_multiplier=3.0, **settings)
     largest = LARGEST.get(strategy) or sensitivity(helper.rule(), len(helper.population.names))
     lr = 0.005 if strategy == "fair-dp: late" else 0.1
-    deviation = lr / helper.divisor() * helper.release_noise(helper.rule()) * largest
+    deviation = lr / helper.divisor() * helper.sum_noise(helper.rule()) * largest
     deviation *= math.sqrt(10) if trust is Trust.LOCAL else 1
     drawn = ((weights(noisy) - weights(quiet)) / deviation).numpy()
     assert stats.kstest(drawn, "norm").pvalue > 1e-4

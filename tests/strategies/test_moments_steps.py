@@ -20,7 +20,7 @@ from fedfair.moments.front import LOGISTIC, Point
 from fedfair.moments.logistic import apart, gradient_of_step
 from simulations import run
 from simulations.engines.checkpoint import Checkpoint
-from strategies.server.strategy import Strategy
+from strategies.server.rounds import Rounds
 from tests.strategies.test_moments import experiment, weights
 
 STEPS = {"logistic_steps": 2}
@@ -50,8 +50,8 @@ def test_gradients_carry_the_noise_that_the_ledger_charges(table: dict[str, Any]
     for seed in range(4):
         heads: list[Any] = []
 
-        def note(strategy: Strategy, now: int, heads: list[Any] = heads) -> None:
-            heads.append((strategy.trained, strategy.released.pooled()))  # type: ignore[attr-defined]
+        def note(rounds: Rounds, now: int, heads: list[Any] = heads) -> None:
+            heads.append((rounds.method.trained, rounds.method.released.pooled()))  # type: ignore[attr-defined]
 
         made = experiment(**settings, noise_multiplier=2.0, seed=seed, options=STEPS)
         train = run(made, watch=note).data.train

@@ -55,7 +55,8 @@ class RiskMeter:
     Making one raises what `refuse_unmeasurable` does.
     """
 
-    def __init__(self, task: Task, training: Training, population: Population, sync: str, exchange: Exchange) -> None:
+    def __init__(self, task: Task, training: Training, population: Population, sync: str,
+                 exchange: Exchange | None) -> None:
         refuse_unmeasurable(training, sync, exchange)
         assert training.risk_every is not None
         self.every = training.risk_every
@@ -140,7 +141,7 @@ class RiskMeter:
                 yield name, metric, value
 
 
-def refuse_unmeasurable(training: Training, sync: str, exchange: Exchange) -> None:
+def refuse_unmeasurable(training: Training, sync: str, exchange: Exchange | None) -> None:
     """Raise `ValueError` unless a run takes plain SGD steps, with a seed, and shows the server all exact sums."""
     for name, value, needed in (("sync", sync, "step"), ("optimizer", training.optimizer, "sgd"),
                                 ("momentum", training.momentum, 0), ("weight_decay", training.weight_decay, 0),
@@ -149,7 +150,7 @@ def refuse_unmeasurable(training: Training, sync: str, exchange: Exchange) -> No
         if value != needed:
             raise ValueError(f"risk_every looks at single SGD steps with exact sums at the server, in simulations, but "
                              f"{name} is {str(value)!r}: take {str(needed)!r}, or leave risk_every out")
-    if exchange != exchanges.send_gradient_sum:
+    if exchange not in (None, exchanges.send_gradient_sum):
         raise other_steps()
 
 

@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from fedfair.accounting import Ledger, Release, multiplier_of
+from fedfair.accounting import Ledger
 from fedfair.accounting.events import Unit
 from fedfair.fairness.reject_option import CELLS, RejectOption, below_average, favoured
 from fedfair.fairness.threshold_search import ROUNDING, by_group, confident, counted, toc
@@ -22,6 +22,7 @@ from fedfair.mechanisms.randomness import source
 from fedfair.node import exchanges
 from fedfair.plugins.registry import unknown
 from fedfair.protocol.task import Task
+from strategies.server.calibration import search_charge, search_noise
 from strategies.server.population import Population
 from strategies.server.replies.requests import added, ask, present
 from strategies.server.training import Training
@@ -65,14 +66,8 @@ class ThresholdSearch:
         self._moved = population.most_valid if protects == "participant" else 1  # the most counts that one adds to
         named = training.favourable_class(population.labels)
         self.favourable = 1 if named is None else named
-        self.multiplier = 0.0
-        if training.threshold_epsilon is not None:
-            self.multiplier = multiplier_of(training.threshold_epsilon, training.delta, training.accountant)
-        charged = protects == "participant" and training.searches
-        if charged and training.target_epsilon and not self.multiplier:
-            raise ValueError("target_epsilon cannot be kept: the search for a threshold reads validation records of "
-                             "participants without noise; give threshold_epsilon a part of it, or leave the search out")
-        self.charged = Release(1.0, self.multiplier) if charged else None  # to what the training protects
+        self.multiplier = search_noise(training)
+        self.charged = search_charge(training, protects)
         self.scores: Tensor | None = None
         self._added_multiplier = 0.0  # of the noise that the scores carry, in units of what one record moves
 

@@ -29,7 +29,7 @@ from simulations.audits.findings import Audit
 from simulations.audits.membership import membership
 from simulations.cli import app
 from strategies import STRATEGIES
-from strategies.server import strategy as base
+from strategies.server import rounds as base
 from tests.strategies.test_contract import OPTIONS, OWN_EXCHANGE, WITHOUT_PRIVACY, server
 from tests.strategies.test_fairlens import CLIP, released
 from tests.strategies.test_fairlens import model as fairlens_model
@@ -206,7 +206,7 @@ def test_noise_at_the_base_leaks_more_than_its_multiplier_says_and_no_more_than_
     strategy = server("dpsgd-f", options={"noise_at": "base"}, noise_multiplier=2.0)
     strategy.learn(torch.tensor([[1.0] + [0.0] * 9, [0.0] + [3.0] * 9]), 32)
     rule = strategy.rule()
-    largest, noise = sensitivity(rule, 10), strategy.release_noise(rule)
+    largest, noise = sensitivity(rule, 10), strategy.sum_noise(rule)
     found = seen(largest, noise * largest)
     assert found > epsilon({Release(1.0, 2.0): 1}, 1e-5)
     charged, *_ = strategy.planned_multipliers(noise)

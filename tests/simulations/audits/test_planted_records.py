@@ -15,7 +15,7 @@ from simulations.audits.audit import DEFAULTS, audit
 from simulations.audits.findings import Audit
 from simulations.audits.planted_records import plant_records, scores_of
 from simulations.settings.experiment import Experiment
-from strategies.server import strategy as server
+from strategies.server import rounds as server
 
 
 def audited(canaries: int = 20_000, **settings: Any) -> Audit:

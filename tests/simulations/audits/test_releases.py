@@ -21,7 +21,7 @@ from simulations.audits.audit import DEFAULTS
 from simulations.audits.releases import ReleaseAudit, audit_releases
 from simulations.cli import app
 from strategies import STRATEGIES
-from strategies.server import strategy as base
+from strategies.server import rounds as base
 from tests.strategies.test_contract import OPTIONS, OWN_EXCHANGE, WITHOUT_PRIVACY
 
 Patch = pytest.MonkeyPatch

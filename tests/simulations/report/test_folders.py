@@ -58,7 +58,7 @@ def test_folders_of_one_name_are_told_apart_and_one_folder_is_named_once(tmp_pat
     for place in ("a", "b", "c"):
         run(Experiment(**merged(QUICK, {"steps": 1}))).save(tmp_path / place / "out")
     folders = [tmp_path / place / "out" for place in ("a", "b", "c")]
-    _, (comparison,) = read(run_folder)
+    _, (comparison,) = read(folders)
     assert comparison.methods == ["dpsgd", "dpsgd (out 2)", "dpsgd (out 3)"]
     with pytest.raises(ValueError, match="is named more than once: name each folder once"):
         read([folders[0], folders[1], folders[0]])

@@ -19,7 +19,7 @@ from simulations import run
 from simulations.engines.checkpoint import Checkpoint
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
-from strategies.server import strategy as base
+from strategies.server import rounds as base
 from tests.strategies import test_contract as contract
 from tests.strategies.test_contract import MODES, ONE_ROUND, PRIVATE_MODES
 from tests.strategies.two_groups import two_groups

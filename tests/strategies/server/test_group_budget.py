@@ -152,7 +152,7 @@ def test_the_noise_of_a_run_within_a_budget_is_that_of_the_rule_before_it_was_ca
     capped, noise = strategy.budget.within(rule, 0.8)
     assert noise * max(capped.group_sensitivities(10)) == pytest.approx(0.8 * 3.0)
     plan = replace(strategy.plan(0), rule=capped, noise_multiplier=noise,
-                   planned_multipliers=strategy.planned_multipliers(noise))
+                   planned_multipliers=strategy._planned(noise))
     assert set(plan.event().multipliers) == {0.8}
     assert min(plan.event().spent_multipliers) == pytest.approx(noise)
 
