@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from fedfair.plugins.lazy import lazy
 from fedfair.plugins.shared_names import share
+from fedfair.plugins.threads import sleep_while_waiting
 
+sleep_while_waiting()
 share("strategies", "simulations")
 
 __all__ = ["ClipRule", "FairPrivateClassifier", "GroupedDataset", "Ledger", "PrivateTraining", "per_example",

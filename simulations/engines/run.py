@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from functools import partial
 
 import pandas as pd
 import torch
 from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
-from torch import nn
 
 from fedfair.gradients.layer_probe import trained_parameters
+from fedfair.plugins.threads import threads_for
 from fedfair.plugins.user_errors import blaming_user_files, of_caller
 from fedfair.protocol.messages import pack, unpacked
 from simulations.engines.checkpoint import Checkpoint
@@ -32,8 +32,6 @@ from strategies.server.replies.requests import population
 from strategies.server.rounds import Rounds
 
 __all__ = ["ENGINES", "Progress", "conduct", "run"]
-
-_WORTH_THREADS = 5_000_000  # multiplications of a forward pass; digits need 0.6 million, Adult 24 million
 
 Progress = Callable[[int, int], None]
 """Called with the rounds done and the rounds in all."""
@@ -69,25 +67,7 @@ def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | Non
     if experiment.randomness == "system":
         chosen = chosen.without_repeats()
     refuse_too_large(experiment.task)
-    with threads_for(experiment):
-        return chosen(lambda grid: conduct(experiment, grid, progress, checkpoint, watch))
-
-
-@contextmanager
-def threads_for(experiment: Experiment) -> Iterator[None]:
-    """Limit PyTorch to one thread, as a context, if the model is too small to gain from more.
-
-    Threads wait for each other in busy loops: on a machine with other work, two take ten times as long as one.
-    """
-    before, model = torch.get_num_threads(), experiment.task.build_model()
-    linear = all(isinstance(layer, nn.Linear) for layer in model.modules() if next(layer.parameters(False), None)
-                 is not None)
-    products = experiment.batch_size * sum(parameter.numel() for parameter in model.parameters())
-    torch.set_num_threads(1 if linear and products < _WORTH_THREADS else before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return chosen(lambda grid: conduct(experiment, grid, progress, checkpoint, watch))
 
 
 def refuse_unfit(planned: Iterable[Experiment]) -> None:
@@ -113,7 +93,7 @@ def conduct(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: 
 
     Raises `fedfair.plugins.user_errors.UserFileError` with file and line for what goes wrong in a file of the user's.
     """
-    with blaming_user_files():
+    with blaming_user_files(), threads_for(experiment.task.build_model(), experiment.batch_size):
         return _conducted(experiment, grid, progress, checkpoint, watch)
 
 
