@@ -45,9 +45,10 @@ def units(data: GroupedDataset, together: Together) -> Tensor | None:
     from scipy.sparse import coo_array  # here, because scipy takes time to import, and few splits need it
     from scipy.sparse.csgraph import connected_components
 
-    records, edges = torch.arange(len(data)), torch.cat([_firsts(tie) for tie in ties])
+    records, edges = torch.arange(len(data)).repeat(len(ties)), torch.cat([_firsts(tie) for tie in ties])
     ones = torch.ones(len(edges), dtype=torch.bool)
-    graph = coo_array((ones.numpy(), (records.repeat(len(ties)).numpy(), edges.numpy())), (len(data), len(data)))
+    places = (records.int().numpy(), edges.int().numpy())  # with longer ones SciPy 1.11 finds no components
+    graph = coo_array((ones.numpy(), places), (len(data), len(data)))
     return torch.from_numpy(connected_components(graph, directed=False)[1]).long()
 
 
