@@ -174,6 +174,22 @@ def test_counts_carry_the_share_of_noise_of_every_client_here(exchange: str, tru
     assert accepts == [True, False, False]
 
 
+def test_no_number_is_drawn_twice() -> None:
+    """Sums and counts, clients and steps: the difference of two releases with one noise would hold none."""
+    model, none = build("logistic", (), (2,), 2, 0, torch.float64), torch.zeros(0, dtype=torch.long)
+    empty = GroupedDataset(torch.zeros(0, 2, dtype=torch.float64), none, none, tuple("abcdefghij"), 2)
+    weights, drawn = {name: value.detach() for name, value in model.named_parameters()}, []
+    for client in range(3):
+        for step in range(3):
+            found = Node({client: Parts(empty, empty, empty)}, model, "cpu").gradient_sum(weights, Round(
+                key="5", step=step, rates=(0.5,) * 10, noise_multiplier=1.0, count_noise_multiplier=1.0,
+                trust=Trust.LOCAL, clients=3, rule=Flat(1.0), query=GroupSizes()))
+            assert found.counts is not None
+            drawn += [value.flatten() for value in (*found.sums.values(), found.counts)]
+    numbers = torch.cat(drawn)
+    assert len(numbers.unique()) == len(numbers) == 9 * (2 * 2 + 2 + 10)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("rule", [Flat(0.5), PerGroup((0.5, 1.0)), Global(0.5, 1.0), GlobalAdapt(0.5, 1.0),
                                   Reweighted((0.5, 0.5), (1.0, 3.0))])
