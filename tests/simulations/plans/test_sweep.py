@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfair.mechanisms.randomness import generator
-from simulations.benchmarks.kills import killed
 from simulations.engines.run import run
 from simulations.plans.compare import compare
 from simulations.plans.kept_runs import refuse_changed, trial_name
@@ -27,6 +26,7 @@ from simulations.plans.sweep import Sweep, prepare_folder, trials
 from simulations.results.result import summary
 from simulations.settings.experiment import Experiment, SettingsError
 from tests.guard import wait_until
+from tests.simulations.kills import killed_in_the_middle
 
 SMALL: dict[str, Any] = {
     "strategies": ["sgd", "dpsgd-f"], "seeds": 2, "settings": {"steps": 4, "hidden": [8], "accountant": "rdp"},
@@ -261,7 +261,12 @@ def test_a_varied_setting_that_the_summary_has_anyway_is_one_column(tmp_path: Pa
 def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(
         command: Callable[[Path], list[str]], tmp_path: Path) -> None:
     config, chance = write(tmp_path / "sweep.toml", **SMALL), random.Random(1)  # noqa: S311
-    assert killed(command(config), 3, lambda: chance.uniform(4, 12)) > 0
+
+    def finished() -> int:
+        """Return how many trials have ended."""
+        return len(list((tmp_path / "out" / "trials").glob("*/summary.csv")))
+
+    assert killed_in_the_middle(command(config), 3, finished, chance) > 0
     tables = [summary(compare(cell.experiments)).assign(learning_rate=cell.chosen["learning_rate"])
               for cell in Sweep(**SMALL).cells()]
     found = pd.read_csv(tmp_path / "out" / "summary.csv")
