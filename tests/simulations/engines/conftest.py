@@ -18,6 +18,7 @@ from tests.ports import free_ports
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[None]:
     """Start a cluster with two cores of this machine, for this process and its workers."""
+    ray.shutdown()  # what an engine of another test started
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield

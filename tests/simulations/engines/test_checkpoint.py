@@ -300,7 +300,7 @@ def test_a_full_disk_ends_the_run_in_one_sentence_and_keeps_the_latest_checkpoin
 @pytest.mark.slow
 @pytest.mark.parametrize(("engine", "kills"), [
     (["local"], 4),
-    pytest.param(["ray", "--nodes", "2", "--engine-set", "cpus=0.5"], 2, marks=pytest.mark.xdist_group("ray"))])
+    (["ray", "--nodes", "2", "--engine-set", "cpus=0.5"], 2)])
 def test_sigkill_at_random_moments(engine: list[str], kills: int, tmp_path: Path, forked: Path) -> None:
     def command(out: str) -> list[str]:
         return [str(forked / "fedfair"), "run", "--dataset", "digits", "--set", "steps=400", "--set", "hidden=[8]",

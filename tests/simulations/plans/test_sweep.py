@@ -257,7 +257,6 @@ def test_a_varied_setting_that_the_summary_has_anyway_is_one_column(tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(
         command: Callable[[Path], list[str]], tmp_path: Path) -> None:
     config, chance = write(tmp_path / "sweep.toml", **SMALL), random.Random(1)  # noqa: S311
@@ -288,7 +287,6 @@ def interrupted(command: list[str], begun: Callable[[], bool]) -> subprocess.Com
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 def test_an_interrupted_search_ends_so_and_takes_no_trial_for_finished_that_is_not(
         command: Callable[[Path], list[str]], tmp_path: Path) -> None:
     settings = {**SEARCH, "search": {"space": {"steps": {"values": [2, 10**6]}}, "trials": 2, "seed": 6}}
@@ -327,7 +325,6 @@ class Mistaken(Strategy):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 def test_trials_that_fail_for_reasons_of_their_own_are_named_and_made_once_and_the_others_finish(
         command: Callable[[Path], list[str]], tmp_path: Path) -> None:
     (tmp_path / "mistaken.py").write_text(MISTAKEN)
@@ -347,7 +344,6 @@ def test_trials_that_fail_for_reasons_of_their_own_are_named_and_made_once_and_t
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 @pytest.mark.parametrize("scheduler", ["none", "asha"])
 def test_a_search_finds_the_best_trial_and_says_what_all_of_them_cost(
         scheduler: str, command: Callable[[Path], list[str]], tmp_path: Path) -> None:
