@@ -110,13 +110,10 @@ def test_a_row_of_a_site_shows_in_no_file_but_through_the_noise(unusual: dict[st
 
 
 @pytest.mark.slow
-def test_other_rows_show_in_no_file_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All beside one fit of the table without them."""
-    frozen = Frozen(tmp_path, monkeypatch, settings=SEEDED)
-    plain = frozen.saved(people())
-    for name, unusual in MORE.items():
-        assert differing(plain, frozen.saved(changed(people(), unusual))) == [], name
-        refuse_other_rows_to_move(frozen)
+@pytest.mark.parametrize("unusual", MORE.values(), ids=MORE)
+def test_other_rows_show_in_no_file_either(unusual: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                           ) -> None:
+    refuse_a_trace(unusual, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(("column", "plain", "unusual"), [
