@@ -17,14 +17,10 @@ import pandas as pd
 import pytest
 
 from tests.ports import free_ports
-from tests.simulations.engines.runtime import ONE_AT_A_TIME
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
 IN_REPOSITORY = "run in the repository"
-
-ON_RAY = ("model", "ray")
-"""The pages whose blocks start a Ray of their own."""
 
 ELSEWHERE = {
     "pip install": "by .ci/run, in a fresh environment",
@@ -77,10 +73,7 @@ def names(page: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [
-    pytest.param(page, marks=pytest.mark.xdist_group("ray") if page.stem in ON_RAY else
-                 ONE_AT_A_TIME if "flower-supernode" in page.read_text() else ()) for page in PAGES
-], ids=names)
+@pytest.mark.parametrize("page", PAGES, ids=names)
 def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                           request: pytest.FixtureRequest, forked: Path) -> None:
     if "--dataset adult" in "".join(block.text for block in blocks(page) if block.language == "bash"):

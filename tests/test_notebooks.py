@@ -24,7 +24,10 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     from nbclient import NotebookClient
 
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    NotebookClient(nbformat.read(path, as_version=4), resources={"metadata": {"path": tmp_path}}).execute()
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        cell.source = cell.source.replace('{"epochs": 30}', '{"epochs": 3}')  # seconds in place of minutes
+    NotebookClient(notebook, resources={"metadata": {"path": tmp_path}}).execute()
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from tests.ports import free_ports
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[None]:
     """Start a cluster with two cores of this machine, for this process and its workers."""
+    ray.shutdown()  # what an engine of another test started
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield
@@ -35,7 +36,7 @@ def flower(tmp_path: Path) -> Iterator[dict[str, str]]:
     yield {**os.environ, "FLWR_HOME": str(tmp_path / "flwr"), "PATH": f"{binaries}:{os.environ['PATH']}",
            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "FLWR_TELEMETRY_ENABLED": "0",
            "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(http), "FLWR_LOCAL_CONTROL_API_PORT": str(control),
-           "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2", "RAY_ADDRESS": "local"}
+           "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5", "RAY_ADDRESS": "local"}
     for process in set(started()) - before:
         if "FLWR_HOME" in environment_of(process):
             process.terminate()

@@ -11,10 +11,10 @@ import pytest
 from tests.guard import wait_until
 
 ONE_AT_A_TIME = pytest.mark.xdist_group("flower")
-"""For tests that start Flower's programs.
+"""For tests that start Flower's programs without forking them.
 
-A SuperNode starts a process for each message, and another after 30 s if the first is not up by then. Where several such
-tests share two cores, processes are not up in time, and those that are started in their place make all of them slower.
+Flower starts another process for a task if the first is not up after 30 s. Where several such tests share two cores,
+processes are not up in time, and those that are started in their place make all of them slower.
 """
 
 

@@ -6,8 +6,8 @@ import random
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ import pytest
 import torch
 
 from simulations import Experiment, run
-from simulations.benchmarks.kills import different, killed
+from simulations.benchmarks.kills import different
 from simulations.engines import resume as module
 from simulations.engines.checkpoint import Checkpoint
 from simulations.results.result import Result
 from strategies import STRATEGIES
 from strategies.server.releases.threshold_search import ThresholdSearch
+from tests.simulations.kills import killed_in_the_middle
 from tests.strategies.test_contract import ONE_ROUND
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -299,16 +300,20 @@ def test_a_full_disk_ends_the_run_in_one_sentence_and_keeps_the_latest_checkpoin
 @pytest.mark.slow
 @pytest.mark.parametrize(("engine", "kills"), [
     (["local"], 4),
-    pytest.param(["ray", "--nodes", "2", "--engine-set", "cpus=0.5"], 2, marks=pytest.mark.xdist_group("ray"))])
+    (["ray", "--nodes", "2", "--engine-set", "cpus=0.5"], 2)])
 def test_sigkill_at_random_moments(engine: list[str], kills: int, tmp_path: Path, forked: Path) -> None:
     def command(out: str) -> list[str]:
         return [str(forked / "fedfair"), "run", "--dataset", "digits", "--set", "steps=400", "--set", "hidden=[8]",
                 "--out", str(tmp_path / out), "--checkpoint-every", "20", "--engine", *engine]
 
-    start, chance = time.monotonic(), random.Random(0)  # noqa: S311
-    killed(command("whole"), 0)
-    length = time.monotonic() - start
-    assert killed(command("killed"), kills, lambda: length * chance.uniform(0.2, 0.6)) > 0  # a machine may speed up
+    def progress() -> int:
+        """Return when the latest checkpoint was written; 0 if there is none, as before the first and after the end."""
+        with suppress(FileNotFoundError):
+            return (tmp_path / "killed" / "checkpoint.pt").stat().st_mtime_ns
+        return 0
+
+    subprocess.run(command("whole"), check=True, capture_output=True)
+    assert killed_in_the_middle(command("killed"), kills, progress, random.Random(0)) > 0  # noqa: S311
     assert different(tmp_path / "whole", tmp_path / "killed") == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["killed", "whole"]
 

@@ -28,7 +28,7 @@ from simulations.settings.experiment import Experiment
 from strategies.moments import AUTO_STEPS
 from tests.guard import wait_until
 from tests.ports import free_ports
-from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
+from tests.simulations.engines.runtime import superlink, supernode
 from tests.simulations.engines.test_own_files import in_one_place
 from tests.test_documents import ROOT, blocks
 
@@ -199,7 +199,6 @@ def study(deployment: dict[str, str], tmp_path: Path, policies: None) -> Iterato
     made.end()
 
 
-@ONE_AT_A_TIME
 @pytest.mark.slow
 def test_five_sites_fit_and_their_ledgers_agree_with_the_servers(study: Study, tmp_path: Path,
                                                                 files: tuple[str, ...]) -> None:
@@ -219,7 +218,6 @@ def test_five_sites_fit_and_their_ledgers_agree_with_the_servers(study: Study, t
     assert [path.name for path in study.server.iterdir()] == ["link.log"]
 
 
-@ONE_AT_A_TIME
 @pytest.mark.slow
 def test_a_superlink_and_a_node_are_killed_and_brought_back_and_five_sites_train(
         study: Study, tmp_path: Path, files: tuple[str, ...]) -> None:

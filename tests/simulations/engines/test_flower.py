@@ -42,7 +42,6 @@ def test_the_run_config_knows_every_field_of_an_experiment() -> None:
     assert made.options == {"bounds": "authors", "max_bound": 4}
 
 
-@ONE_AT_A_TIME
 @pytest.mark.slow
 def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
         deployment: dict[str, str], tmp_path: Path) -> None:
@@ -106,7 +105,6 @@ def own_layers(shape, hidden, classes):
 """
 
 
-@ONE_AT_A_TIME
 @pytest.mark.slow
 def test_a_node_that_hangs_is_given_up_after_the_timeout_with_a_sentence(
         deployment: dict[str, str], tmp_path: Path) -> None:
@@ -132,7 +130,6 @@ def test_a_node_that_hangs_is_given_up_after_the_timeout_with_a_sentence(
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 def test_a_simulation_does_not_join_what_somebody_else_started_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray would go on trying for ten minutes to join a cluster that has died."""
     with tempfile.TemporaryDirectory(prefix="ray") as folder:  # short, for the names of Ray's sockets

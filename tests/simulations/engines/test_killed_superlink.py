@@ -17,7 +17,7 @@ from simulations.results.run_folder import RunFolder
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
 from tests.guard import wait_until
 from tests.ports import free_ports
-from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
+from tests.simulations.engines.runtime import superlink, supernode
 
 ROOT = Path(__file__).resolve().parents[3]
 NODES, ROUNDS, DELTA = 2, 4, 1e-6
@@ -41,7 +41,6 @@ def kill(process: subprocess.Popen[str]) -> None:
     assert not left
 
 
-@ONE_AT_A_TIME
 @pytest.mark.slow
 def test_the_same_command_goes_on_and_charges_the_lost_round(deployment: dict[str, str], tmp_path: Path) -> None:
     link, *ports = free_ports(1 + NODES)

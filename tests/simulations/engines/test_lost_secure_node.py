@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from simulations.engines.run import conduct
 from tests.ports import free_ports
-from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
+from tests.simulations.engines.runtime import superlink, supernode
 from tests.simulations.engines.test_secure_run import released, weights
 from tests.strategies.server.test_secure_sum import MASK, Nodes
 
@@ -35,7 +35,6 @@ def killed_at(request: int, node: subprocess.Popen[str], log: Path) -> threading
     return watching
 
 
-@ONE_AT_A_TIME
 @pytest.mark.slow
 def test_the_masks_of_a_killed_supernode_go_and_the_sum_is_that_of_the_others(
         deployment: dict[str, str], tmp_path: Path) -> None:

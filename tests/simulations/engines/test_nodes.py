@@ -19,7 +19,7 @@ from simulations.plans.compare import compare, experiments
 from simulations.plans.sweep import Sweep
 from simulations.results.result import summary
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.slow
 
 QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_timeout_ms": 2000,
          "health_check_failure_threshold": 3}  # a dead node is noticed within seconds

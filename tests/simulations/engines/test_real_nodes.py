@@ -21,11 +21,11 @@ from simulations.settings.experiment import Experiment
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
 from tests.hazards.policed import POLICY
 from tests.ports import free_ports
-from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
+from tests.simulations.engines.runtime import superlink, supernode
 from tests.simulations.engines.test_own_files import in_one_place
 from tests.simulations.engines.wire import Wire, recorded
 
-pytestmark = [pytest.mark.slow, ONE_AT_A_TIME]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[3]
 NODES = 3

@@ -17,7 +17,7 @@ from simulations import Experiment, run
 from simulations.results.result import Result
 from simulations.server_app import from_run_config
 from tests.ports import free_ports
-from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
+from tests.simulations.engines.runtime import superlink, supernode
 from tests.simulations.engines.test_flower import ROOT
 
 SETTINGS: dict[str, Any] = {
@@ -53,7 +53,6 @@ def released(environment: dict[str, str], cwd: Path, **settings: Any) -> tuple[P
     return out, from_run_config({**defaults, **values})
 
 
-@ONE_AT_A_TIME
 @pytest.mark.slow
 def test_three_supernodes_give_the_front_of_the_same_draws_without_masks(
         deployment: dict[str, str], tmp_path: Path) -> None:

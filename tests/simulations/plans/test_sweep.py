@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfair.mechanisms.randomness import generator
-from simulations.benchmarks.kills import killed
 from simulations.engines.run import run
 from simulations.plans.compare import compare
 from simulations.plans.kept_runs import refuse_changed, trial_name
@@ -27,6 +26,7 @@ from simulations.plans.sweep import Sweep, prepare_folder, trials
 from simulations.results.result import summary
 from simulations.settings.experiment import Experiment, SettingsError
 from tests.guard import wait_until
+from tests.simulations.kills import killed_in_the_middle
 
 SMALL: dict[str, Any] = {
     "strategies": ["sgd", "dpsgd-f"], "seeds": 2, "settings": {"steps": 4, "hidden": [8], "accountant": "rdp"},
@@ -257,11 +257,15 @@ def test_a_varied_setting_that_the_summary_has_anyway_is_one_column(tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(
         command: Callable[[Path], list[str]], tmp_path: Path) -> None:
     config, chance = write(tmp_path / "sweep.toml", **SMALL), random.Random(1)  # noqa: S311
-    assert killed(command(config), 3, lambda: chance.uniform(4, 12)) > 0
+
+    def finished() -> int:
+        """Return how many trials have ended."""
+        return len(list((tmp_path / "out" / "trials").glob("*/summary.csv")))
+
+    assert killed_in_the_middle(command(config), 3, finished, chance) > 0
     tables = [summary(compare(cell.experiments)).assign(learning_rate=cell.chosen["learning_rate"])
               for cell in Sweep(**SMALL).cells()]
     found = pd.read_csv(tmp_path / "out" / "summary.csv")
@@ -283,7 +287,6 @@ def interrupted(command: list[str], begun: Callable[[], bool]) -> subprocess.Com
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 def test_an_interrupted_search_ends_so_and_takes_no_trial_for_finished_that_is_not(
         command: Callable[[Path], list[str]], tmp_path: Path) -> None:
     settings = {**SEARCH, "search": {"space": {"steps": {"values": [2, 10**6]}}, "trials": 2, "seed": 6}}
@@ -322,7 +325,6 @@ class Mistaken(Strategy):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 def test_trials_that_fail_for_reasons_of_their_own_are_named_and_made_once_and_the_others_finish(
         command: Callable[[Path], list[str]], tmp_path: Path) -> None:
     (tmp_path / "mistaken.py").write_text(MISTAKEN)
@@ -342,7 +344,6 @@ def test_trials_that_fail_for_reasons_of_their_own_are_named_and_made_once_and_t
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 @pytest.mark.parametrize("scheduler", ["none", "asha"])
 def test_a_search_finds_the_best_trial_and_says_what_all_of_them_cost(
         scheduler: str, command: Callable[[Path], list[str]], tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def browser() -> Iterator[object]:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = saved_comparison(tmp_path_factory.mktemp("browser") / "six", METHODS, 5, imbalance="8:40", epochs=4)
+    folder = saved_comparison(tmp_path_factory.mktemp("browser") / "six", METHODS, 5, imbalance="8:40")
     return write_report([folder])[0]
 
 
