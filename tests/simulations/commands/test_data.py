@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from datasets import Dataset
 from typer.testing import CliRunner
 
 from fedfair.datasets import DATASETS
@@ -109,6 +108,8 @@ def test_sites_may_mix_the_groups_differently(tmp_path: Path) -> None:
 
 def test_a_data_set_in_hugging_faces_format_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "0")
+    from datasets import Dataset
+
     Dataset.from_pandas(people(3)).save_to_disk(tmp_path / "people")
     name = f"hf:{tmp_path / 'people'}"
     assert "420 records, (9,) features, 2 classes" in said("data", "describe", name, "--label", "outcome", "--group",
