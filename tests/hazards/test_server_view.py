@@ -24,7 +24,7 @@ from fedfair.node.masked_sums import share_deviation
 from fedfair.node.moment_sums import Wanted, sums_of_records
 from fedfair.node.node import Node
 from tests.fedfair.secure_sums.parties import Sum
-from tests.hazards.test_moments_attack import DELTA, SIGMA, TIMES, WIDTH, plan, proved_by, records
+from tests.hazards.test_moments_attack import DELTA, SIGMA, WIDTH, plan, proved_by, records
 
 NODES = 4
 LEDGER = epsilon({Release(1.0, SIGMA): 1}, DELTA, "pld")
@@ -54,11 +54,11 @@ def found(times: int, sent: Callable[[bool, int], Steps]) -> tuple[np.ndarray, n
 
 
 def test_without_masks_a_nodes_message_gives_more_away_than_the_sums_epsilon() -> None:
-    assert proved_by(*found(TIMES, lambda one, time: steps(one, time, 1)[0])) > LEDGER
+    assert proved_by(*found(2000, lambda one, time: steps(one, time, 1)[0])) > LEDGER
 
 
 def test_the_sum_stays_below_the_ledger_and_comes_near_it() -> None:
-    proved = proved_by(*found(TIMES, lambda one, time: np.sum(steps(one, time, NODES), axis=0)))
+    proved = proved_by(*found(1000, lambda one, time: np.sum(steps(one, time, NODES), axis=0)))
     assert 0.35 * LEDGER <= proved <= LEDGER
 
 

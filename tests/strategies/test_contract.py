@@ -175,7 +175,8 @@ def test_the_target_epsilon_is_met_with_count_queries_included(strategy: str, sy
 
 @pytest.mark.parametrize(("strategy", "sync"), MODES)
 def test_empty_and_tiny_batches_are_batches(strategy: str, sync: str) -> None:
-    result = run(experiment(strategy, batch_size=1, steps=2 if sync == "epoch" else 6, sync=sync))
+    few = {"split": (0.1, 0.0, 0.9), "batch_size": 1, "steps": 1 if sync == "epoch" else 6}
+    result = run(experiment(strategy, sync=sync, **few))
     assert bool(weights(result).isfinite().all())
 
 
