@@ -78,13 +78,10 @@ def epsilon_from_guesses(canaries: int, guesses: int, correct: int, delta: float
             return p_value(canaries, guesses, correct, 2 * epsilon, (1 + math.exp(epsilon)) * delta) - error
         return p_value(canaries, guesses, correct, epsilon, delta) - error
 
-    stands = np.array([excess(epsilon) >= 0 for epsilon in _GRID])
-    if stands[0]:
-        return 0.0
-    if not stands.any():
+    first = next((place for place, epsilon in enumerate(_GRID) if excess(epsilon) >= 0), None)
+    if first is None:
         return float(_GRID[-1])
-    first = int(stands.argmax())
-    return float(scipy.optimize.brentq(excess, _GRID[first - 1], _GRID[first]))
+    return float(scipy.optimize.brentq(excess, _GRID[first - 1], _GRID[first])) if first else 0.0
 
 
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:

@@ -7,14 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
-from flwr.superlink.cli.flower_superlink import _parse_args_run_superlink
-from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "deploy"
-PARSERS = {"flower-superlink": _parse_args_run_superlink, "flower-supernode": _parse_args_run_supernode}
 
 
 def compose() -> dict[str, Any]:
@@ -33,10 +29,16 @@ def pods() -> list[dict[str, Any]]:
 
 def parsed(command: list[str]) -> argparse.Namespace:
     """Return a command's arguments as the program reads them; it ends for one that it does not know."""
-    return PARSERS[command[0]]().parse_args(command[1:])
+    from flwr.superlink.cli.flower_superlink import _parse_args_run_superlink  # here: it starts a database
+    from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
+
+    parsers = {"flower-superlink": _parse_args_run_superlink, "flower-supernode": _parse_args_run_supernode}
+    return parsers[command[0]]().parse_args(command[1:])
 
 
 def test_the_compose_file_is_one() -> None:
+    import jsonschema
+
     schema = json.loads((Path(__file__).parent / "compose-spec.json").read_text())
     jsonschema.validate(compose(), schema)
     broken = compose()

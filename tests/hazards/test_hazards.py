@@ -22,7 +22,6 @@ from fedfair.gradients import layers, paths
 from fedfair.gradients import probe as gradients
 from fedfair.gradients.model_state import ModelState
 from fedfair.mechanisms import clipping, noise
-from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import stream
 from fedfair.node import node as host
 from fedfair.protocol import round as rounds
@@ -225,11 +224,8 @@ def the_sensitivity_of_theta_forgotten(patch: Patch) -> None:
     patch.setattr(clipping.Reweighted, "group_sensitivities", lambda self, groups: self.clip_norms)
 
 
-def released_sum(strategy: str, trust: Trust) -> Callable[[], None]:
-    def check() -> None:
-        test_contract.test_the_released_sum_carries_the_noise_that_the_ledger_charges(strategy, trust)
-
-    return check
+def released_sum(strategy: str) -> Callable[[], None]:
+    return partial(test_released_noise.test_the_released_sum_carries_the_noise_that_the_ledger_charges, strategy)
 
 
 def noisy_counts() -> None:
@@ -242,7 +238,7 @@ def target_met() -> None:
 
 
 def noise_of_a_small_client() -> None:
-    test_released_noise.test_one_local_step_carries_the_noise_that_the_ledger_charges("gs-dp-sgd", Trust.CENTRAL)
+    test_released_noise.test_one_local_step_carries_the_noise_that_the_ledger_charges("gs-dp-sgd")
 
 
 def noise_of_those_who_are_left() -> None:
@@ -258,7 +254,7 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = [
-    Mutation((1,), noise_at_the_base_clip_norm, released_sum("dpsgd-f", Trust.CENTRAL)),
+    Mutation((1,), noise_at_the_base_clip_norm, released_sum("dpsgd-f")),
     Mutation((1,), noise_over_the_groups_that_are_present,
              checks.an_empty_batch_gets_the_noise_of_the_largest_bound_of_all_groups),
     Mutation((2,), division_by_the_realised_batch, checks.a_step_divides_by_the_public_batch_size),
@@ -275,7 +271,7 @@ MUTATIONS = [
              test_dp_fedavg.test_the_clip_norm_grows_when_too_many_are_clipped_and_shrinks_when_too_few),
     Mutation((9,), a_nan_that_passes_the_clip, checks.a_nan_adds_nothing_and_a_zero_gradient_stays_zero),
     Mutation((9,), a_zero_gradient_divided_by_its_norm, checks.a_nan_adds_nothing_and_a_zero_gradient_stays_zero),
-    Mutation((10,), shares_of_one_in_n, released_sum("dpsgd", Trust.DISTRIBUTED)),
+    Mutation((10,), shares_of_one_in_n, released_sum("dpsgd")),
     Mutation((11,), a_search_that_is_not_charged, checks.a_threshold_search_is_in_the_ledger),
     Mutation((12,), a_ledger_that_starts_from_zero, checks.a_resumed_ledger_goes_on),
     Mutation((13,), shares_of_lost_clients_counted, noise_of_those_who_are_left),
@@ -295,7 +291,7 @@ MUTATIONS = [
     Mutation((30,), a_seed_alone_as_the_key_of_the_noise, checks.two_settings_share_no_noise),
     Mutation((0,), a_client_in_two_replies,
              partial(test_released_noise.test_two_nodes_that_answer_for_one_client_are_refused, {"partition-id": 0})),
-    Mutation((0,), clipping_after_the_noise, released_sum("dpsgd", Trust.CENTRAL)),
+    Mutation((0,), clipping_after_the_noise, released_sum("dpsgd")),
     Mutation((0,), clipping_layer_by_layer, checks.one_record_adds_at_most_the_sensitivity_of_its_group_and_can_add_it),
     Mutation((0,), the_sensitivity_of_theta_forgotten,
              checks.one_record_adds_at_most_the_sensitivity_of_its_group_and_can_add_it),

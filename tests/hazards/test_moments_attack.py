@@ -28,8 +28,14 @@ from fedfair.moments.logistic import start, stepped
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import SENSITIVITY, unmixed, unsvec, within_one
 from fedfair.node import node as host
-from fedfair.node.moment_sums import Wanted, participant_moments, record_moments
-from fedfair.node.node import Node
+from fedfair.node.moment_sums import (
+    Wanted,
+    participant_moments,
+    record_moments,
+    sums_of_participants,
+    sums_of_records,
+)
+from fedfair.node.node import Node, with_noise
 from fedfair.protocol.round import Round
 
 WIDTH, DELTA, TIMES = 6, 1e-3, 4000
@@ -66,9 +72,13 @@ class Attacked(NamedTuple):
         if one and self.of_participants:
             clients[1] = records(40, True, 1.0)
         node, wanted = Node(clients, linear((WIDTH,), (), 2), "cpu"), Wanted(2, self.by_group, mixing=self.mixing)
-        send, norm = (participant_moments, 3.0) if self.of_participants else (record_moments, SENSITIVITY)
-        return torch.stack([flat(send(node, plan(key, norm, len(clients), noise_multiplier), wanted).sums)
-                            for key in keys])
+        sums_of, send, norm = ((sums_of_participants, participant_moments, 3.0) if self.of_participants else
+                               (sums_of_records, record_moments, SENSITIVITY))
+        plans = [plan(key, norm, len(clients), noise_multiplier) for key in keys]
+        exact = sums_of(node, plans[0], wanted)  # once: noise alone follows from the key
+        released = torch.stack([flat(with_noise(exact, None, each, node.clients).sums) for each in plans])
+        assert torch.equal(flat(send(node, plans[-1], wanted).sums), released[-1])
+        return released
 
 
 def flat(sums: Gradients) -> Tensor:

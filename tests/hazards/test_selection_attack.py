@@ -84,13 +84,12 @@ def test_a_row_tells_no_more_in_a_trial_than_it_is_charged(part: str, row: dict[
     assert before + sum(frozen.told[-3:]) <= beside.multiplier**-2 * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("unusual", OUTLIERS.values(), ids=OUTLIERS)
-def test_a_row_shows_in_no_file_but_through_the_noise(unusual: dict[str, str], tmp_path: Path,
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_shows_in_no_file_but_through_the_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan(monkeypatch, 3)
     frozen = Frozen(tmp_path, monkeypatch, **SELECT)
     plain = frozen.saved(people())
-    assert differing(plain, frozen.saved(changed(people(), unusual))) == []
+    for unusual, values in OUTLIERS.items():
+        assert differing(plain, frozen.saved(changed(people(), values))) == [], unusual
 
 
 def test_losing_trials_and_their_number_show_in_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

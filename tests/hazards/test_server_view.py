@@ -24,7 +24,7 @@ from fedfair.node.masked_sums import share_deviation
 from fedfair.node.moment_sums import Wanted, sums_of_records
 from fedfair.node.node import Node
 from tests.fedfair.secure_sums.parties import Sum
-from tests.hazards.test_moments_attack import DELTA, SIGMA, TIMES, WIDTH, plan, proved_by, records
+from tests.hazards.test_moments_attack import DELTA, SIGMA, TIMES, WIDTH, flat, plan, proved_by, records
 
 NODES = 4
 LEDGER = epsilon({Release(1.0, SIGMA): 1}, DELTA, "pld")
@@ -37,42 +37,43 @@ def exact(one: bool) -> Gradients:
     return sums_of_records(Node({0: records(5, one)}, linear((WIDTH,), (), 2), "cpu"), PLAN, Wanted(2, False))
 
 
-def steps(one: bool, time: int, nodes: int) -> list[Steps]:
-    """Return what nodes add up, with noise, in whole steps; the first of them may have one record more."""
-    return [noisy_steps(exact(one and not node), share_deviation(PLAN), [stream(f"{one} {time}", "noise", node)])
-            for node in range(nodes)]
+@cache
+def steps(one: bool, nodes: int, times: int = TIMES) -> list[Steps]:
+    """Return what nodes add up in each of many sums, with noise, in whole steps, `[times, numbers]`.
+
+    The first of them may have one record more.
+    """
+    return [noisy_steps({"all": flat(exact(one and not node)).repeat(times)}, share_deviation(PLAN),
+                        [stream(f"{one}", "noise", node)]).reshape(times, -1) for node in range(nodes)]
 
 
-def found(times: int, sent: Callable[[bool, int], Steps]) -> tuple[np.ndarray, np.ndarray]:
+def found(sent: Callable[[bool], Steps]) -> tuple[np.ndarray, np.ndarray]:
     """Return the best test's scores of what is sent without the record and with it."""
     without, with_it = (noisy_steps(exact(one), share_deviation(PLAN), []).astype(float) for one in (False, True))
-
-    def scores(one: bool) -> np.ndarray:
-        return np.array([sent(one, time).astype(float) @ (with_it - without) for time in range(times)])
-
-    return scores(False), scores(True)
+    return sent(False).astype(float) @ (with_it - without), sent(True).astype(float) @ (with_it - without)
 
 
 def test_without_masks_a_nodes_message_gives_more_away_than_the_sums_epsilon() -> None:
-    assert proved_by(*found(TIMES, lambda one, time: steps(one, time, 1)[0])) > LEDGER
+    assert proved_by(*found(lambda one: steps(one, 1, 4 * TIMES)[0])) > LEDGER
 
 
 def test_the_sum_stays_below_the_ledger_and_comes_near_it() -> None:
-    proved = proved_by(*found(TIMES, lambda one, time: np.sum(steps(one, time, NODES), axis=0)))
+    proved = proved_by(*found(lambda one: np.sum(steps(one, NODES), axis=0)))
     assert 0.35 * LEDGER <= proved <= LEDGER
 
 
 @cache
-def masked(one: bool, time: int) -> list[Steps]:
+def masked(one: bool) -> list[Steps]:
     """Return what three nodes send in place of `steps`."""
-    return [words.view(np.int64) for words in Sum(3, 3).deal().mask(steps(one, time, 3)).masked.values()]
+    sums = [Sum(3, 3).deal().mask(of_nodes).masked for of_nodes in zip(*steps(one, 3, 100), strict=True)]
+    return [np.stack([words[node].view(np.int64) for words in sums]) for node in range(3)]
 
 
 @pytest.mark.parametrize("signs", [(1, 0, 0), (1, 1, 1), (1, -1, 0)])
 def test_under_masks_the_messages_tell_nothing(signs: Iterable[int]) -> None:
     """One message, all together, and the difference of two."""
-    def combined(one: bool, time: int) -> Steps:
-        return np.asarray(sum(sign * message for sign, message in zip(signs, masked(one, time), strict=True)))
+    def combined(one: bool) -> Steps:
+        return np.asarray(sum(sign * message for sign, message in zip(signs, masked(one), strict=True)))
 
-    assert stats.mannwhitneyu(*found(100, combined)).pvalue > 1e-3
-    assert stats.mannwhitneyu(*found(100, lambda one, time: steps(one, time, 1)[0])).pvalue < 1e-12
+    assert stats.mannwhitneyu(*found(combined)).pvalue > 1e-3
+    assert stats.mannwhitneyu(*found(lambda one: steps(one, 1, 100)[0])).pvalue < 1e-12

@@ -10,7 +10,6 @@ import mpmath
 import numpy as np
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 from dp_accounting.rdp import RdpAccountant
-from opacus.accountants.analysis.rdp import compute_rdp
 
 from fedfair.accounting import Release
 from fedfair.accounting.fourier import Loss
@@ -58,6 +57,8 @@ def google_divergences(rate: float, multiplier: float) -> Floats:
 @lru_cache(maxsize=4)
 def opacus_divergences(rate: float, multiplier: float) -> Floats:
     """Opacus's Renyi divergences of one release at `ORDERS`."""
+    from opacus.accountants.analysis.rdp import compute_rdp  # here: importing Opacus takes seconds
+
     return np.asarray(compute_rdp(q=rate, noise_multiplier=multiplier, steps=1, orders=list(ORDERS)))
 
 

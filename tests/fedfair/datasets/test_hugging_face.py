@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
-from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, Value, concatenate_datasets
-from flwr_datasets.partitioner import NaturalIdPartitioner
 from PIL import Image as Pillow
 
 from fedfair.datasets import DATASETS, hugging_face
 from fedfair.datasets.split import split
 from fedfair.protocol.task import Task
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
 
 ROWS = 60
 
@@ -27,9 +28,21 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
 
 
+def hub() -> Any:
+    """Return Hugging Face's package, which takes a second to import."""
+    import datasets
+
+    return datasets
+
+
+def images(**columns: str) -> Any:
+    """Return the features of a data set of images with further columns of these types."""
+    return hub().Features({"image": hub().Image()} | {name: hub().Value(dtype) for name, dtype in columns.items()})
+
+
 def rows(start: int = 0, size: int = ROWS, **columns: list[Any]) -> Dataset:
     numbers = range(start, start + size)
-    return Dataset.from_dict({
+    return hub().Dataset.from_dict({
         "age": [20 + i % 40 for i in numbers], "town": [f"town {i % 3}" for i in numbers],
         "sex": ["fm"[i % 2] for i in numbers], "good": [i % 4 == 0 for i in numbers],
         "person": [f"p{i % 7}" for i in numbers], **columns})
@@ -38,12 +51,11 @@ def rows(start: int = 0, size: int = ROWS, **columns: list[Any]) -> Dataset:
 def pictures(size: int = ROWS, side: tuple[int, int] = (20, 16), mode: str = "RGB") -> Dataset:
     """Images whose brightness tells the row, with the columns of CelebA."""
     shape = (*side, 3) if mode == "RGB" else side
-    images = [Pillow.fromarray(np.full(shape, i, dtype=np.uint8)) for i in range(size)]
-    return Dataset.from_dict(
-        {"image": images, "celeb_id": [i % 9 for i in range(size)], "Male": [i % 2 == 0 for i in range(size)],
+    shown = [Pillow.fromarray(np.full(shape, i, dtype=np.uint8)) for i in range(size)]
+    return hub().Dataset.from_dict(
+        {"image": shown, "celeb_id": [i % 9 for i in range(size)], "Male": [i % 2 == 0 for i in range(size)],
          "Eyeglasses": [i % 5 == 0 for i in range(size)], "Young": [i % 3 == 0 for i in range(size)]},
-        Features({"image": Image(), "celeb_id": Value("int64"), "Male": Value("bool"), "Eyeglasses": Value("bool"),
-                  "Young": Value("bool")}))
+        images(celeb_id="int64", Male="bool", Eyeglasses="bool", Young="bool"))
 
 
 def saved(folder: Path) -> str:
@@ -69,7 +81,7 @@ def test_a_table(put: Callable[[Path], str], tmp_path: Path) -> None:
 
 def test_rows_that_are_left_out_are_left_out_of_the_published_parts_too(tmp_path: Path) -> None:
     pay = [None if i % 3 == 0 else f"{i},5" for i in range(ROWS)]
-    DatasetDict(train=rows(pay=pay), test=rows(ROWS, 20, pay=["7,25"] * 20)).save_to_disk(tmp_path / "own")
+    hub().DatasetDict(train=rows(pay=pay), test=rows(ROWS, 20, pay=["7,25"] * 20)).save_to_disk(tmp_path / "own")
     data = hugging_face.load(str(tmp_path / "own"), "good", "sex", missing="drop")
     assert data.published.tolist() == [0] * 40 + [2] * 20
     assert data.x[:, data.columns.index("pay")].tolist() == [i + 0.5 for i in range(ROWS) if i % 3] + [7.25] * 20
@@ -78,6 +90,8 @@ def test_rows_that_are_left_out_are_left_out_of_the_published_parts_too(tmp_path
 
 def test_participants_are_those_of_flowers_natural_partitioner(tmp_path: Path) -> None:
     """Flower's partitioner is the oracle of partition "natural"."""
+    from flwr_datasets.partitioner import NaturalIdPartitioner
+
     name = saved(tmp_path / "own")
     partitioner = NaturalIdPartitioner(partition_by="person")
     partitioner.dataset = rows().add_column("row", list(range(ROWS)))
@@ -96,7 +110,7 @@ def test_participants_are_those_of_flowers_natural_partitioner(tmp_path: Path) -
 def test_published_parts_are_kept(parts: tuple[str, ...], sizes: tuple[int, ...], tmp_path: Path) -> None:
     """Without a test part, the validation part stands for it."""
     lengths, start = {"train": 40, "validation": 30, "test": 20, "unsupervised": 5}, 0
-    source = DatasetDict()
+    source = hub().DatasetDict()
     for name in parts:
         source[name] = rows(start, lengths[name], number=list(range(start, start + lengths[name])))
         start += lengths[name]
@@ -115,7 +129,7 @@ def test_from_the_hub_through_flower_datasets(monkeypatch: pytest.MonkeyPatch) -
 
     def load_dataset(path: str, name: str | None = None) -> DatasetDict:
         asked.append((path, name))
-        return DatasetDict(train=rows(), test=rows(size=20))
+        return hub().DatasetDict(train=rows(), test=rows(size=20))
 
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
     assert len(hugging_face.load("somebody/people", "good", "sex")) == ROWS + 20
@@ -124,7 +138,8 @@ def test_from_the_hub_through_flower_datasets(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_classes_are_called_by_their_names(tmp_path: Path) -> None:
-    named = rows(kind=[i % 3 for i in range(ROWS)]).cast_column("kind", ClassLabel(names=["red", "green", "blue"]))
+    colours = hub().ClassLabel(names=["red", "green", "blue"])
+    named = rows(kind=[i % 3 for i in range(ROWS)]).cast_column("kind", colours)
     named.save_to_disk(tmp_path / "own")
     data = hugging_face.load(str(tmp_path / "own"), "kind", "kind")
     assert data.names == ("blue", "green", "red")
@@ -144,7 +159,7 @@ def test_images(mode: str, channels: int, tmp_path: Path) -> None:
 
 
 def test_celeba_from_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    DatasetDict(train=pictures(), valid=pictures(20), test=pictures(20)).save_to_disk(tmp_path / "celeba")
+    hub().DatasetDict(train=pictures(), valid=pictures(20), test=pictures(20)).save_to_disk(tmp_path / "celeba")
     monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
     data = DATASETS["celeba"].load(None)
     assert data.x.shape == (100, 3, 64, 64)
@@ -160,7 +175,7 @@ def test_celeba_from_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_celeba_is_not_taken_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    DatasetDict(train=pictures(), test=pictures(20)).save_to_disk(tmp_path / "celeba")
+    hub().DatasetDict(train=pictures(), test=pictures(20)).save_to_disk(tmp_path / "celeba")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FEDFAIR_DATA_DIR", raising=False)
     with pytest.raises(FileNotFoundError, match="flwrlabs/celeba"):
@@ -191,7 +206,7 @@ def test_columns_that_are_left_out_are_not_read(tmp_path: Path) -> None:
     assert set(left.columns) == {"age", "town", "person"}
     seen = pictures()
     other = seen.select_columns("image").rename_column("image", "other")
-    concatenate_datasets([seen, other], axis=1).save_to_disk(tmp_path / "images")
+    hub().concatenate_datasets([seen, other], axis=1).save_to_disk(tmp_path / "images")
     with pytest.raises(ValueError, match=r"several images a record, .*: leave all but one out"):
         hugging_face.load(str(tmp_path / "images"), "Male", "Eyeglasses")
     assert len(hugging_face.load(str(tmp_path / "images"), "Male", "Eyeglasses", without=["other"])) == ROWS
@@ -200,10 +215,8 @@ def test_columns_that_are_left_out_are_not_read(tmp_path: Path) -> None:
 
 
 def test_images_of_several_sizes_are_refused(tmp_path: Path) -> None:
-    images = [Pillow.new("L", (8 + i, 8)) for i in range(2)]
-    Dataset.from_dict({"image": images, "Male": [0, 1], "Eyeglasses": [0, 1]},
-                      Features({"image": Image(), "Male": Value("int64"), "Eyeglasses": Value("int64")})
-                      ).save_to_disk(tmp_path / "own")
+    columns = {"image": [Pillow.new("L", (8 + i, 8)) for i in range(2)], "Male": [0, 1], "Eyeglasses": [0, 1]}
+    hub().Dataset.from_dict(columns, images(Male="int64", Eyeglasses="int64")).save_to_disk(tmp_path / "own")
     with pytest.raises(ValueError, match=r"have different sizes, \(8, 8\) and \(8, 9\)"):
         hugging_face.load(str(tmp_path / "own"), "Male", "Eyeglasses")
     assert hugging_face.load(str(tmp_path / "own"), "Male", "Eyeglasses", size=8).x.shape == (2, 1, 8, 8)
@@ -223,8 +236,7 @@ def of_pixels(pixels: list[np.ndarray]) -> Dataset:
     """Return a data set of one image for each array."""
     columns = {"image": [Pillow.fromarray(array) for array in pixels], "Male": [0, 1] * (len(pixels) // 2),
                "Eyeglasses": [0, 0, 1, 1] * (len(pixels) // 4)}
-    return Dataset.from_dict(columns, Features({"image": Image(), "Male": Value("int64"),
-                                                "Eyeglasses": Value("int64")}))
+    return hub().Dataset.from_dict(columns, images(Male="int64", Eyeglasses="int64"))
 
 
 def test_images_of_more_than_eight_bits_are_refused(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 import torch
 from hypothesis import given
-from opacus import GradSampleModule
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -99,9 +98,11 @@ def test_a_layer_called_with_a_keyword() -> None:
     (lambda: image_model(inplace=False), randn(7, 2, 8, 8)),
 ])
 def test_opacus_agrees(make: Callable[[], nn.Module], x: Tensor) -> None:
+    import opacus
+
     model = made(make)
     y = randint(3, len(x))
-    theirs = GradSampleModule(copy.deepcopy(model), loss_reduction="sum")
+    theirs = opacus.GradSampleModule(copy.deepcopy(model), loss_reduction="sum")
     F.cross_entropy(theirs(x), y, reduction="sum").backward()
     expected = {n: p.grad_sample for n, p in theirs._module.named_parameters()}
     probe = per_example(model, lambda output, target: F.cross_entropy(output, target, reduction="none"), x, y)

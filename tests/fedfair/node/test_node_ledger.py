@@ -108,21 +108,21 @@ for _ in range(int(sys.argv[2])):
 """
 
 
-def writer(path: Path, times: int, limit: float = 1e6) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(times), str(limit)], text=True,
+def writer(path: Path, times: int, limit: float = 1e6, python: Path | str = sys.executable) -> subprocess.Popen[str]:
+    return subprocess.Popen([python, "-c", WRITER, str(path), str(times), str(limit)], text=True,
                             stdout=subprocess.PIPE)
 
 
-def test_processes_share_one_ledger(path: Path) -> None:
-    processes = [writer(path, 150) for _ in range(3)]
+def test_processes_share_one_ledger(path: Path, forked: Path) -> None:
+    processes = [writer(path, 150, python=forked / "python") for _ in range(3)]
     outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [output.count("released") for output in outputs] == [150] * 3
     assert NodeLedger(path).released("a") == {STEP: 450}
 
 
-def test_processes_share_one_limit(path: Path) -> None:
+def test_processes_share_one_limit(path: Path, forked: Path) -> None:
     limit = spent({STEP: 50}, 1e-5)
-    processes = [writer(path, 40, limit) for _ in range(2)]
+    processes = [writer(path, 40, limit, forked / "python") for _ in range(2)]
     released = sum(process.communicate(timeout=120)[0].count("released") for process in processes)
     assert released == 50
     assert NodeLedger(path).released("a") == {STEP: 50}

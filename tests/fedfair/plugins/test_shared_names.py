@@ -37,10 +37,10 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ran(project: Path, program: str) -> str:
+def ran(python: Path, project: Path, program: str) -> str:
     """Run a program of the project as Flower does, with the project first among Python's folders."""
     root = str(Path(__file__).resolve().parents[3])
-    done = subprocess.run([sys.executable, "-c", program], cwd=project, capture_output=True, text=True, timeout=200,
+    done = subprocess.run([python, "-c", program], cwd=project, capture_output=True, text=True, timeout=200,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join([str(project), root])})
     return done.stderr if done.returncode else ""
 
@@ -50,8 +50,8 @@ def ran(project: Path, program: str) -> str:
     "import fedfair\nfrom simulations.other import OTHER\nfrom simulations.engines.run import run\n",
     "import fedfair\nfrom strategies import find_strategy\nassert find_strategy('half').__name__ == 'Half'\n",
     "import fedfair, strategies\nassert not hasattr(strategies, 'nothing')\n"])
-def test_both_packages_of_one_name_can_be_used(project: Path, program: str) -> None:
-    assert ran(project, program) == ""
+def test_both_packages_of_one_name_can_be_used(program: str, project: Path, forked: Path) -> None:
+    assert ran(forked / "python", project, program) == ""
 
 
 def test_where_there_is_none_nothing_is_changed(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from ray import cloudpickle
 
 from fedfair.mechanisms.clipping import CLIP_RULES
 from fedfair.plugins.user_errors import UserFileError
@@ -107,6 +106,8 @@ def test_a_clip_rule_in_a_file_is_found_again_by_name(tmp_path: Path, monkeypatc
 
 
 def test_another_process_need_not_find_the_file(file: Path) -> None:
+    from ray import cloudpickle
+
     thing = cloudpickle.loads(cloudpickle.dumps(defined_in(file)["Thing"]()))
     assert type(thing).__name__ == "Thing"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -25,15 +26,14 @@ PLAN = Round(key="7", step=3, rates=(0.1, 0.2), noise_multiplier=1.5, count_nois
              clients=5, planned_multipliers=(1.5, 1.5), rule=PerGroup((0.5, 1.5)), query=GroupSizes())
 
 
-@pytest.mark.parametrize("rule", [None, *RULES])
-@pytest.mark.parametrize("query", [None, Above(3.5), AboveAndBelow((0.5, 1.5)), AtMost(2.5), GroupSizes()])
-@pytest.mark.parametrize("local", [(None, None), (LOCAL, None), (None, SGD)])
-def test_a_round_survives_json(rule: object, query: object, local: tuple[object, object]) -> None:
-    made = Round(key="7", step=3, rates=(0.1, 0.2), noise_multiplier=1.5, count_noise_multiplier=15.0,
-                 trust=Trust.LOCAL, clients=5, planned_multipliers=(1.5, 1.0), certain_multipliers=(1.0, 0.5),
-                 rule=rule, query=query,  # type: ignore[arg-type]
-                 local=local[0], local_sgd=local[1])  # type: ignore[arg-type]
-    assert Round.from_json(made.to_json()) == made
+def test_a_round_survives_json() -> None:
+    plain = Round(key="7", step=3, rates=(0.1, 0.2), noise_multiplier=1.5, count_noise_multiplier=15.0,
+                  trust=Trust.LOCAL, clients=5, planned_multipliers=(1.5, 1.0), certain_multipliers=(1.0, 0.5))
+    queries = (None, Above(3.5), AboveAndBelow((0.5, 1.5)), AtMost(2.5), GroupSizes())
+    locally = ({}, {"local": LOCAL}, {"local_sgd": SGD})
+    for rule, query, local in itertools.product((None, *RULES), queries, locally):
+        made = replace(plain, rule=rule, query=query, **local)  # type: ignore[arg-type]
+        assert Round.from_json(made.to_json()) == made
 
 
 @pytest.mark.parametrize(("part", "message"), [

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -279,8 +279,8 @@ def test_every_layer_has_its_part_in_the_trace(kind: str, frozen: str | None) ->
     diagonal = torch.stack([torch.cat([p.flatten() for p in torch.autograd.grad(
         value, trained, retain_graph=True, materialize_grads=True)])[place] for place, value in enumerate(joined)])
     rows = torch.arange(6)
-    found = torch.stack([trace_samples(model, records, rows, 0, step).sum() for step in range(400)])
-    error = found.std() / 20
+    found = torch.stack([trace_samples(model, records, rows, 0, step).sum() for step in range(200)])
+    error = found.std() / 200**0.5
     assert abs(found.mean() - diagonal.sum()) < 4 * error
     assert error < 0.1 * diagonal.abs().sum()
 
@@ -309,24 +309,24 @@ def test_a_sample_is_poisson_by_group(data: GroupedDataset) -> None:
     assert abs(mean - 5) < 4 * math.sqrt(20 * 0.25 * 0.75 / 300)
 
 
-@settings(deadline=None, max_examples=10)
-@given(st.integers(0, 10_000), st.sampled_from(["any", "negative"]))
-@example(399, "any")  # the smallest eigenvalue is about minus the largest
-def test_power_iteration_finds_the_largest_eigenvalue_and_not_the_one_of_largest_size(seed: int, kind: str) -> None:
-    g = torch.Generator().manual_seed(seed)
-    a = torch.randn(3, 6, 6, generator=g, dtype=torch.float64)
-    symmetric = -(a @ a.mT) if kind == "negative" else a + a.mT
-    start = torch.stack([rademacher(6, g, torch.float64)] * 3)
+@settings(deadline=None, max_examples=2)
+@given(st.lists(st.integers(0, 10_000), min_size=10, max_size=10))
+def test_power_iteration_finds_the_largest_eigenvalue_and_not_the_one_of_largest_size(seeds: list[int]) -> None:
+    """In one batch; of seed 399 the smallest eigenvalue is about minus the largest, and others have none above 0."""
+    draws = [torch.Generator().manual_seed(seed) for seed in (399, *seeds)]
+    a = torch.cat([torch.randn(3, 6, 6, generator=g, dtype=torch.float64) for g in draws])
+    symmetric = torch.cat([a + a.mT, -(a @ a.mT)])
+
     def product(v: Tensor) -> Tensor:
         return (symmetric @ v[:, :, None])[:, :, 0]
 
-    start = unit_vectors(start)
+    start = unit_vectors(torch.stack([rademacher(6, g, torch.float64) for g in draws for _ in range(3)] * 2))
     values, vectors = largest_eigenvalues(product, start, product(start), 4000)
     expected = torch.linalg.eigvalsh(symmetric)[:, -1]
     size = torch.linalg.eigvalsh(symmetric).abs().max(1).values
     assert bool(((values - expected).abs() < 0.05 * size).all())
     assert bool((values <= expected + 1e-9 * size).all())
-    assert torch.allclose(vectors.norm(dim=1), torch.ones(3, dtype=torch.float64))
+    assert torch.allclose(vectors.norm(dim=1), torch.ones(len(vectors), dtype=torch.float64))
 
 
 def test_a_hessian_of_zeros_leaves_the_vector_that_it_is_multiplied_by() -> None:

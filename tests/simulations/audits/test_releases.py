@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,9 @@ def kinds(found: ReleaseAudit) -> set[str]:
     return {each.test for each in found.suspicions}
 
 
-@pytest.mark.parametrize("trust", list(Trust))
-@pytest.mark.parametrize(("strategy", "sync"), MODES)
+@pytest.mark.parametrize(("strategy", "sync", "trust"), [
+    (name, sync, trust) for (name, sync), trust in product(MODES, Trust)
+    if trust is Trust.CENTRAL or name in ("dpsgd", "dpsgd-f", "gs-dp-sgd", "dp-fedavg")])  # clients' noise is all alike
 def test_nothing_is_found_where_nothing_is_wrong(strategy: str, sync: str, trust: Trust) -> None:
     clients = None if strategy in ("gs-dp-sgd", "fair-dp") else 4  # those train every group on a client of its own
     found = audit_releases(experiment(strategy, sync=sync, trust=trust, clients=clients), confidence=0.999)

@@ -12,7 +12,6 @@ from safetensors.torch import save_file
 
 from simulations.benchmarks.kills import different, killed
 from simulations.benchmarks.processes import measure, undisturbed
-from simulations.benchmarks.sweep import TABLE
 from simulations.plans.sweep import Sweep, trials
 
 CHILD = "import time; held = bytearray(150 * 2**20); time.sleep(1)"
@@ -55,6 +54,8 @@ def test_a_command_is_killed_as_often_as_asked_and_then_left_alone(tmp_path: Pat
 
 
 def test_table_1_of_yang_is_540_trials_of_the_published_methods() -> None:
+    from simulations.benchmarks.sweep import TABLE  # here: Ray Tune takes a second to import
+
     planned = trials(Sweep.read(TABLE))
     assert len(planned) == 540
     published = tomllib.loads((TABLE.parents[1] / "published" / "yang2024-table1.toml").read_text())

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from datasets import Dataset
 from typer.testing import CliRunner
 
 from fedfair.datasets import DATASETS
@@ -41,12 +40,12 @@ def said(*arguments: str, code: int = 0) -> str:
     return " ".join((result.output if code == 0 else result.stderr).split())
 
 
-@pytest.mark.parametrize(("groups", "classes"), [(3, 2), (4, 3), (7, 2)])
+@pytest.mark.parametrize(("groups", "classes"), [(3, 2), (7, 3)])
 def test_a_file_that_nobody_prepared_is_compared(groups: int, classes: int, tmp_path: Path) -> None:
     file = put(people(groups, classes), tmp_path)
     shown = said("compare", "--csv", file, "--label", "outcome", "--group", "group", "--strategies", "sgd,dpsgd-f",
-                 "--seeds", 1, "--set", "epochs=4", "--set", "batch_size=32", "--set", "hidden=[16]", "--set",
-                 "learning_rate=0.5", "--set", "clip_norm=1", "--set", "delta=1e-4", "--out", tmp_path / "out")
+                 "--seeds", 1, "--jobs", 1, "--set", "epochs=4", "--set", "batch_size=32", "--set", "hidden=[16]",
+                 "--set", "learning_rate=0.5", "--set", "clip_norm=1", "--set", "delta=1e-4", "--out", tmp_path / "out")
     assert "people: test accuracy by group (1 seed)" in shown
     summary = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("strategy")
     assert {f"accuracy_group {k}_mean" for k in range(groups)} <= set(summary)
@@ -109,6 +108,8 @@ def test_sites_may_mix_the_groups_differently(tmp_path: Path) -> None:
 
 def test_a_data_set_in_hugging_faces_format_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "0")
+    from datasets import Dataset
+
     Dataset.from_pandas(people(3)).save_to_disk(tmp_path / "people")
     name = f"hf:{tmp_path / 'people'}"
     assert "420 records, (9,) features, 2 classes" in said("data", "describe", name, "--label", "outcome", "--group",
@@ -147,8 +148,9 @@ def test_a_schema_is_written_edited_and_makes_a_run_proved(tmp_path: Path) -> No
     def guarantee(out: str) -> str:
         """Return the guarantee of a run with the schema as it stands."""
         said("compare", "--csv", file, "--label", "outcome", "--group", "group", "--strategies", "dpsgd", "--seeds", 1,
-             "--set", "steps=3", "--set", "batch_size=32", "--set", "delta=1e-4", "--set", f"schema_file={schema}",
-             "--set", "without=['Unnamed: 0','country']", "--set", "randomness=system", "--out", tmp_path / out)
+             "--jobs", 1, "--set", "steps=3", "--set", "batch_size=32", "--set", "delta=1e-4", "--set",
+             f"schema_file={schema}", "--set", "without=['Unnamed: 0','country']", "--set", "randomness=system",
+             "--out", tmp_path / out)
         return str(pd.read_csv(tmp_path / out / "summary.csv").set_index("strategy").loc["dpsgd", "guarantee"])
 
     assert guarantee("as written") == "nominal"

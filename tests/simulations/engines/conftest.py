@@ -9,7 +9,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-import ray
 
 from tests.guard import started
 from tests.ports import free_ports
@@ -18,6 +17,8 @@ from tests.ports import free_ports
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[None]:
     """Start a cluster with two cores of this machine, for this process and its workers."""
+    import ray
+
     ray.shutdown()  # what an engine of another test started
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")

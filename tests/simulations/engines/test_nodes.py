@@ -6,18 +6,20 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
 import torch
-from ray.cluster_utils import Cluster
 from safetensors.torch import load_file
 
 from simulations import run
 from simulations.plans.compare import compare, experiments
 from simulations.plans.sweep import Sweep
 from simulations.results.result import summary
+
+if TYPE_CHECKING:
+    from ray.cluster_utils import Cluster
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +31,8 @@ SETTINGS: dict[str, Any] = {"steps": 200, "hidden": (8,), "dtype": "float64", "a
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     """Start two raylets with a core each."""
+    from ray.cluster_utils import Cluster
+
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False,
                                                          "_system_config": QUICK})
     made.add_node(num_cpus=1)

@@ -11,10 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import ray
-import ray.data
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
-from ray.tune import Tuner
 
 from fedfair import client_app
 from fedfair.datasets.files import in_memory
@@ -28,7 +26,6 @@ from simulations.engines.ray import RayGrid
 from simulations.engines.ray_workers import Shape
 from simulations.engines.run import conduct
 from simulations.fitting.fit import Wanted, fit
-from simulations.plans.trials import Resources, run_trials
 from simulations.results.result import Result
 from strategies.server.replies.requests import added, answers
 from tests.simulations.engines.faulty import app, calls, leaving, left
@@ -94,6 +91,8 @@ def test_a_secure_sum_is_that_of_the_local_engine() -> None:
 
 def test_a_data_set_of_ray_is_fitted_as_the_same_rows_of_pandas(tmp_path: Path,
                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray.data
+
     monkeypatch.setattr(in_memory.pooch, "os_cache", lambda project: tmp_path / project)
     draws = np.random.default_rng(0)
     income, town = draws.normal(0, 1, 600).round(2), draws.choice(["x", "y"], 600)
@@ -260,10 +259,12 @@ def test_a_cluster_that_is_too_small_is_refused() -> None:
 
 
 def test_a_trial_that_fits_on_no_machine_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def waiting(tuner: Tuner) -> None:
+    from simulations.plans.trials import Resources, run_trials
+
+    def waiting(tuner: object) -> None:
         raise AssertionError("Tune would wait for a machine that never comes")
 
-    monkeypatch.setattr(Tuner, "fit", waiting)
+    monkeypatch.setattr("ray.tune.Tuner.fit", waiting)
     with pytest.raises(ValueError, match="a trial with 4096 CPU does not fit into a Ray cluster that has 2 on its"):
         run_trials({"one": experiment("dpsgd")}, 0, tmp_path, Resources(cpus=4096))
     assert not any(tmp_path.iterdir())

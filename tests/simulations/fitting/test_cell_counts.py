@@ -40,11 +40,11 @@ def test_it_does_not_matter_where_chunks_end(values: list[tuple[str, str]], cell
     assert torch.equal(one.cells, other.cells)
 
 
-@pytest.mark.parametrize("more", CELLS)
 @pytest.mark.parametrize("commas", [True, False])
 @pytest.mark.parametrize("others", [["inf"] * 50, ["1.5"] * 50, ["1.234", "inf", "-Infinity", "5"] * 9, CELLS])
-def test_a_row_moves_one_count_of_a_column_by_one(others: list[str], more: str, commas: bool) -> None:
+def test_a_row_moves_one_count_of_a_column_by_one(others: list[str], commas: bool) -> None:
     """A single text once made numbers of all cells with "inf" into texts, or back."""
     before = counted(pd.DataFrame({"a": others}, dtype=str), commas)
-    after = counted(pd.DataFrame({"a": [*others, more]}, dtype=str), commas)
-    assert (after - before).abs().sum() <= 1
+    for more in CELLS:
+        after = counted(pd.DataFrame({"a": [*others, more]}, dtype=str), commas)
+        assert (after - before).abs().sum() <= 1, more

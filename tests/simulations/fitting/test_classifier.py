@@ -13,7 +13,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_estimator
 
 from fedfair import FairPrivateClassifier
 from tests.simulations.fitting.tables import people
@@ -75,6 +74,8 @@ def test_without_groups_it_is_a_private_classifier() -> None:
 
 @pytest.mark.slow
 def test_scikit_learns_own_checks_pass() -> None:
+    from sklearn.utils.estimator_checks import check_estimator
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         checks = check_estimator(FairPrivateClassifier(epsilon=1e5, random_state=0), on_fail=None, on_skip=None)

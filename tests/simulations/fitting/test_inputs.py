@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 import torch
@@ -57,7 +56,7 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
     **{name: lambda folder, name=name: put(folder, name)  # type: ignore[misc]
        for name in ("own.csv", "own.parquet", "own.feather", "own.xlsx", "own.jsonl")},
     "pattern": lambda folder: in_parts(folder) / "*.csv", "folder": lambda folder: in_parts(folder),
-    "pandas": lambda folder: people(), "polars": lambda folder: pl.from_pandas(people()),
+    "pandas": lambda folder: people(), "polars": lambda folder: pytest.importorskip("polars").from_pandas(people()),
     "Arrow": lambda folder: pa.Table.from_pandas(people())}
 
 

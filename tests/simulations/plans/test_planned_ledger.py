@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import DatasetDict, concatenate_datasets
 
 from fedfair.datasets import DATASETS
 from simulations import Experiment, run
@@ -37,6 +36,8 @@ def all_data(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for file in data_dir.iterdir():
         (tmp_path / file.name).symlink_to(file)
     if not (tmp_path / "celeba").exists():
+        from datasets import DatasetDict, concatenate_datasets
+
         train = concatenate_datasets([pictures(200)] * 2)
         DatasetDict(train=train, valid=pictures(20), test=pictures(20)).save_to_disk(tmp_path / "celeba")
     monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))

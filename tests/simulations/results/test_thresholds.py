@@ -65,7 +65,7 @@ def table(tmp_path: Path) -> list[str]:
 def test_the_folder_tells_the_threshold_and_who_is_protected(table: list[str], tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = CliRunner().invoke(app, ["compare", *table, "--strategies", "dpsgd,dpsgd-p,gs-dp-sgd-to", "--seeds", "1",
-                                      "--set", "gs-dp-sgd-to.threshold_epsilon=2.0", "--out", str(out)])
+                                      "--jobs", "1", "--set", "gs-dp-sgd-to.threshold_epsilon=2.0", "--out", str(out)])
     assert result.exit_code == 0, result.output
     said = " ".join(result.stdout.split())
     assert "The thresholds of dpsgd-p were searched on validation data, which is not protected" in said

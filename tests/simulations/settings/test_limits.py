@@ -72,23 +72,22 @@ def test_there_are_many_bad_settings() -> None:
     assert len([*extremes()]) > 180
 
 
-@pytest.mark.parametrize("setting", extremes())
-def test_a_setting_that_cannot_be_is_refused_at_once(setting: str) -> None:
-    said = refused(["run", "--set", setting])
-    assert said.startswith("Error: ")
-    assert setting.partition("=")[0].removeprefix("options.") in said
+def test_a_setting_that_cannot_be_is_refused_at_once() -> None:
+    for setting in extremes():
+        said = refused(["run", "--set", setting])
+        assert said.startswith("Error: "), setting
+        assert setting.partition("=")[0].removeprefix("options.") in said, setting
 
 
-@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: " ".join(arguments).replace("\0", "NUL")[:60])
-def test_a_command_that_cannot_be_is_refused_at_once(arguments: list[str]) -> None:
-    refused(arguments)
+def test_a_command_that_cannot_be_is_refused_at_once() -> None:
+    for arguments in COMMANDS:
+        refused(arguments)
 
 
-@pytest.mark.parametrize("command", [["run", "--out"], ["compare", "--out"], ["ledger"], ["report"],
-                                     ["audit", "--out"]])
-def test_a_loop_of_links_is_refused(command: list[str], tmp_path: Path) -> None:
+def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    assert "symbolic links" in refused([*command, str(tmp_path / "loop" / "x")])
+    for command in (["run", "--out"], ["compare", "--out"], ["ledger"], ["report"], ["audit", "--out"]):
+        assert "symbolic links" in refused([*command, str(tmp_path / "loop" / "x")]), command
 
 
 def test_what_is_refused_is_said_with_what_could_be() -> None:

@@ -25,7 +25,6 @@ from tests.strategies.test_contract import MODES, ONE_ROUND, PRIVATE_MODES
 from tests.strategies.two_groups import two_groups
 
 Patch = pytest.MonkeyPatch
-LENGTHS = (1, 2, 3, 19, 20, 21, 37, 50)
 
 
 def experiment(strategy: str, **settings: Any) -> Experiment:
@@ -57,25 +56,31 @@ def charged(result: Result) -> int:
 
 
 def check(strategy: str, sync: str, steps: int, patch: Patch) -> None:
-    """Fail unless the ledger has every noisy sum, and every noisy count beside one."""
-    seen = Releases(patch)
-    result = run(experiment(strategy, sync=sync, steps=steps))
-    alone = sync == "epoch" and not strategy.endswith("fedavg")
-    assert seen.drawn["nodes" if alone else "server", "sums"] == charged(result) >= (
-        1 if strategy in ONE_ROUND else steps)
-    counting = [event for event in result.ledger.events.elements() if event.count_multiplier]
-    assert sum(number for (_, kind), number in seen.drawn.items() if kind == "counts") == len(counting)
+    """Fail unless the ledger has every noisy sum, and every noisy count beside one, at the end of every round."""
+    seen, rounds = Releases(patch), []
+    drawing = "nodes" if sync == "epoch" and not strategy.endswith("fedavg") else "server"
+
+    def compare(running: base.Rounds, done: int) -> None:
+        events = running.ledger.events
+        assert seen.drawn[drawing, "sums"] == sum(events.values()) >= done, (steps, done)
+        counting = sum(number for event, number in events.items() if event.count_multiplier)
+        assert seen.drawn["server", "counts"] + seen.drawn["nodes", "counts"] == counting, (steps, done)
+        rounds.append(done)
+
+    result = run(experiment(strategy, sync=sync, steps=steps), watch=compare)
+    assert rounds == ([1] if strategy in ONE_ROUND else [*range(1, steps + 1)])
+    assert charged(result) == seen.drawn[drawing, "sums"]
 
 
-@pytest.mark.parametrize("steps", LENGTHS)
 @pytest.mark.parametrize(("strategy", "sync"), [mode for mode in PRIVATE_MODES if mode[0] != "fairlens"])
-def test_every_release_is_in_the_ledger(strategy: str, sync: str, steps: int, monkeypatch: Patch) -> None:
-    check(strategy, sync, steps, monkeypatch)
+def test_every_release_is_in_the_ledger(strategy: str, sync: str, monkeypatch: Patch) -> None:
+    check(strategy, sync, 21, monkeypatch)
 
 
-@pytest.mark.parametrize("steps", range(1, 51))
-def test_it_is_whatever_the_number_of_rounds(steps: int, monkeypatch: Patch) -> None:
-    check("dpsgd", "step", steps, monkeypatch)
+def test_it_is_whatever_the_number_of_rounds(monkeypatch: Patch) -> None:
+    """The last round of a run is the one that may be forgotten."""
+    for steps in (1, 2, 3, 7, 19, 20, 37, 50):
+        check("dpsgd", "step", steps, monkeypatch)
 
 
 def test_fairlens_releases_three_exact_sums_a_round_beside_the_noisy_one_that_is_charged(monkeypatch: Patch) -> None:

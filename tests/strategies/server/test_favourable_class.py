@@ -43,7 +43,7 @@ def credit(folder: Path) -> Path:
     ((), "Favourable class: '2' of risk: rates say how often '2' is decided; set favourable to choose another."),
     (("--set", "favourable=1"), "Favourable class: '1' of risk: rates say how often '1' is decided.")])
 def test_it_is_always_printed(tmp_path: Path, chosen: tuple[str, ...], says: str) -> None:
-    for command in (["run", "--strategy", "sgd"], ["compare", "--strategies", "sgd", "--seeds", "2"]):
+    for command in (["run", "--strategy", "sgd"], ["compare", "--strategies", "sgd", "--seeds", "2", "--jobs", "1"]):
         result = CliRunner().invoke(app, [*command, "--csv", str(credit(tmp_path)), "--label", "risk", "--group", "sex",
                                           "--set", "steps=2", "--set", "model=logistic", "--set", "batch_size=16",
                                           *chosen])
