@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from simulations.drawing.table import Table, markdown
 from simulations.settings.catalogue import Setting, options_by_strategy, sections
-from simulations.tables.table import Table, markdown
 
 MARK = "<!-- settings -->"
 

@@ -34,6 +34,7 @@ def test_the_wheel_holds_the_packages_and_their_files_and_no_tests(built: Path) 
     assert names >= NEEDED
     assert {name.split("/")[0] for name in names} <= {"fedfair", "strategies", "simulations", "fedfair-0.1.0.dist-info"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert not any("benchmarks" in name for name in names)
 
 
 @pytest.mark.slow

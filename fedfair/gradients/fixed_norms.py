@@ -17,8 +17,7 @@ from torch import nn
 from fedfair.gradients.interaction import MixingError
 from fedfair.gradients.known_layers import is_fixed_norm
 from fedfair.gradients.model_state import forgetting
-from fedfair.gradients.seeding import seeded
-from fedfair.gradients.trial import Trial
+from fedfair.gradients.trial import Trial, seeded
 
 
 def refuse_trained_before_norms(trial: Trial) -> None:

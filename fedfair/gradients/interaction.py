@@ -18,8 +18,7 @@ from fedfair.gradients.layer_probe import trained_parameters
 from fedfair.gradients.layers import flat
 from fedfair.gradients.model_state import ModelState
 from fedfair.gradients.paths import gradient, losses_of
-from fedfair.gradients.seeding import seeded
-from fedfair.gradients.trial import Trial, at_random_weights, evaluating
+from fedfair.gradients.trial import Trial, at_random_weights, evaluating, seeded
 
 SIZES = (2, 7, 65)
 """Examples in the batches that are made up."""

@@ -18,7 +18,7 @@ from fedfair.gradients.layers import LAYERS, Gradients, Materialised
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.passes import Pass, UnreadableError, by_autograd, by_hand
 from fedfair.gradients.recurrent import stand_ins
-from fedfair.gradients.seeding import seeded, seeds
+from fedfair.gradients.trial import seeded, seeds
 
 Path = Callable[[nn.Module, Loss, Tensor, Tensor], Probe]
 

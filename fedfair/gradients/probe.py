@@ -23,8 +23,7 @@ from fedfair.gradients.known_layers import is_fixed_norm, is_known, keeps_rows
 from fedfair.gradients.layer_probe import LayerProbe, Loss, Probe, trained_parameters
 from fedfair.gradients.passes import UnreadableError
 from fedfair.gradients.paths import Path, chained, one_at_a_time, recorded, vectorised
-from fedfair.gradients.seeding import seeded
-from fedfair.gradients.trial import Trial, at_random_weights, evaluating
+from fedfair.gradients.trial import Trial, at_random_weights, evaluating, seeded
 
 log = logging.getLogger(__name__)
 

@@ -1,15 +1,40 @@
-"""Batches made up for trying a model out: shaped like the records, without a look at their values."""
+"""Batches made up for trying a model out: shaped like the records, without a look at their values.
+
+Random numbers that a model draws meanwhile from the global generators are independent of other examples and of the run.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fedfair.gradients.layer_probe import Loss
+
+
+def seeds(count: int) -> list[int]:
+    """Draw one seed for each of `count` examples from PyTorch's global generator."""
+    return torch.randint(2**32, (count,)).tolist()
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed the global generators of PyTorch, NumPy and Python while the context lasts; leave them as they were."""
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
 
 
 class Trial(NamedTuple):

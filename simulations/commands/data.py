@@ -18,7 +18,7 @@ from rich.text import Text
 from fedfair.datasets import DATASETS
 from fedfair.datasets.names import visible
 from simulations.commands.options import Encoding, Group, Label, Set, names_of
-from simulations.settings.settings_text import pairs
+from simulations.settings.names import pairs
 
 if TYPE_CHECKING:
     from fedfair.protocol.task import Task

@@ -14,7 +14,7 @@ from fedfair.protocol.fields import MOST_RUNS
 from simulations.commands.options import EngineName, Seeds, Set, StrategyName
 from simulations.commands.progress import showing_progress
 from simulations.files.atomic_files import refuse_as_file, refuse_unwritable, write_json
-from simulations.settings.settings_text import pairs
+from simulations.settings.names import pairs
 
 
 def audit(

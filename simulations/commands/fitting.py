@@ -70,7 +70,7 @@ def fit(
     from simulations.fitting.fit import Wanted
     from simulations.fitting.fit import fit as fit_model
     from simulations.fitting.save import refuse_folder, save, told
-    from simulations.settings.settings_text import pairs
+    from simulations.settings.names import pairs
 
     given = {"favourable": favourable, "schema_file": None if schema is None else str(schema), "encoding": encoding,
              "attribute_in_model": attribute_in_model, "without": names_of(without) or None, "seed": seed}

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import tomli_w
 import typer
 
-from simulations.settings.settings_text import pairs
+from simulations.settings.names import pairs
 
 _HEAD = """\
 # What this node answers, whoever asks; what is not listed is refused. docs/node-policy.md has every key.

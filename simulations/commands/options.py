@@ -11,7 +11,7 @@ import typer
 from fedfair.datasets.names import names_in
 from fedfair.protocol.fields import MOST_NODES, MOST_RUNS, MOST_STEPS
 from simulations.commands.words import completing, data_sets, engines, pairs_to_set, presets, strategies
-from simulations.settings.settings_text import pairs
+from simulations.settings.names import pairs
 
 if TYPE_CHECKING:
     from simulations.engines.engines import Engine

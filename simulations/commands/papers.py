@@ -27,7 +27,7 @@ from simulations.commands.options import (
 from simulations.commands.progress import showing_progress
 from simulations.commands.terminal import say, telling_of_kept
 from simulations.commands.words import reproductions
-from simulations.settings.settings_text import pairs
+from simulations.settings.names import pairs
 
 REPRODUCED = "NAME is one of {reproductions}."
 

@@ -1,1 +1,1 @@
-"""Figures as data, drawn as SVG for pages and by matplotlib for papers."""
+"""Figures and tables as data, and their faces: SVG and HTML for pages, matplotlib and LaTeX for papers, Markdown."""

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from fedfair.accounting.figures import up
 from fedfair.fairness.intervals import Estimate
 from simulations.drawing.svg import COLOURS
-from simulations.tables.table import Epsilon, Table
+from simulations.drawing.table import Epsilon, Table
 
 MARKERS = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "star")
 DASHES = ((), (6, 3), (2, 2), (8, 3, 2, 3), (12, 3))

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from fedfair.plugins.registry import Registry
 from simulations.engines.resume import Watch
 from simulations.settings.experiment import Experiment
-from simulations.settings.extras import library
+from simulations.settings.names import library
 from strategies.server.rounds import Rounds
 
 

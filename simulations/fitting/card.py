@@ -8,11 +8,11 @@ from typing import Any
 
 from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
+from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import in_json
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
 from simulations.fitting.privacy_statement import how_selected, how_trained, promise, was_selected
-from simulations.tables.table import Table, markdown
 
 _HEAD = """---
 library_name: fedfair

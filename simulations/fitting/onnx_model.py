@@ -12,7 +12,7 @@ from fedfair.datasets.columns.convention import MISSING
 from fedfair.datasets.features.encoding import OTHER
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.standalone_program import Scores, marks, tables
-from simulations.settings.extras import library
+from simulations.settings.names import library
 
 _OPERATORS, _OPERATORS_ML = 18, 2
 """Versions of the operators: of 2022, so that runtimes of any age know them."""

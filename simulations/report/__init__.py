@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simulations.drawing.paper import save_figure
+from simulations.drawing.table import latex
 from simulations.engines.run import Progress
 from simulations.files.atomic_files import write_text
 from simulations.report import contents
 from simulations.report.page import page
 from simulations.results.run_folder import read
-from simulations.tables.table import latex
 
 __all__ = ["write_report"]
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedfair.fairness.metrics import shown_in
 from simulations.drawing.figure import Figure, Panel, Series, apart
+from simulations.drawing.table import Table
 from simulations.engines.run import Progress
 from simulations.report.figures import accuracy_figure, bounds_figure, constants, training_figure
 from simulations.report.head import common_facts, facts
@@ -32,7 +33,6 @@ from simulations.report.tradeoffs import pareto_figure
 from simulations.results.comparison import Comparison
 from simulations.results.run_folder import Source
 from simulations.statistics.statements import in_words
-from simulations.tables.table import Table
 
 _SAME = 0.005  # of the largest value: less than a pixel
 

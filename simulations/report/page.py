@@ -14,11 +14,11 @@ from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Figure
 from simulations.drawing.panels import drawn, swatch
 from simulations.drawing.svg import COLOURS
+from simulations.drawing.table import Table, plain, said
 from simulations.report.contents import Report
 from simulations.report.head import command
 from simulations.results.run_folder import Source
 from simulations.statistics.marks import BEST, DOUBTFUL
-from simulations.tables.table import Table, plain, said
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from fedfair.accounting.events import Observer
 from fedfair.accounting.figures import up
 from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL, Metric, find
+from simulations.drawing.table import Cell, Epsilon, Table
 from simulations.results.comparison import Comparison
 from simulations.results.ledger_table import TWO_GROUPS, largest
 from simulations.results.node_files import COLUMNS
 from simulations.statistics.coverage import test_records
 from simulations.statistics.over_seeds import over_seeds
 from simulations.statistics.summary import metrics_in, privacy_costs
-from simulations.tables.table import Cell, Epsilon, Table
 
 
 def methods_table(comparison: Comparison) -> Table:

@@ -21,6 +21,7 @@ from fedfair.accounting.figures import up
 from fedfair.accounting.log import EventLog
 from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
+from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_json, write_text
 from simulations.files.csv_text import to_csv
 from simulations.reproductions.request import EVERYTHING, Request
@@ -29,7 +30,6 @@ from simulations.reproductions.tuning import CONFIG, NAME, PUBLISHED, Entry, Tun
 from simulations.results.environment import environment
 from simulations.statistics.over_seeds import over_seeds, wilcoxon_less
 from simulations.statistics.summary import REFERENCE, final_part
-from simulations.tables.table import Table, markdown
 
 _SUBJECT = "dpsgd"
 

@@ -12,12 +12,12 @@ import pandas as pd
 from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.paper import save_figure
+from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_text
 from simulations.files.csv_text import to_csv
 from simulations.reproductions.frontier_choice import MEASURES, Limits
 from simulations.reproductions.request import Request
 from simulations.statistics.over_seeds import over_seeds
-from simulations.tables.table import Table, markdown
 
 _NAME = "frontier"
 

@@ -10,11 +10,11 @@ import pandas as pd
 
 from fedfair.accounting.figures import up
 from simulations.drawing.figure import Figure
+from simulations.drawing.table import Table, markdown
 from simulations.reproductions.cells import CHANCE, ClaimTest, Order, Statistics, digits, orders
 from simulations.reproductions.published import Published, seeds_of
 from simulations.reproductions.request import Request
 from simulations.statistics.over_seeds import LEVEL
-from simulations.tables.table import Table, markdown
 
 
 def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequence[Figure], statistics: Statistics,

@@ -38,6 +38,7 @@ from fedfair.datasets import GroupedDataset, Parts
 from fedfair.datasets.published import shakespeare
 from fedfair.fairness.metrics import ALL
 from simulations.drawing.panels import Bar, bar_chart
+from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_json, write_text
 from simulations.files.csv_text import to_csv
 from simulations.plans.compare import experiments
@@ -45,7 +46,6 @@ from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import OnRound, kept_runs, versions
 from simulations.results.environment import environment
 from simulations.statistics.summary import final_test
-from simulations.tables.table import Table, markdown
 
 REFERENCE, PRIVATE = "fedavg", "dp-fedavg"
 QUARTERS = ("smallest", "smaller", "larger", "largest")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_json, write_text
 from simulations.files.csv_text import to_csv
 from simulations.plans.compare import experiments
@@ -22,7 +23,6 @@ from simulations.plans.plan_files import write_curves
 from simulations.reproductions.request import EVERYTHING, Request
 from simulations.reproductions.store import OnRound, versions
 from simulations.results.environment import environment
-from simulations.tables.table import Table, markdown
 
 NAME = "yang2024-figures2-3"
 _PRESET = "yang2024"

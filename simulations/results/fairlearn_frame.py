@@ -9,7 +9,7 @@ import numpy as np
 
 from simulations.results.classifier import TrainedClassifier
 from simulations.results.result import Result
-from simulations.settings.extras import library
+from simulations.settings.names import library
 
 
 def predictions_of_test(result: Result) -> dict[str, Any]:

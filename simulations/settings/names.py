@@ -1,15 +1,14 @@
-"""Names of settings and of presets, for completion, without an import of what they name.
+"""Settings, presets and extras by name, and settings as text, without an import of what they name.
 
-The names of all settings, for completion: a test holds them equal to the fields of an experiment.
-
-Importing the experiment, and PyTorch with it, takes seconds, which a person who presses the tab key should not wait.
-
-The files of published settings: the presets.
+Importing the experiment, and PyTorch with it, takes seconds, which a person who presses the tab key should not wait. A
+test holds the names of settings equal to the fields of an experiment.
 """
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
+from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
@@ -38,3 +37,30 @@ def preset_names() -> list[str]:
 def read_preset(name: str) -> dict[str, Any]:
     """Return what the file of a preset holds."""
     return tomllib.loads((_CONFIGS / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def parsed(text: str) -> Any:
+    """Return the value that `text` is in TOML (numbers, lists, true, "quoted"), or else the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def pairs(texts: Iterable[str]) -> dict[str, Any]:
+    """Return settings from texts key=value; raise `ValueError` for a text without an equals sign."""
+    settings = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"{text!r} is not a setting: write key=value, for example epochs=5")
+        settings[key.strip()] = parsed(value.strip())
+    return settings
+
+
+def library(module: str, extra: str) -> Any:
+    """Return a module of an optional extra; raise `ValueError` saying how to install it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ValueError(f"{module} is not installed: pip install 'fedfair[{extra}]'") from None

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from fedfair.moments.heads import Constraint
 from simulations.settings.catalogue import lists, sections
 from simulations.settings.experiment import SettingsError, in_words
-from simulations.settings.settings_text import pairs, parsed
+from simulations.settings.names import pairs, parsed
 
 PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 _HEADER = "[tool.flwr.app.config]\n"

@@ -14,8 +14,8 @@ from simulations import Experiment, run
 from simulations.cli import app
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.paper import save_figure
+from simulations.drawing.table import Table, latex
 from simulations.report import write_report
-from simulations.tables.table import Table, latex
 
 
 def report(*words: str | Path) -> str:

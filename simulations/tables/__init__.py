@@ -1,1 +1,0 @@
-"""Tables as data, and their faces."""
