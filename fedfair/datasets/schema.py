@@ -89,7 +89,7 @@ class SchemaMismatch(ValueError):
 def prepared(data: GroupedDataset, schema: Schema, with_numbers: WithNumbers = to_ranges) -> GroupedDataset:
     """Return the records with features that depend on each record alone: numbers by range, categories by list.
 
-    A number beyond its range counts as its end. A category that is not listed counts as "other" where that is listed,
+    Numbers outside the range are clipped to it. A category that is not listed counts as "other" where that is listed,
     and else as none. What the schema says of columns that are not there is ignored, since they may be left out.
 
     Args:

@@ -235,4 +235,4 @@ def _promised(exchange: Exchange, node: Node, request: Request, trusts_server: b
     try:
         return exchange.promise(node, request, trusts_server)
     except (ValueError, KeyError, IndexError, TypeError, ArithmeticError) as error:
-        raise Refused("the round is none that the node can account for") from error
+        raise Refused("the node cannot account for this round") from error

@@ -192,7 +192,7 @@ class Story:
 
     @property
     def alternatives(self) -> list[int]:
-        """Points of smaller gaps between selection rates whose accuracy is not told apart from the model's."""
+        """Points of smaller gaps between selection rates whose accuracy is not significantly different."""
         own, gap = self.at(self.chosen, "accuracy"), self.at(self.chosen, "demographic_parity")
         return [point for point in self.points if point != self.chosen
                 and self.at(point, "demographic_parity").value < gap.value

@@ -98,9 +98,9 @@ def promise(story: Story) -> list[Part]:
     ledger, epsilon = story.ledger, up(story.epsilon, ".4g")
     return [
         Part("Guarantee", f"Differential privacy with epsilon {epsilon} at delta {up(ledger.delta, '.3g')}: "
-             f"{ledger.guarantee}. Whoever reads this folder, whatever else they know, can hardly tell better than "
-             "before whether one record was in the table: their odds change by a factor of at most e to the epsilon, "
-             "but for a probability of delta."),
+             f"{ledger.guarantee}. Whatever else they know, a reader of this folder learns almost nothing about one "
+             "record: the odds that it was in the table change by at most e to the epsilon, except with probability "
+             "delta."),
         Part("Unit of privacy", f"One row of {'one of the tables' if story.nodes else 'the table'}. Somebody with "
              "several rows has less protection: k rows have k times the epsilon."),
         Part("Who held the records", f"{story.held_by[:1].upper()}{story.held_by[1:]}."),
@@ -110,9 +110,9 @@ def promise(story: Story) -> list[Part]:
              + (_of_nodes(story) if story.nodes else "The machine that ran the fit saw the table and is trusted.")),
         Part("What was released", _releases(story)),
         Part("What is public by assumption", _public(story)),
-        Part("What is not covered", "Who looks at a table itself; attacks on the machines; time and memory that a run "
-             "takes; what a model that is right tells of everybody, in the table or not, such as that older people "
-             "earn more."),
+        Part("What is not covered", "Direct access to the table; attacks on the machines; time and memory that a run "
+             "takes; facts that any correct model reveals about everyone, in the table or not, such as that older "
+             "people earn more."),
         Part("Randomness", "Noise comes from the operating system, and is drawn exactly on a grid."
              if story.config["randomness"] == "system" and story.config["noise"] == "discrete" else
              f"Randomness is {story.config['randomness']}, noise {story.config['noise']}: see the ledger."),

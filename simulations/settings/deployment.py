@@ -37,7 +37,7 @@ def with_deployment(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_no_deployment(task: Task, training: Training) -> None:
-    """Refuse settings with which a deployment would be none.
+    """Refuse settings that a deployment does not allow.
 
     Args:
         task: Settings of the data; an experiment is both.

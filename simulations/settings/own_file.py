@@ -112,7 +112,7 @@ _HEAD = f"""\
 # number and the published list of every category in its place. Then name where they are published as the source.
 # The lists of label and group are those of all classes and groups. Nodes with files of their own are held to them.
 # While the source is "{RECORDS}", runs with this schema have a guarantee that is only nominal.
-# A number beyond its range counts as its end, a category that is not listed as "{OTHER}".
+# Numbers outside the range are clipped to it; a category that is not listed counts as "{OTHER}".
 
 """
 

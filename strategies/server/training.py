@@ -149,7 +149,8 @@ class Training(ThresholdSettings, BaseModel):
                     "default target_epsilon. Training records are in neither part: nothing is added to their epsilon.")
     dropouts: Annotated[int, Field(ge=0, le=MOST_CLIENTS)] = Field(
         default=0, json_schema_extra={"decided_by_app": True},
-        description="Number of clients that may be missing in a round; distributed noise has as many shares too many.")
+        description="Number of clients that may be missing in a round; under distributed trust clients add that many "
+                    "extra shares of noise.")
     answer_timeout: Annotated[AnyPositive, held(1e-3, 1e7)] = Field(
         default=3600, json_schema_extra={"decided_by_app": True, "same_releases": True},
         description="Seconds after which a node that has not answered is given up, under Flower's runtime; 3600 is "
