@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,19 @@ def test_ci_runs_the_readmes_test_command() -> None:
     command = 'pip install -c constraints.txt ".[test]" && pytest'
     assert command in README
     assert command in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+@pytest.mark.slow
+def test_the_readmes_command_prints_the_readmes_table() -> None:
+    _, _, command = README.partition(" . && fedfair ")
+    arguments, shown = command.partition("```text\n")[::2]
+    code = "import sys\nfrom simulations.cli import app\nsys.argv[0] = 'fedfair'\napp()"
+    done = subprocess.run([sys.executable, "-c", code, *shlex.split(arguments.splitlines()[0])], cwd=ROOT,
+                          capture_output=True, text=True, check=True)
+    printed = "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
+    for part in shown.partition("```")[0].split("...\n"):
+        _, found, printed = printed.partition(part)
+        assert found, part
 
 
 def test_the_readmes_strategy_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
