@@ -1,8 +1,6 @@
-"""Several strategies on the same data, seeds and splits.
+"""Several strategies on the same data, seeds and splits: one run after the other, or side by side.
 
-The runs of a comparison in several processes of this machine, one thread each.
-
-Two threads of one process wait for each other in busy loops where the machine has other work; processes do not.
+Side by side they are in processes of one thread each: threads of one process wait for each other, processes do not.
 """
 
 from __future__ import annotations
