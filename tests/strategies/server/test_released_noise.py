@@ -94,7 +94,7 @@ def test_one_local_step_carries_the_noise_that_the_ledger_charges(strategy: str)
     """Hazards 1 and 10: each client's full noise, divided by its own public batch, weighted as in the average."""
     def deviation(helper: Strategy, learning_rate: float) -> float:
         batches = [min(32, size) for size in helper.population.by_client]
-        shares = [w / b * s for w, b, s in zip(helper.client_weights(), batches, helper.noise, strict=True)]
+        shares = [w / b * s for w, b, s in zip(helper.client_weights(), batches, helper.noise.multipliers, strict=True)]
         return learning_rate * sensitivity(helper.rule(), 10) * math.hypot(*shares)
 
     arrives(strategy, Trust, deviation, sync="epoch")
