@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import socket
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
+from tests.guard import started as started_by_tests
 from tests.guard import wait_until
 
 ONE_AT_A_TIME = pytest.mark.xdist_group("flower")
@@ -38,6 +41,22 @@ def superlink(port: int, environment: dict[str, str], cwd: Path, keys: Path | No
                                    stdout=output, stderr=subprocess.STDOUT, text=True)
     wait_until(lambda: listens(port), started)
     return started
+
+
+def kill_superlink(link: subprocess.Popen[str], port: int) -> None:
+    """Kill a SuperLink, and wait until nobody listens at its port, and the server app that it started has ended."""
+    link.kill()
+    link.wait()
+    wait_until(lambda: not listens(port) and not is_running("flwr-serverapp"))
+
+
+def is_running(program: str) -> bool:
+    """Return whether a program runs that this process started, or those that it started."""
+    for process in started_by_tests():
+        with suppress(psutil.Error):
+            if any(Path(word).name == program for word in process.cmdline()):
+                return True
+    return False
 
 
 def listens(port: int) -> bool:

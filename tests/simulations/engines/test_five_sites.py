@@ -28,7 +28,7 @@ from simulations.settings.experiment import Experiment
 from strategies.moments import AUTO_STEPS
 from tests.guard import wait_until
 from tests.ports import free_ports
-from tests.simulations.engines.runtime import superlink, supernode
+from tests.simulations.engines.runtime import kill_superlink, superlink, supernode
 from tests.simulations.engines.test_own_files import in_one_place
 from tests.test_documents import ROOT, blocks
 
@@ -104,8 +104,7 @@ class Study:
 
     def restart_link(self) -> None:
         """Kill the SuperLink, and start it again."""
-        self.processes[0].kill()
-        self.processes[0].wait(60)
+        kill_superlink(self.processes[0], self.link)
         self.processes[0] = self._superlink()
 
     def wait_for(self, online: int) -> None:

@@ -6,7 +6,6 @@ import json
 import subprocess
 from pathlib import Path
 
-import psutil
 import pytest
 
 from fedfair.accounting import epsilon
@@ -17,7 +16,7 @@ from simulations.results.run_folder import RunFolder
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
 from tests.guard import wait_until
 from tests.ports import free_ports
-from tests.simulations.engines.runtime import superlink, supernode
+from tests.simulations.engines.runtime import kill_superlink, superlink, supernode
 
 ROOT = Path(__file__).resolve().parents[3]
 NODES, ROUNDS, DELTA = 2, 4, 1e-6
@@ -30,15 +29,6 @@ def asked(folder: Path) -> list[str]:
                 "delta": DELTA, "out": str(folder / "out")}
     config = " ".join(f"{name.replace('_', '-')}={json.dumps(value)}" for name, value in settings.items())
     return ["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config]
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """Kill a program, and wait until those that it started have ended."""
-    others = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
-    process.wait(60)
-    _, left = psutil.wait_procs(others, 120)
-    assert not left
 
 
 @pytest.mark.slow
@@ -62,7 +52,7 @@ def test_the_same_command_goes_on_and_charges_the_lost_round(deployment: dict[st
     with log, subprocess.Popen(asked(tmp_path), env=deployment, cwd=server, stdout=log, stderr=log, text=True) as first:
         ledger = tmp_path / "site0" / "fedfair-node-ledger.jsonl"  # which is there once an epoch was released
         wait_until(lambda: ledger.exists() and (tmp_path / "out" / CHECKPOINT).exists(), first)
-        kill(started)
+        kill_superlink(started, link)
         first.kill()
     assert not (tmp_path / "out" / "model.safetensors").exists()
     started = superlink(link, deployment, server, database=tmp_path / "link.db")
