@@ -40,7 +40,7 @@ def project(tmp_path: Path) -> Path:
 def ran(python: Path, project: Path, program: str) -> str:
     """Run a program of the project as Flower does, with the project first among Python's folders."""
     root = str(Path(__file__).resolve().parents[3])
-    done = subprocess.run([python, "-c", program], cwd=project, capture_output=True, text=True, timeout=200,
+    done = subprocess.run([python, "-c", program], cwd=project, capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join([str(project), root])})
     return done.stderr if done.returncode else ""
 
@@ -57,5 +57,5 @@ def test_both_packages_of_one_name_can_be_used(program: str, project: Path, fork
 def test_where_there_is_none_nothing_is_changed(tmp_path: Path) -> None:
     program = "import sys, fedfair\nassert not any('shared_names' in type(f).__module__ for f in sys.meta_path)\n"
     root = str(Path(__file__).resolve().parents[3])
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=100,
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True,
                    env={**os.environ, "PYTHONPATH": root})

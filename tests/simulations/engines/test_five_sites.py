@@ -133,7 +133,7 @@ class Study:
         """End all processes."""
         for process in reversed(self.processes):
             process.terminate()
-            process.wait(60)
+            process.wait()
 
 
 def made_keys(folder: Path) -> Path:

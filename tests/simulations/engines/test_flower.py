@@ -71,7 +71,7 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
     assert (local / "ledger.json").read_text() == (out / "ledger.json").read_text()
     for process in (*nodes, server):
         process.terminate()
-        process.wait(60)
+        process.wait()
 
 
 @ONE_AT_A_TIME
@@ -126,7 +126,7 @@ def test_a_node_that_hangs_is_given_up_after_the_timeout_with_a_sentence(
     assert time.monotonic() - start > 25
     for process in (*nodes, server):
         process.terminate()
-        process.wait(60)
+        process.wait()
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def test_the_masks_of_a_killed_supernode_go_and_the_sum_is_that_of_the_others(
     nodes = [supernode(p, link, ports[p], deployment, tmp_path / f"node{p}.log") for p in range(3)]
     killing = killed_at(BEFORE_SUMS, nodes[2], log)
     out, made = released(deployment, tmp_path, dropouts=1, answer_timeout=60.0)
-    killing.join(60)
+    killing.join()
     assert nodes[2].poll() == -signal.SIGKILL
     oracle = conduct(made, Nodes(3, lost={MASK: {2}}), lambda *_: None)
     (there,) = load_file(out / "model.safetensors").values()
@@ -54,4 +54,4 @@ def test_the_masks_of_a_killed_supernode_go_and_the_sum_is_that_of_the_others(
     assert observed["server"] == pytest.approx(observed["model"])
     for process in (*nodes[:2], server):
         process.terminate()
-        process.wait(60)
+        process.wait()

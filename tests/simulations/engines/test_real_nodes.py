@@ -51,7 +51,7 @@ def running(environment: dict[str, str], folder: Path, configs: Sequence[str]) -
         yield server, wire
         for process in reversed(started):
             process.terminate()
-            process.wait(60)
+            process.wait()
 
 
 def flwr_run(environment: dict[str, str], server: Path, **settings: Any) -> str:

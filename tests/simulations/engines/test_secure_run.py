@@ -71,4 +71,4 @@ def test_three_supernodes_give_the_front_of_the_same_draws_without_masks(
     assert plain.ledger.by_observer()["server"] > 1.5 * observed["server"]
     for process in (*nodes, server):
         process.terminate()
-        process.wait(60)
+        process.wait()

@@ -157,5 +157,5 @@ def test_a_run_in_a_superlink_of_another_environment_says_so_and_how_to_end_it(f
     shutil.rmtree(tmp_path / "old")
     assert f"its environment {tmp_path / 'old'} is gone, so that no run begins" in asked(flower)[1]
     os.kill(int(number), 15)
-    psutil.Process(int(number)).wait(60)
+    psutil.Process(int(number)).wait()
     assert asked(flower)[0] == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from simulations.results.result import Result, save_comparison
 from simulations.results.result_folder import RUNS_SO_FAR
 from simulations.settings.experiment import Experiment
 from strategies.server.releases.front import MeasuredFront
+from tests.guard import wait_until
 
 GATED = """
 from multiprocessing import parent_process
@@ -146,13 +146,6 @@ def kept_in(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in (folder / RUNS_SO_FAR).glob("*/task.json")}
 
 
-def wait_until(condition: Any) -> None:
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGINT])
 def test_a_comparison_whose_process_is_killed_goes_on(with_signal: signal.Signals, tmp_path: Path,
                                                       monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +158,7 @@ def test_a_comparison_whose_process_is_killed_goes_on(with_signal: signal.Signal
         wait_until(lambda: len(kept_in(tmp_path / "out")) == 2 or begun.poll() is not None)
         second = CliRunner().invoke(app, [*words, "--out", "out"])
         begun.send_signal(with_signal)
-        said = begun.communicate(timeout=60)[0]
+        said = begun.communicate()[0]
     assert second.exit_code == 2
     assert "out is in use by another run" in second.stderr
     assert with_signal is signal.SIGKILL or "2 of 4 runs are kept in out: the same command goes on" in said
