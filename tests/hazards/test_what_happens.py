@@ -108,10 +108,10 @@ def test_two_runs_at_once_add_up_and_stay_within_one_budget(folder: Path) -> Non
     write_policy(folder, data=[entry(largest_epsilon=6.0)])
     ended: list[str] = []
 
-    def ask(label: str) -> None:
+    def ask(label: str, rounds: int = 60) -> None:
         """Ask for local epochs, as a run does, until one is refused."""
         server = Server.new()
-        for step in range(60):
+        for step in range(rounds):
             plan = ROUND.__class__(**{**vars(ROUND), "step": step, "label": label + str(step), "query": None,
                                       "count_noise_multiplier": None, "local": local(sizes=(140,))})
             model = deployment().task.build_model()
@@ -121,6 +121,7 @@ def test_two_runs_at_once_add_up_and_stay_within_one_budget(folder: Path) -> Non
                 ended.append(said)
                 return
 
+    ask("first", 1)  # the model is tried once: two threads of one process would try one model at once
     both = [threading.Thread(target=ask, args=(name,)) for name in "ab"]
     for thread in both:
         thread.start()

@@ -209,7 +209,7 @@ def test_noise_at_the_base_leaks_more_than_its_multiplier_says_and_no_more_than_
     largest, noise = sensitivity(rule, 10), strategy.sum_noise(rule)
     found = seen(largest, noise * largest)
     assert found > epsilon({Release(1.0, 2.0): 1}, 1e-5)
-    charged, *_ = strategy.planned_multipliers(noise)
+    charged, *_ = strategy._planned(noise)
     assert found < epsilon({Release(1.0, charged): 1}, 1e-5)
 
 

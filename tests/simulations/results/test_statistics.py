@@ -160,7 +160,7 @@ def test_measures_of_real_runs_are_against_sgd_of_the_same_seed() -> None:
 def test_methods_that_are_alike_are_listed_as_better_in_neither_direction() -> None:
     runs = measured({"dpsgd": [0.1] * 6, "dpsgd-f": [0.1] * 6, "naive": [0.3] * 6})
     table = tables.tests_table(  # type: ignore[arg-type]
-        SimpleNamespace(measured=SimpleNamespace(tests=comparisons(runs))))
+        SimpleNamespace(tests=comparisons(runs)))
     listed = {(row[1], row[2]) for row in table.rows if row[0] == "privacy cost gap"}
     assert listed == {("dpsgd", "naive"), ("dpsgd-f", "naive")}
 

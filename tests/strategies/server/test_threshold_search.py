@@ -21,6 +21,7 @@ from simulations.results.result import Result
 from strategies import COMBINATIONS, STRATEGIES, find_strategy
 from strategies.server.population import Population
 from strategies.server.releases.threshold_search import ThresholdSearch
+from strategies.server.rounds import Rounds
 from tests.fedfair.mechanisms.test_prefix_sums import square_root
 from tests.strategies.server.test_released_noise import LossyGrid
 from tests.strategies.test_contract import SETTINGS
@@ -123,7 +124,7 @@ def test_a_threshold_that_is_given_asks_for_nothing(table: str) -> None:
 
 def test_a_threshold_that_is_given_needs_no_validation_record(table: str) -> None:
     made = experiment(table, threshold="roc", gamma=0.8, deprived=("a",))
-    find_strategy("dpsgd")(made.task, made.training, population(valid=(9, 0)))
+    Rounds(find_strategy("dpsgd")(made.task, made.training, population(valid=(9, 0))))
 
 
 def test_by_group_holds_theta_and_changes_less_than_one_gamma(table: str) -> None:
@@ -158,7 +159,7 @@ def population(**parts: Any) -> Population:
 def test_what_cannot_be_is_refused_before_training(settings: Any, parts: Any, expected: str, table: str) -> None:
     made = experiment(table, threshold="toc", **settings)
     with pytest.raises(ValueError, match=expected):
-        find_strategy("dpsgd")(made.task, made.training, population(**parts))
+        Rounds(find_strategy("dpsgd")(made.task, made.training, population(**parts)))
     ThresholdSearch(made.task, made.training.model_copy(update={"threshold": "none", "favourable": None}),
                     population(**parts), "record", None)
 
