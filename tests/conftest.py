@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -10,10 +11,11 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-import torch
 
 from tests.forked_programs import forked_programs
 from tests.guard import Guard, adopt_orphans
+
+gc.disable()  # until all is imported, which stays: to look through it again and again is a quarter of collecting
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -33,6 +35,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[GUARD] = Guard(lambda: capture.suspend_global_capture(in_=True) if capture else None)
     adopt_orphans()
     config.stash[GUARD].start()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, but look no more through what was imported."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -98,4 +106,6 @@ def keyed_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def two_threads() -> None:
     """Use the machine's two cores, or one where another pytest process has the other."""
+    import torch
+
     torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)

@@ -148,21 +148,18 @@ def test_the_folder_of_a_built_in_table_has_nothing(dataset: str, tmp_path: Path
     assert "nothing found" in shown.output
 
 
-def test_exact_figures_are_found_and_refute_the_guarantee() -> None:
-    audit = audited(figures="exact")
-    assert ("metrics.parquet", "exact") in kinds(audit)
-    assert {leak.entry.split("/")[0] for leak in audit.leaks} == {"metrics.parquet"}
-    assert any("loss of" in leak.detail for leak in audit.leaks)
-    assert audit.refuted
-
-
-@pytest.mark.usefixtures("data_dir")
-def test_the_command_shows_what_it_found_and_fails() -> None:
-    shown = CliRunner().invoke(app, ["audit", "--attack", "folder", "--runs", "8", "--set=dataset=compas",
-                                     "--set=steps=2", "--set=figures=exact"], env={"COLUMNS": "200"})
+def test_exact_figures_are_found_and_shown_and_refute_the_guarantee(tmp_path: Path) -> None:
+    asked = {name: value for name, value in SHORT.items() if name != "strategy"} | {"figures": "exact"}
+    settings = [f"--set={name}={json.dumps(value)}" for name, value in asked.items()]
+    shown = CliRunner().invoke(app, ["audit", "--attack", "folder", "--runs", "8", *settings, "--out",
+                                     str(tmp_path / "found.json")], env={"COLUMNS": "200"})
     assert shown.exit_code == 1, shown.output
     assert "exact" in shown.output
     assert "metrics.parquet" in shown.output
+    (found,) = json.loads((tmp_path / "found.json").read_text())["audits"]
+    assert found["refuted"]
+    assert {leak["entry"].split("/")[0] for leak in found["leaks"]} == {"metrics.parquet"}
+    assert any("loss of" in leak["detail"] for leak in found["leaks"] if leak["kind"] == "exact")
 
 
 @pytest.mark.parametrize(("settings", "message"), [
