@@ -149,8 +149,9 @@ def test_the_folder_of_a_built_in_table_has_nothing(dataset: str, tmp_path: Path
 
 
 def test_exact_figures_are_found_and_shown_and_refute_the_guarantee(tmp_path: Path) -> None:
-    asked = {name: value for name, value in SHORT.items() if name != "strategy"} | {"figures": "exact"}
-    settings = [f"--set={name}={json.dumps(value)}" for name, value in asked.items()]
+    asked = {name: json.dumps(value) for name, value in SHORT.items() if name not in ("strategy", "ranges")}
+    asked |= {"figures": "exact", "ranges": str({name: [-5, 5] for name in RANGES}).replace(":", "=").replace("'", "")}
+    settings = [f"--set={name}={text}" for name, text in asked.items()]
     shown = CliRunner().invoke(app, ["audit", "--attack", "folder", "--runs", "8", *settings, "--out",
                                      str(tmp_path / "found.json")], env={"COLUMNS": "200"})
     assert shown.exit_code == 1, shown.output

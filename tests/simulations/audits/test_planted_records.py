@@ -62,7 +62,7 @@ def test_gradients_of_logistic_steps_tell_of_canaries_beside_the_moments(monkeyp
 
 @pytest.mark.usefixtures("data_dir")
 @pytest.mark.parametrize("settings", [{"trust": "local"}, {"trust": "distributed", "partition": "site", "clients": 3},
-                                      {"options": {"by_group": True}}])
+                                      {"options": {"by_group": True}, "bins": 12}])
 def test_no_trust_nor_moments_by_group_refute_the_claim(settings: dict[str, Any]) -> None:
     found = audited(**settings)
     assert not found.refuted
