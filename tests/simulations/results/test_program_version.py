@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,12 +20,11 @@ def asked_anew() -> None:
     program_version.cache_clear()
 
 
-def of_copy(folder: Path) -> str:
+def of_copy(folder: Path, forked: Path) -> str:
     """Return what a copy of the program in a folder says of itself."""
     done = subprocess.run(
-        [sys.executable, "-c", "from simulations.results.environment import program_version as v; print(v())"],
-        cwd=folder, env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
-        check=True)
+        [forked / "python", "-c", "from simulations.results.environment import program_version as v; print(v())"],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
@@ -34,19 +33,19 @@ def git(folder: Path, *arguments: str) -> None:
                    capture_output=True)
 
 
-def test_the_revision_and_whether_anything_was_changed(tmp_path: Path) -> None:
+def test_the_revision_and_whether_anything_was_changed(tmp_path: Path, forked: Path) -> None:
     for package in ("fedfair", "strategies", "simulations"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     git(tmp_path, "init")
-    assert "revision" not in of_copy(tmp_path)  # a repository that does not hold the program
+    assert "revision" not in of_copy(tmp_path, forked)  # a repository that does not hold the program
     (tmp_path / ".gitignore").write_text("__pycache__\n")
     git(tmp_path, "add", "--all")
     git(tmp_path, "commit", "-m", "all")
-    assert of_copy(tmp_path).count("(revision ") == 1
-    assert "with changes" not in of_copy(tmp_path)
+    assert of_copy(tmp_path, forked).count("(revision ") == 1
+    assert "with changes" not in of_copy(tmp_path, forked)
     (tmp_path / "fedfair" / "client_app.py").touch()
     (tmp_path / "fedfair" / "new.py").write_text("")
-    assert of_copy(tmp_path).endswith(", with changes)")
+    assert of_copy(tmp_path, forked).endswith(", with changes)")
 
 
 def test_without_git_there_is_no_revision(monkeypatch: pytest.MonkeyPatch) -> None:
