@@ -18,6 +18,7 @@ from simulations.cli import app
 from simulations.engines.run import Progress, run
 from simulations.files.atomic_files import alone_in
 from simulations.plans.compare import compare, experiments
+from simulations.reproductions import store
 from simulations.reproductions.cells import Statistics, compared
 from simulations.reproductions.markdown import report
 from simulations.reproductions.published import load, plan, why_missing
@@ -190,12 +191,14 @@ def test_a_kept_ledger_is_short_and_says_what_was_spent(tmp_path: Path) -> None:
     assert described["spent_by_group"] == whole.epsilon_by_group() != whole.guaranteed_by_group()
 
 
-def test_numbers_of_the_clip_rule_are_kept_of_600_rounds(tmp_path: Path) -> None:
-    made = Experiment(strategy="dpsgd-f", **SETTINGS | {"epochs": 20, "steps": 700, "hidden": [2], "eval_every": 400})
+def test_numbers_of_the_clip_rule_are_kept_of_so_many_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store._RULE_ROUNDS == 600
+    monkeypatch.setattr(store, "_RULE_ROUNDS", 60)
+    made = Experiment(strategy="dpsgd-f", **SETTINGS | {"epochs": 20, "steps": 70, "hidden": [2], "eval_every": 400})
     whole, short = run(made).metrics, kept(made, tmp_path).metrics
     rule, thinned = whole[whole["split"] == "rule"], short[short["split"] == "rule"]
-    assert (rule["round"].nunique(), thinned["round"].nunique()) == (700, 600)
-    assert thinned["round"].agg(["min", "max"]).tolist() == [1, 700]
+    assert (rule["round"].nunique(), thinned["round"].nunique()) == (70, 60)
+    assert thinned["round"].agg(["min", "max"]).tolist() == [1, 70]
     assert (thinned.groupby("round")["group"].nunique() == 10).all()
     assert thinned["round"].drop_duplicates().diff().max() == 2
     whole_of_them = rule[rule["round"].isin(thinned["round"])]

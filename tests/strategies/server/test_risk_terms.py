@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import pytest
@@ -42,6 +43,15 @@ def hessians(model: nn.Module, data: GroupedDataset) -> Tensor:
     weights = torch.cat([p.detach().flatten() for p in named.values()])
     return torch.stack([torch.autograd.functional.hessian(lambda w, k=k: loss(w, data.group == k), weights)
                         for k in range(len(data.names))])
+
+
+@cache
+def at_the_start() -> tuple[Tensor, Tensor, Tensor]:
+    """Return every record's gradient, and each group's mean and Hessian, at the weights with which all runs begin."""
+    made = experiment("sgd")
+    data, model = made.task.data().train, made.task.build_model()
+    rows = gradients(model, data.x, data.y)
+    return rows, torch.stack([rows[data.group == k].mean(0) for k in range(len(data.names))]), hessians(model, data)
 
 
 def rule(result: Result, name: str) -> Tensor:
@@ -84,12 +94,11 @@ def terms(result: Result) -> dict[str, dict[str, float]]:
 def test_every_term_is_what_its_definition_gives_on_the_batch_of_the_step(strategy: str) -> None:
     made = experiment(strategy)
     result, data, model = run(made), made.task.data().train, made.task.build_model()
+    rows, slopes, curves = at_the_start()
     risk, sizes = terms(result), torch.bincount(data.group).double()
     apart = strategy == "gs-dp-sgd"
     divisor = BATCH * len(sizes) if apart else BATCH
     rates = (BATCH / sizes).clamp(max=1) if apart else torch.full_like(sizes, BATCH / len(data))
-    rows = gradients(model, data.x, data.y)
-    slopes, curves = torch.stack([rows[data.group == k].mean(0) for k in range(len(sizes))]), hessians(model, data)
 
     batch = poisson(made.seed, 0, data.records, rates[data.group])
     taken, group = rows[batch], data.group[batch]

@@ -101,17 +101,20 @@ def words(content: RecordDict) -> np.ndarray:
     return unpack(content, "masked")["numbers"].numpy().view(np.uint64)
 
 
-@pytest.mark.parametrize("settings", [
-    {}, {"partition": "group"}, {"strategy": "moments-of-participants", "clip_norm": 3.0},
-    {"options": {"by_group": True, "tau": 0.2}}, {"dropouts": 2}, {"options": {"logistic_steps": 2}}])
-@pytest.mark.parametrize("nodes", [1, 2, 5, 8])
-def test_the_front_is_that_of_the_same_draws_without_masks(settings: dict[str, Any], nodes: int) -> None:
+@pytest.mark.parametrize(("settings", "nodes"), [
+    ({}, (1, 2, 5, 8)), ({"partition": "group"}, (2, 8)),
+    ({"strategy": "moments-of-participants", "clip_norm": 3.0}, (2, 8)),
+    ({"options": {"by_group": True, "tau": 0.2}}, (2, 8)), ({"dropouts": 2}, (5, 8)),
+    ({"options": {"logistic_steps": 2}}, (2, 8))])
+def test_the_front_is_that_of_the_same_draws_without_masks(settings: dict[str, Any], nodes: tuple[int, ...]) -> None:
     """Also where a node holds several clients, and where some hold none."""
-    hidden, plain = (run(experiment(**settings, secure_aggregation=secure), nodes=nodes) for secure in (True, False))
-    assert torch.allclose(weights(hidden), weights(plain), rtol=0, atol=1e-9)
-    assert hidden.front is not None
+    plain = run(experiment(**settings, secure_aggregation=False), nodes=1)
     assert plain.front is not None
-    assert torch.allclose(hidden.front.front.weights, plain.front.front.weights, rtol=0, atol=1e-6)
+    for number in nodes:
+        hidden = run(experiment(**settings, secure_aggregation=True), nodes=number)
+        assert torch.allclose(weights(hidden), weights(plain), rtol=0, atol=1e-9), number
+        assert hidden.front is not None
+        assert torch.allclose(hidden.front.front.weights, plain.front.front.weights, rtol=0, atol=1e-6), number
 
 
 @pytest.mark.parametrize("randomness", ["seeded", "system"])
