@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -17,8 +18,8 @@ from fedfair.accounting import Ledger
 from simulations.engines.engines import Engine, make_engine
 from simulations.engines.progress_bar import bar_of_runs, in_notebook
 from simulations.engines.run import Progress, refuse_unfit, run
-from simulations.engines.worker_processes import in_processes
-from simulations.plans.kept_runs import KeptRuns
+from simulations.engines.worker_processes import Item, Output, in_processes
+from simulations.plans.kept_runs import RunFolders
 from simulations.results.result import Result, Results
 from simulations.settings.experiment import Experiment, SettingsError
 from simulations.settings.own_data import is_own
@@ -76,7 +77,7 @@ def _of_each(refused: Mapping[str, str], strategies: Sequence[str]) -> str:
 
 
 def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes: int | None = None,
-            on_round: OnRound | None = None, kept: KeptRuns | None = None) -> Results:
+            on_round: OnRound | None = None, kept: RunFolders | None = None) -> Results:
     """Run experiments one after the other, after checking that the settings of all fit their data.
 
     Args:
@@ -98,25 +99,44 @@ def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes
     if on_round is None:
         on_round = bar_of_runs() if in_notebook() else lambda *_: None
     told = on_round
-
-    def make(missing: Sequence[Experiment]) -> Iterator[tuple[int, Result]]:
-        """Make runs one after the other."""
-        for place, (experiment, progress) in enumerate(following(missing, told)):
-            yield place, run(experiment, chosen, progress=progress)
-
-    return (kept or KeptRuns()).complete(planned, make)
+    return (kept or RunFolders()).complete(
+        planned, lambda missing: as_they_end(partial(run, engine=chosen), missing, missing, told))
 
 
 def following(planned: Sequence[Experiment], on_round: OnRound) -> Iterator[tuple[Experiment, Progress]]:
-    """Yield each experiment with a `Progress` that reports to `on_round` how far all of them are."""
+    """Yield each experiment with a `Progress` that reports to `on_round` how far all of them are.
+
+    Runs on several data sets are named with theirs.
+    """
+    several = len({experiment.dataset for experiment in planned}) > 1
     for done, experiment in enumerate(planned):
-        name = f"{experiment.strategy}, seed {experiment.seed}"
+        name = f"{f'{experiment.dataset}, ' if several else ''}{experiment.strategy}, seed {experiment.seed}"
 
         def progress(rounds: int, of: int, done: int = done, name: str = name) -> None:
             """Report how far this run is."""
             on_round(done, len(planned), name, rounds, of)
 
         yield experiment, progress
+
+
+def as_they_end(work: Callable[..., Output], items: Sequence[Item], runs: Sequence[Experiment], on_round: OnRound,
+                jobs: int = 1) -> Iterator[tuple[int, Output]]:
+    """Do a run for each item, and yield the item's place with what `work` returned, in the order in which they end.
+
+    Args:
+        work: Called with an item, and with the keyword `progress` if the run is in this process.
+        items: What the runs are made from; picklable, like `work`, for several jobs.
+        runs: The experiment of each item.
+        on_round: Told how far all runs are.
+        jobs: Number of runs at a time; several are in processes with one thread each.
+    """
+    if jobs == 1:
+        for place, (item, (_, progress)) in enumerate(zip(items, following(runs, on_round), strict=True)):
+            yield place, work(item, progress=progress)
+        return
+    for done, (place, output) in enumerate(in_processes(work, items, jobs), 1):
+        yield place, output
+        on_round(done, len(items), f"{min(jobs, len(items))} runs at a time", 0, 1)
 
 
 class Finished(NamedTuple):
@@ -131,7 +151,7 @@ class Finished(NamedTuple):
 
 
 def in_parallel(planned: Sequence[Experiment], on_round: OnRound = lambda *_: None, jobs: int | None = None,
-                kept: KeptRuns | None = None) -> Results:
+                kept: RunFolders | None = None) -> Results:
     """Run experiments in processes of this machine, after checking that the settings of all fit their data.
 
     Args:
@@ -150,13 +170,10 @@ def in_parallel(planned: Sequence[Experiment], on_round: OnRound = lambda *_: No
 
     def make(missing: Sequence[Experiment]) -> Iterator[tuple[int, Result]]:
         """Make runs side by side."""
-        processes = min(jobs or _processors(), len(missing))
-        runs = in_processes(_finished, missing, processes) if missing else iter(())
-        for done, (place, finished) in enumerate(runs, 1):
+        for place, finished in as_they_end(_finished, missing, missing, on_round, jobs or _processors()):
             yield place, _result(missing[place], pickle.loads(finished))  # noqa: S301 - from our own process
-            on_round(done, len(missing), f"{processes} runs at a time", 0, 1)
 
-    return (kept or KeptRuns()).complete(planned, make)
+    return (kept or RunFolders()).complete(planned, make)
 
 
 def _processors() -> int:
@@ -164,9 +181,9 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _finished(experiment: Experiment) -> bytes:
+def _finished(experiment: Experiment, progress: Progress = lambda *_: None) -> bytes:
     """Run one experiment in this process; by value, since shared memory ends with the process that made it."""
-    result = run(experiment)
+    result = run(experiment, progress=progress)
     assert result.search is not None
     return pickle.dumps(Finished(result.metrics, result.ledger, result.model.state_dict(), result.search,
                                  result.threshold, result.front))

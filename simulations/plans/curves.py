@@ -21,11 +21,10 @@ from fedfair.fairness.group_counts import GroupCounts
 from fedfair.fairness.metrics import ALL, metrics
 from fedfair.models.published import loss
 from simulations.engines.run import Progress, refuse_unfit, run
-from simulations.engines.worker_processes import in_processes
 from simulations.files.atomic_files import alone_in
-from simulations.plans.compare import OnRound, experiments, following
+from simulations.plans.compare import OnRound, as_they_end, experiments
+from simulations.plans.kept_runs import RUNS, RunFile
 from simulations.results.result import Result
-from simulations.results.run_file import RUNS, RunFile
 from simulations.settings.experiment import Experiment, SettingsError
 from simulations.statistics.summary import final_test
 
@@ -73,10 +72,11 @@ def plan(strategies: Sequence[str], seeds: Sequence[int], preset: str | None, se
 def follow(planned: Sequence[CurveRun], runs: RunFile, engine: str = "local",
            on_round: OnRound = lambda *progress: None, jobs: int = 1) -> pd.DataFrame:
     """Make the runs that `runs` has not, add them as they end, and return what `curves` returns."""
-    missing = missing_in(runs, planned)
-    for part, (points, ledger) in _finished(missing, engine, on_round, jobs):
-        runs.add(part.settings(), ledger=ledger, points=points)
-    rows = [row for part in planned for row in (runs.find(part.settings()) or {})["points"]]
+    def make(missing: Sequence[CurveRun]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Make runs, `jobs` at a time."""
+        return as_they_end(partial(_measured, engine=engine), missing, [part.made for part in missing], on_round, jobs)
+
+    rows = [row for columns in runs.complete(planned, make) for row in columns["points"]]
     frame = pd.DataFrame(rows)
     frame = frame.reindex(columns=list(dict.fromkeys([*frame, "epsilon", "guarantee"])))  # not in earlier files
     frame = frame.astype(dict.fromkeys((*MEASURED, "epsilon"), float))
@@ -111,9 +111,6 @@ def theta_curve(result: Result, thetas: Sequence[float]) -> Iterator[tuple[float
         yield theta, {name: measured[name] for name in MEASURED}
 
 
-_Measured = tuple[list[dict[str, Any]], dict[str, Any]]
-
-
 class CurveRun(NamedTuple):
     """One run, and the values of a setting that its result is measured at: one, unless `by_theta`."""
 
@@ -127,26 +124,14 @@ class CurveRun(NamedTuple):
         return {**self.made.settings(), "over": {self.setting: list(self.values)}}
 
 
-def _finished(missing: Sequence[CurveRun], engine: str, on_round: OnRound, jobs: int
-              ) -> Iterator[tuple[CurveRun, _Measured]]:
-    """Make runs, and yield each with its points and its ledger as it ends."""
-    if jobs > 1:
-        for done, (place, measured) in enumerate(in_processes(partial(_measured, engine=engine), missing, jobs)):
-            on_round(done, len(missing), f"{jobs} runs at a time", 1, 1)
-            yield missing[place], measured
-        return
-    for part, (_, progress) in zip(missing, following([part.made for part in missing], on_round), strict=True):
-        yield part, _measured(part, engine, progress)
-
-
-def _measured(part: CurveRun, engine: str, progress: Progress = lambda *_: None) -> _Measured:
-    """Run once, and return the points, and the ledger."""
+def _measured(part: CurveRun, engine: str, progress: Progress = lambda *_: None) -> dict[str, Any]:
+    """Run once, and return the points and the ledger, as a `RunFile` keeps them."""
     made, result = part.made, run(part.made, engine, progress=progress)
     points = theta_curve(result, part.values) if part.by_theta else [(part.values[0], _final(result))]
     rows = [{"dataset": made.dataset, "strategy": made.strategy, "seed": made.seed, "setting": part.setting,
              "value": str(value) if isinstance(value, list | dict) else value, **point,
              "epsilon": result.ledger.epsilon(), "guarantee": result.ledger.guarantee} for value, point in points]
-    return rows, result.ledger.to_dict()
+    return {"points": rows, "ledger": result.ledger.to_dict()}
 
 
 def _refuse_unused(over: Mapping[str, Sequence[Any]], made: Sequence[Experiment]) -> None:

@@ -11,8 +11,8 @@ import pandas as pd
 from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
+from simulations.reproductions.page_runs import Kept
 from simulations.reproductions.published import Drawing, Planned, Published
-from simulations.reproductions.store import Kept
 from simulations.statistics.over_seeds import over_seeds
 
 _POINTS = 60  # of a line, at most

@@ -22,11 +22,11 @@ from fedfair.fairness.metrics import ALL
 from fedfair.node.front_counts import HELD_OUT
 from simulations.files.atomic_files import write_json, write_text
 from simulations.files.csv_text import to_csv
-from simulations.plans.compare import experiments
+from simulations.plans.compare import OnRound, experiments
 from simulations.reproductions import frontier_choice as choice
 from simulations.reproductions import frontier_report as report
+from simulations.reproductions.page_runs import Kept, kept_runs, versions
 from simulations.reproductions.request import EVERYTHING, Request
-from simulations.reproductions.store import Kept, OnRound, kept_runs, versions
 from simulations.results.environment import environment
 from simulations.settings.experiment import Experiment
 

@@ -41,9 +41,9 @@ from simulations.drawing.panels import Bar, bar_chart
 from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_json, write_text
 from simulations.files.csv_text import to_csv
-from simulations.plans.compare import experiments
+from simulations.plans.compare import OnRound, experiments
+from simulations.reproductions.page_runs import kept_runs, versions
 from simulations.reproductions.request import EVERYTHING, Request
-from simulations.reproductions.store import OnRound, kept_runs, versions
 from simulations.results.environment import environment
 from simulations.statistics.summary import final_test
 

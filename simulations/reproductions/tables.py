@@ -12,12 +12,13 @@ from simulations.drawing.figure import Figure
 from simulations.drawing.paper import needs_matplotlib, save_figure
 from simulations.files.atomic_files import write_json, write_text
 from simulations.files.csv_text import to_csv
+from simulations.plans.compare import OnRound
 from simulations.reproductions import markdown
 from simulations.reproductions.cells import Statistics, claim_tests, compared, reported, strategy_name, values
 from simulations.reproductions.drawings import drawn
+from simulations.reproductions.page_runs import Kept, kept_runs, versions
 from simulations.reproductions.published import PUBLISHED, Planned, Published, load, plan
 from simulations.reproductions.request import EVERYTHING, Request
-from simulations.reproductions.store import Kept, OnRound, kept_runs, versions
 from simulations.results.environment import environment
 from simulations.statistics.measures import measures
 from simulations.statistics.over_seeds import comparisons, findings

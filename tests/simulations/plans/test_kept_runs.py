@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from simulations.benchmarks.kills import FEDFAIR, different
 from simulations.cli import app
 from simulations.plans.compare import compare, experiments, in_parallel
-from simulations.plans.kept_runs import KeptRuns, kept_runs
+from simulations.plans.kept_runs import RunFolders, kept_runs
 from simulations.results.result import Result, save_comparison
 from simulations.results.result_folder import RUNS_SO_FAR
 from simulations.settings.experiment import Experiment
@@ -68,10 +68,10 @@ def test_a_front_is_kept_and_comes_back_from_another_process(jobs: int, tmp_path
     planned = experiments(["moments"], [0, 1], None, {"features": "pixels", "model": "linear", "target_epsilon": 4.0})
     whole = compare(planned)
     assert whole[0].front is not None
-    made = in_parallel(planned, jobs=jobs, kept=KeptRuns(tmp_path / "out", {}))
+    made = in_parallel(planned, jobs=jobs, kept=RunFolders(tmp_path / "out", {}))
     assert all(map(same, made, whole))
     save_comparison(made, {}, tmp_path / "whole")
-    again = compare(planned, kept=KeptRuns(tmp_path / "out", {}), on_round=lambda *_: pytest.fail("this is a run"))
+    again = compare(planned, kept=RunFolders(tmp_path / "out", {}), on_round=lambda *_: pytest.fail("this is a run"))
     assert all(map(same, again, whole))
     save_comparison(again, {}, tmp_path / "out")
     for name in ("front.parquet", "front.safetensors", "metrics.parquet"):
@@ -83,16 +83,16 @@ def test_a_stopped_comparison_goes_on_and_equals_an_undisturbed_one(strategies: 
     settings: dict[str, Any] = {"hidden": [8], "steps": 3, "favourable": "1", "split": [0.6, 0.2, 0.2]}
     planned, folder = experiments(strategies, [0, 1], None, settings), tmp_path / "out"
     with pytest.raises(Stopped):
-        compare(planned, on_round=stopping_at(3), kept=KeptRuns(folder, settings))
+        compare(planned, on_round=stopping_at(3), kept=RunFolders(folder, settings))
     assert {path.name for path in folder.iterdir()} == {"config.toml", RUNS_SO_FAR}
     assert len(list((folder / RUNS_SO_FAR).iterdir())) == 3
     made: list[int] = []
-    results = compare(planned, on_round=lambda done, runs, *_: made.append(runs), kept=KeptRuns(folder, settings))
+    results = compare(planned, on_round=lambda done, runs, *_: made.append(runs), kept=RunFolders(folder, settings))
     assert set(made) == {1}
     assert all(map(same, results, compare(planned)))
     save_comparison(results, settings, folder)
     assert not (folder / RUNS_SO_FAR).exists()
-    assert KeptRuns(folder, settings).are_done(planned)
+    assert RunFolders(folder, settings).are_done(planned)
 
 
 def test_what_private_preprocessing_learned_is_kept(tmp_path: Path) -> None:
@@ -103,20 +103,20 @@ def test_what_private_preprocessing_learned_is_kept(tmp_path: Path) -> None:
         "csv": str(file), "label": "label", "group": "group", "model": "logistic", "steps": 2,
         "preprocessing": "private", "target_epsilon": 8.0, "clip_norm": 1.0, "learning_rate": 0.1})
     with pytest.raises(Stopped):
-        compare(planned, on_round=stopping_at(1), kept=KeptRuns(tmp_path / "out", {}))
-    assert all(map(same, compare(planned, kept=KeptRuns(tmp_path / "out", {})), compare(planned)))
+        compare(planned, on_round=stopping_at(1), kept=RunFolders(tmp_path / "out", {}))
+    assert all(map(same, compare(planned, kept=RunFolders(tmp_path / "out", {})), compare(planned)))
     file.write_text(file.read_text() + "\n1,red,a,1")
     with pytest.raises(ValueError, match=r"own\.csv has changed since .*dpsgd-0-\w+ was made: restore it"):
-        compare(planned, kept=KeptRuns(tmp_path / "out", {}))
+        compare(planned, kept=RunFolders(tmp_path / "out", {}))
 
 
 def test_a_run_that_was_half_kept_is_made_again(tmp_path: Path) -> None:
     planned = experiments(["sgd"], [0, 1], None, {"hidden": [8], "steps": 2})
-    compare(planned, kept=KeptRuns(tmp_path / "out", {}))
+    compare(planned, kept=RunFolders(tmp_path / "out", {}))
     (task,) = (tmp_path / "out" / RUNS_SO_FAR).glob("digits-sgd-1-*/task.json")
     task.unlink()
     made: list[str] = []
-    compare(planned, on_round=lambda done, runs, name, *_: made.append(name), kept=KeptRuns(tmp_path / "out", {}))
+    compare(planned, on_round=lambda done, runs, name, *_: made.append(name), kept=RunFolders(tmp_path / "out", {}))
     assert set(made) == {"sgd, seed 1"}
 
 

@@ -12,9 +12,9 @@ import pytest
 from fedfair.accounting import Event, Ledger
 from simulations.reproductions import drawings
 from simulations.reproductions.drawings import drawn
+from simulations.reproductions.page_runs import Kept, kept_runs
 from simulations.reproductions.published import Drawing, Published, load, names, plan
 from simulations.reproductions.request import Request
-from simulations.reproductions.store import Kept, kept_runs
 from simulations.reproductions.tables import reproduce
 
 METHODS = {"SGD": {"strategy": "sgd"}, "A": {"strategy": "dpsgd"}, "B": {"strategy": "dpsgd", "epochs": 2}}

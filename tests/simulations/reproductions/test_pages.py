@@ -13,7 +13,7 @@ from pandas.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from simulations.cli import app
-from simulations.results.run_file import RUNS
+from simulations.plans.kept_runs import RUNS
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 SHARED = RESULTS / "xu-mnist-runs"
@@ -38,7 +38,7 @@ def command_of(page: str) -> list[str]:
 @pytest.mark.parametrize(("page", "kept"), pages())
 def test_a_page_is_made_again_from_its_runs(page: str, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                                             ) -> None:
-    monkeypatch.setattr("simulations.reproductions.store.run", lambda *_, **__: pytest.fail("a run is missing"))
+    monkeypatch.setattr("simulations.reproductions.page_runs.run", lambda *_, **__: pytest.fail("a run is missing"))
     out, runs = tmp_path / "out", tmp_path / "runs"
     runs.mkdir()
     shutil.copy(kept / RUNS, runs)

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from fedfair.datasets import GroupedDataset, Parts
 from simulations.cli import app
 from simulations.plans.compare import experiments
+from simulations.plans.kept_runs import RUNS
 from simulations.reproductions import shakespeare as module
 from simulations.reproductions.shakespeare import accuracies, by_quarter, correlations, learned, observations, predicted
-from simulations.results.run_file import RUNS
 
 
 def made(costs: list[float]) -> pd.DataFrame:

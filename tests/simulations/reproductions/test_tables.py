@@ -18,16 +18,16 @@ from simulations.cli import app
 from simulations.engines.run import Progress, run
 from simulations.files.atomic_files import alone_in
 from simulations.plans.compare import compare, experiments
-from simulations.reproductions import store
+from simulations.plans.kept_runs import RUNS, RunFile
+from simulations.reproductions import page_runs
 from simulations.reproductions.cells import Statistics, compared
 from simulations.reproductions.markdown import report
+from simulations.reproductions.page_runs import Kept, kept_runs
 from simulations.reproductions.published import load, plan, why_missing
 from simulations.reproductions.request import Request
-from simulations.reproductions.store import Kept, kept_runs
 from simulations.reproductions.tables import reproduce
 from simulations.results.environment import program_version
 from simulations.results.result import Result, identified
-from simulations.results.run_file import RUNS, RunFile
 from simulations.settings.experiment import Experiment
 
 SETTINGS = {"hidden": [6], "epochs": 1, "imbalance": "", "split": [0.5, 0.0, 0.5], "eval_every": 5}
@@ -90,7 +90,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
         begun.append(experiment)
         return run(experiment, **given)
 
-    monkeypatch.setattr("simulations.reproductions.store.run", noted)
+    monkeypatch.setattr("simulations.reproductions.page_runs.run", noted)
     return begun
 
 
@@ -123,7 +123,7 @@ def test_a_table_from_beginning_to_end(folder: Path, tmp_path: Path, monkeypatch
     assert cells["ours"][0] == pytest.approx(100 * last.mean())
     assert cells["ours_deviation"][0] == pytest.approx(100 * last.std())
 
-    monkeypatch.setattr("simulations.reproductions.store.run", lambda *_, **__: pytest.fail("ran again"))
+    monkeypatch.setattr("simulations.reproductions.page_runs.run", lambda *_, **__: pytest.fail("ran again"))
     again = reproduce("nobody2026-table1", out, folder=folder)
     pd.testing.assert_frame_equal(cells, again)
 
@@ -192,8 +192,8 @@ def test_a_kept_ledger_is_short_and_says_what_was_spent(tmp_path: Path) -> None:
 
 
 def test_numbers_of_the_clip_rule_are_kept_of_so_many_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert store._RULE_ROUNDS == 600
-    monkeypatch.setattr(store, "_RULE_ROUNDS", 60)
+    assert page_runs._RULE_ROUNDS == 600
+    monkeypatch.setattr(page_runs, "_RULE_ROUNDS", 60)
     made = Experiment(strategy="dpsgd-f", **SETTINGS | {"epochs": 20, "steps": 70, "hidden": [2], "eval_every": 400})
     whole, short = run(made).metrics, kept(made, tmp_path).metrics
     rule, thinned = whole[whole["split"] == "rule"], short[short["split"] == "rule"]
@@ -234,8 +234,8 @@ def test_runs_that_ended_are_there_when_another_fails(jobs: int, tmp_path: Path,
     def failing(experiment: Experiment, **given: Any) -> Result:
         return run(experiment, **given) if experiment.seed < 2 else pytest.fail("the disk is full")
 
-    monkeypatch.setattr("simulations.reproductions.store.run", failing)
-    monkeypatch.setattr("simulations.reproductions.store.in_processes", in_this_process)
+    monkeypatch.setattr("simulations.reproductions.page_runs.run", failing)
+    monkeypatch.setattr("simulations.plans.compare.in_processes", in_this_process)
     with pytest.raises(pytest.fail.Exception, match="the disk is full"):
         kept_runs(made, tmp_path, jobs=jobs)
     kept_there = RunFile(tmp_path / RUNS)
@@ -287,7 +287,7 @@ def test_several_jobs_give_the_same_runs(tmp_path: Path) -> None:
 
 def test_equal_runs_do_not_meet_in_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = experiments(["dpsgd"], [0, 1], "digits", {"dataset": "digits", **SETTINGS})
-    monkeypatch.setattr("simulations.reproductions.store.in_processes", in_this_process)
+    monkeypatch.setattr("simulations.plans.compare.in_processes", in_this_process)
     begun = counted(monkeypatch)
     runs = kept_runs([one, other, one], tmp_path, jobs=2)
     assert begun == [one, other]
@@ -308,7 +308,7 @@ def test_a_wrong_name_and_another_folder_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["xu2021-table3", "fair-fight", "shakespeare", "yang2024-figures2-3"])
 def test_kept_runs_that_are_a_file_are_refused_before_work_starts(name: str, tmp_path: Path,
                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("reproductions.store", "plans.curves"):
+    for place in ("reproductions.page_runs", "plans.curves"):
         monkeypatch.setattr(f"simulations.{place}.run", lambda *_, **__: pytest.fail("work started"))
     (tmp_path / "runs").write_text("")
     runs, out = (str(tmp_path / folder) for folder in ("runs", "out"))

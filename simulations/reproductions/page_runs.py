@@ -1,10 +1,10 @@
-"""Runs that are kept: a run with the same settings is read back instead of run again, a broken one goes on."""
+"""The runs of a page: read back where they are kept, made where they are not, a broken one from its checkpoint on."""
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,14 +15,11 @@ from fedfair.accounting import Ledger
 from fedfair.mechanisms.randomness import key
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
-from simulations.engines.worker_processes import in_processes
 from simulations.files.atomic_files import alone_in
+from simulations.plans.compare import OnRound, as_they_end
+from simulations.plans.kept_runs import RUNS, RunFile, run_key
 from simulations.reproductions.frontier_choice import front_points
-from simulations.results.run_file import RUNS, RunFile, run_key
 from simulations.settings.experiment import Experiment
-
-OnRound = Callable[[int, int, str, int, int], None]
-"""See `simulations.plans.compare.OnRound`."""
 
 _UNFINISHED = "unfinished"  # the folder, beside the runs, of the checkpoints of those that go on
 _RULE_ROUNDS = 600  # of which a number of the clip rule is kept: figures show 60
@@ -51,71 +48,19 @@ def kept_runs(experiments: Sequence[Experiment], folder: Path, on_round: OnRound
     file is damaged, and what `simulations.engines.run.run` raises.
     """
     with alone_in(folder / RUNS):
-        runs = RunFile(folder / RUNS)
-        planned = {run_key(experiment.settings()): experiment for experiment in experiments}
-        missing = [experiment for experiment in planned.values() if runs.find(experiment.settings()) is None]
-        _keep(runs, _finished(missing, folder, on_round, jobs), folder)
+        found = RunFile(folder / RUNS).complete(
+            experiments, lambda missing: as_they_end(partial(_run, folder=folder), missing, missing, on_round, jobs),
+            lambda made: shutil.rmtree(_checkpoints(made, folder), ignore_errors=True))
         if (unfinished := folder / _UNFINISHED).exists() and not any(unfinished.iterdir()):
             unfinished.rmdir()
-    return [_kept(runs, experiment) for experiment in experiments]
-
-
-def _keep(runs: RunFile, finished: Iterator[tuple[Experiment, dict[str, Any]]], folder: Path) -> None:
-    """Add runs to a file as they end, so that writing it takes a twentieth of the time at most, and end their
-    checkpoints.
-    """
-    held: list[Experiment] = []
-    again = time.monotonic()
-    try:
-        for experiment, columns in finished:
-            runs.hold(experiment.settings(), **columns)
-            held.append(experiment)
-            if (began := time.monotonic()) >= again:
-                _save(runs, held, folder)
-                again = time.monotonic() + 20 * (time.monotonic() - began)
-    finally:
-        _save(runs, held, folder)
-
-
-def _save(runs: RunFile, held: list[Experiment], folder: Path) -> None:
-    """Save a file of runs, if some are held, and then end the checkpoints of these."""
-    if held:
-        runs.save()
-    for experiment in held:
-        shutil.rmtree(_checkpoints(experiment, folder), ignore_errors=True)
-    held.clear()
+    return [Kept(columns["metrics"], Ledger.from_dict(columns["ledger"]), columns["points"], columns["seconds"])
+            for columns in found]
 
 
 def versions(folder: Path, experiments: Sequence[Experiment] | None = None) -> str:
     """Say which versions of the program made runs that are kept in a folder, by default all of them."""
     settings = None if experiments is None else [experiment.settings() for experiment in experiments]
     return RunFile(folder / RUNS).versions(settings)
-
-
-def _kept(runs: RunFile, experiment: Experiment) -> Kept:
-    """Read back a run that is there."""
-    columns = runs.find(experiment.settings()) or {}
-    return Kept(columns["metrics"], Ledger.from_dict(columns["ledger"]), columns["points"],
-                columns["seconds"])
-
-
-def _finished(missing: Sequence[Experiment], folder: Path, on_round: OnRound, jobs: int
-              ) -> Iterator[tuple[Experiment, dict[str, Any]]]:
-    """Run experiments, and yield each with what is kept of it as it ends."""
-    if jobs > 1 and len(missing) > 1:
-        ended = in_processes(partial(_run, folder=folder), missing, jobs)
-        for done, (place, columns) in enumerate(ended):
-            on_round(done, len(missing), f"{jobs} runs at a time", 1, 1)
-            yield missing[place], columns
-        return
-    for done, experiment in enumerate(missing):
-        label = f"{experiment.dataset}, {experiment.strategy}, seed {experiment.seed}"
-
-        def progress(rounds: int, of: int, done: int = done, label: str = label) -> None:
-            """Report the progress of this run."""
-            on_round(done, len(missing), label, rounds, of)
-
-        yield experiment, _run(experiment, folder, progress)
 
 
 def _run(experiment: Experiment, folder: Path, progress: Callable[[int, int], None] = lambda *_: None

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic.fields import FieldInfo
 
-from simulations.results.run_file import RunFile
+from simulations.plans.kept_runs import RunFile
 from simulations.settings.experiment import Experiment
 
 METRICS = pd.DataFrame([(1, "rule", "all", "clip_norm", 1 / 3), (2, "test", "0", "accuracy", math.nan),
@@ -49,7 +49,7 @@ def test_runs_add_up_and_one_with_equal_settings_is_replaced(tmp_path: Path) -> 
 def test_the_versions_that_made_the_runs_are_named_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "r.parquet"
     for version, seeds in (("1 (revision a)", (0, 1)), ("2", (2,))):
-        monkeypatch.setattr("simulations.results.run_file.program_version", lambda version=version: version)
+        monkeypatch.setattr("simulations.plans.kept_runs.program_version", lambda version=version: version)
         for seed in seeds:
             RunFile(path).add(settings(seed=seed), METRICS, LEDGER)
     assert RunFile(path).versions() == "Runs of fedfair 1 (revision a) and 2."
@@ -92,7 +92,7 @@ def test_a_file_that_could_not_be_written_stays_as_it_was(tmp_path: Path, monkey
         where.write_bytes(b"half")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("simulations.results.run_file.pq.write_table", full)
+    monkeypatch.setattr("simulations.plans.kept_runs.pq.write_table", full)
     with pytest.raises(OSError, match="No space left"):
         RunFile(path).add(settings(seed=1), METRICS, LEDGER)
     assert path.read_bytes() == before
