@@ -24,13 +24,14 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from fedfair.fairness.intervals import Estimate
 from simulations.benchmarks import peers
 from simulations.benchmarks.people import RECORDS, people
 from simulations.benchmarks.processes import Measured, measure
 from simulations.benchmarks.report import Figures, Out, Target, report, save_picture
 from simulations.benchmarks.timing import FlowerRounds, Repeats
 from simulations.commands.terminal import plain_errors
-from simulations.drawing.panels import Bar, bar_chart
+from simulations.drawing.panels import bar_chart
 from simulations.drawing.scale import decades
 
 LOCAL, RAY, PFL, FLOWER = "fedfair, local", "fedfair, ray, 2 workers", "pfl-research", "Flower's run_simulation"
@@ -66,7 +67,7 @@ def main(pfl: Pfl = "", repeats: Repeats = 3, rounds: Rounds = 50, participants:
                 for name, bound in ((PFL, 2), (FLOWER, 20)) if name in times]
     title = f"{participants:,} participants, {cohort} a round: milliseconds a round"
     report(title, rows, targets, out)
-    bars = [Bar(name, time) for name, time in times.items()]
+    bars = {name: Estimate(time) for name, time in times.items()}
     save_picture(bar_chart(title, {title: bars}, decades(list(times.values()))), out)
 
 

@@ -1,4 +1,6 @@
-"""Figures as data: what is drawn, apart from how. `panels` draws them as SVG, `paper` for papers.
+"""Figures as data: what is drawn, apart from how.
+
+`panels.drawn` draws them for a page, `panels.drawing` and `panels.bars` as one file, `paper.save_figure` for papers.
 
 Small multiples: where the bands of many lines would lie over each other, each line has a panel of its own.
 """
@@ -33,11 +35,15 @@ class Style(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A place in a panel, with intervals along both axes, and words beside it."""
+    """A place in a panel, with intervals along both axes, and words beside it.
+
+    `tip` is shown when the point is pointed at; by default its values.
+    """
 
     x: Estimate
     y: Estimate
     label: str = ""
+    tip: str = ""
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,8 @@ def _mark(point: Point, series: Series, panel: Panel, frame: Frame, style: Style
 
 def _tip(point: Point, series: Series, panel: Panel) -> str:
     """Describe a point in words."""
+    if point.tip:
+        return point.tip
     low, high = ends(point)
     values = [f"{scale.label} {scale.write(estimate.value, '.4g')}"
               for scale, estimate in ((panel.x, point.x), (panel.y, point.y)) if scale.ticks is None]
@@ -173,49 +175,54 @@ _BAR_ROW, _BAR_LEFT, _BAR_LENGTH, _BAR_RIGHT, _BAR_LETTER = 22, 150, 360, 130, 7
 _BAR_STYLE = "text{font:13px sans-serif;fill:#888}.title{font-weight:bold}"
 
 
-class Bar(NamedTuple):
-    """A labelled value with its standard deviation, which is not a number for a single run."""
+def bar_chart(title: str, panels: Mapping[str, Mapping[str, Estimate]], extent: Range | None = None) -> str:
+    """Draw panels of bars by the panels' names and the bars': see `bars`."""
+    return bars(Figure("bars", title, "", tuple(
+        Panel(name, Scale(""), Scale("", ticks=dict(enumerate(values))),
+              (Series(name, 0, tuple(Point(value, Estimate(row)) for row, value in enumerate(values.values()))),))
+        for name, values in panels.items())), extent)
 
-    label: str
-    value: float
-    deviation: float = math.nan
-    colour: str = COLOURS[0]
 
+def bars(figure: Figure, extent: Range | None = None) -> str:
+    """Draw panels below each other as one file, a bar for each row of the only series of a panel.
 
-def bar_chart(title: str, panels: Mapping[str, Sequence[Bar]], extent: Range | None = None) -> str:
-    """Draw panels of bars by the panels' names: all over the range `extent`, or each over its own values and 0."""
-    left = max(_BAR_LEFT, 8 + _BAR_LETTER * max(len(bar.label) for bars in panels.values() for bar in bars))
+    All are over the range `extent`, or each panel over its own values and 0.
+    """
+    names = [list((panel.y.ticks or {}).values()) for panel in figure.panels]
+    left = max(_BAR_LEFT, 8 + _BAR_LETTER * max(len(name) for labels in names for name in labels))
     parts, y = [], 8
-    for name, bars in panels.items():
-        parts.append(element("text", escaped(name), class_="title", x=8, y=y + 14))
-        axis = Axis(extent or _extent(bars), left, left + _BAR_LENGTH)
-        parts += [_bar(bar, y + _BAR_ROW * row, axis) for row, bar in enumerate(bars, 1)]
-        y += _BAR_ROW * (len(bars) + 1) + 12
-    return document(title, left + _BAR_LENGTH + _BAR_RIGHT, y, _BAR_STYLE, *parts)
+    for panel, labels in zip(figure.panels, names, strict=True):
+        parts.append(element("text", escaped(panel.title), class_="title", x=8, y=y + 14))
+        values = [point.x for point in panel.series[0].points]
+        axis = Axis(extent or _extent(values), left, left + _BAR_LENGTH)
+        parts += [_bar(label, value, y + _BAR_ROW * row, axis)
+                  for row, (label, value) in enumerate(zip(labels, values, strict=True), 1)]
+        y += _BAR_ROW * (len(values) + 1) + 12
+    return document(figure.title, left + _BAR_LENGTH + _BAR_RIGHT, y, _BAR_STYLE, *parts)
 
 
-def _extent(bars: Sequence[Bar]) -> Range:
-    """Return the range that holds 0 and all bars with their deviations."""
-    low = min(0.0, *(bar.value - _half(bar) for bar in bars))
-    high = max(abs(bar.value) + _half(bar) for bar in bars)
+def _extent(values: Sequence[Estimate]) -> Range:
+    """Return the range that holds 0 and all bars with their intervals, as far as the longest reaches to the right."""
+    low = min(0.0, *(_ends(value)[0] for value in values))
+    high = max(abs(value.value) + _ends(value)[1] - value.value for value in values)
     return Range(low, high if high > low else low + 1)
 
 
-def _bar(bar: Bar, y: int, axis: Axis) -> str:
-    """Draw one bar from 0, or from the lower end of a logarithmic axis, with its label, deviation and value."""
-    zero, end, middle = axis.at(0.0) if not axis.range.log else axis.start, axis.at(bar.value), y + _BAR_ROW / 2 - 1
-    low, high = (axis.at(bar.value + sign * _half(bar)) for sign in (-1, 1))
-    digits = 0 if abs(bar.value) >= 10 else 4
-    return (text(bar.label, 8, y + 15)
+def _bar(label: str, value: Estimate, y: int, axis: Axis) -> str:
+    """Draw one bar from 0, or from the lower end of a logarithmic axis, with its label, interval and value."""
+    zero, end = axis.at(0.0) if not axis.range.log else axis.start, axis.at(value.value)
+    low, high = map(axis.at, _ends(value))
+    middle, digits = y + _BAR_ROW / 2 - 1, 0 if abs(value.value) >= 10 else 4
+    return (text(label, 8, y + 15)
             + element("rect", x=min(zero, end), y=y, width=round(abs(end - zero), 1), height=_BAR_ROW - 3,
-                      fill=bar.colour)
+                      fill=COLOURS[0])
             + element("line", x1=low, x2=high, y1=middle, y2=middle, stroke=COLOURS[1], stroke_width=2)
-            + text(f"{bar.value:,.{digits}f}", round(max(zero, high) + 6, 1), y + 15))
+            + text(f"{value.value:,.{digits}f}", round(max(zero, high) + 6, 1), y + 15))
 
 
-def _half(bar: Bar) -> float:
-    """Return a bar's deviation, or 0 for a single run."""
-    return 0.0 if math.isnan(bar.deviation) else bar.deviation
+def _ends(value: Estimate) -> tuple[float, float]:
+    """Return the ends of a bar's interval, or twice its value."""
+    return (value.value, value.value) if math.isnan(value.low) else (value.low, value.high)
 
 
 def line_chart(title: str, x: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:

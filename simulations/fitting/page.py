@@ -5,6 +5,8 @@ The pictures of a fit's page: the front, and calibration by group.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -16,14 +18,13 @@ from fedfair.accounting.figures import up
 from fedfair.datasets.names import visible
 from fedfair.fairness.intervals import Estimate, records
 from fedfair.fairness.metrics import shown_in
-from simulations.drawing.svg import element, escaped, path, text
+from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
+from simulations.drawing.panels import drawn
 from simulations.files.atomic_files import in_json
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
 from simulations.fitting.privacy_statement import how_selected, promise
 from simulations.report.page_files import page_folder
-
-_WIDE, _HIGH, _LEFT, _BELOW = 560.0, 330.0, 52.0, 44.0
 
 
 def front(story: Story) -> str:
@@ -32,27 +33,15 @@ def front(story: Story) -> str:
     Args:
         story: The fit.
     """
-    marks = [(number, story.at(number, "demographic_parity"), story.at(number, "accuracy")) for number in story.points]
-    marks = [mark for mark in marks if mark[1].value == mark[1].value and mark[2].value == mark[2].value]
-    if not marks:
-        return ""
-    across = _Axis(0.0, max(gap.high for _, gap, _ in marks), _LEFT, _WIDE - 12)
-    up = _Axis(min(right.low for _, _, right in marks), max(right.high for _, _, right in marks), _HIGH - _BELOW, 10)
-    inside = [*_grid(across, up, "difference of selection rates", "accuracy")]
-    line = "M" + " L".join(f"{across.at(gap.value):.1f},{up.at(right.value):.1f}" for _, gap, right in marks)
-    inside.append(path(line, "line c0"))
-    for place, (number, gap, right) in enumerate(marks):
-        x, y = across.at(gap.value), up.at(right.value)
-        bars = (f"M{across.at(gap.low):.1f},{y:.1f} H{across.at(gap.high):.1f} "
-                f"M{x:.1f},{up.at(right.low):.1f} V{up.at(right.high):.1f}")
-        title = (f"tau {story.tau(number):g}: accuracy {right.text} ({right.interval}), difference {gap.text} "
-                 f"({gap.interval})")
-        inside.append(element("g", element("title", escaped(title)), path(bars, "interval"),
-                              element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=5.5, class_="marker c0"),
-                              class_="point chosen" if number == story.chosen else "point", data_place=place))
-    words = "; ".join(f"difference {gap.text}, accuracy {right.text}" for _, gap, right in marks)
-    return element("svg", element("title", "The front: accuracy against the difference of selection rates"),
-                   element("desc", escaped(words)), *inside, viewBox=f"0 0 {_WIDE:g} {_HIGH:g}", role="img", id="front")
+    points = []
+    for number in story.points:
+        gap, right = story.at(number, "demographic_parity"), story.at(number, "accuracy")
+        name = f"tau {story.tau(number):g}"
+        tip = f"{name}: accuracy {right.text} ({right.interval}), difference {gap.text} ({gap.interval})"
+        points.append((name, Point(gap, right, tip=tip)))
+    title = "The front: accuracy against the difference of selection rates"
+    return _drawing("front", title, Scale("difference of selection rates"), Scale("accuracy"), points,
+                    [point for _, point in points])
 
 
 def calibration(story: Story, group: str) -> str:
@@ -62,60 +51,27 @@ def calibration(story: Story, group: str) -> str:
         story: The fit.
         group: Name of the group.
     """
-    points = [(float(row["stated"]), Estimate(row["share"], row["low"], row["high"])) for row in records(story.curves)
-              if row["split"] == "test" and str(row["group"]) == group]
-    told = [(stated, share) for stated, share in points if share.told]
-    if not told:
+    points = []
+    for row in records(story.curves):
+        share = Estimate(row["share"], row["low"], row["high"])
+        if row["split"] == "test" and str(row["group"]) == group and share.told:
+            name = f"stated {row['stated']:.2f}"
+            tip = f"{name}, so {share.text} ({share.interval})"
+            points.append((name, Point(Estimate(row["stated"]), share, tip=tip)))
+    right = [Point(Estimate(end), Estimate(end)) for end in (0.0, 1.0)]
+    return _drawing(f"calibration-{story.groups.index(group)}", f"Calibration of {group}", Scale("stated probability"),
+                    Scale("how often it is so"), points, right)
+
+
+def _drawing(name: str, title: str, x: Scale, y: Scale, points: Sequence[tuple[str, Point]],
+             line: Sequence[Point]) -> str:
+    """Draw named points over a faint line; "" if none is known."""
+    if not any(math.isfinite(point.x.value + point.y.value) for _, point in points):
         return ""
-    across, up = _Axis(0.0, 1.0, _LEFT, 300 - 12), _Axis(0.0, 1.0, 260 - _BELOW, 10)
-    inside = [*_grid(across, up, "stated probability", "how often it is so"),
-              path(f"M{across.at(0):.1f},{up.at(0):.1f} L{across.at(1):.1f},{up.at(1):.1f}", "guide")]
-    for stated, share in told:
-        x, y = across.at(stated), up.at(share.value)
-        told_words = escaped(f"stated {stated:.2f}, so {share.text} ({share.interval})")
-        inside.append(element("g", element("title", told_words),
-                              path(f"M{x:.1f},{up.at(share.low):.1f} V{up.at(share.high):.1f}", "interval"),
-                              element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=4.5, class_="marker c0")))
-    words = "; ".join(f"stated {stated:.2f}, so {share.text}" for stated, share in told)
-    return element("svg", element("title", escaped(f"Calibration of {group}")), element("desc", escaped(words)),
-                   *inside, viewBox="0 0 300 260", role="img")
-
-
-class _Axis:
-    """A linear axis from numbers to places in the picture."""
-
-    def __init__(self, low: float, high: float, start: float, end: float) -> None:
-        margin = (high - low or 0.1) * 0.04
-        self.low, self.high = max(low - margin, 0.0), min(high + margin, 1.0)
-        self.start, self.end = start, end
-
-    def at(self, value: float) -> float:
-        """Return the place of a number, inside the axis."""
-        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
-        return self.start + share * (self.end - self.start)
-
-    def ticks(self) -> list[float]:
-        """Return round numbers along the axis."""
-        step = next(step for step in (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if (self.high - self.low) / step <= 6)
-        first = int(self.low / step) + (self.low > 0)
-        return [step * number for number in range(first, int(self.high / step + 1e-9) + 1)]
-
-
-def _grid(across: _Axis, up: _Axis, below: str, beside: str) -> list[str]:
-    """Draw grid, ticks and names of two axes."""
-    low, high, left, right = up.start, up.end, across.start, across.end
-    parts = []
-    for tick in across.ticks():
-        x = across.at(tick)
-        parts += [path(f"M{x:.1f},{low:.1f} V{high:.1f}", "grid"),
-                  text(f"{tick:.3g}", round(x, 1), low + 15, text_anchor="middle", class_="label")]
-    for tick in up.ticks():
-        y = up.at(tick)
-        parts += [path(f"M{left:.1f},{y:.1f} H{right:.1f}", "grid"),
-                  text(f"{tick:.3g}", left - 6, round(y + 3, 1), text_anchor="end", class_="label")]
-    middle = (low + high) / 2
-    return [*parts, text(below, (left + right) / 2, low + 33, text_anchor="middle"),
-            text(beside, 12, middle, text_anchor="middle", transform=f"rotate(-90 12 {middle:g})")]
+    series = (Series("", 0, tuple(line), band=False, faint=True),
+              *(Series(words, 0, (point,), joined=False) for words, point in points))
+    (svg,) = drawn(Figure(name, title, "", (Panel(title, x, y, series),)), "fit")
+    return svg
 
 
 _SLIDING = {metric.name: metric.words for metric in shown_in("fit groups")

@@ -28,7 +28,6 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import scipy
 
@@ -36,8 +35,9 @@ from fedfair.accounting import Ledger
 from fedfair.accounting.figures import up
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.datasets.published import shakespeare
+from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
-from simulations.drawing.panels import Bar, bar_chart
+from simulations.drawing.panels import bar_chart
 from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_json, write_text
 from simulations.files.csv_text import to_csv
@@ -163,14 +163,19 @@ def _spread(mean: float, deviation: float, form: str) -> str:
     return f"{mean:{form}}" if math.isnan(deviation) else f"{mean:{form}} ± {deviation:{form}}"
 
 
+def _reach(mean: float, deviation: float) -> Estimate:
+    """Return a mean with one deviation to either side."""
+    return Estimate(mean, mean - deviation, mean + deviation)
+
+
 def drawing(quarters: Mapping[str, pd.DataFrame], active: pd.DataFrame) -> str:
     """Draw what privacy costs by vocabulary, and the active vocabularies, as SVG."""
-    panels = {f"{name}, by {MEASURES[measure]}": [
-        Bar(str(row["quarter"]), row[f"{of}_mean"], row[f"{of}_std"]) for row in table.to_dict("records")]
+    panels = {f"{name}, by {MEASURES[measure]}": {
+        str(row["quarter"]): _reach(row[f"{of}_mean"], row[f"{of}_std"]) for row in table.to_dict("records")}
         for of, name in (("cost", "accuracy lost"), ("excessive_risk", "excess loss"))
         for measure, table in quarters.items()}
-    panels["active vocabulary, words"] = [
-        Bar(str(name), float(active[name].mean()), float(np.nan_to_num(active[name].std()))) for name in active]
+    panels["active vocabulary, words"] = {
+        str(name): _reach(float(active[name].mean()), float(active[name].std())) for name in active}
     return bar_chart("What participant-level privacy costs, by the participants' vocabulary", panels)
 
 

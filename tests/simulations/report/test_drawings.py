@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from simulations.drawing.panels import Bar, bar_chart, drawing, line_chart
+from fedfair.fairness.intervals import Estimate
+from simulations.drawing.panels import bar_chart, drawing, line_chart
 from simulations.drawing.scale import Range, decades
 from simulations.drawing.svg import element, text
 from simulations.plans.plan_files import curve_figure
@@ -30,16 +31,16 @@ def test_elements_escape_words_and_attributes() -> None:
 
 
 def test_every_bar_is_drawn_on_the_scale_of_its_panel() -> None:
-    panels = {"one": [Bar("a", -1.0, 0.5), Bar("<b>", 3.0)], "two": [Bar("c", 300.0, 0.0)]}
+    panels = {"one": {"a": Estimate(-1.0, -1.5, -0.5), "<b>": Estimate(3.0)}, "two": {"c": Estimate(300.0)}}
     drawn = bar_chart("A & B", panels)
     assert widths(drawn)[1] == pytest.approx(3 * widths(drawn)[0], abs=0.2)
     assert widths(drawn)[2] == pytest.approx(360)
     assert texts(drawn) == ["one", "a", "-1.0000", "<b>", "3.0000", "two", "c", "300"]
-    assert widths(bar_chart("", {"": [Bar("a", 0.25)]}, Range(0.0, 1.0))) == [90.0]
+    assert widths(bar_chart("", {"": {"a": Estimate(0.25)}}, Range(0.0, 1.0))) == [90.0]
 
 
 def test_bars_on_a_logarithmic_scale_begin_at_a_power_of_ten() -> None:
-    drawn = bar_chart("ms", {"ms": [Bar("ours", 100.0), Bar("theirs", 1000.0)]}, decades([20.0, 1000.0]))
+    drawn = bar_chart("ms", {"ms": {"ours": Estimate(100.0), "theirs": Estimate(1000.0)}}, decades([20.0, 1000.0]))
     assert widths(drawn) == [180.0, 360.0]
     assert decades([5.0]) == Range(0, 1, log=True)
 
