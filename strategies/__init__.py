@@ -68,7 +68,12 @@ for _name, _place in _PUBLISHED.items():
 
 
 class Combination(NamedTuple):
-    """A published method that is a strategy with certain settings; a person's own settings win over them."""
+    """A published method that is a strategy with certain settings; a person's own settings win over them.
+
+    Examples:
+        >>> COMBINATIONS["dpsgd-p"]
+        Combination(strategy='dpsgd', settings={'threshold': 'roc'})
+    """
 
     strategy: str
     settings: Mapping[str, Any]
@@ -82,7 +87,13 @@ for _name, _combination in (("gs-dp-sgd-to", Combination("gs-dp-sgd", {"threshol
 
 
 def file_of(name: str) -> Path | None:
-    """Return the file with a method of the user's own, or None for a published or unknown name."""
+    """Return the file with a method of the user's own, or None for a published or unknown name.
+
+    Examples:
+        >>> _ = Path("half_clip.py").write_text("class HalfClip: ...")
+        >>> file_of("half-clip"), file_of("dpsgd")
+        (PosixPath('half_clip.py'), None)
+    """
     return None if name in STRATEGIES or name in COMBINATIONS else user_file(name, METHOD_FOLDERS)
 
 
@@ -90,6 +101,14 @@ def find_strategy(name: str) -> type[Strategy]:
     """Return the strategy called `name`, or that of the combination called so; run a user's file to get its strategy.
 
     Raises `ValueError` with the nearest names if there is none, or if a file does not define exactly one strategy.
+
+    Examples:
+        >>> find_strategy("gs-dp-sgd-to").__name__
+        'GsDpSgd'
+        >>> find_strategy("dpgsd")
+        Traceback (most recent call last):
+            ...
+        ValueError: unknown strategy 'dpgsd': did you mean 'dpsgd' or 'dpsgd-p'? known are ...
     """
     if name in COMBINATIONS:
         name = COMBINATIONS[name].strategy

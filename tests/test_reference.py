@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "reference.md").read_text()
-ENTRIES = re.findall(r"^::: ([\w.]+)(?:\n    options:\n      members: \[(.*?)\])?", PAGE, re.MULTILINE)
+ENTRY = re.compile(r"^::: ([\w.]+)(?:\n    options:\n      members: \[(.*?)\])?", re.MULTILINE)
 
 
 def resolved(name: str) -> Any:
@@ -56,10 +56,10 @@ def unexplained(value: Any) -> list[str]:
     return [name for name in names if name not in explained]
 
 
-def entries() -> list[tuple[str, Any]]:
-    """Return all that the reference page shows."""
+def entries(page: str = PAGE) -> list[tuple[str, Any]]:
+    """Return all that a page shows, by default the reference."""
     shown = []
-    for name, members in ENTRIES:
+    for name, members in ENTRY.findall(page):
         for part in [f"{name}.{member.strip()}" for member in members.split(",")] if members else [name]:
             shown += list(documented(resolved(part), part))
     return shown

@@ -58,6 +58,40 @@ class Account:
             one.
         unprotected: What leaves without protection, and why, by name.
         files: What the files of the result hold, and what protects it; empty until they are written.
+
+    Examples:
+        >>> account = Account(("women", "men"), delta=1e-5, accountant="rdp")
+        >>> step = Event((0.01, 0.01), multipliers=(1.0, 1.0), spent_multipliers=(1.0, 2.0), count_multiplier=10.0)
+        >>> account.record(step, steps=1000)
+        >>> account.guarantee, round(account.epsilon(), 2), round(account.epsilon_separate(), 2)
+        ('proved', 2.13, 2.11)
+        >>> for by_group in (account.guaranteed_by_group(), account.epsilon_by_group(), account.odometer_by_group(),
+        ...                  account.approximate_by_group()):
+        ...     print(round(by_group["women"], 2), round(by_group["men"], 2))
+        2.13 2.13
+        2.13 0.7
+        2.91 0.98
+        2.13 1.06
+        >>> round(account.by_observer()["model"], 2), account.by_observer_and_group()["server"]
+        (2.13, {'women': inf, 'men': inf})
+        >>> round(account.after(0.5).epsilon(), 2), account.holding(EventLog()).epsilon()
+        (1.67, 0.0)
+        >>> account.record_held_out("test", multiplier=4.0)
+        >>> account.record_selection("valid", Selection(multiplier=4.0, mean=10.0))
+        >>> account.record_preprocessing(Preprocessed(multiplier=10.0, delta=1e-6))
+        >>> round(account.held_out_epsilon("test"), 2), round(account.held_out_epsilon("valid"), 2)
+        (1.01, 1.59)
+        >>> round(account.preprocessing_epsilon(), 2), round(account.epsilon(), 2)
+        (0.38, 2.18)
+        >>> account.expose("training loss", "as the app computes it")
+        >>> account.settle("training loss")
+        >>> account.count_records(50_000)
+        >>> account.unprotected, account.size
+        ({}, 50000)
+        >>> again = Account(account.groups, account.delta, accountant="rdp", preprocessing=account.preprocessing)
+        >>> again.resume(account.log, account.held_out, account.unprotected)
+        >>> again.with_files({"summary.csv": ()}).epsilon() == account.epsilon()
+        True
     """
 
     def __init__(self, groups: Iterable[str], delta: float, trust: Trust = Trust.CENTRAL, clients: int = 1,

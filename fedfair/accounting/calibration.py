@@ -25,6 +25,10 @@ def multiplier_of(target: float, delta: float, accountant: Accountant = "pld") -
 
     Raises:
         ValueError: If no noise is enough.
+
+    Examples:
+        >>> round(multiplier_of(1.0, delta=1e-5, accountant="rdp"), 2)
+        4.05
     """
     return calibrate(lambda multiplier: {Release(1.0, multiplier): 1}, target, delta, accountant)
 
@@ -45,6 +49,11 @@ def calibrate(releases: Callable[[float], Charges], target: float, delta: float,
 
     Raises:
         ValueError: If no multiplier up to 100,000 is enough.
+
+    Examples:
+        >>> thousand_steps = lambda multiplier: {Release(0.01, multiplier): 1000}
+        >>> round(calibrate(thousand_steps, target=2.0, delta=1e-5, accountant="rdp"), 3)
+        1.022
     """
 
     def excess(log_multiplier: float) -> float:

@@ -32,6 +32,11 @@ class Release(NamedTuple):
     Attributes:
         rate: Sampling rate of the record, from 0 to 1.
         multiplier: Noise multiplier: the standard deviation of the noise in units of the sensitivity, at least 0.
+
+    Examples:
+        >>> from fedfair.accounting.composition import epsilon
+        >>> round(epsilon({Release(rate=0.01, multiplier=1.1): 1000}, delta=1e-5, accountant="rdp"), 2)
+        1.71
     """
 
     rate: float
@@ -44,6 +49,11 @@ class Preprocessed(NamedTuple):
     Attributes:
         multiplier: Noise multiplier of the release.
         delta: Probability, a part of delta, that the category of a single record is listed.
+
+    Examples:
+        >>> one = Preprocessed(multiplier=3.0, delta=1e-7)
+        >>> one.with_another(Preprocessed(multiplier=4.0, delta=1e-7))
+        Preprocessed(multiplier=2.4, delta=2e-07)
     """
 
     multiplier: float
@@ -85,6 +95,17 @@ class Event:
             if they were known then.
         spent_rates: The sampling rates of this step, where they followed earlier outputs, at most `rates`, `[K]`; None
             if they are `rates`.
+
+    Examples:
+        >>> event = Event((0.01, 0.02), multipliers=(1.5, 1.5), spent_multipliers=(1.5, 7.5), count_multiplier=10.0)
+        >>> for release in (event.guaranteed(1), event.spent(1), event.certain(1), event.in_advance().spent(1)):
+        ...     print(release.rate, round(release.multiplier, 3))
+        0.02 1.483
+        0.02 6.0
+        0.02 6.0
+        0.02 1.483
+        >>> event.separate(1)
+        (Release(rate=0.02, multiplier=1.5), Release(rate=0.02, multiplier=10.0))
     """
 
     rates: tuple[float, ...]
@@ -161,7 +182,13 @@ class Event:
 
 
 class Noisy(Protocol):
-    """Anything that has a sampling rate and a noise multiplier."""
+    """Anything that has a sampling rate and a noise multiplier.
+
+    Examples:
+        >>> release: Noisy = Release(rate=0.01, multiplier=1.1)
+        >>> release.rate, release.multiplier
+        (0.01, 1.1)
+    """
 
     @property
     def rate(self) -> float:
@@ -177,6 +204,12 @@ def refuse_impossible(release: Noisy) -> None:
 
     Args:
         release: The release to check.
+
+    Examples:
+        >>> refuse_impossible(Release(rate=0.01, multiplier=float("nan")))
+        Traceback (most recent call last):
+            ...
+        ValueError: a release has the sampling rate 0.01 and the noise multiplier nan: take a rate from 0 to 1, ...
     """
     if not (0 <= release.rate <= 1 and release.multiplier >= 0):
         raise ValueError(f"a release has the sampling rate {release.rate} and the noise multiplier "
@@ -189,6 +222,10 @@ def joint_multiplier(gradient: float, counts: float | None) -> float:
     Args:
         gradient: Noise multiplier of the gradient sum, s.
         counts: Noise multiplier of the counts, s1, or None without counts.
+
+    Examples:
+        >>> joint_multiplier(15.0, 20.0), joint_multiplier(15.0, None)
+        (12.0, 15.0)
     """
     if counts is None or gradient == 0 or counts == 0:
         return gradient if counts is None else min(gradient, counts)
@@ -206,6 +243,10 @@ def spent_multipliers(noise: float, bounds: Sequence[float]) -> tuple[float, ...
 
     Raises:
         ValueError: For noise around a sum that nothing bounds.
+
+    Examples:
+        >>> spent_multipliers(1.0, (0.5, 2.0))
+        (4.0, 1.0)
     """
     largest = max(bounds)
     if noise and math.isinf(largest):
@@ -225,6 +266,10 @@ def noise_present(clients: int, missing: int) -> float:
 
     Raises:
         ValueError: For more missing clients than there are, or fewer than none.
+
+    Examples:
+        >>> noise_present(clients=100, missing=19)
+        0.9
     """
     if not 0 <= missing <= clients:
         raise ValueError(f"{missing} of {clients} clients are missing: take a number from 0 to {clients}")

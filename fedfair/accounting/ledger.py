@@ -10,7 +10,17 @@ from fedfair.accounting.account import Account
 
 
 class Ledger(Account):
-    """An account that says why its guarantee holds, and that goes to JSON and back; see `Account` for the figures."""
+    """An account that says why its guarantee holds, and that goes to JSON and back; see `Account` for the figures.
+
+    Examples:
+        >>> from fedfair.accounting.events import Event
+        >>> ledger = Ledger(("women", "men"), delta=1e-5, accountant="rdp", nominal="scaled by the records")
+        >>> ledger.record(Event((0.01, 0.01), multipliers=(1.0, 1.0), spent_multipliers=(1.0, 2.0)), steps=1000)
+        >>> ledger.guarantee, ledger.reason, round(ledger.to_dict()["epsilon"], 2)
+        ('nominal', 'scaled by the records', 2.1)
+        >>> Ledger.from_dict(ledger.to_dict()).epsilon() == ledger.epsilon()
+        True
+    """
 
     @property
     def reason(self) -> str:

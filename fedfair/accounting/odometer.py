@@ -126,6 +126,12 @@ def spent(releases: Mapping[Release, int], delta: float) -> float:
 
     Raises:
         ValueError: For an impossible release.
+
+    Examples:
+        >>> in_advance = {Release(1.0, 10.0): 4}
+        >>> chosen_on_the_way = {Release(1.0, 10.0): 3, Release(1.0, 10.1): 1}
+        >>> round(spent(in_advance, 1e-5), 2), round(spent(chosen_on_the_way, 1e-5), 2)
+        (0.76, 1.11)
     """
     adaptive = reading(releases, delta / 2)
     return min(adaptive, epsilon(releases, delta / 2)) if len(releases) == 1 else adaptive
@@ -141,5 +147,9 @@ def stays_within(releases: Mapping[Release, int], limit: float, delta: float) ->
 
     Raises:
         ValueError: For an impossible release.
+
+    Examples:
+        >>> [stays_within({Release(1.0, 10.0): number}, limit=1.0, delta=1e-5) for number in (1, 2, 4, 8)]
+        [True, True, True, False]
     """
     return reading(releases, delta / 2) <= limit or spent(releases, delta) <= limit

@@ -64,6 +64,15 @@ class GroupedDataset:
         weight: Factor of each record's loss, `[n]`, from 0; empty if all are alike. See `fedfair.datasets.weights`.
         site: Number of each record's site, `[n]`, positions in `sites`; empty if there are none.
         sites: Names of the sites.
+
+    Examples:
+        >>> x, group = torch.arange(10.0).view(5, 2), torch.tensor([0, 0, 1, 1, 1])
+        >>> data = GroupedDataset(x, torch.tensor([0, 1, 0, 1, 1]), group, ("women", "men"), classes=2)
+        >>> data.group_sizes(), data.take(torch.tensor([4, 1])).records, len(data.portions(torch.arange(5)))
+        ((2, 3), tensor([4, 1]), 1)
+        >>> data.features(torch.tensor([4, 1]))
+        tensor([[8., 9.],
+                [2., 3.]])
     """
 
     x: Tensor

@@ -123,6 +123,15 @@ class GroupCounts:
         calibration: Records, sums of probabilities and occurrences by probability, `[K, 10, 3]`; or None.
         squared_errors: Sums of the squared errors of the probabilities, `[K]`; or None.
         confusion: Number of records with each label and prediction, `[K, classes, classes]`; None unless asked for.
+
+    Examples:
+        >>> decided, y, group = torch.tensor([1, 0, 1]), torch.tensor([1, 1, 1]), torch.tensor([0, 0, 1])
+        >>> none = GroupCounts.zeros(groups=2, classes=2, confusion=True)
+        >>> counts = none + GroupCounts.of(decided, y, group, losses=torch.ones(3), norms=torch.zeros(3), like=none)
+        >>> counts.correct.tolist(), counts.tensors()["losses"].tolist()
+        ([[0.0, 1.0], [0.0, 1.0]], [2.0, 1.0])
+        >>> GroupCounts.of_decisions(counts.confusion).labels.tolist()
+        [[0.0, 2.0], [0.0, 1.0]]
     """
 
     labels: Tensor

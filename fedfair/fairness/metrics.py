@@ -113,6 +113,13 @@ def metric(name: str, **how: Any) -> Callable[[Compute], Compute]:
     Args:
         name: Its name in results.
         how: Other attributes of `Metric`: its sense, its title, where it is shown.
+
+    Examples:
+        >>> @metric("error", larger_is_better=False, least=0.0, most=1.0)
+        ... def error(sums, favourable):
+        ...     return 1 - METRICS["accuracy"](sums, favourable)
+        >>> METRICS.pop("error").shown
+        ('summary', 'groups', 'table')
     """
 
     def enter(compute: Compute) -> Compute:
@@ -138,6 +145,17 @@ def metrics(counts: GroupCounts, names: tuple[str, ...], favourable: int | None 
 
     Yields:
         Group or "all", metric, and value. A rate over no record is NaN. Gradient norms are left out if all are zero.
+
+    Examples:
+        >>> by_label_and_decision = torch.tensor([[[8, 2], [1, 9]], [[9, 1], [4, 6]]])  # of women, of men
+        >>> for group, name, value in metrics(GroupCounts.of_decisions(by_label_and_decision), ("women", "men")):
+        ...     if name in ("accuracy", "accuracy_parity", "equal_opportunity"):
+        ...         print(group, name, round(value, 3))
+        all accuracy 0.8
+        women accuracy 0.85
+        men accuracy 0.75
+        all accuracy_parity 0.1
+        all equal_opportunity 0.3
     """
     favourable = favourable_of(favourable, counts.labels.shape[1])
     every: dict[str, Compute] = {**computed(), **further}
@@ -172,6 +190,10 @@ def largest_gap(values: list[float]) -> float:
 
     Returns:
         The difference; NaN for fewer than two values.
+
+    Examples:
+        >>> largest_gap([0.75, 0.5, math.nan]), largest_gap([0.75])
+        (0.25, nan)
     """
     numbers = [value for value in values if not math.isnan(value)]
     return max(numbers) - min(numbers) if len(numbers) > 1 else math.nan

@@ -46,6 +46,16 @@ class RejectOption:
         gammas: Confidence, from 0.5 to 1, below which the group decides; one for each group, `[K]`.
         deprived: Whether each group is deprived, `[K]`.
         favourable: Number of the favourable class.
+
+    Examples:
+        >>> rule = RejectOption(gammas=(0.7, 0.7), deprived=(True, False))
+        >>> unsure, sure = [0.4, 0.0], [4.0, 0.0]  # logits of classes 0 and 1, which is favourable
+        >>> rule.predict(torch.tensor([unsure, unsure, sure, sure]), torch.tensor([0, 1, 0, 1]))
+        tensor([1, 0, 0, 0])
+        >>> RejectOption.from_json(rule.to_json()) == rule
+        True
+        >>> RejectOption.shifted((99, 0), rule.deprived, favourable=1)
+        RejectOption(gammas=(1.0, 0.5), deprived=(True, False), favourable=1)
     """
 
     gammas: tuple[float, ...]

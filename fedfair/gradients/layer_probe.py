@@ -23,6 +23,18 @@ class Probe(Protocol):
     """The gradients `g_i` of one batch of B examples with respect to the trained parameters.
 
     `norms` `[B]` are the Euclidean norms of the per-example gradients over all parameters, `losses` `[B]` the losses.
+
+    Examples:
+        >>> from fedfair.gradients.probe import per_example
+        >>> model = nn.Linear(1, 1, bias=False)
+        >>> x = torch.tensor([[1.0], [2.0], [4.0]])
+        >>> probe: Probe = per_example(model, lambda output, y: output[:, 0] * y, x, torch.ones(3))
+        >>> probe.norms
+        tensor([1., 2., 4.])
+        >>> probe.dot({"weight": torch.tensor([[-1.0]])})
+        tensor([-1., -2., -4.])
+        >>> probe.weighted_sum(torch.tensor([1.0, 0.5, 0.25]))
+        {'weight': tensor([[3.]])}
     """
 
     norms: Tensor

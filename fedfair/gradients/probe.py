@@ -52,6 +52,17 @@ def per_example(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Probe:
     Raises:
         ValueError: If the model mixes examples or keeps something of a batch, the loss is not one number per example,
             or nothing is trained.
+
+    Examples:
+        >>> from fedfair.mechanisms.clipping import Flat
+        >>> x, y = torch.tensor([[3.0, 4.0], [0.0, 1.0]]), torch.tensor([1.0, 2.0])
+        >>> model = nn.Linear(2, 1, bias=False)
+        >>> _ = nn.init.zeros_(model.weight)
+        >>> probe = per_example(model, lambda output, y: (output[:, 0] - y) ** 2, x, y)
+        >>> probe.norms, probe.losses
+        (tensor([10.,  4.]), tensor([1., 4.]))
+        >>> probe.weighted_sum(Flat(1.0).coefficients(probe.norms, torch.tensor([0, 0])))
+        {'weight': tensor([[-0.6000, -1.8000]])}
     """
     if len(x) == 0:
         trained, _ = trained_parameters(model)

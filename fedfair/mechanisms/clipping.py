@@ -21,7 +21,16 @@ from fedfair.plugins.registry import Registry
 
 
 class ClipRule(Protocol):
-    """A rule that scales each per-example gradient, so that a record adds at most its group's sensitivity."""
+    """A rule that scales each per-example gradient, so that a record adds at most its group's sensitivity.
+
+    Examples:
+        >>> norms, groups = torch.tensor([3.0, 3.0]), torch.tensor([0, 1])
+        >>> rule: ClipRule = PerGroup((1.0, 2.0))
+        >>> rule.coefficients(norms, groups) * norms
+        tensor([1., 2.])
+        >>> rule.group_sensitivities(2)
+        (1.0, 2.0)
+    """
 
     def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
         """Return the factor of each example.
@@ -55,6 +64,10 @@ def sensitivity(rule: ClipRule, groups: int) -> float:
     Args:
         rule: Clip rule.
         groups: Number of groups K; all count, whether or not the batch has records of them.
+
+    Examples:
+        >>> sensitivity(PerGroup((1.0, 2.0)), 2)
+        2.0
     """
     return max(rule.group_sensitivities(groups))
 
@@ -67,6 +80,10 @@ def parameters(rule: ClipRule) -> dict[str, tuple[float, ...]]:
 
     Returns:
         By name of the field, one number for all groups, `[1]`, or one for each, `[K]`.
+
+    Examples:
+        >>> parameters(Global(1.0, bound=4.0))
+        {'clip_norm': (1.0,), 'bound': (4.0,)}
     """
     return {name: value if isinstance(value, tuple) else (value,) for name, value in vars(rule).items()}
 
@@ -80,6 +97,10 @@ def capped(rule: ClipRule, most: tuple[float, ...]) -> ClipRule:
 
     Raises:
         ValueError: If the rule cannot treat groups differently.
+
+    Examples:
+        >>> capped(PerGroup((1.0, 2.0)), (1.5, 1.5))
+        PerGroup(clip_norms=(1.0, 1.5))
     """
     if isinstance(rule, PerGroup):
         return PerGroup(tuple(map(min, rule.clip_norms, most)))
@@ -93,7 +114,12 @@ def capped(rule: ClipRule, most: tuple[float, ...]) -> ClipRule:
 @CLIP_RULES.register("none")
 @dataclass(frozen=True)
 class Unclipped:
-    """`c_i = 1`: plain SGD. Nothing bounds what a record adds."""
+    """`c_i = 1`: plain SGD. Nothing bounds what a record adds.
+
+    Examples:
+        >>> Unclipped().group_sensitivities(2)
+        (inf, inf)
+    """
 
     def coefficients(self, norms: Tensor, groups: Tensor) -> Tensor:
         """See `ClipRule`."""
@@ -111,6 +137,10 @@ class Flat:
 
     Args:
         clip_norm: Clip norm C, above 0.
+
+    Examples:
+        >>> Flat(1.0).coefficients(torch.tensor([0.5, 2.0, 8.0]), torch.tensor([0, 0, 1]))
+        tensor([1.0000, 0.5000, 0.1250])
     """
 
     clip_norm: float
@@ -135,6 +165,10 @@ class PerGroup:
 
     Args:
         clip_norms: Clip norms C_k, above 0, `[K]`.
+
+    Examples:
+        >>> PerGroup((1.0, 2.0)).coefficients(torch.tensor([4.0, 4.0]), torch.tensor([0, 1]))
+        tensor([0.2500, 0.5000])
     """
 
     clip_norms: tuple[float, ...]
@@ -162,6 +196,10 @@ class Global:
     Args:
         clip_norm: Clip norm C, above 0.
         bound: Bound Z on the norms, above 0.
+
+    Examples:
+        >>> Global(1.0, bound=4.0).coefficients(torch.tensor([0.5, 2.0, 8.0]), torch.tensor([0, 0, 1]))
+        tensor([0.2500, 0.2500, 0.0000])
     """
 
     clip_norm: float
@@ -191,6 +229,10 @@ class GlobalAdapt:
     Args:
         clip_norm: Clip norm C, above 0.
         bound: Bound Z on the norms, above 0.
+
+    Examples:
+        >>> GlobalAdapt(1.0, bound=4.0).coefficients(torch.tensor([0.5, 2.0, 8.0]), torch.tensor([0, 0, 1]))
+        tensor([0.2500, 0.2500, 0.1250])
     """
 
     clip_norm: float
@@ -220,6 +262,11 @@ class Reweighted:
     Args:
         clip_norms: Clip norms C_k, above 0, `[K]`.
         weights: Weights w_k, at least 0, `[K]`.
+
+    Examples:
+        >>> rule = Reweighted((1.0, 1.0), weights=(1.0, 3.0))
+        >>> rule.coefficients(torch.tensor([2.0, 2.0]), torch.tensor([0, 1])), rule.group_sensitivities(2)
+        (tensor([0.5000, 1.5000]), (1.0, 3.0))
     """
 
     clip_norms: tuple[float, ...]
@@ -249,6 +296,10 @@ class Soft:
 
     Args:
         clip_norm: Clip norm C, above 0.
+
+    Examples:
+        >>> Soft(1.0).coefficients(torch.tensor([0.5, 2.0, 8.0]), torch.tensor([0, 0, 1]))
+        tensor([0.9242, 0.4820, 0.1250])
     """
 
     clip_norm: float
@@ -275,6 +326,10 @@ class Automatic:
     Args:
         clip_norm: Norm C that long gradients approach, above 0.
         gamma: Stability constant, above 0, in the units of a norm.
+
+    Examples:
+        >>> Automatic(1.0, gamma=0.5).coefficients(torch.tensor([0.5, 2.0, 8.0]), torch.tensor([0, 0, 1]))
+        tensor([1.0000, 0.4000, 0.1176])
     """
 
     clip_norm: float

@@ -17,7 +17,13 @@ from fedfair.plugins.registry import Registry
 
 
 class CountQuery(Protocol):
-    """Counts over one batch; each record is in at most one of them."""
+    """Counts over one batch; each record is in at most one of them.
+
+    Examples:
+        >>> query: CountQuery = GroupSizes()
+        >>> query.counts(torch.tensor([0.5, 2.0, 8.0]), torch.tensor([0, 0, 2]), 3)
+        tensor([2., 0., 1.])
+    """
 
     def counts(self, norms: Tensor, groups: Tensor, number_of_groups: int) -> Tensor:
         """Return the exact counts.
@@ -39,7 +45,12 @@ COUNT_QUERIES: Registry[type[CountQuery]] = Registry("count query", ("counts",))
 @COUNT_QUERIES.register("group-sizes")
 @dataclass(frozen=True)
 class GroupSizes:
-    """Number of records of each group, `[K]` (Xu et al. 2021, Algorithm 3)."""
+    """Number of records of each group, `[K]` (Xu et al. 2021, Algorithm 3).
+
+    Examples:
+        >>> GroupSizes().counts(torch.tensor([0.5, 2.0, 8.0]), torch.tensor([0, 0, 1]), 2)
+        tensor([2., 1.])
+    """
 
     def counts(self, norms: Tensor, groups: Tensor, number_of_groups: int) -> Tensor:
         """See `CountQuery`."""
@@ -55,6 +66,11 @@ class AboveAndBelow:
 
     Args:
         thresholds: Threshold of each group, `[K]`; a norm equal to it is not above it.
+
+    Examples:
+        >>> AboveAndBelow((1.0, 1.0)).counts(torch.tensor([0.5, 2.0, 8.0]), torch.tensor([0, 0, 1]), 2)
+        tensor([[1., 1.],
+                [1., 0.]])
     """
 
     thresholds: tuple[float, ...]
@@ -72,6 +88,10 @@ class Above:
 
     Args:
         threshold: Norm above which a gradient counts.
+
+    Examples:
+        >>> Above(2.0).counts(torch.tensor([0.5, 2.0, 8.0]), torch.tensor([0, 0, 1]), 2)
+        tensor([1.])
     """
 
     threshold: float
@@ -88,6 +108,10 @@ class AtMost:
 
     Args:
         threshold: Norm up to which a gradient counts.
+
+    Examples:
+        >>> AtMost(2.0).counts(torch.tensor([0.5, 2.0, 8.0]), torch.tensor([0, 0, 1]), 2)
+        tensor([2.])
     """
 
     threshold: float
@@ -108,6 +132,15 @@ class Predictions:
     Args:
         temperature: Factor t of the scores, above 0; the larger, the nearer to the count of decisions.
         by_label: Whether the records of each label have a row of their own, `[K * classes, classes]`, group by group.
+
+    Examples:
+        >>> scores, groups = torch.tensor([[3.0, 0.0], [0.0, 3.0], [0.0, 0.0]]), torch.tensor([0, 0, 1])
+        >>> Predictions(temperature=1.0).histogram(scores, groups, 2)
+        tensor([[1.0000, 1.0000],
+                [0.5000, 0.5000]])
+        >>> Predictions(temperature=9.0).histogram(scores, groups, 2).round()
+        tensor([[1., 1.],
+                [0., 0.]])
     """
 
     temperature: float
@@ -146,6 +179,10 @@ class Losses:
 
     Args:
         bound: Largest loss that is added, above 0.
+
+    Examples:
+        >>> Losses(bound=2.0).sums(torch.tensor([0.5, 1.0, 8.0]), torch.tensor([0, 0, 1]), 2)
+        tensor([0.7500, 1.0000])
     """
 
     bound: float

@@ -103,6 +103,20 @@ class NodeLedger:
 
     Args:
         path: The file; it is made with the first entry. The lock lies beside it.
+
+    Examples:
+        >>> ledger, release = NodeLedger(Path("node-ledger.jsonl")), Release(rate=1.0, multiplier=10.0)
+        >>> [ledger.enter("digits", release, steps=2, limit=1.0, delta=1e-5) for _ in range(4)]
+        [True, True, True, False]
+        >>> ledger.released("digits"), round(ledger.epsilon("digits", delta=1e-5), 2)
+        (Counter({Release(rate=1.0, multiplier=10.0): 6}), 0.95)
+        >>> ledger.enter("mnist", release, 1, 1.0, 1e-5, batch="batch 7", follows=Release(1.0, 12.0))
+        True
+        >>> [ledger.settle("batch 7", keeps=lambda promised: promised.multiplier <= 12.0) for _ in range(2)]
+        [True, False]
+        >>> ledger.note("mnist", "exchanges.send_evaluation")
+        >>> len(Path("node-ledger.jsonl").read_text().splitlines())
+        6
     """
 
     def __init__(self, path: Path) -> None:

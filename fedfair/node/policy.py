@@ -39,7 +39,16 @@ class Refused(ValueError):
 
 
 class Data(BaseModel):
-    """Records that a server may have read, and how much may be learned of them."""
+    """Records that a server may have read, and how much may be learned of them.
+
+    Examples:
+        >>> entry = Data(name="digits", task={"dataset": "digits", "clients": 2}, largest_epsilon=2.0, delta=1e-6,
+        ...              smallest_noise_multiplier=1.0)
+        >>> entry.allows(Task(clients=2, hidden=(8,)).model_dump(mode="json"))
+        True
+        >>> entry.allows(Task(clients=3, hidden=(8,)).model_dump(mode="json"))
+        False
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -105,7 +114,14 @@ class Data(BaseModel):
 
 
 class Policy(BaseModel):
-    """What a node's owner allows; every field describes itself."""
+    """What a node's owner allows; every field describes itself.
+
+    Examples:
+        >>> entry = Data(name="digits", largest_epsilon=2.0, delta=1e-6, smallest_noise_multiplier=1.0)
+        >>> policy = Policy(data=(entry,), exchanges=("exchanges.send_sizes",), rules=("flat",))
+        >>> policy.data[0].largest_sampling_rate, policy.exact_exchanges, policy.trusts_server
+        (0.5, (), False)
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -119,6 +119,18 @@ def train_privately(model: nn.Module, x: Tensor | Loader, y: Tensor | None = Non
             words that are out of range.
         fedfair.node.node.ClientError: For a gradient that is not finite, if the plan clips nothing. A plan that clips
             leaves such records out.
+
+    Examples:
+        >>> from fedfair.mechanisms.clipping import Flat
+        >>> from fedfair.mechanisms.noise import Trust
+        >>> from fedfair.protocol.round import LocalTraining
+        >>> local = LocalTraining(batch_size=8, optimizer="sgd", learning_rate=0.1, weight_decay=0.0, momentum=0.0,
+        ...                       noise_multipliers=(1.0,), weights=(1.0,), sizes=(0,))
+        >>> plan = Round(key=None, step=3, rates=(1.0, 1.0), noise_multiplier=1.0, trust=Trust.LOCAL, clients=1,
+        ...              rule=Flat(1.0), local=local)
+        >>> model, group = nn.Linear(2, 2), torch.arange(40) % 2
+        >>> train_privately(model, torch.randn(40, 2), torch.randint(2, (40,)), group, plan.to_json())
+        {'size': 40, 'step': 3}
     """
     guard = _guard(plan)
     round_ = Round.from_json(plan)

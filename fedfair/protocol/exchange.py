@@ -30,6 +30,16 @@ class Request:
         message: The message.
         task: The task that it names.
         device: The device that the node computes on.
+
+    Examples:
+        >>> import torch
+        >>> from types import SimpleNamespace
+        >>> from fedfair.protocol.messages import pack
+        >>> weights, options = pack({"bias": torch.zeros(2)}), ConfigRecord({"share": 0.5})
+        >>> message = SimpleNamespace(content=RecordDict({"weights": weights, "options": options}))
+        >>> request = Request(message, Task(), device="cpu")
+        >>> request.tensors("weights"), request.options["share"], request.has("round"), request.plan
+        ({'bias': tensor([0., 0.])}, 0.5, False, None)
     """
 
     def __init__(self, message: Message, task: Task, device: str) -> None:
@@ -78,6 +88,11 @@ def plan_text(message: Message) -> str | None:
 
     Args:
         message: The message.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> plan_text(SimpleNamespace(content=RecordDict({"round": ConfigRecord({"json": '{"step": 0}'})})))
+        '{"step": 0}'
     """
     return str(message.content["round"]["json"]) if "round" in message.content else None
 
@@ -96,6 +111,10 @@ class Promise(NamedTuple):
         batch: Name of the batch, where a later exchange can ask for more about the same batch.
         follows: The part of the charge that is for a gradient sum over the same batch, which a later exchange asks for;
             None if there is none.
+
+    Examples:
+        >>> Promise(Release(rate=0.01, multiplier=1.0), steps=10)
+        Promise(release=Release(rate=0.01, multiplier=1.0), steps=10, batch='', follows=None)
     """
 
     release: Release | None
@@ -115,6 +134,11 @@ class Exchange:
         category: Flower's kind of message.
         answer: The node's function.
         promise: What the node can promise of the answer; None if it can promise nothing, since exact figures leave.
+
+    Examples:
+        >>> from fedfair.node.exchanges import send_sizes
+        >>> send_sizes.name, send_sizes.category
+        ('exchanges.send_sizes', 'query')
     """
 
     def __init__(self, category: Category, answer: Answer, promise: Promising | None = None) -> None:
@@ -134,5 +158,12 @@ def exchange(category: Category, promise: Promising | None = None) -> Callable[[
         category: Flower's kind of message.
         promise: What a node can promise of the answer, for its own ledger; None if exact figures leave. A node with a
             policy answers such an exchange only if the policy lists it as exact.
+
+    Examples:
+        >>> @exchange("query", promise=lambda node, request, trusts_server: Promise(None))
+        ... def send_clients(node, request):
+        ...     return RecordDict({"clients": ConfigRecord({"number": len(node.clients)})})
+        >>> send_clients.category, send_clients.promise(None, None, False)
+        ('query', Promise(release=None, steps=1, batch='', follows=None))
     """
     return partial(Exchange, category, promise=promise)

@@ -125,6 +125,25 @@ class Round:
         label: Name of the batch, where there is no key, for all exchanges of the round; no other round has it.
         planned_rates: By group, `[K]`, the most that `rates` could be, fixed in advance; None if they were themselves.
         budget: What each client of an existing app finds its noise by; then the plan has none for them, see `of_size`.
+
+    Examples:
+        >>> plan = Round(key=None, step=0, rates=(0.01, 0.01), noise_multiplier=2.0, trust=Trust.CENTRAL, clients=4,
+        ...              planned_multipliers=(2.0, 2.0), rule=CLIP_RULES["per-group"]((1.0, 0.5)))
+        >>> plan.deviation()
+        2.0
+        >>> plan.event().spent_multipliers
+        (2.0, 4.0)
+        >>> [(charge.steps, charge.first) for charge in plan.charges([[60, 40]])]
+        [(1, 0)]
+        >>> plan.own_event(clients=1, trusts_server=True).guaranteed(0)
+        Release(rate=0.01, multiplier=2.0)
+        >>> Round.from_json(plan.to_json()) == plan
+        True
+        >>> local = LocalTraining(batch_size=32, optimizer="sgd", learning_rate=0.1, weight_decay=0.0, momentum=0.0,
+        ...                       noise_multipliers=(2.0,), weights=(1.0,), sizes=(320,))
+        >>> epochs = replace(plan, local=local)
+        >>> epochs.local_event(0, held=(True, False)).rates, epochs.of_size(64).local_event(0, (True, True)).rates
+        ((0.1, 0.0), (0.5, 0.5))
     """
 
     key: str | None

@@ -84,6 +84,21 @@ class Task(BaseModel):
     """Data, partition and model of a run; frozen, and validated when it is made.
 
     Every field describes itself; docs/settings.md and `fedfair settings` list them.
+
+    Examples:
+        >>> task = Task(partition="site", clients=3, hidden=(8,), round_sizes=100)
+        >>> {part: len(records) for part, records in task.data()}
+        {'train': 1258, 'valid': 180, 'test': 359}
+        >>> [len(client.train) for client in task.clients_data().values()], task.number_of_clients()
+        ([420, 419, 419], 3)
+        >>> task.public_sizes(torch.tensor([420, 0])), task.learned_from_records()
+        (tensor([500,   0]), None)
+        >>> task.public("record").partition(" (")[2]
+        'numbers rounded up to multiples of 100)'
+        >>> [tuple(parameter.shape) for parameter in task.build_model().parameters()]
+        [(8, 64), (8,), (10, 8), (10,)]
+        >>> task.at_node(file=None, nodes=3) == task
+        True
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

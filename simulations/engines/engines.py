@@ -35,6 +35,13 @@ class Engine(BaseModel):
 
     Attributes:
         nodes: Number of Flower nodes that host the clients, at least 1; None for the engine's default.
+
+    Examples:
+        >>> engine: Engine = Local(nodes=2)
+        >>> engine(lambda grid: len(list(grid.get_node_ids())))
+        2
+        >>> Ray(restarts=3).without_repeats().restarts
+        0
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,6 +80,14 @@ def make_engine(name: str | Engine, nodes: int | None = None, settings: Mapping[
 
     Raises:
         ValueError: If the name is unknown, or a setting is not allowed.
+
+    Examples:
+        >>> make_engine("ray", nodes=2, settings={"cpus": 0.5, "timeout": 60})
+        Ray(nodes=2, address=None, cpus=0.5, gpus=0, threads=None, timeout=60.0, restarts=3)
+        >>> make_engine("local", settings={"cpus": 2})
+        Traceback (most recent call last):
+            ...
+        simulations.settings.experiment.SettingsError: engine local: unknown setting 'cpus': known are ...
     """
     if isinstance(name, Engine):
         return name
@@ -90,6 +105,12 @@ class Local(Engine):
         nodes: Number of Flower nodes, by default one, which computes for all clients together.
         files: A file for each node, for a rehearsal of partition nodes; by default none.
         site: Column of those files whose values are clients of their own; by default each node is one client.
+
+    Examples:
+        >>> from simulations import Experiment, run
+        >>> experiment = Experiment(strategy="dpsgd", steps=2, hidden=(4,), accountant="rdp")
+        >>> run(experiment, Local(nodes=2)).ledger.epsilon() == run(experiment, Local(nodes=4)).ledger.epsilon()
+        True
     """
 
     files: tuple[str, ...] = ()
@@ -116,6 +137,11 @@ class Connected(Engine):
     Attributes:
         nodes: Not used: the grid says which nodes there are.
         grid: The nodes.
+
+    Examples:
+        >>> nodes = LocalGrid(client_app.app, 3)
+        >>> Connected(grid=nodes)(lambda grid: grid is nodes)
+        True
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -144,6 +170,10 @@ class Ray(Engine):
         timeout: Seconds to wait for an answer, above 0; the time that an actor takes to start and to load its records
             counts.
         restarts: How often an actor is restarted for one message, at least 0.
+
+    Examples:
+        >>> Ray(nodes=4, cpus=0.5).without_repeats().restarts
+        0
     """
 
     address: str | None = None
@@ -173,6 +203,10 @@ class Flower(Engine):
 
     Attributes:
         nodes: Number of Flower nodes, by default two.
+
+    Examples:
+        >>> make_engine("flower", nodes=3)
+        Flower(nodes=3)
     """
 
     def __call__(self, serve: Callable[[Grid], T]) -> T:

@@ -15,6 +15,11 @@ def quiet_flower(least: int = logging.WARNING) -> Iterator[None]:
     Args:
         least: Lowest level of `logging` that is still shown; the environment's FEDFAIR_LOG, a level's name, wins over
             it.
+
+    Examples:
+        >>> with quiet_flower(logging.ERROR):
+        ...     logging.getLogger("flwr").isEnabledFor(logging.WARNING)
+        False
     """
     logger = logging.getLogger("flwr")
     level = logger.level

@@ -60,6 +60,13 @@ def run(experiment: Experiment, engine: str | Engine = "local", nodes: int | Non
         FileNotFoundError: If the data cannot be had.
         OSError: If a checkpoint cannot be written, or its folder is in use.
         fedfair.node.node.ClientError: If a client fails.
+
+    Examples:
+        >>> result = run(Experiment(strategy="dpsgd-f", steps=2, hidden=(4,), accountant="rdp"))
+        >>> result.ledger.guarantee, round(result.ledger.epsilon(), 2)
+        ('simulated', 4.13)
+        >>> result.metrics["split"].unique().tolist()
+        ['rule', 'train', 'valid', 'test']
     """
     if progress is None:
         progress = bar(f"{experiment.strategy} on {experiment.dataset}") if in_notebook() else lambda *_: None

@@ -22,7 +22,20 @@ from strategies.server.rounds import Rounds
 
 
 class Tracker(Protocol):
-    """Destination of a run's values; it is made with a name, a folder and the experiment's settings."""
+    """Destination of a run's values; it is made with a name, a folder and the experiment's settings.
+
+    Examples:
+        >>> class Printed:
+        ...     def measured(self, values, round_):
+        ...         print(round_, values)
+        ...     def finish(self):
+        ...         print("finished")
+        >>> tracker: Tracker = Printed()
+        >>> tracker.measured({"test/accuracy/all": 0.8}, round_=10)
+        10 {'test/accuracy/all': 0.8}
+        >>> tracker.finish()
+        finished
+    """
 
     def measured(self, values: Mapping[str, float], round_: int) -> None:
         """Record the values that were measured after a round.
@@ -55,6 +68,14 @@ def tracking(name: str, folder: Path, experiment: Experiment) -> Iterator[Watch]
 
     Raises:
         ValueError: If the tracker is unknown, or cannot be made.
+
+    Examples:
+        >>> from simulations import run
+        >>> experiment = Experiment(strategy="dpsgd", steps=2, hidden=(4,), accountant="rdp")
+        >>> with tracking("tensorboard", Path("followed"), experiment) as watch:
+        ...     result = run(experiment, watch=watch)
+        >>> [folder.name for folder in Path("followed").iterdir()], list(result.ledger.unprotected)[-1]
+        (['digits-dpsgd-0'], 'metrics on the test part')
     """
     lost = False
     label = f"{experiment.dataset}-{experiment.strategy}-{experiment.seed}"
@@ -103,6 +124,13 @@ class TensorBoard:
         name: Name of the run.
         folder: Where the event files go, in a folder of the run's name.
         settings: The experiment's settings, recorded as text.
+
+    Examples:
+        >>> tracker = TensorBoard("my-run", Path("followed"), {"clip_norm": 1.0})
+        >>> tracker.measured({"test/accuracy/all": 0.8}, 10)
+        >>> tracker.finish()
+        >>> len(list(Path("followed/my-run").glob("events.*")))
+        1
     """
 
     def __init__(self, name: str, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -130,6 +158,13 @@ class MLflow:
         name: Name of the run.
         folder: Where MLflow keeps its files, unless there is a server.
         settings: The experiment's settings, recorded as parameters.
+
+    Examples:
+        >>> tracker = MLflow("my-run", Path("followed"), {"clip_norm": 1.0})
+        >>> tracker.measured({"test/accuracy/all": 0.8}, 10)
+        >>> tracker.finish()
+        >>> len(list(Path("followed").glob("*/*/metrics/test/accuracy/all")))
+        1
     """
 
     def __init__(self, name: str, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -173,6 +208,13 @@ class WeightsAndBiases:
         name: Name of the run.
         folder: Where the run's files go.
         settings: The experiment's settings, recorded as configuration.
+
+    Examples:
+        >>> tracker = WeightsAndBiases("my-run", Path("followed"), {"clip_norm": 1.0})
+        >>> tracker.measured({"test/accuracy/all": 0.8}, 10)
+        >>> tracker.finish()
+        >>> len(list(Path("followed").glob("wandb/offline-run-*/*.wandb")))
+        1
     """
 
     def __init__(self, name: str, folder: Path, settings: Mapping[str, Any]) -> None:

@@ -50,6 +50,15 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         fitted_: The whole fit (`simulations.fitting.fit.Fitted`).
         n_features_in_: Number of columns of X.
         feature_names_in_: Their names, if X is a DataFrame.
+
+    Examples:
+        >>> X = pd.DataFrame({"years": range(300), "town": ["north", "south"] * 150})
+        >>> y, sex = X["years"] >= 150, ["f", "f", "m"] * 100
+        >>> classifier = FairPrivateClassifier(epsilon=6.0, random_state=0).fit(X, y, sensitive_features=sex)
+        >>> classifier.predict(pd.DataFrame({"years": [5, 295], "town": ["north", "north"]}))
+        array([False,  True])
+        >>> classifier.predict_proba(X).shape, classifier.ledger_.guarantee, classifier.ledger_.epsilon() <= 6.0
+        ((300, 2), 'simulated', True)
     """
 
     def __init__(self, epsilon: float = 1.0, delta: float | None = None,

@@ -49,6 +49,11 @@ def experiments(strategies: Sequence[str], seeds: Sequence[int], preset_name: st
     Raises:
         SettingsError: If a setting is not allowed; the message names its strategy.
         ValueError: If there is no such preset.
+
+    Examples:
+        >>> planned = experiments(["sgd", "dpsgd"], [0, 1], preset_name=None, settings={"dpsgd.clip_norm": 2.0})
+        >>> [(each.strategy, each.seed, each.clip_norm) for each in planned]
+        [('sgd', 0, 1.0), ('sgd', 1, 1.0), ('dpsgd', 0, 2.0), ('dpsgd', 1, 2.0)]
     """
     if not strategies:
         raise SettingsError("no strategy was named: name one or several, for example sgd,dpsgd")
@@ -93,6 +98,11 @@ def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes
 
     Raises:
         ValueError: If settings do not fit their data; like all that `simulations.engines.run.run` raises.
+
+    Examples:
+        >>> planned = experiments(["sgd", "dpsgd"], [0], None, {"steps": 2, "hidden": [4], "accountant": "rdp"})
+        >>> [(result.experiment.key.name, result.ledger.guarantee) for result in compare(planned)]
+        [('sgd/seed-0', 'none'), ('dpsgd/seed-0', 'simulated')]
     """
     chosen = make_engine(engine, nodes)
     refuse_unfit(planned)

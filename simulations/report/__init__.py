@@ -38,6 +38,12 @@ def write_report(folders: Sequence[Path], out: Path | None = None, figures: Path
     Raises:
         FileNotFoundError: If a folder holds no result.
         ValueError: If a result is not finished, a folder is named twice, or `figures` is given without matplotlib.
+
+    Examples:
+        >>> from simulations import Experiment, run
+        >>> folder = run(Experiment(strategy="dpsgd", steps=2, hidden=(4,), accountant="rdp")).save("my-run")
+        >>> write_report([folder])
+        [PosixPath('my-run/report.html')]
     """
     report = contents.report(*read(folders), progress)
     file = folders[0] / "report.html" if out is None else out

@@ -43,6 +43,17 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pixels: Mean and standard deviation by which pixels are standardised, as in training.
         encoding: How the columns of a table become features.
         group_columns: Columns of a table whose values make a row's group, for a `threshold`.
+
+    Examples:
+        >>> from simulations import Experiment, run
+        >>> result = run(Experiment(strategy="dpsgd", steps=2, hidden=(4,), accountant="rdp"))
+        >>> rows = result.data.test.x.numpy()
+        >>> classifier = TrainedClassifier.of(result).fit(rows)
+        >>> classifier.predict_proba(rows).shape, len(classifier.classes_)
+        ((359, 10), 10)
+        >>> loaded = TrainedClassifier.load(result.save("my-run"))
+        >>> bool((loaded.predict(rows) == classifier.predict(rows)).all())
+        True
     """
 
     def __init__(self, model: nn.Module, groups: Sequence[str], labels: Sequence[str],
@@ -192,6 +203,15 @@ def predict(folder: Path, frame: pd.DataFrame, run: str | None = None, group: Se
         FileNotFoundError: If the folder holds no model.
         ValueError: If the model was not trained on rows of a table, if rows have such columns already, or if a
             threshold needs groups and they are missing; and for what `TrainedClassifier` refuses.
+
+    Examples:
+        >>> from simulations import Experiment, run
+        >>> people = pd.DataFrame({"years": [1, 3, 5, 7, 9] * 4, "sex": ["f", "m"] * 10, "hired": [0, 0, 1, 1] * 5})
+        >>> people.to_csv("people.csv", index=False)
+        >>> settings = {"csv": "people.csv", "label": "hired", "group": "sex", "batch_size": 4, "steps": 2}
+        >>> result = run(Experiment(**settings, strategy="sgd", model="logistic"))
+        >>> predict(result.save("my-run"), people.head(2)).columns.tolist()
+        ['years', 'sex', 'hired', 'predicted', 'P(0)', 'P(1)']
     """
     classifier = TrainedClassifier.load(folder, run)
     if not classifier.encoding.features:

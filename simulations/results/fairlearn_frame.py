@@ -22,6 +22,12 @@ def predictions_of_test(result: Result) -> dict[str, Any]:
 
     Returns:
         `y_true`, `y_pred` and `sensitive_features` (names of groups), `[n]` each.
+
+    Examples:
+        >>> from simulations import Experiment, run
+        >>> predictions = predictions_of_test(run(Experiment(strategy="sgd", steps=2, hidden=(4,))))
+        >>> {name: len(values) for name, values in predictions.items()}
+        {'y_true': 359, 'y_pred': 359, 'sensitive_features': 359}
     """
     test = result.data.test
     names = np.array(test.names)[test.group.numpy()]
@@ -41,5 +47,13 @@ def metric_frame(result: Result, metrics: Mapping[str, Callable[..., float]] | C
 
     Raises:
         ValueError: If fairlearn is not installed.
+
+    Examples:
+        >>> from sklearn.metrics import accuracy_score
+        >>> from simulations import Experiment, run
+        >>> result = run(Experiment(strategy="sgd", steps=2, hidden=(4,)))
+        >>> frame = metric_frame(result, {"accuracy": accuracy_score})
+        >>> frame.by_group.shape
+        (10, 1)
     """
     return library("fairlearn.metrics", "fairlearn").MetricFrame(metrics=metrics, **predictions_of_test(result))

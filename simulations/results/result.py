@@ -58,6 +58,16 @@ class Result:
         figures: Private figures with their intervals; None unless `figures` is "private".
         nodes: What each node contributed (`simulations.results.node_files`); None where nodes have no files of their
             own.
+
+    Examples:
+        >>> from simulations import run
+        >>> settings = {"threshold": "toc", "favourable": "8", "deprived": "8", "accountant": "rdp"}
+        >>> result = run(Experiment(strategy="dpsgd", steps=2, hidden=(4,), **settings))
+        >>> result.group_sizes["8"], result.threshold_to_dict()["privacy"]
+        (119, 'validation data: not protected')
+        >>> [file.name for file in sorted(result.save("my-run").iterdir())]
+        ['config.toml', 'environment.json', 'ledger.json', 'metrics.parquet', 'model.safetensors', 'summary.csv',
+         'thresholds.json']
     """
 
     experiment: Experiment
@@ -186,6 +196,13 @@ def save_comparison(results: Sequence[Result], settings: Mapping[str, Any], fold
     Raises:
         FileExistsError: If the folder holds something else.
         OSError: If it cannot be written.
+
+    Examples:
+        >>> from simulations import run
+        >>> results = [run(Experiment(steps=2, hidden=(4,), strategy=name)) for name in ("sgd", "naive")]
+        >>> [file.name for file in sorted(save_comparison(results, {"steps": 2}, "comparison").iterdir())]
+        ['config.toml', 'environment.json', 'ledger.json', 'metrics.parquet', 'model.safetensors', 'statistics.csv',
+         'summary.csv']
     """
     return write_folder(Path(folder), settings, by_run(results))
 

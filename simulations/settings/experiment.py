@@ -28,6 +28,17 @@ class Experiment(Task, Training):
 
     Raises:
         SettingsError: If a value is not allowed; the message names the field, the value and what is allowed.
+
+    Examples:
+        >>> experiment = Experiment(strategy="dpsgd-p", target_epsilon=3)
+        >>> experiment.key, experiment.settings()["clip_norm"]
+        (RunKey(dataset='digits', strategy='dpsgd-p', seed=0), 0.5)
+        >>> experiment.identity()
+        {'dataset': 'digits', 'seed': 0, 'strategy': 'dpsgd-p', 'target_epsilon': 3.0, 'threshold': 'roc'}
+        >>> Experiment(strategy="dpsgd", epoch=5)
+        Traceback (most recent call last):
+            ...
+        simulations.settings.experiment.SettingsError: unknown setting 'epoch': did you mean 'epochs'? known are ...
     """
 
     strategy: str = Field(

@@ -1,4 +1,17 @@
-"""The measures by which methods are compared: accuracy, loss, and gaps between groups."""
+"""The measures by which methods are compared: accuracy, loss, and gaps between groups.
+
+Examples:
+    >>> names = ["dataset", "strategy", "seed"]
+    >>> runs = pd.MultiIndex.from_tuples([("adult", "sgd", 0), ("adult", "dpsgd", 0)], names=names)
+    >>> groups = pd.MultiIndex.from_product([[ALL, "a", "b", "c"], ["accuracy"]], names=["group", "metric"])
+    >>> final = pd.DataFrame([[0.9, 0.9, 0.9, 0.9], [0.7, 0.8, 0.7, 0.5]], runs, groups)
+    >>> measures(final)["privacy_cost_gap"].round(3).tolist()
+    [0.0, 0.3]
+    >>> measures(final, {"adult": ("a", "b")})["privacy_cost_gap"].round(3).tolist()
+    [0.0, 0.1]
+    >>> between(privacy_costs(final), {"adult": ("a", "b")}).count().to_dict()
+    {'all': 0, 'a': 2, 'b': 2, 'c': 0}
+"""
 
 from __future__ import annotations
 

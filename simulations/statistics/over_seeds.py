@@ -7,6 +7,26 @@ Paired tests between methods, over seeds.
 One-sided Wilcoxon signed-rank tests paired by seed, as in Esipova et al. 2023, corrected for the number of comparisons
 by Holm 1979. With n seeds no one-sided test can go below 2^-n before correction: below five seeds nothing is
 significant at 5 %.
+
+Examples:
+    >>> names = ["dataset", "strategy", "seed"]
+    >>> runs = pd.MultiIndex.from_product([["adult"], ["dpsgd", "dpsgd-f"], range(5)], names=names)
+    >>> gaps = [0.07, 0.08, 0.09, 0.08, 0.09, 0.02, 0.03, 0.01, 0.02, 0.02]
+    >>> measured = pd.DataFrame({"privacy_cost_gap": gaps, "accuracy": 0.8, "majority_rate": 0.8}, runs)
+    >>> equal_cost(measured), constant_runs(measured.assign(constant=measured["privacy_cost_gap"] < 0.02))
+    ({'dpsgd': False, 'dpsgd-f': True}, {'dpsgd-f': (1, 5)})
+    >>> constant_models(measured)
+    ['On average no more accurate than always predicting the majority class (0.800): dpsgd, dpsgd-f.']
+    >>> tested = comparisons(measured[["privacy_cost_gap"]])
+    >>> tested[["better", "worse", "difference", "p_holm"]].round(4)
+        better    worse  difference  p_holm
+    0    dpsgd  dpsgd-f       0.062  1.0000
+    1  dpsgd-f    dpsgd      -0.062  0.0625
+    >>> for sentence in findings(measured, tested)[1:]:
+    ...     print(sentence)
+    Equal cost of privacy (mean gap, and its 95 % interval over seeds, at most 0.05): dpsgd-f.
+    Unequal cost of privacy (mean gap, and its 95 % interval over seeds, above 0.05): dpsgd.
+    5 seeds cannot tell methods apart: 2 one-sided Wilcoxon tests, corrected by Holm, need at least 6 for p < 0.05.
 """
 
 from __future__ import annotations
@@ -38,6 +58,10 @@ class Spread(NamedTuple):
         mean: Mean.
         deviation: Standard deviation (n - 1); not a number for one seed.
         error: Standard error of the mean; not a number for one seed.
+
+    Examples:
+        >>> spread([0.8])
+        Spread(mean=0.8, deviation=nan, error=nan)
     """
 
     mean: float
@@ -53,6 +77,11 @@ def spread(values: Sequence[float]) -> Spread:
 
     Returns:
         Mean, standard deviation and standard error.
+
+    Examples:
+        >>> mean, deviation, error = spread([0.78, 0.80, 0.82, 0.80])
+        >>> round(mean, 3), round(deviation, 3), round(error, 3)
+        (0.8, 0.016, 0.008)
     """
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
     return Spread(float(np.mean(values)), deviation, deviation / math.sqrt(len(values)))
@@ -63,6 +92,11 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
     Args:
         values: One value for each seed, at least one.
+
+    Examples:
+        >>> low, high = interval([0.78, 0.80, 0.82, 0.80])
+        >>> round(low, 3), round(high, 3), interval([0.8])
+        (0.774, 0.826, (nan, nan))
     """
     mean, deviation, _ = spread(values)
     if math.isnan(deviation):
@@ -193,6 +227,10 @@ def wilcoxon_less(first: Sequence[float], second: Sequence[float]) -> float:
 
     Returns:
         The p-value; 1 if no pair differs.
+
+    Examples:
+        >>> wilcoxon_less([0.1, 0.2, 0.1, 0.3, 0.2], [0.3, 0.5, 0.5, 0.8, 0.8])
+        0.03125
     """
     differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
     differences = np.round(differences, DIGITS)
@@ -210,6 +248,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     Returns:
         Adjusted p-values, in the order given.
+
+    Examples:
+        >>> holm([0.01, 0.04, 0.5])
+        [0.03, 0.08, 0.5]
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted, largest = [0.0] * len(p_values), 0.0

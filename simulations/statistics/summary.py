@@ -3,6 +3,32 @@
 Columns of a summary beside accuracy and its gaps: what was measured where, other metrics, and sites.
 
 References: the strategies that others are measured against, on the same data set and seed.
+
+Examples:
+    >>> import torch
+    >>> from fedfair.fairness.group_counts import GroupCounts
+    >>> from fedfair.fairness.metrics import metrics
+    >>> def measured(strategy, women, men):  # decisions by label, of one seed's test part
+    ...     counts = GroupCounts.of_decisions(torch.tensor([women, men]))
+    ...     return [("adult", strategy, 0, 9, "test", *row) for row in metrics(counts, ("women", "men"))]
+    >>> good, bad = [[9, 1], [1, 9]], [[6, 4], [2, 8]]
+    >>> rows = [*measured("sgd", women=good, men=good), *measured("dpsgd", women=bad, men=good)]
+    >>> columns = ["dataset", "strategy", "seed", "round", "split", "group", "metric", "value"]
+    >>> runs = pd.DataFrame(rows, columns=columns)
+    >>> final = final_test(runs)
+    >>> final.equals(final_part(runs, "test")), [metric.name for metric in metrics_in("training", final)]
+    (True, ['accuracy', 'loss'])
+    >>> gap(privacy_costs(final)).round(3).to_dict()
+    {('adult', 'dpsgd', 0): 0.2, ('adult', 'sgd', 0): 0.0}
+    >>> excessive_risks(final).equals(against_reference(final, "loss"))
+    True
+    >>> ledgers = {("adult", name, 0): Ledger(("women", "men"), 1e-5) for name in ("sgd", "dpsgd")}
+    >>> summarise(runs, ledgers)[["strategy", "accuracy_mean", "privacy_cost_women_mean", "equal_cost"]]
+      strategy  accuracy_mean  privacy_cost_women_mean  equal_cost
+    0      sgd            0.9                      0.0        True
+    1    dpsgd            0.8                      0.2       False
+    >>> further_columns(final, pd.DataFrame(), ("women", "men"))["test_records_women_min"]
+    20
 """
 
 from __future__ import annotations
@@ -88,6 +114,10 @@ def is_reference(strategy: str) -> bool:
 
     Returns:
         True for a reference.
+
+    Examples:
+        >>> is_reference("sgd (longer)"), is_reference("dpsgd")
+        (True, False)
     """
     return strategy.partition(" ")[0] in (REFERENCE, *REFERENCES.values())
 
@@ -102,6 +132,10 @@ def reference(strategy: str, strategies: Collection[str]) -> str:
     Returns:
         `REFERENCE`, or the strategy's entry in `REFERENCES`; with the folder's name, "sgd (longer)", if that is among
             `strategies`.
+
+    Examples:
+        >>> reference("dpsgd (longer)", ["dpsgd (longer)", "sgd (longer)"]), reference("dp-fedavg", [])
+        ('sgd (longer)', 'fedavg')
     """
     method, _, folder = strategy.partition(" ")
     plain = REFERENCES.get(method, REFERENCE)
@@ -167,6 +201,10 @@ def at_most(gap: float, tau: float) -> bool:
 
     Returns:
         True if the gap is at most tau.
+
+    Examples:
+        >>> 0.9 - 0.85 <= 0.05, at_most(0.9 - 0.85, 0.05)
+        (False, True)
     """
     return round(gap, DIGITS) <= tau
 

@@ -47,6 +47,12 @@ class PrivateTraining(FlowerStrategy):
     Attributes:
         ledger: Every client's local epochs, and what they cost.
         method: The method, with its state.
+
+    Examples:
+        >>> from flwr.serverapp.strategy import FedAvg
+        >>> private = PrivateTraining(FedAvg(), ("women", "men"), "dpsgd-f", target_epsilon=2.0, rounds=10)
+        >>> private.method.rule(), list(private.ledger.unprotected)
+        (PerGroup(clip_norms=(0.5, 0.5)), ["metrics that the app's clients send"])
     """
 
     def __init__(self, strategy: FlowerStrategy, groups: Sequence[str], method: str = "dpsgd-f", *,

@@ -61,6 +61,20 @@ class Rounds(FlowerStrategy):
         counted: The latest noisy counts, or None.
         front: Classifiers besides the model that follow from the same releases, with their figures; None for a method
             that makes none.
+
+    Examples:
+        >>> from fedfair import client_app
+        >>> from simulations.engines.local import LocalGrid
+        >>> from simulations.engines.quiet import quiet_flower
+        >>> from strategies.dpsgd import Dpsgd
+        >>> from strategies.server.replies.requests import population
+        >>> grid, task = LocalGrid(client_app.app, nodes=1), Task(hidden=(4,))
+        >>> rounds = Rounds(Dpsgd(task, Training(steps=2, accountant="rdp"), population(grid, task)))
+        >>> weights = dict(task.build_model().named_parameters())
+        >>> with quiet_flower():
+        ...     done = rounds.start(grid, pack(weights), num_rounds=rounds.rounds)
+        >>> list(rounds.chosen(done.arrays)) == list(weights), round(rounds.ledger.epsilon(), 2)
+        (True, 4.1)
     """
 
     def __init__(self, method: Strategy, progress: Callable[[int, int], None] = lambda done, rounds: None) -> None:

@@ -45,6 +45,12 @@ class NoisePlan:
         of_sum: Noise multiplier of one gradient sum in step mode, in units of the rule's sensitivity.
         of_counts: Noise multiplier of the counts of one batch, or None for a method that does not count.
         by_group: The multipliers that each group is charged, `[K]`, where they are not those of the sum; else None.
+
+    Examples:
+        >>> from strategies.dpsgd_f import DpsgdF
+        >>> population = Population(("women", "men"), ((600, 400),), (60, 40), ("no", "yes"))
+        >>> DpsgdF(Task(), Training(batch_size=100, noise_multiplier=2.0), population).noise
+        NoisePlan(multipliers=(2.0, 2.0), of_sum=2.0, of_counts=20.0, by_group=None)
     """
 
     multipliers: tuple[float, ...]
@@ -102,10 +108,32 @@ class Strategy(ABC):
         step: Number of the round, from 0, that was planned last.
         answering: Number of clients whose sums are in the latest round.
         made: Classifiers besides the model that follow from the same releases; None for a method that makes none.
+
+    Examples:
+        >>> from strategies.dpsgd_f import DpsgdF
+        >>> population = Population(("women", "men"), ((600, 400),), (60, 40), ("no", "yes"))
+        >>> method = DpsgdF(Task(), Training(steps=2, batch_size=100, noise_multiplier=2.0, delta=1e-5), population)
+        >>> method.rounds, method.rates(), method.noise.of_counts, method.schedules()
+        (2, (0.1, 0.1), 20.0, [Schedule(rate=0.1, steps=2), Schedule(rate=0.1, steps=2)])
+        >>> method.rule()
+        PerGroup(clip_norms=(0.5, 0.5))
+        >>> plan = method.plan(step=0)
+        >>> method.take_counts(torch.tensor([[30.0, 10.0], [20.0, 40.0]]), method.expected_batch())  # above, below
+        >>> method.decided(plan).rule
+        PerGroup(clip_norms=(1.25, 0.75))
+        >>> DpsgdF.key_of(Task(), Training()) == DpsgdF.key_of(Task(), Training(clip_norm=1.0))
+        False
     """
 
     class Options(BaseModel):
-        """A method's own parameters: none, unless it defines some. Unknown ones are refused."""
+        """A method's own parameters: none, unless it defines some. Unknown ones are refused.
+
+        Examples:
+            >>> class Quantile(Strategy.Options):
+            ...     quantile: float = 0.5
+            >>> Quantile(quantile=0.7)
+            Quantile(quantile=0.7)
+        """
 
         model_config = ConfigDict(frozen=True, extra="forbid")
 

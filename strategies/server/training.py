@@ -48,6 +48,12 @@ class Training(ThresholdSettings, BaseModel):
     """Settings of the training itself and of what follows it; frozen, and validated when made.
 
     Every field describes itself; docs/settings.md and `fedfair settings` list them.
+
+    Examples:
+        >>> Training(sampling_rate=0.1).sized(records=2500).batch_size
+        250
+        >>> Training().exact_figures, Training(randomness="system").exact_figures
+        (True, False)
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
