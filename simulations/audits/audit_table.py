@@ -1,9 +1,4 @@
-"""Audits over several seeds, and their table.
-
-The table of audits of the result folder.
-
-The tables of audits of releases, and of the preparation.
-"""
+"""Audits over several seeds, and their tables."""
 
 from __future__ import annotations
 
@@ -11,11 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from fedfair.accounting.figures import down, up
-from fedfair.datasets.names import visible
 from fedfair.plugins.registry import unknown
 from simulations.audits.audit import DEFAULTS, audit
 from simulations.audits.findings import Audit
@@ -23,80 +14,65 @@ from simulations.audits.folder import FolderAudit, audit_folder
 from simulations.audits.membership import membership, split_off_at_random
 from simulations.audits.outlier import OutlierAudit, audit_outlier
 from simulations.audits.releases import ReleaseAudit, audit_releases
+from simulations.drawing.table import Row, Table
+from simulations.drawing.terminal import Coloured
 from simulations.engines.run import run
 from simulations.plans.compare import OnRound, following
 from simulations.settings.experiment import Experiment
 from simulations.settings.presets import for_strategy, merged, needed
 from strategies import find_strategy
 
-_SHOWN = 10
+_SHOWN = 10  # findings of a seed
 _OF_FOLDERS = ("fixed: the same in all runs with the target, and another in all runs without it. exact: equal to a "
                "figure of the training records that were used. One of these refutes a proved guarantee.")
-
-
-def folder_table(audits: Sequence[FolderAudit]) -> Table:
-    """Lay out what in the folders tells two data sets apart: a row for each entry, or one that says there is none."""
-    first = audits[0]
-    table = Table(title=Text(f"{first.experiment.strategy} on {visible(first.experiment.dataset)}, folders of "
-                             f"{first.runs} runs with one training record and {first.runs} without: guarantee "
-                             f"{first.guarantee}"), title_justify="left", title_style="bold",
-                  caption=f"{first.entries:,} entries were read. {_OF_FOLDERS}", caption_justify="left", min_width=78)
-    for name in ("seed", "target", "kind", "entry", "detail"):
-        table.add_column(name, justify="right" if name in ("seed", "target") else "left")
-    for each in audits:
-        seed, row, colour = str(each.experiment.seed), f"row {each.target}", "red" if each.refuted else "yellow"
-        for leak in each.leaks[:_SHOWN]:
-            table.add_row(seed, row, f"[{colour}]{leak.kind}[/{colour}]", Text(visible(leak.entry)),
-                          Text(visible(leak.detail)))
-        if not each.leaks:
-            table.add_row(seed, row, "nothing found", "", "")
-        elif len(each.leaks) > _SHOWN:
-            table.add_row(seed, row, f"and {len(each.leaks) - _SHOWN} more", "", "")
-    return table
-
-
-_SHOWN = 10
 _OF_RELEASES = ("too small: deviation of a tensor's noise, in units of what is charged. correlated: of two releases. "
                 "repeated: numbers that come twice, with either sign. All limits hold together with probability {}.")
 
 
+def folder_table(audits: Sequence[FolderAudit]) -> Table:
+    """Lay out what in the folders tells two data sets apart: a row for each entry, or one that says there is none."""
+    first, rows = audits[0], list[Row]()
+    for each in audits:
+        begin, colour = (each.experiment.seed, f"row {each.target}"), "red" if each.refuted else "yellow"
+        rows += [(*begin, Coloured(leak.kind, colour), leak.entry, leak.detail) for leak in each.leaks[:_SHOWN]]
+        rows += [(*begin, words, "", "") for words in _not_shown(each.leaks)]
+    title = (f"{first.experiment.strategy} on {first.experiment.dataset}, folders of {first.runs} runs with one "
+             f"training record and {first.runs} without: guarantee {first.guarantee}")
+    return Table("", title, ("seed", "target", "kind", "entry", "detail"), rows,
+                 f"{first.entries:,} entries were read. {_OF_FOLDERS}")
+
+
 def release_table(audits: Sequence[ReleaseAudit]) -> Table:
     """Lay out what each seed's noise gave away: a row for each suspicion, or one that says that there is none."""
-    first = audits[0]
-    table = Table(title=Text(f"{first.experiment.strategy}, noise of {first.releases:,} releases, {first.numbers:,} "
-                             f"numbers: guarantee {first.guarantee}"), title_justify="left", title_style="bold",
-                  caption=_OF_RELEASES.format(f"{first.confidence:.3g}"), caption_justify="left")
-    for name in ("seed", "finding", "value", "limit", "where"):
-        table.add_column(name, justify="right" if name in ("seed", "value", "limit") else "left")
+    first, rows = audits[0], list[Row]()
     for each in audits:
-        seed = str(each.experiment.seed)
-        for found in each.suspicions[:_SHOWN]:
-            table.add_row(seed, f"[red]{found.test}[/red]", f"{found.value:.4g}", f"{found.limit:.4g}",
-                          Text(visible(found.where)))
-        if not each.suspicions:
-            table.add_row(seed, "nothing found", "", "", "")
-        elif len(each.suspicions) > _SHOWN:
-            table.add_row(seed, f"and {len(each.suspicions) - _SHOWN} more", "", "", "")
-    return table
+        seed = each.experiment.seed
+        rows += [(seed, Coloured(found.test, "red"), f"{found.value:.4g}", f"{found.limit:.4g}", found.where)
+                 for found in each.suspicions[:_SHOWN]]
+        rows += [(seed, words, "", "", "") for words in _not_shown(each.suspicions)]
+    title = (f"{first.experiment.strategy}, noise of {first.releases:,} releases, {first.numbers:,} numbers: guarantee "
+             f"{first.guarantee}")
+    return Table("", title, ("seed", "finding", "value", "limit", "where"), rows,
+                 _OF_RELEASES.format(f"{first.confidence:.3g}"), figures=(2, 3))
+
+
+def _not_shown(found: Sequence[object]) -> list[str]:
+    """Say that nothing was found, or how much more than is shown; nothing where all is shown."""
+    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    return more if found else ["nothing found"]
 
 
 def outlier_table(audits: Sequence[OutlierAudit]) -> Table:
     """Lay out what an extreme value in each column of one record moved: a row for each column that moved others."""
-    first = audits[0]
+    first, rows = audits[0], list[Row]()
     verdict = f"nominal: {first.learned}" if first.learned else "nothing was learned from records"
-    table = Table(title=Text(f"one extreme row, preparation of {visible(first.experiment.dataset)}"),
-                  title_justify="left", title_style="bold", caption=Text(f"what the ledger says: {visible(verdict)}"),
-                  caption_justify="left")
-    for name in ("seed", "column", "other records moved", "new features", "largest change"):
-        table.add_column(name, justify="left" if name == "column" else "right")
     for each in audits:
-        seed, colour = str(each.experiment.seed), "red" if each.refuted else "yellow"
-        for moved in each.moved:
-            table.add_row(seed, Text(visible(moved.column), style=colour), f"{moved.records:,}", str(moved.features),
-                          f"{moved.largest:.3g}")
-        if not each.moved:
-            table.add_row(seed, f"none of {len(each.columns)}", "0", "0", "0")
-    return table
+        seed, colour = each.experiment.seed, "red" if each.refuted else "yellow"
+        rows += [(seed, Coloured(moved.column, colour), moved.records, moved.features, f"{moved.largest:.3g}")
+                 for moved in each.moved] or [(seed, f"none of {len(each.columns)}", 0, 0, "0")]
+    return Table("", f"one extreme row, preparation of {first.experiment.dataset}",
+                 ("seed", "column", "other records moved", "new features", "largest change"), rows,
+                 f"what the ledger says: {verdict}", figures=(4,))
 
 
 ATTACKS = ("canaries", "membership", "releases", "outlier", "folder")
@@ -145,9 +121,9 @@ def audit_table(audits: Sequence[Made]) -> Table:
     """
     of_releases = [each for each in audits if isinstance(each, ReleaseAudit)]
     of_outliers = [each for each in audits if isinstance(each, OutlierAudit)]
+    of_folders = [each for each in audits if isinstance(each, FolderAudit)]
     if of_releases:
         return release_table(of_releases)
-    of_folders = [each for each in audits if isinstance(each, FolderAudit)]
     if of_outliers:
         return outlier_table(of_outliers)
     if of_folders:
@@ -157,24 +133,21 @@ def audit_table(audits: Sequence[Made]) -> Table:
 
 def _bounds(audits: Sequence[Audit]) -> Table:
     """Lay out bound and claim of every seed, for all records and by group."""
-    first = audits[0]
-    table = Table(title=Text(f"{first.experiment.strategy}, {first.attack}: epsilon at delta "
-                             f"{up(first.delta, '.6g')}, guarantee {first.guarantee}"), title_justify="left",
-                  title_style="bold", caption=_caption(first), caption_justify="left")
-    for name in ("seed", "group", "found", "claimed", "share", "ideal", "spent", "if Gaussian", "right"):
-        table.add_column(name, justify="left" if name == "group" else "right", no_wrap=True)
+    first, rows = audits[0], list[Row]()
     for each in audits:
         for finding in each.findings:
             bound = finding.bound
             share = "-" if not math.isfinite(finding.claimed) else f"{bound.epsilon / finding.claimed:.0%}"
             sharper = "-" if finding.if_gaussian is None else f"{finding.if_gaussian:.2f}"
             least = down(bound.epsilon, ".2f")
-            epsilon = f"[red]REFUTED {least}[/red]" if finding.refuted else least
-            epsilon = f"[yellow]too weak[/yellow] {least}" if finding.too_weak else epsilon
-            table.add_row(str(each.experiment.seed), Text(visible(finding.group)), epsilon, up(finding.claimed, ".2f"),
-                          share, f"{finding.ideal:.2f}", up(finding.spent, ".2f"), sharper,
-                          f"{bound.correct}/{bound.guesses}")
-    return table
+            epsilon = Coloured(f"REFUTED {least}", "red") if finding.refuted else least
+            epsilon = Coloured(f"too weak {least}", "yellow") if finding.too_weak else epsilon
+            rows.append((each.experiment.seed, finding.group, epsilon, up(finding.claimed, ".2f"), share,
+                         f"{finding.ideal:.2f}", up(finding.spent, ".2f"), sharper, f"{bound.correct}/{bound.guesses}"))
+    title = (f"{first.experiment.strategy}, {first.attack}: epsilon at delta {up(first.delta, '.6g')}, guarantee "
+             f"{first.guarantee}")
+    return Table("", title, ("seed", "group", "found", "claimed", "share", "ideal", "spent", "if Gaussian", "right"),
+                 rows, _caption(first), figures=range(2, 9))
 
 
 def _caption(audit: Audit) -> str:

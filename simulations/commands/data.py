@@ -66,6 +66,7 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
 
     Example: fedfair data check people.csv --label hired --group sex
     """
+    from simulations.drawing.terminal import terminal
     from simulations.results.terminal_table import columns_table
     from simulations.settings.experiment import Experiment
     from simulations.settings.own_file import examine, label_rates, small_groups
@@ -75,11 +76,11 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
                          **{name: value for name, value in given.items() if value}, **pairs(set_)}).task
     found = examine(task)
     console = Console()
-    console.print(columns_table(str(file), found.columns))
+    console.print(terminal(columns_table(str(file), found.columns)))
     for sentence in (found.described, *found.questions):
         console.print(Text(visible(sentence)))
     _describe(str(file), task)
-    console.print(label_rates(task.data()))
+    console.print(terminal(label_rates(task.data())))
     for sentence in small_groups(task.data()):
         console.print(Text(visible(f"Warning: {sentence}"), style="bold"))
     options = {"--csv": str(file), "--label": label, "--group": group, "--encoding": encoding, "--without": without,

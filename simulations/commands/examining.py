@@ -40,6 +40,7 @@ def audit(
     Example: fedfair audit --strategy dpsgd-f --epsilon 1 --seeds 5 --set trust=local
     """
     from simulations.audits.audit_table import audit_table, audits
+    from simulations.drawing.terminal import terminal
 
     settings = pairs(set_)
     if epsilon is not None or "noise_multiplier" not in settings:
@@ -48,7 +49,7 @@ def audit(
         refuse_as_file(out)
     with showing_progress() as on_round:
         made = audits(strategy, attack, range(seeds), settings, canaries, confidence, engine, on_round, runs)
-    Console().print(audit_table(made))
+    Console().print(terminal(audit_table(made)))
     if out is not None:
         write_json(out, {"audits": [each.to_dict() for each in made]})
         print(f"saved in {out}")

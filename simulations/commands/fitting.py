@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from fedfair.datasets.names import spreadsheet_cell, visible
 from simulations.commands.options import Attribute, Delta, Encoding, Json, Seed, Set, Without, names_of
@@ -130,9 +129,11 @@ def choose(
     All points follow from one release, so this costs no privacy of training records. It goes by figures on the
     validation part. Example: fedfair choose out/people --demographic-parity 0.05
     """
+    from simulations.drawing.table import Table  # here, because pandas takes time
+    from simulations.drawing.terminal import terminal
     from simulations.files.atomic_files import in_json
     from simulations.fitting.save import chosen_again, is_fit
-    from simulations.results.choice import Gap, Wish  # here, because pandas takes time
+    from simulations.results.choice import Gap, Wish
     from simulations.results.choice import choose as choose_point
 
     limits: dict[Gap, float | None] = {
@@ -146,12 +147,12 @@ def choose(
     if json:
         print(in_json({"run": chosen.run, **chosen.point._asdict(), "figures": chosen.figures.to_dict()}))
         return
-    table = Table(title=f"{chosen.run or folder}: {chosen.point.name}")
-    for column in ("all records", *chosen.figures):
-        table.add_column(column, justify="left" if column == "all records" else "right")
-    for metric, row in chosen.figures.dropna(how="all").iterrows():
-        table.add_row(str(metric).replace("_", " "), *(f"{value:,.3f}" for value in row))
-    Console(highlight=False).print(table)
+    rows = [(str(metric).replace("_", " "), *(f"{value:,.3f}" for value in row))
+            for metric, row in chosen.figures.dropna(how="all").iterrows()]
+    columns = [str(column) for column in chosen.figures]
+    table = Table("", f"{chosen.run or folder}: {chosen.point.name}", ("all records", *columns), rows,
+                  figures=range(1, 1 + len(columns)))
+    Console(highlight=False).print(terminal(table))
     print(f"the model in {folder} is this one now")
 
 

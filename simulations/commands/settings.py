@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from fedfair.plugins.registry import unknown
@@ -87,10 +86,11 @@ def _print_options(options: dict[str, list[Setting]]) -> None:
 
 def _print_table(title: str, settings: Iterable[Setting]) -> None:
     """Print settings as a table, a row each; one without a meaning says what it allows."""
-    table = Table("setting", "default", "meaning", title=title, title_justify="left", title_style="bold")
-    for setting in settings:
-        table.add_row(*map(Text, (setting.name, setting.default, setting.meaning or setting.allowed)))
-    Console().print(table)
+    from simulations.drawing.table import Table  # here, as all that completion does without
+    from simulations.drawing.terminal import terminal
+
+    rows = [(setting.name, setting.default, setting.meaning or setting.allowed) for setting in settings]
+    Console().print(terminal(Table("", title, ("setting", "default", "meaning"), rows)))
 
 
 def methods() -> None:
@@ -98,15 +98,17 @@ def methods() -> None:
 
     Example: fedfair methods
     """
-    table = Table("method", "what it does, and its source", "protects", "needs", box=None)
-    for name in STRATEGIES:
-        strategy = STRATEGIES[name]
-        table.add_row(*map(Text, (name, _purpose(strategy), strategy.protects, _needs(strategy))))
+    from simulations.drawing.table import Table
+    from simulations.drawing.terminal import terminal
+
+    rows = [(name, _purpose(STRATEGIES[name]), STRATEGIES[name].protects, _needs(STRATEGIES[name]))
+            for name in STRATEGIES]
     for name in COMBINATIONS:
         base, settings = COMBINATIONS[name]
         given = ", ".join(f"{key} = {value}" for key, value in settings.items())
-        table.add_row(*map(Text, (name, f"{base} with {given}.", STRATEGIES[base].protects, "validation records")))
-    Console().print(table)
+        rows.append((name, f"{base} with {given}.", STRATEGIES[base].protects, "validation records"))
+    Console().print(terminal(Table(columns=("method", "what it does, and its source", "protects", "needs"), rows=rows,
+                                   framed=False)))
 
 
 def _purpose(strategy: type[Strategy]) -> str:

@@ -1,4 +1,7 @@
-"""Tables as data: rows under headings, which pages sort and papers set; their faces in Markdown and in LaTeX."""
+"""Tables as data: rows under headings, which pages sort and papers set; their faces in Markdown and in LaTeX.
+
+`terminal.terminal` is their face in a terminal, and the report's templates are that on its page.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from fedfair.datasets.names import visible
 from fedfair.fairness.intervals import Estimate
 
 Cell = str | int | float | Estimate
+Row = Sequence[Cell]
 
 
 class Epsilon(float):
@@ -31,17 +35,19 @@ class Table:
         marks: Marks by row and column (see `simulations.statistics.marks`).
         foot: Rows that stay below when others are sorted.
         figures: Places of columns whose figures are written as text already; they stand on the right, as numbers do.
+        framed: Whether lines frame it in a terminal.
     """
 
     name: str = ""
     title: str = ""
     columns: Sequence[str] = ()
-    rows: Sequence[Sequence[Cell]] = ()
+    rows: Sequence[Row] = ()
     caption: str = ""
     folded: bool = False
     marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    foot: Sequence[Sequence[Cell]] = ()
+    foot: Sequence[Row] = ()
     figures: Collection[int] = ()
+    framed: bool = True
 
     def mark(self, row: int, column: int) -> str:
         """Return the mark of a cell, or nothing."""

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from fedfair.accounting import Ledger
@@ -14,6 +13,8 @@ from fedfair.accounting.contents import MEANINGS
 from fedfair.accounting.figures import up
 from fedfair.accounting.ledger_words import delta_warning, held_out_data, objections, preprocessing_data, reading
 from fedfair.datasets.names import visible
+from simulations.drawing.table import Table
+from simulations.drawing.terminal import terminal
 
 GUARANTEED = "guaranteed: certain before the run began, whatever it released on the way"
 SPENT = ("spent: composed from the bounds that were in force in this run. The odometer bounds it with proof, whatever "
@@ -33,10 +34,10 @@ def methods_ledger(ledgers: Mapping[str, Ledger], delta: float | None = None) ->
     by_method: dict[str, list[Ledger]] = {}
     for name, ledger in ledgers.items():
         by_method.setdefault(name.rpartition("/")[0], []).append(ledger)
-    table = _table("method", "seeds", "guarantee", "guaranteed", "by RDP", "spent")
-    for method, of in by_method.items():
-        table.add_row(Text(visible(method)), str(len(of)), of[0].guarantee, *map(_number, largest(of, delta)))
-    return Group(Text("by method: the largest epsilon over the seeds, and over the groups", "italic"), table)
+    rows = [(method, str(len(of)), of[0].guarantee, *map(_number, largest(of, delta)))
+            for method, of in by_method.items()]
+    return Group(Text("by method: the largest epsilon over the seeds, and over the groups", "italic"),
+                 _plain("method", ("seeds", "guarantee", "guaranteed", "by RDP", "spent"), rows))
 
 
 def ledger_table(ledger: Ledger, delta: float | None = None) -> RenderableType:
@@ -44,15 +45,13 @@ def ledger_table(ledger: Ledger, delta: float | None = None) -> RenderableType:
     at = ledger.delta if delta is None else delta
     title = Text(f"epsilon at delta {up(at, '.6g')}, for one {ledger.protects}, by {ledger.accountant}", "italic")
     seen, spent = ledger.by_observer(at), ledger.by_observer_and_group(at)
-    by_observer = _table("", *(f"against {observer}" for observer in seen))
-    by_observer.add_row("guaranteed to all", *map(_number, seen.values()))
-    for name in ledger.groups:
-        by_observer.add_row(Text(f"spent by {visible(name)}"), *(_number(spent[observer][name]) for observer in seen))
+    of_all = ("guaranteed to all", *map(_number, seen.values()))
+    by_observer = _plain("", [f"against {observer}" for observer in seen], [of_all, *(
+        (f"spent by {name}", *(_number(spent[observer][name]) for observer in seen)) for name in ledger.groups)])
     columns = {"guaranteed": ledger.guaranteed_by_group(at), "by RDP": ledger.guaranteed_by_group(at, "rdp"),
                "spent": ledger.epsilon_by_group(at), "odometer": ledger.odometer_by_group(at)}
-    by_group = _table("group", *columns)
-    for name in ledger.groups:
-        by_group.add_row(Text(visible(name)), *(_number(values[name]) for values in columns.values()))
+    by_group = _plain("group", list(columns), [
+        (name, *(_number(values[name]) for values in columns.values())) for name in ledger.groups])
     return Group(title, by_group, Text(), by_observer, Text(), *(Text(visible(line)) for line in notes(ledger, at)))
 
 
@@ -89,13 +88,9 @@ def file_notes(ledger: Ledger) -> list[str]:
     return lines
 
 
-def _table(first: str, *columns: str) -> Table:
-    """Make a plain table with numbers after its first column."""
-    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    table.add_column(first, no_wrap=True, max_width=24)
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
+def _plain(first: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
+    """Lay out a table without lines, with numbers after its first column."""
+    return terminal(Table(columns=(first, *columns), rows=rows, figures=range(1, 1 + len(columns)), framed=False))
 
 
 def _number(value: float) -> str:

@@ -11,13 +11,14 @@ from typing import Any
 import pandas as pd
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from fedfair.accounting.figures import up
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column
 from fedfair.datasets.names import visible
 from fedfair.fairness.metrics import Metric, find, shown_in
+from simulations.drawing.table import Table
 from simulations.results.comparison import Comparison
 from simulations.statistics.marks import BEST, DOUBTFUL, NONE, Marks
 from simulations.statistics.measures import measures
@@ -52,13 +53,9 @@ def comparison_table(summary: pd.DataFrame, sizes: dict[str, int], marked: Marks
 
 def columns_table(name: str, columns: Sequence[Column]) -> Table:
     """Lay out how the columns of a file are read."""
-    table = Table(title=Text(f"{visible(name)}: columns"))
-    for heading in ("column", "taken as", "values", "missing"):
-        table.add_column(heading, justify="right" if heading == "missing" else "left")
-    for column in columns:
-        kind = f"{column.kind}, left out" if column.kind in LEFT_OUT else column.kind
-        table.add_row(Text(visible(column.name)), kind, Text(visible(column.values)), f"{column.missing:,}")
-    return table
+    rows = [(column.name, f"{column.kind}, left out" if column.kind in LEFT_OUT else column.kind, column.values,
+             column.missing) for column in columns]
+    return Table("", f"{name}: columns", ("column", "taken as", "values", "missing"), rows)
 
 
 @dataclass(frozen=True)
@@ -83,10 +80,10 @@ class _Strategies:
             yield Text()
 
 
-def _strategies_table(rows: Sequence[Mapping[Any, Any]], of: _Strategies, wide: bool = False) -> Table:
+def _strategies_table(rows: Sequence[Mapping[Any, Any]], of: _Strategies, wide: bool = False) -> Grid:
     """Lay out the columns of some strategies; names are cut and broken unless it may be `wide`."""
     sizes, marked = of.sizes, of.marked
-    table, cut = Table(box=None, header_style="bold", padding=(0, 1, 0, 0)), 40 if wide else 10
+    table, cut = Grid(box=None, header_style="bold", padding=(0, 1, 0, 0)), 40 if wide else 10
     table.add_column("group (records)", no_wrap=True, max_width=None if wide else 20)
     for row in rows:
         name = row["strategy"] if wide else row["strategy"].replace("-", "-\n")

@@ -17,8 +17,6 @@ from typing import NamedTuple
 import pandas as pd
 import tomli_w
 import torch
-from rich.table import Table
-from rich.text import Text
 
 from fedfair.datasets.columns.convention import Reading
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column, understand
@@ -26,10 +24,11 @@ from fedfair.datasets.columns.tidy import reading_of, tidied
 from fedfair.datasets.features.encoding import OTHER
 from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.grouped import GroupedDataset, Parts
-from fedfair.datasets.names import as_text, visible
+from fedfair.datasets.names import as_text
 from fedfair.datasets.schema import RECORDS
 from fedfair.datasets.table import features_alone, shown, whole_numbers, with_bands
 from fedfair.protocol.task import Task
+from simulations.drawing.table import Table
 
 _MARKS = {".": "a dot", ",": "a comma"}
 
@@ -78,14 +77,9 @@ def label_rates(parts: Parts) -> Table:
     """Lay out the share of each label in each group, over all parts."""
     counts = sum(_counts(data) for _, data in parts)
     labels = parts.train.labels[:_CLASSES]
-    table = Table(title="Labels by group")
-    table.add_column("group")
-    for heading in ("records", *labels):
-        table.add_column(Text(visible(heading)), justify="right")
-    for name, row in zip(parts.train.names, torch.as_tensor(counts).tolist(), strict=True):
-        shares = [f"{count / max(1, sum(row)):.1%}" for count in row[:_CLASSES]]
-        table.add_row(Text(visible(name)), f"{sum(row):,}", *shares)
-    return table
+    rows = [(name, sum(row), *(f"{count / max(1, sum(row)):.1%}" for count in row[:_CLASSES]))
+            for name, row in zip(parts.train.names, torch.as_tensor(counts).tolist(), strict=True)]
+    return Table("", "Labels by group", ("group", "records", *labels), rows, figures=range(1, 2 + len(labels)))
 
 
 def small_groups(parts: Parts) -> list[str]:

@@ -28,6 +28,7 @@ from simulations.audits.audit_table import audit_table, audits
 from simulations.audits.findings import Audit
 from simulations.audits.membership import membership
 from simulations.cli import app
+from simulations.drawing.terminal import terminal
 from strategies import STRATEGIES
 from strategies.server import rounds as base
 from tests.strategies.test_contract import OPTIONS, OWN_EXCHANGE, WITHOUT_PRIVACY, server
@@ -237,5 +238,5 @@ def test_an_attack_far_below_the_ideal_one_is_called_too_weak() -> None:
     saved = weak.to_dict()["findings"][0]
     assert (saved["too_weak"], saved["refuted"]) == (True, False)
     console = Console(width=200, record=True)
-    console.print(audit_table([weak]))
+    console.print(terminal(audit_table([weak])))
     assert "too weak" in console.export_text()
