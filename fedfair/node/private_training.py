@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 Loader = DataLoader[Any]
 
+MOST_OF_A_NAME = 100
+"""The most characters of a client's name."""
+
 
 class ClientRecords(NamedTuple):
     """Features `[n, ...]`, targets `[n, ...]` and groups by number `[n]`."""
@@ -89,7 +92,8 @@ def _each_once(loader: Loader) -> Loader:
 
 
 def train_privately(model: nn.Module, x: Tensor | Loader, y: Tensor | None = None, group: Tensor | None = None,
-                    plan: str = "", data: str | None = None, loss: Loss = cross_entropy) -> dict[str, Any]:
+                    plan: str = "", data: str | None = None, loss: Loss = cross_entropy, name: str = ""
+                    ) -> dict[str, Any]:
     """Train a classifier in place for one local epoch on all of a client's records.
 
     Batches and noise come from the operating system. Only the weights and the returned values may leave the client.
@@ -106,17 +110,19 @@ def train_privately(model: nn.Module, x: Tensor | Loader, y: Tensor | None = Non
         data: Name of the records in the node's policy, if it has one; None for its only entry.
         loss: From the model's outputs and targets to one number for each example, `[n]`, for example
             `nn.BCEWithLogitsLoss(reduction="none")`; by default cross entropy. Targets are numbers from 0.
+        name: Name of the client that its owner gave, for example `str(context.node_config.get("name", ""))`; public.
+            By it the server knows a node that was started again without a key, whose id is then another one.
 
     Returns:
-        A dictionary for the reply: the number of the client's records, which is taken as public, the number of the
-        plan's round, and noisy counts.
+        A dictionary for the reply: the number of the client's records and its name, if it has one, which are taken as
+        public, the number of the plan's round, and noisy counts.
 
     Raises:
         fedfair.node.policy.Refused: For a plan that the node's policy does not allow.
         ValueError: For a plan without local training, a model that mixes examples or keeps something of them, one in
             less than float32, or one that is not in float64 where noise is discrete; and before the training, for
-            a loader that draws records twice, a loss that is not one number an example, and for labels, groups or
-            words that are out of range.
+            a loader that draws records twice, a loss that is not one number an example, for labels, groups or words
+            that are out of range, and for a node that came later than others and has no name.
         fedfair.node.node.ClientError: For a gradient that is not finite, if the plan clips nothing. A plan that clips
             leaves such records out.
 
@@ -137,6 +143,7 @@ def train_privately(model: nn.Module, x: Tensor | Loader, y: Tensor | None = Non
     if round_.local is None or round_.key is not None:
         raise ValueError("this plan is not one for local training with randomness of the operating system: take "
                          "strategies.server.existing_app.PrivateTraining at the server")
+    _refuse_name(name, round_.needs_name)
     parameters, _ = trained_parameters(model)
     coarse = {str(parameter.dtype) for parameter in parameters.values()} - {"torch.float32", "torch.float64"}
     if coarse:
@@ -151,18 +158,28 @@ def train_privately(model: nn.Module, x: Tensor | Loader, y: Tensor | None = Non
     names = tuple(map(str, range(len(round_.rates))))
     records = GroupedDataset(x.cpu(), y.cpu(), group.long().cpu(), names, int(y.max()) + 1 if len(y) else 1)
     empty = records.take(torch.empty(0, dtype=torch.long))
-    weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    weights = {each: parameter.detach().clone() for each, parameter in parameters.items()}
     node = Node({0: Parts(records, empty, empty)}, model, str(next(model.parameters()).device), loss)
     sized = round_.of_size(len(x))
     if guard is not None and len(x):
         release = sized.local_event(0, (True,) * len(names)).guaranteed(0)
         guard.admit_local(data, sized, release, LocalEpoch.of(len(x), round_.local.batch_size).steps)
     trained = node.local_epochs(weights, sized)
-    for name, parameter in parameters.items():
-        parameter.data = trained.sums[name].detach().to(memory_format=memory_format(parameter))
+    for each, parameter in parameters.items():
+        parameter.data = trained.sums[each].detach().to(memory_format=memory_format(parameter))
     counts = {} if trained.counts is None else {"counts": trained.counts.flatten().tolist(),
                                                 "shape": list(trained.counts.shape)}
-    return {"size": len(x), "step": round_.step, **counts}
+    return {"size": len(x), "step": round_.step, **counts, **({"name": name} if name else {})}
+
+
+def _refuse_name(name: str, needed: bool) -> None:
+    """Raise `ValueError` for a name that the server would refuse, or for none where one is `needed`."""
+    if not isinstance(name, str) or not name.isprintable() or len(name) > MOST_OF_A_NAME:
+        raise ValueError(f"name is {name!r}: give up to {MOST_OF_A_NAME} printable characters")
+    if needed and not name:
+        raise ValueError("this node came after the run began, and has no name: its records may be charged already, "
+                         "under another id, so give it the name that it had, for example --node-config "
+                         "'name=\"ward-3\"' and train_privately(..., name=str(context.node_config[\"name\"]))")
 
 
 def _guard(plan: str) -> Guard | None:

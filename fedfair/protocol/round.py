@@ -125,6 +125,8 @@ class Round:
         label: Name of the batch, where there is no key, for all exchanges of the round; no other round has it.
         planned_rates: By group, `[K]`, the most that `rates` could be, fixed in advance; None if they were themselves.
         budget: What each client of an existing app finds its noise by; then the plan has none for them, see `of_size`.
+        needs_name: Whether the client of an existing app must have a name, since its node was not there when the run
+            began.
 
     Examples:
         >>> plan = Round(key=None, step=0, rates=(0.01, 0.01), noise_multiplier=2.0, trust=Trust.CENTRAL, clients=4,
@@ -164,6 +166,7 @@ class Round:
     label: str = ""
     planned_rates: tuple[float, ...] | None = None
     budget: LocalBudget | None = None
+    needs_name: bool = False
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for a round that counts without noise, or with numbers that bound or add nothing."""

@@ -19,6 +19,7 @@ from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
 from fedfair.protocol.task import Task
 from strategies import find_strategy
 from strategies.server.budget_shares import COUNT_NOISE_RATIO
+from strategies.server.known_clients import KnownClients, refuse_doubles
 from strategies.server.population import Population
 from strategies.server.replies.app_reply_checks import RECORD, Told, checked, refuse_infinite_average
 from strategies.server.replies.foreign_values import safe
@@ -32,8 +33,9 @@ class PrivateTraining(FlowerStrategy):
 
     Every round each client trains by itself, under the clip rule of a method and with its own noise (sync = "epoch"),
     so what it sends is protected from everybody. The app's strategy samples clients and averages, which is
-    post-processing. The method learns from the noisy counts. Every record must be held by one client only. Raises
-    `ValueError` for settings, groups or methods that do not fit.
+    post-processing. The method learns from the noisy counts. Every record must be held by one client only. A node that
+    comes back under another id is known by its name, or is not asked. Raises `ValueError` for settings, groups or
+    methods that do not fit.
 
     Args:
         strategy: The app's own strategy.
@@ -71,11 +73,11 @@ class PrivateTraining(FlowerStrategy):
         # Clients refuse discrete noise themselves where their model is not in float64.
         self.method = kind(Task(dtype="float64"), training, population)
         self.ledger = Ledger(groups, training.delta, accountant=training.accountant, nominal=self.method.unproved(),
-                             public="numbers of records by client, batch size; each record lies with one client")
+                             public="names of clients, their numbers of records, batch size; each record lies with one "
+                                    "client")
         self.ledger.expose("metrics that the app's clients send", "as the app computes them")
         self._unpaid: dict[int, list[Round]] = {}  # by node, the plans that were sent and not yet charged
-        self._clients: dict[int, int] = {}
-        self._sizes: dict[int, int] = {}
+        self._clients = KnownClients()
         self._asked: dict[int, Message] = {}  # by node, the messages of the latest round that are not answered
         self._plan: Round | None = None
 
@@ -88,6 +90,9 @@ class PrivateTraining(FlowerStrategy):
             arrays: Weights of the model by name.
             config: Passed on to the app's strategy.
             grid: The nodes.
+
+        Raises:
+            ValueError: For a round too many, or if no node that is asked can be told apart from all others.
         """
         if self._budget is not None and server_round > self._budget.rounds:
             raise ValueError(f"round {server_round} would exceed target_epsilon, whose noise is for rounds = "
@@ -100,12 +105,16 @@ class PrivateTraining(FlowerStrategy):
             sizes=(0,))
         plan = replace(self.method.plan(server_round - 1), rates=(1.0,) * groups, clients=1, local=local,
                        budget=self._budget)
-        asked = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        sampled = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        self._clients.begin(grid.get_node_ids())
+        asked = self._clients.recognisable(sampled)
         self._asked = {message.metadata.dst_node_id: message for message in asked}
         self._plan = plan
         for message in asked:
-            message.content[RECORD] = ConfigRecord({"plan": plan.to_json()})
-            self._unpaid.setdefault(message.metadata.dst_node_id, []).append(plan)
+            node = message.metadata.dst_node_id
+            message.content[RECORD] = ConfigRecord({"plan": replace(
+                plan, needs_name=self._clients.came_later(node)).to_json()})
+            self._unpaid.setdefault(node, []).append(plan)
         return asked
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]
@@ -122,7 +131,8 @@ class PrivateTraining(FlowerStrategy):
             What the app's strategy returns.
 
         Raises:
-            fedfair.node.node.ClientError: If a node did not train privately, or sent what cannot be an answer.
+            fedfair.node.node.ClientError: If a node did not train privately, sent what cannot be an answer, or has
+                the name of another.
         """
         received, told, failed = list(replies), dict[int, Told](), []
         weight = getattr(self.strategy, "weighted_by_key", None)
@@ -130,17 +140,18 @@ class PrivateTraining(FlowerStrategy):
             node = reply.metadata.src_node_id
             try:
                 if not reply.has_error():
-                    told[node] = checked(reply, self._asked.pop(node, None), self._plan, self._sizes.get(node), weight)
+                    told[node] = checked(reply, self._asked.pop(node, None), self._plan, self._clients, weight)
+                    self._clients.enter(node, told[node].name, told[node].size)
             except ClientError as error:
                 failed.append(error)
-        self._sizes.update({node: record.size for node, record in told.items()})
-        self.ledger.count_records(sum(self._sizes.values()))
-        for node in [node for node in self._unpaid if node in self._sizes]:
+        self.ledger.count_records(self._clients.records)
+        for node in filter(self._clients.__contains__, list(self._unpaid)):
             for plan in self._unpaid.pop(node):
                 self._enter(node, plan)
         self._name_unpaid()
         if failed:
             raise failed[0]
+        refuse_doubles(record.name for record in told.values())
         self._learn(told)
         arrays, metrics = self.strategy.aggregate_train(server_round, [_safe(reply) for reply in received])
         refuse_infinite_average(arrays)
@@ -192,10 +203,9 @@ class PrivateTraining(FlowerStrategy):
 
     def _enter(self, node: int, plan: Round) -> None:
         """Enter a client's local epoch; the client may hold records of any group."""
-        charged = plan.of_size(self._sizes[node])
-        client, groups = self._clients.setdefault(node, len(self._clients)), len(self.ledger.groups)
-        for event, steps, _ in charged.charges([(True,) * groups]):
-            self.ledger.record(replace(event, client=client), steps)
+        client = self._clients[node]
+        for event, steps, _ in plan.of_size(client.size).charges([(True,) * len(self.ledger.groups)]):
+            self.ledger.record(replace(event, client=client.number), steps)
 
 
 def _budget(settings: Mapping[str, Any], rounds: int | None) -> LocalBudget | None:

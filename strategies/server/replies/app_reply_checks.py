@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedfair.node.node import ClientError
 from fedfair.protocol.round import LocalEpoch, Round
+from strategies.server.known_clients import KnownClients
 from strategies.server.replies.foreign_values import claim, keeps_its_claim, shown
 from strategies.server.replies.reply_checks import MOST_RECORDS, UNCHANGED, check_size, whole
 
@@ -20,20 +21,21 @@ RECORD = "fedfair"
 
 
 class Told(NamedTuple):
-    """What a client says of its private training: its number of records, and noisy counts where the plan asks."""
+    """What a client says of its private training: its number of records, noisy counts where the plan asks, its name."""
 
     size: int
     counts: Tensor | None
+    name: str
 
 
-def checked(reply: Message, asked: Message | None, plan: Round | None, known: int | None, weight: str | None) -> Told:
+def checked(reply: Message, asked: Message | None, plan: Round | None, known: KnownClients, weight: str | None) -> Told:
     """Take what a client says of its training out of its reply; raise `ClientError` naming the node for a wrong one.
 
     Args:
         reply: The reply.
         asked: The latest message to its node, or None if there is none without an answer.
         plan: The plan in that message.
-        known: Number of records that the client told before, or None.
+        known: The clients that answered before.
         weight: Name of the metric by which the app averages, or None.
     """
     node = reply.metadata.src_node_id
@@ -46,14 +48,15 @@ def checked(reply: Message, asked: Message | None, plan: Round | None, known: in
     check_size(reply, asked)
     for name, arrays in reply.content.array_records.items():
         _check_arrays(node, arrays, asked.content.array_records.get(name))
-    size = _size(node, record, known)
+    name = known.check(node, record.get("name"))
+    size = _size(node, record, known.size(node, name))
     counts = _counts(node, record, plan, size)
     if not whole(record.get("step"), plan.step, plan.step):
         raise ClientError(f"node {node} answers the plan of step {shown(record.get('step'))}, but that of step "
                           f"{plan.step} was sent: {UNCHANGED}; put all that train_privately returns into the reply, "
                           "and let all nodes run the same version of fedfair")
     _check_weight(reply, weight)
-    return Told(size, counts)
+    return Told(size, counts, name)
 
 
 def refuse_infinite_average(arrays: ArrayRecord | None) -> None:
