@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
@@ -112,8 +112,8 @@ class PrivateTraining(FlowerStrategy):
         self._plan = plan
         for message in asked:
             node = message.metadata.dst_node_id
-            message.content[RECORD] = ConfigRecord({"plan": replace(
-                plan, needs_name=self._clients.came_later(node)).to_json()})
+            own = replace(plan, needs_name=self._clients.came_later(node))
+            message.content = RecordDict({**message.content, RECORD: ConfigRecord({"plan": own.to_json()})})
             self._unpaid.setdefault(node, []).append(plan)
         return asked
 

@@ -75,7 +75,8 @@ def _size(node: int, record: ConfigRecord, known: int | None) -> int:
                           f"{MOST_RECORDS:,} is expected: {UNCHANGED}")
     if known is not None and size != known:
         raise ClientError(f"node {node} says that it has {size} records, but it had {known} before, which its privacy "
-                          f"was charged for: {UNCHANGED}; leave its records alone during a run")
+                          f"was charged for: {UNCHANGED}; leave its records alone during a run, and give each node a "
+                          "name of its own")
     return int(size)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
 from flwr.serverapp.strategy import FedAvg
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,15 +41,21 @@ class Nodes(LocalGrid):
                  late: Mapping[int, int] | None = None, sends: Mapping[int, Any] | None = None) -> None:
         app, self.trained = ClientApp(), Counter[int]()
         self.again, self.late, self.rounds = again or {}, late or {}, 0
+        self.refused: list[str] = []
 
         @app.train()
         def train(message: Message, context: Context) -> Message:
             number = int(context.node_config["partition-id"])
             model, x = nn.Linear(3, 2), torch.ones(SIZES[number], 3)
-            told = train_privately(model, x, x[:, 0].long(), x[:, 0].long() * 0,
-                                   str(message.content["fedfair"]["plan"]), name=str(context.node_config["name"]))
+            try:
+                told = train_privately(model, x, x[:, 0].long(), x[:, 0].long() * 0,
+                                       str(message.content["fedfair"]["plan"]), name=str(context.node_config["name"]))
+            except ValueError as error:  # as Flower's runtime does
+                self.refused.append(str(error))
+                return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, str(error)), reply_to=message)
             self.trained[number] += 1
-            told = {**told, "name": sends[number]} if sends and number in sends else told
+            told |= {"name": sends[number]} if sends and number in sends else {}
+            told = {name: value for name, value in told.items() if value is not None}
             content = RecordDict({"arrays": ArrayRecord(model.state_dict()),
                                   "metrics": MetricRecord({"num-examples": len(x)}), "fedfair": ConfigRecord(told)})
             return Message(content, reply_to=message)
@@ -137,9 +144,11 @@ def test_a_node_that_joins_later_needs_a_name_and_so_do_all_before_it() -> None:
     made = ran(nodes := Nodes(("north", "south", "west"), late={2: 3}))
     assert nodes.trained == {0: 6, 1: 6, 2: 4}
     assert charged(made) == due(nodes.trained)
-    with pytest.raises(ValueError, match=r"came after the run began, and has no name: .* --node-config 'name="):
-        ran(nodes := Nodes(("north", "south", ""), late={2: 3}))
-    assert nodes.trained == {0: 3, 1: 3}
+    made = ran(nodes := Nodes(("north", "south", ""), late={2: 3}))
+    assert nodes.trained == {0: 6, 1: 6}
+    assert charged(made) == due(nodes.trained)
+    assert "this node came after the run began, and has no name" in nodes.refused[0]
+    assert len(nodes.refused) == 4
     ran(nodes := Nodes(("north", "", "west"), late={2: 3}))
     assert nodes.trained == {0: 6, 1: 6}  # it may be node 1, whose owner gave it a name since
 
@@ -157,16 +166,16 @@ def test_a_node_without_a_name_may_be_asked_for_the_first_time_long_after_the_be
 
 
 @pytest.mark.parametrize(("nodes", "message"), [
-    (Nodes(("north", "north", "west")), "node . says that it has 100 records, but it had 60 before"),
-    (Nodes(("north", "", ""), sends={0: ""}), "node 2 sent the name '', but one of 1 to 100 printable"),
-    (Nodes(sends={1: 7}), "node 3 sent the name 7, but one of 1 to 100 printable characters is expected"),
-    (Nodes(sends={1: "\x1b[0m"}), "node 3 sent the name .* printable characters is expected"),
-    (Nodes(sends={1: "x" * 101}), "node 3 sent the name 'x.* printable characters is expected"),
-    (Nodes(("a", "b", "c"), late={2: 2}, sends={2: ["c"]}), r"node 4 sent the name \['c'\], but"),
-])
-def test_names_that_cannot_be_are_refused(nodes: Nodes, message: str) -> None:
+    ({"names": ("north", "north", "west")}, r"node . says that it has \d+ records, but it had \d+ before"),
+    ({"sends": {0: ""}}, "node 2 sent the name '', but one of 1 to 100 printable characters is expected"),
+    ({"sends": {1: 7}}, "node 3 sent the name 7, but one of 1 to 100 printable characters is expected"),
+    ({"sends": {1: "\x1b[0m"}}, "node 3 sent the name .* printable characters is expected"),
+    ({"sends": {1: "x" * 101}}, "node 3 sent the name 'x.* printable characters is expected"),
+    ({"sends": {2: ["c"]}}, r"node 4 sent the name \['c'\], but"),
+    ({"names": ("a", "b", "c"), "late": {2: 2}, "sends": {2: None}}, "node 4 came after the run began, and gives no")])
+def test_names_that_cannot_be_are_refused(nodes: dict[str, Any], message: str) -> None:
     with pytest.raises(ClientError, match=message) as raised:
-        ran(nodes)
+        ran(Nodes(**nodes))
     assert "\x1b" not in str(raised.value)
 
 
@@ -186,10 +195,10 @@ def test_two_nodes_of_one_name_are_charged_as_one_client_and_refused(monkeypatch
     made = strategy()
     with pytest.raises(ClientError, match="two nodes say that their name is 'north', and both were charged as that"):
         made.start(Nodes(("north", "north", "west")), ArrayRecord(nn.Linear(3, 2).state_dict()), num_rounds=1)
-    assert sorted((entry.event.client, entry.steps) for entry in made.ledger.log.entries) == [(0, 6), (1, 3)]
+    assert sorted(entry.steps for entry in made.ledger.log.entries) == [3, 6]  # 3 steps an epoch
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(names=st.tuples(*[st.sampled_from(["", name]) for name in ("north", "south", "west")]),
        again=st.dictionaries(st.integers(2, ROUNDS), st.sets(st.integers(0, 2)), max_size=4),
        late=st.dictionaries(st.integers(1, 2), st.integers(1, ROUNDS), max_size=2))
