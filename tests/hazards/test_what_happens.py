@@ -36,6 +36,8 @@ LINES = {
                                              "test_the_same_command_goes_on_and_charges_the_lost_round"),
     "a node comes back": ("tests/fedfair/node/test_node_ledger.py",
                           "test_what_was_released_before_a_kill_is_in_the_ledger"),
+    "a node without a key comes back": ("tests/simulations/engines/test_own_files.py",
+                                        "test_nodes_that_come_back_under_other_ids_are_the_clients_of_their_numbers"),
     "a node comes back with an older ledger": (OWN, "test_an_older_ledger_forgets_what_it_does_not_hold"),
     "a ledger's last line was cut off": ("tests/fedfair/node/test_node_ledger.py",
                                          "test_a_torn_line_is_read_as_spent"),

@@ -56,14 +56,18 @@ def requests(exchange: Exchange, grid: Grid, task: Task, **parts: Any) -> list[M
 def numbering(asked: list[Message], population: Population, task: Task) -> list[Message]:
     """Tell nodes in their requests how their clients are numbered, where some hold several sites; return the requests.
 
-    A node that the population does not know is told nothing: what it answers is refused.
+    Raises `ClientError` for a node that the population does not know: nobody can say which numbers its sites had.
     """
     clients = len(population.sizes)
     if task.partition == NODES and clients > len(population.holders):
         for message in asked:
-            own = population.holders.get(message.metadata.dst_node_id)
-            if own is not None:
-                message.content[messages.CLIENTS] = ConfigRecord({"first": own.start, "of": clients})
+            node = message.metadata.dst_node_id
+            if node not in population.holders:
+                raise ClientError(f"node {node} came after the run began, and the sites of nodes are numbered by their "
+                                  f"ids: {UNCHANGED}; if it was started again, give it a key (flower-supernode "
+                                  "--auth-supernode-private-key), which keeps its id, and run again")
+            own = population.holders[node]
+            message.content[messages.CLIENTS] = ConfigRecord({"first": own.start, "of": clients})
     return asked
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 import torch
+from flwr.app import Context, Message, RecordDict
 
 from fedfair import client_app
 from fedfair.datasets.partition import Shares
@@ -15,6 +18,7 @@ from fedfair.node import exchanges
 from fedfair.node.node import ClientError, Node
 from simulations import Experiment, run
 from simulations.engines.engines import Local, make_engine
+from simulations.engines.local import LocalGrid
 from simulations.results.classifier import TrainedClassifier
 from simulations.results.result import Result
 from simulations.settings.experiment import SettingsError
@@ -108,6 +112,43 @@ def test_a_file_unlike_the_schema_ends_the_run_before_anything_is_released(files
 def test_a_node_without_a_file_says_so(files: tuple[str, ...]) -> None:
     with pytest.raises(ClientError, match="this node has no file of its own"):
         run(experiment(files), make_engine("local", 3))
+
+
+def started_again(monkeypatch: pytest.MonkeyPatch, before: int) -> None:
+    """Let all nodes be started again before the request of that number: under other ids, and without what they kept."""
+    receive, asked = LocalGrid.send_and_receive, count()
+
+    def again(self: LocalGrid, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        received = receive(self, messages)
+        if next(asked) == before - 1:
+            self._contexts = {node + 100: Context(0, node + 100, context.node_config, RecordDict(), {})
+                              for node, context in self._contexts.items()}
+        return received
+
+    monkeypatch.setattr(LocalGrid, "send_and_receive", again)
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+def test_nodes_that_come_back_under_other_ids_are_the_clients_of_their_numbers(
+        sync: str, files: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = experiment(files, noise_multiplier=1.0, sync=sync, steps=3)
+    steady = run(made, Local(files=files))
+    started_again(monkeypatch, before=3)
+    again = run(made, Local(files=files))
+    for (name, one), (_, other) in zip(steady.model.named_parameters(), again.model.named_parameters(), strict=True):
+        assert torch.equal(one, other), name
+    assert again.ledger.events == steady.ledger.events
+    assert again.ledger.size == steady.ledger.size
+
+
+def test_nodes_with_sites_that_come_back_under_other_ids_end_the_run(files: tuple[str, ...],
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in files:
+        frame = pd.read_csv(file)
+        frame.assign(ward=[f"w{row % 2}" for row in range(len(frame))]).to_csv(file, index=False)
+    started_again(monkeypatch, before=3)
+    with pytest.raises(ClientError, match="node 102 came after the run began, and the sites of nodes are numbered by"):
+        run(experiment(files, steps=3, sync="epoch", trust="local"), Local(files=files, site="ward"))
 
 
 def test_a_file_for_each_node(files: tuple[str, ...]) -> None:
