@@ -23,7 +23,7 @@ import torch
 import typer
 from safetensors.torch import load_file
 
-from simulations.benchmarks.report import Figures, Out, Target, report
+from simulations.benchmarks.measuring import Figures, Out, Target, report
 from simulations.commands.terminal import plain_errors
 from simulations.plans.sweep import Sweep
 

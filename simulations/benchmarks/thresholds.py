@@ -1,24 +1,40 @@
-"""Comparison of each kind of threshold search with the plain one: python -m simulations.benchmarks.thresholds.
+"""Threshold searches compared, and rivals of moments that move their thresholds too.
 
-One model is trained on Adult. Then validation records are drawn repeatedly from those that it has not seen, a threshold
-is searched on them, and demographic parity and accuracy are measured on all the others.
+python -m simulations.benchmarks.thresholds searches
+FEDFAIR_DATA_DIR=DIR python -m simulations.benchmarks.thresholds rivals FRONTIER [--datasets credit,law] [--seeds N]
+
+`searches` compares each kind of search with the plain one. One model is trained on Adult. Then validation records are
+drawn repeatedly from those that it has not seen, a threshold is searched on them, and demographic parity and accuracy
+are measured on all the others.
+
+`rivals` says whether rivals pass moments in the frontier when they move their thresholds, which costs no method
+anything. Rivals are trained again, and each has the thresholds of moments' front; moments' points are those of the
+frontier.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
+import pandas as pd
 import torch
+import typer
 from torch import Tensor
 
 from fedfair.accounting import Release, calibrate
-from fedfair.fairness.metrics import largest_gap
+from fedfair.fairness.group_counts import GroupCounts
+from fedfair.fairness.metrics import largest_gap, metrics
 from fedfair.fairness.reject_option import CELLS, RejectOption, below_average, favoured, score, score_counts
 from fedfair.fairness.threshold_search import by_group, confident, counted, toc
 from fedfair.mechanisms import histograms
 from fedfair.mechanisms.randomness import generator
+from fedfair.moments.front import EVEN, THRESHOLDS, TRAINED, Point, moved
+from fedfair.node.front_counts import HELD_OUT, confusions
 from simulations.engines.run import run
+from simulations.reproductions import frontier
+from simulations.reproductions import frontier_choice as choice
 from simulations.settings.experiment import Experiment
 
 THETA, CONFIDENCE, DRAWS, VALID = 0.05, 0.9, 200, 4522
@@ -142,7 +158,61 @@ def rows() -> Iterator[tuple[str, Measured]]:
     yield "sex and race: own gammas", measure(both, own_gammas)
 
 
-if __name__ == "__main__":
+_OURS, _EPSILON = "moments", 1.0
+_FAVOURABLE = 1  # a gap between two groups' rates is the same for either class
+
+
+Frontier = Annotated[Path, typer.Argument(help="Folder that `fedfair reproduce frontier` wrote.")]
+Names = Annotated[str, typer.Option(help="Names, separated by commas.")]
+
+
+def rivals(frontier_folder: Frontier, datasets: Names = "adult,dutch,bank,credit,compas,law",
+           methods: Annotated[str, typer.Option("--rivals", help="Names, separated by commas.")] =
+           "dpsgd,dpsgd-soft,dpsgd-auto", seeds: Annotated[int, typer.Option(min=1)] = 5) -> None:
+    """Print where a rival's front passes that of moments, and how often either is above, by measure."""
+    named, whole = tuple(datasets.split(",")), frontier.load()
+    plan = whole.model_copy(update={
+        "datasets": named, "epsilons": (_EPSILON,), "seeds": seeds, "pictured_seeds": seeds, "ours": (),
+        "methods": {name: whole.methods[name] for name in methods.split(",")}})
+    theirs = [row for entry in frontier.runs_of(plan, "cpu") for row in _points(entry)]
+    points = pd.read_csv(frontier_folder / "points.csv")
+    ours = points[(points["method"] == _OURS) & points["dataset"].isin(named) & (points["epsilon"] == _EPSILON)
+                  & (points["seed"] < seeds)]
+    compared = choice.against(choice.fronts(pd.concat([pd.DataFrame(theirs), ours]), plan.limits), _OURS)
+    print(compared[compared["passes"]].drop(columns=["ours", "epsilon", "passes"]).round(4).to_string(index=False))
+    for measure, rows in compared.groupby("measure", sort=False):
+        print(f"{measure}: {len(rows)} comparisons, a rival above in {int(rows['passes'].sum())}, moments in "
+              f"{int((rows['high'] < 0).sum())}")
+
+
+def _points(entry: frontier.Entry) -> Iterator[dict[str, Any]]:
+    """Yield the figures of a trained model at each threshold on each held-out part, as the frontier has them."""
+    result = run(entry.experiment)
+    weights = next(iter(result.model.parameters())).detach().double().T
+    bounding = result.data.train.encoding.bounding
+    assert bounding is not None
+    settings = [Point(TRAINED, threshold=threshold) for threshold in (EVEN, *THRESHOLDS)]
+    front = torch.stack([moved(weights, point, bounding.last, _FAVOURABLE) for point in settings])
+    for split in HELD_OUT:
+        data = getattr(result.data, split)
+        majority = float(torch.bincount(data.y).max()) / len(data)
+        for point, confusion in zip(settings, confusions(data, front), strict=True):
+            found = choice.of_decisions(metrics(GroupCounts.of_decisions(confusion), data.names, _FAVOURABLE))
+            yield {"dataset": entry.dataset, "epsilon": entry.epsilon, "method": entry.method, "split": split,
+                   "seed": entry.experiment.seed, "setting": f"{entry.setting}, {point.name}", "majority": majority,
+                   "spent": result.ledger.epsilon(), "worst_group_error": 1 - found.pop("worst_group"), **found}
+
+
+def searches() -> None:
+    """Print how often demographic parity exceeds theta, its mean, and that of accuracy, by kind of search."""
     print(f"theta {THETA}, {VALID:,} validation records, {DRAWS} draws\nviolated parity accuracy")
     for name, means in rows():
         print(f"{means.violated:8.3f} {means.parity:6.3f} {means.accuracy:8.4f}  {name}", flush=True)
+
+
+app = typer.Typer(add_completion=False)
+for _command in (searches, rivals):
+    app.command()(_command)
+
+if __name__ == "__main__":
+    app()

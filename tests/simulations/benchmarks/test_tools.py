@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from simulations.benchmarks.kills import different, killed
-from simulations.benchmarks.processes import measure, undisturbed
+from simulations.benchmarks.measuring import measure, undisturbed
 from simulations.plans.sweep import Sweep, trials
 
 CHILD = "import time; held = bytearray(150 * 2**20); time.sleep(1)"
@@ -54,7 +54,7 @@ def test_a_command_is_killed_as_often_as_asked_and_then_left_alone(tmp_path: Pat
 
 
 def test_table_1_of_yang_is_540_trials_of_the_published_methods() -> None:
-    from simulations.benchmarks.sweep import TABLE  # here: Ray Tune takes a second to import
+    from simulations.benchmarks.runs import TABLE  # here: Ray Tune takes a second to import
 
     planned = trials(Sweep.read(TABLE))
     assert len(planned) == 540

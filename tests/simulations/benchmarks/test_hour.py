@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from simulations.benchmarks import resident
-from simulations.benchmarks.resident import Watch, share_of_a_core
+from simulations.benchmarks import hour
+from simulations.benchmarks.hour import Watch, share_of_a_core
 
 _HOLDS = """
 import subprocess, sys, time
@@ -35,13 +35,13 @@ def test_a_process_and_what_it_started_are_rows() -> None:
 
 def test_growth_is_that_after_the_start() -> None:
     course = {(7, window): 500.0 - window if window < 20 else 100.0 + window for window in range(120)}
-    row = resident._row("server", course)
+    row = hour._row("server", course)
     assert (row["first"], row["warm"], row["last"]) == (500, 120, 219)
     assert row["MiB an hour"] == pytest.approx(120)
 
 
 def test_a_program_started_again_and_again_is_what_each_has_at_most() -> None:
     course = {(process, 20 + 2 * process + half): (30.0, 400.0)[half] for process in range(9) for half in (0, 1)}
-    row = resident._row("app", {**course, (9, 60): 3.0})  # the latest has only begun
+    row = hour._row("app", {**course, (9, 60): 3.0})  # the latest has only begun
     assert (row["started"], row["first"], row["last"], row["most"]) == (10, 400, 400, 400)
     assert row["MiB an hour"] == pytest.approx(0, abs=1e-6)
