@@ -19,6 +19,7 @@ from fedfair.gradients.kernels import FastLinear, keep_freed
 from fedfair.gradients.layer_probe import Loss, Probe, WeightedProbe, trained_parameters
 from fedfair.gradients.layers import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.gradients.model_state import forgetting
+from fedfair.gradients.padding_rows import padding_rows, without_rows
 from fedfair.gradients.probe import per_example
 from fedfair.mechanisms import histograms
 from fedfair.mechanisms.clipping import sensitivity
@@ -79,6 +80,7 @@ class Node:
         self.clients = clients if isinstance(clients, Shares) else Shares.joined(clients)
         self.model, self.device, self.loss = model, device, loss
         self._parameters, _ = trained_parameters(model)
+        self._padding = padding_rows(model)
         self.kept: tuple[str, Tensor] | None = None
         self.party: Party | None = None
         self._last: tuple[tuple[str | None, int, str, tuple[float, ...]], list[Tensor], Batch] | None = None
@@ -205,6 +207,7 @@ class Node:
             now = replace(alone, step=step)
             probe, groups = self._sample(data, {name: p.data for name, p in trained.items()}, now, draw(data, now))[:2]
             released = _release(probe, groups, now, [number])
+            released = released._replace(sums=without_rows(released.sums, self._padding))
             for name, parameter in trained.items():
                 parameter.grad = released.sums[name] / epoch.batch_size
             optimizer.step()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from fedfair.accounting.events import Preprocessed, Unit
 from fedfair.gradients.layers import Gradients
+from fedfair.gradients.padding_rows import padding_rows, without_rows
 from fedfair.mechanisms.clipping import ClipRule
 from fedfair.mechanisms.counting import CountQuery
 from fedfair.models.optimizers import Optimizer, make_optimizer
@@ -347,7 +349,13 @@ class Strategy(ABC):
         Args:
             noisy: Sums over all nodes, with all of the round's noise.
         """
-        self.descent.step({name: value / self.divisor() for name, value in noisy.items()})
+        mean = {name: value / self.divisor() for name, value in noisy.items()}
+        self.descent.step(without_rows(mean, self._padding))
+
+    @cached_property
+    def _padding(self) -> dict[str, int]:
+        """Rows of the model that are not trained, by the name of their parameter."""
+        return padding_rows(self.task.build_model())
 
     def client_weights(self) -> tuple[float, ...]:
         """Return each client's share in the average of locally trained weights: its share of the records.
