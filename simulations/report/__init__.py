@@ -1,9 +1,9 @@
 """Reports: one self-contained HTML file from the folders of runs, comparisons and sweeps; figures and tables for
 papers.
 
-`folders` reads results. `figures`, `tradeoffs`, `ledgers` and `tables` say what is shown, as data. `panels` and `page`
-draw it for the browser, `paper` and `latex` for papers. `bars` and `lines` draw single SVG files; all SVG is written by
-`svg`.
+`simulations.results.run_folder` reads the folders. `figures`, `tradeoffs`, `ledgers` and `tables` say what is shown, as
+data; `contents` puts it in chapters, below what `head` says first, and `page` writes the file. `simulations.drawing`
+draws figures and writes tables, for the page and for papers.
 """
 
 from __future__ import annotations

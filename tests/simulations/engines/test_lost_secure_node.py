@@ -18,7 +18,7 @@ from simulations.engines.run import conduct
 from tests.ports import free_ports
 from tests.simulations.engines.runtime import superlink, supernode
 from tests.simulations.engines.test_secure_run import released, weights
-from tests.strategies.server.test_secure_sum import MASK, Nodes
+from tests.strategies.server.releases.test_secure_sum import MASK, Nodes
 
 BEFORE_SUMS = 4  # requests of a node: about its records, for keys, for shares, and for its sums under masks
 

@@ -1,0 +1,1 @@
+"""Tests of strategies/server/replies/."""
