@@ -31,11 +31,7 @@ Kind = TypeVar("Kind", bound=Account)
 
 
 def to_dict(account: Account) -> dict[str, Any]:
-    """Return everything, with the figures at the default delta, for JSON.
-
-    Args:
-        account: What was released.
-    """
+    """Return everything, with the figures at the default delta, for JSON."""
     held_out, learned = account.held_out, account.preprocessing
     return {
         "groups": list(account.groups), "delta": account.delta, "trust": account.trust.value,

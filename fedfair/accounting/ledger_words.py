@@ -23,11 +23,7 @@ _USES = {"valid": "what was chosen on it", "test": "the figures"}
 
 
 def reason(account: Account) -> str:
-    """Say why the guarantee is of its kind: every reason, where there are several.
-
-    Args:
-        account: What was released.
-    """
+    """Say why the guarantee is of its kind: every reason, where there are several."""
     if account.guarantee == "none":
         return "a release carried no noise in proportion to what one record can add"
     doubts = "; ".join(filter(None, (account.nominal, account.simulated)))
@@ -59,11 +55,7 @@ def held_out_data(account: Account, part: str) -> str:
 
 
 def preprocessing_data(account: Account) -> str:
-    """Say what preprocessing learned from a noisy release, and at what cost; "" if it learned nothing so.
-
-    Args:
-        account: What was released.
-    """
+    """Say what preprocessing learned from a noisy release, and at what cost; "" if it learned nothing so."""
     learned = account.preprocessing
     if learned is None:
         return ""
@@ -88,31 +80,19 @@ def delta_warning(account: Account, delta: float | None = None) -> str:
 
 
 def reading(account: Account) -> str:
-    """Say what the figures of `epsilon_by_group` are.
-
-    Args:
-        account: What was released.
-    """
+    """Say what the figures of `epsilon_by_group` are."""
     adaptive = any(event.spent_multipliers != event.multipliers for event in account.events)
     return "an odometer reading: the bounds depended on earlier outputs" if adaptive else "guaranteed in advance"
 
 
 def objections(account: Account) -> dict[str, list[str]]:
-    """Return why the files cannot be published, by whose privacy that would harm (see `contents.objections`).
-
-    Args:
-        account: What was released, with what the files hold.
-    """
+    """Return why the files cannot be published, by whose privacy that would harm (see `contents.objections`)."""
     doubt = f"the guarantee of the releases is {account.guarantee}: {reason(account)}"
     return contents.objections(account.files, account.protects, None if account.guarantee == "proved" else doubt)
 
 
 def left_to_trust(account: Account) -> list[str]:
-    """Say what has to be trusted for the figures to hold: who could still learn of a record, and by what.
-
-    Args:
-        account: What was released.
-    """
+    """Say what has to be trusted for the figures to hold: who could still learn of a record, and by what."""
     seed = [] if account.simulated is None else ["that nobody else has the seed, from which batches and noise follow"]
     program = ("that nodes run this program: with Flower, whoever may start runs sends it to them, and another program "
                "keeps to no policy")
@@ -121,11 +101,7 @@ def left_to_trust(account: Account) -> list[str]:
 
 
 def html(account: Account) -> str:
-    """Show epsilon by group and observer, for notebooks.
-
-    Args:
-        account: What was released.
-    """
+    """Show epsilon by group and observer, for notebooks."""
     title = f"epsilon at delta {up(account.delta, '.6g')}, for one {account.protects}, by {account.accountant}"
     by_group = {"guaranteed": account.guaranteed_by_group(), "guaranteed, by RDP": account.guaranteed_by_group(
         accountant="rdp"), "spent": account.epsilon_by_group(), "odometer": account.odometer_by_group()}
@@ -140,11 +116,7 @@ def html(account: Account) -> str:
 
 
 def shown(epsilon: float) -> str:
-    """Write an epsilon rounded up, or "none" where nothing is promised.
-
-    Args:
-        epsilon: Figure.
-    """
+    """Write an epsilon rounded up, or "none" where nothing is promised."""
     return up(epsilon, ".3f") if math.isfinite(epsilon) else "none"
 
 

@@ -46,9 +46,6 @@ def spreadsheet_cell(value: object) -> object:
 
     Numbers stay numbers, also those that are text. `from_spreadsheet_cell` undoes it.
 
-    Args:
-        value: Cell of a table.
-
     Returns:
         The cell to write.
     """
@@ -57,9 +54,6 @@ def spreadsheet_cell(value: object) -> object:
 
 def from_spreadsheet_cell(value: object) -> object:
     """Return the name that `spreadsheet_cell` wrote.
-
-    Args:
-        value: Cell that was read.
 
     Returns:
         The cell that was given to `spreadsheet_cell`.

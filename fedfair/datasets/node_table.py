@@ -36,9 +36,6 @@ _log = logging.getLogger(__name__)
 def no_records(known: Agreement) -> GroupedDataset:
     """Return the data set of no record: all that is known where there is no file.
 
-    Args:
-        known: What is known.
-
     Raises:
         ValueError: If the schema does not list the values of label and groups.
     """

@@ -81,11 +81,7 @@ class Moments:
                       self.last)
 
     def group_means(self, label: int | None = None) -> Tensor:
-        """Return the mean features of each group, of the records of one class or of all, `[K, d]`.
-
-        Args:
-            label: Number of a class, or None for all classes.
-        """
+        """Return the mean features of each group, of the records of one class or of all, `[K, d]`."""
         sums = self.first.sum(2) if label is None else self.first[:, :, label]
         least = sums.new_tensor([max(1.0, self._noise_of_group(group, label) / self.last)
                                  for group in range(len(sums))])

@@ -46,9 +46,6 @@ Named = Iterator[tuple[str, Entry]]
 def entries(folder: Path) -> dict[str, Entry]:
     """Return every value in a folder by where it stands: numbers as numbers, all else as text.
 
-    Args:
-        folder: Folder of a result.
-
     Returns:
         Entries by "file/place".
     """

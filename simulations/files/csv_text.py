@@ -14,9 +14,6 @@ from fedfair.datasets.names import from_spreadsheet_cell, spreadsheet_cell
 def to_csv(frame: pd.DataFrame) -> str:
     """Write a table without its index; text that starts like a formula gets an apostrophe in front.
 
-    Args:
-        frame: Table of numbers and names.
-
     Returns:
         The text of the file.
     """
@@ -25,9 +22,6 @@ def to_csv(frame: pd.DataFrame) -> str:
 
 def from_csv(path: Path) -> pd.DataFrame:
     """Read a table that `to_csv` wrote, with the names as they were.
-
-    Args:
-        path: The file.
 
     Returns:
         The table.

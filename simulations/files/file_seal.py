@@ -32,9 +32,6 @@ def key_file() -> Path:
 def seal(path: Path) -> str:
     """Return a new seal of a file's present content.
 
-    Args:
-        path: The file.
-
     Returns:
         Salt, sign of the key, and code, in hexadecimal, separated by colons; empty, with a warning, if no key can be
             kept on this machine.

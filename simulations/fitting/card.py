@@ -26,11 +26,7 @@ _RATIO = ("The ratio of selection rates is held against four fifths in United St
 
 
 def card_in_markdown(story: Story) -> str:
-    """Return the card as Markdown, with Hugging Face's fields above it.
-
-    Args:
-        story: The fit.
-    """
+    """Return the card as Markdown, with Hugging Face's fields above it."""
     lines = [_HEAD, f"# {story.name}", story.finding, *story.doubts,
              "## Model details", _details(story), "## Intended use",
              f"Deciding between {' and '.join(story.description.labels)} ({story.favourable} is the favourable class) "
@@ -46,11 +42,7 @@ def card_in_markdown(story: Story) -> str:
 
 
 def card_in_json(story: Story) -> str:
-    """Return the card as JSON, for registries.
-
-    Args:
-        story: The fit.
-    """
+    """Return the card as JSON, for registries."""
     ledger = story.ledger
     selected = {"selection": how_selected(story)} if was_selected(story) else {}
     values: dict[str, Any] = {

@@ -47,11 +47,7 @@ class SiteStory:
 
     @staticmethod
     def read(folder: Path) -> SiteStory:
-        """Read what a folder tells by site.
-
-        Args:
-            folder: Folder of a fit.
-        """
+        """Read what a folder tells by site."""
         if not (folder / SITES).is_file():
             return SiteStory((), {})
         table = pd.read_csv(folder / SITES, keep_default_na=False, dtype={"site": str, "group": str},

@@ -29,9 +29,6 @@ def onnx_model(story: Story) -> bytes:
     `[n]`, and `probabilities`, of each class, `[n, classes]`; a column of either name puts "_" behind that of the
     output. Spaces around a category count, and numbers are numbers, not text: who calls the model reads the cells.
 
-    Args:
-        story: The fit.
-
     Raises:
         ValueError: If the package onnx is not installed.
     """

@@ -28,11 +28,7 @@ from simulations.report.page_files import page_folder
 
 
 def front(story: Story) -> str:
-    """Draw accuracy against the difference of selection rates, a mark with intervals for each point of the front.
-
-    Args:
-        story: The fit.
-    """
+    """Draw accuracy against the difference of selection rates, a mark with intervals for each point of the front."""
     points = []
     for number in story.points:
         gap, right = story.at(number, "demographic_parity"), story.at(number, "accuracy")
@@ -80,11 +76,7 @@ _SLIDING = {metric.name: metric.words for metric in shown_in("fit groups")
 
 
 def page(story: Story) -> str:
-    """Return the whole file.
-
-    Args:
-        story: The fit.
-    """
+    """Return the whole file."""
     loader = FileSystemLoader(page_folder("simulations.fitting"))
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True,
                               lstrip_blocks=True, finalize=_visible)

@@ -16,11 +16,7 @@ from simulations.fitting.fit_folder import Story
 
 
 def in_words(method: str) -> str:
-    """Return a method's name, with the settings that are tried.
-
-    Args:
-        method: Name of the method.
-    """
+    """Return a method's name, with the settings that are tried."""
     tried: dict[str, dict[str, None]] = {}
     for settings in METHODS[method]:
         for name, value in settings.items():
@@ -31,20 +27,12 @@ def in_words(method: str) -> str:
 
 
 def was_selected(story: Story) -> bool:
-    """Return whether the model is the best of several trials.
-
-    Args:
-        story: The fit.
-    """
+    """Return whether the model is the best of several trials."""
     return "candidates" in story.asked
 
 
 def how_trained(story: Story) -> str:
-    """Say how the model was trained, as the end of a sentence on it.
-
-    Args:
-        story: The fit.
-    """
+    """Say how the model was trained, as the end of a sentence on it."""
     head = next(row for row in story.front["head"])
     config = story.config
     if head == TRAINED:
@@ -56,21 +44,13 @@ def how_trained(story: Story) -> str:
 
 
 def gradients(story: Story) -> int:
-    """Return how many gradients were released after the moments.
-
-    Args:
-        story: The fit.
-    """
+    """Return how many gradients were released after the moments."""
     trained = next(iter(story.front["head"])) == LOGISTIC
     return sum(story.ledger.events.values()) - 1 if trained else 0
 
 
 def how_selected(story: Story) -> str:
-    """Say what the model was selected among, and at what cost; "" if it was not.
-
-    Args:
-        story: The fit.
-    """
+    """Say what the model was selected among, and at what cost; "" if it was not."""
     if not was_selected(story):
         return ""
     ledger = story.ledger
@@ -90,11 +70,7 @@ class Part(NamedTuple):
 
 
 def promise(story: Story) -> list[Part]:
-    """Return the parts of a fit's promise.
-
-    Args:
-        story: The fit.
-    """
+    """Return the parts of a fit's promise."""
     ledger, epsilon = story.ledger, up(story.epsilon, ".4g")
     return [
         Part("Guarantee", f"Differential privacy with epsilon {epsilon} at delta {up(ledger.delta, '.3g')}: "

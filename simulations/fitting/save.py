@@ -43,11 +43,7 @@ def save(fitted: Fitted, folder: Path) -> Story:
 
 
 def told(fitted: Fitted) -> Story:
-    """Return what a fit tells, without keeping its folder.
-
-    Args:
-        fitted: The fit.
-    """
+    """Return what a fit tells, without keeping its folder."""
     with TemporaryDirectory() as folder:
         return save(fitted, Path(folder) / Path(fitted.result.experiment.dataset).name)
 
@@ -64,11 +60,7 @@ def refuse_folder(folder: Path, settings: Mapping[str, Any] | None = None) -> No
 
 
 def refuse_fit(folder: Path) -> None:
-    """Raise `FileExistsError` if a folder holds a fit.
-
-    Args:
-        folder: Folder to write.
-    """
+    """Raise `FileExistsError` if a folder holds a fit."""
     if is_fit(folder):
         raise FileExistsError(f"{folder} holds a fit already, and another fit is another release of the same records, "
                               "whose epsilons add up: `fedfair choose` takes another model of it at no cost; else "
@@ -76,11 +68,7 @@ def refuse_fit(folder: Path) -> None:
 
 
 def is_fit(folder: Path) -> bool:
-    """Return whether a folder holds a fit.
-
-    Args:
-        folder: Folder.
-    """
+    """Return whether a folder holds a fit."""
     return (folder / FIT).is_file()
 
 

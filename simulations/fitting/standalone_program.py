@@ -89,11 +89,7 @@ if __name__ == "__main__":
 
 
 def program(story: Story) -> str:
-    """Return the program of a fit's model.
-
-    Args:
-        story: The fit.
-    """
+    """Return the program of a fit's model."""
     numbers, categories, constant = tables(story)
     return _PROGRAM.format(name=story.name.replace('"', "'"), version=_version(), epsilon=f"{story.epsilon:.4g}",
                            delta=f"{story.ledger.delta:g}", classes=_json(list(story.description.labels)),
@@ -108,9 +104,6 @@ Categories = dict[str, dict[str, Scores]]
 
 def tables(story: Story) -> tuple[Numbers, Categories, Scores]:
     """Return what each column adds: by number's bins, and by category; and what every record gets.
-
-    Args:
-        story: The fit.
 
     Returns:
         By column ends between bins, scores of each bin, and scores of a missing number; by column scores of each
@@ -138,11 +131,7 @@ def tables(story: Story) -> tuple[Numbers, Categories, Scores]:
 
 
 def marks(story: Story) -> list[str]:
-    """Return the texts that stand for a missing value.
-
-    Args:
-        story: The fit.
-    """
+    """Return the texts that stand for a missing value."""
     return sorted(ALWAYS | {*story.description.encoding.reading.missing})
 
 

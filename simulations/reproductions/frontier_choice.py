@@ -27,11 +27,7 @@ _AT = ["measure", "dataset", "epsilon", "limit", "seed"]
 
 
 def of_decisions(rows: Iterable[tuple[str, str, float]]) -> dict[str, float]:
-    """Return accuracy, gaps (NaN for one that is unknown) and the accuracy of the worst group from metrics of one part.
-
-    Args:
-        rows: Groups, metrics and values.
-    """
+    """Return accuracy, gaps (NaN for one that is unknown) and the worst group's accuracy, from metrics of one part."""
     by_group = {(group, metric): float(value) for group, metric, value in rows}
     accuracies = [value for (group, metric), value in by_group.items()
                   if metric == "accuracy" and group != ALL and not math.isnan(value)]

@@ -74,11 +74,7 @@ def read_front(folder: Path, run: str | None) -> tuple[str, pd.DataFrame, Tensor
 
 
 def read_measured(folder: Path) -> MeasuredFront | None:
-    """Return the front of a folder's only run as it was saved, or None if it has none.
-
-    Args:
-        folder: Folder of a finished run.
-    """
+    """Return the front of a folder's only run as it was saved, or None if it has none."""
     if not (folder / FRONT).is_file():
         return None
     _, figures, weights = read_front(folder, None)

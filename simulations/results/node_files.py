@@ -25,11 +25,7 @@ COLUMNS = {"node": "node", "sites": "sites", "records": "training records", "rou
 
 
 def contributions(rounds: Rounds) -> pd.DataFrame | None:
-    """Return a row for each node of a finished run; None where nodes have no files of their own.
-
-    Args:
-        rounds: The rounds of the run.
-    """
+    """Return a row for each node of a finished run; None where nodes have no files of their own."""
     if rounds.task.partition != NODES:
         return None
     attended, figures = rounds.attendance, _figures(pd.DataFrame(rounds.rows.all))

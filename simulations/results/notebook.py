@@ -73,11 +73,7 @@ def _ends(spreads: Sequence[Spread]) -> Spread:
 
 
 def runs_html(comparison: Comparison) -> str:
-    """Return the tables of runs on one data set, with what is found in sentences.
-
-    Args:
-        comparison: The runs.
-    """
+    """Return the tables of runs on one data set, with what is found in sentences."""
     marked, rows, seeds = comparison.marks, comparison.summary.to_dict("records"), comparison.seeds
     title = f"{visible(rows[0]['dataset'])}: {seeds} seed{'s, mean ± deviation' if seeds > 1 else ''}, on test records"
     sizes = comparison.sizes

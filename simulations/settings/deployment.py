@@ -28,11 +28,7 @@ _ALLOWED: Mapping[str, tuple[Any, ...]] = {
 
 
 def with_deployment(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with those that a deployment sets, if they name one.
-
-    Args:
-        values: Settings as they were given.
-    """
+    """Return the settings with those that a deployment sets, if they name one."""
     return {**SETTINGS, **values} if values.get("mode") == DEPLOYMENT else dict(values)
 
 

@@ -59,11 +59,7 @@ def suited(settings: Mapping[str, Any], preset: str | None, strategies: Sequence
 
 
 def is_own(settings: Mapping[str, Any]) -> bool:
-    """Return whether the records are the user's, not a built-in data set's.
-
-    Args:
-        settings: Settings by name.
-    """
+    """Return whether the records are the user's, not a built-in data set's."""
     named = settings.get("csv") or settings.get("partition") == NODES
     return bool(named) or str(settings.get("dataset", "")).startswith(HUGGING_FACE)
 

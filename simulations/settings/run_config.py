@@ -102,11 +102,7 @@ def read(config: Mapping[str, Any]) -> tuple[RunSettings, dict[str, Any]]:
 
 
 def read_fit(config: Mapping[str, Any]) -> FitSettings:
-    """Return what a run config asks of a fit; raise `SettingsError` for what cannot be asked.
-
-    Args:
-        config: The run config.
-    """
+    """Return what a run config asks of a fit; raise `SettingsError` for what cannot be asked."""
     given = {name: config[name] for name in _names_of_fits() if config.get(name, "") != ""}
     try:
         return FitSettings(**given)

@@ -86,11 +86,7 @@ class WeightAverage:
         self.rounds = 0
 
     def take(self, weights: Mapping[str, Tensor]) -> None:
-        """Add the weights after a round, which may be changed in place later.
-
-        Args:
-            weights: Weights by name.
-        """
+        """Add the weights after a round, which may be changed in place later."""
         self.rounds += 1
         if self.rounds == 1 or not self.decay:
             self.weights = {name: value.clone() for name, value in weights.items()}

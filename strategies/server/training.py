@@ -208,11 +208,7 @@ class Training(ThresholdSettings, BaseModel):
         return self
 
     def sized(self, records: int) -> Training:
-        """Return the same settings with the batch size that the sampling rate asks for, if there is one.
-
-        Args:
-            records: Number of all training records, which is public.
-        """
+        """Return the same settings with the batch size that the sampling rate asks for, if there is one."""
         if self.sampling_rate is None:
             return self
         size = max(1, round(self.sampling_rate * records))

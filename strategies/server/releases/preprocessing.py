@@ -47,11 +47,7 @@ class Columns(NamedTuple):
 
 
 def unknown_columns(task: Task) -> Columns:
-    """Return the columns whose range or list preprocessing is to learn; none unless it is private.
-
-    Args:
-        task: The run's data and settings.
-    """
+    """Return the columns whose range or list preprocessing is to learn; none unless it is private."""
     if task.prepares != "private":
         return Columns((), ())
     known = task.known_columns

@@ -168,11 +168,7 @@ class PrivateFigures:
 
 
 def rows_of(counts: NoisyCounts) -> list[tuple[str, str, float]]:
-    """Return figures as a run's metrics have them: group, metric, value; those that are not released are NaN.
-
-    Args:
-        counts: Counts with noise.
-    """
+    """Return figures as a run's metrics have them: group, metric, value; those that are not released are NaN."""
     figures = counts.figures()
     known = {(figure.group, figure.metric) for figure in figures}
     groups = dict.fromkeys(figure.group for figure in figures)

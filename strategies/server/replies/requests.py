@@ -197,9 +197,6 @@ def _plus(a: Gradients, b: Gradients) -> Gradients:
 class Attendance:
     """Counts by client, `[clients]`, over the rounds of a run, one that was resumed included.
 
-    Args:
-        clients: Number of clients.
-
     Attributes:
         rounds: Number of rounds that ended.
         answered: How many of them each client answered.
