@@ -92,12 +92,9 @@ class RenyiFilter:
         low, high = _LEAST - 1, _MOST + 1
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self._grid_cost(rate, middle) <= allowed else (middle, high)
+            cost = self.cost(Release(rate, math.exp(middle * _STEP)))
+            low, high = (low, middle) if cost <= allowed else (middle, high)
         return math.exp(high * _STEP) if high <= _MOST else math.inf
-
-    def _grid_cost(self, rate: float, index: int) -> float:
-        """Return the cost of a multiplier of the grid."""
-        return self.cost(Release(rate, math.exp(index * _STEP)))
 
 
 @lru_cache(maxsize=64)

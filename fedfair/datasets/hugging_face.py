@@ -81,16 +81,11 @@ def refuse_hidden_labels(labels: pd.Series, part: pd.Series) -> None:
     alone = sorted(set(tested.dropna().astype(str)) - known)
     mend = "leave that split out, and the validation part stands for it, or get its labels"
     if len(tested) and (tested.isna().all() or set(alone) & set(_HIDDEN)):
-        raise ValueError(f"the labels of the published test part are hidden ({_shown(tested)}), as benchmarks do: "
-                         f"{mend}")
+        seen = "no value" if tested.isna().all() else ", ".join(sorted(set(tested.dropna().astype(str)))[:3])
+        raise ValueError(f"the labels of the published test part are hidden ({seen}), as benchmarks do: {mend}")
     if alone:
         raise ValueError(f"the published test part has a class that no other part has, {', '.join(map(repr, alone))}: "
                          f"nothing can be learned of it, and it may stand for hidden labels; {mend}")
-
-
-def _shown(labels: pd.Series) -> str:
-    """Return the labels of a test part in words."""
-    return "no value" if labels.isna().all() else ", ".join(sorted(set(labels.dropna().astype(str)))[:3])
 
 
 _AS_ASKED = Asked()

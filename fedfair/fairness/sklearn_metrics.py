@@ -130,7 +130,7 @@ def find_metric(name: str) -> Wanted:
     else:
         known = {*sklearn.metrics.get_scorer_names(), *sklearn.metrics.__all__}
         raise unknown("metric of scikit-learn", plain, {each for each in known if each.islower()})
-    takes = _arguments(function)
+    takes = list(inspect.signature(function).parameters) if inspect.isfunction(function) else []
     second = takes[1] if len(takes) > 1 else ""
     if "sample_weight" not in takes or second not in (*_SCORES, *_DECISIONS):
         raise ValueError(f"metrics names {plain!r}, which scikit-learn does not compute from labels, decisions or "
@@ -158,11 +158,6 @@ def _scored() -> frozenset[Callable[..., Any]]:
 
     scorers = map(get_scorer, get_scorer_names())
     return frozenset(scorer._score_func for scorer in scorers if scorer._response_method != "predict")
-
-
-def _arguments(function: Callable[..., Any]) -> list[str]:
-    """Return the names of a function's arguments; none if it is no function."""
-    return list(inspect.signature(function).parameters) if inspect.isfunction(function) else []
 
 
 def further(names: tuple[str, ...], classes: int, favourable: int | None) -> dict[str, Compute]:

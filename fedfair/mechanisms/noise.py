@@ -96,7 +96,7 @@ def add_discrete_gaussian(values: Mapping[str, Tensor], deviation: float, source
         return dict(values)
     step = grid_step(deviation)
     drawn = shaped(torch.from_numpy(discrete_gaussian(_numbers(values), source)), values)
-    return {name: _on_grid(value, step, drawn[name]) for name, value in values.items()}
+    return {name: ((to_steps(value, step) + drawn[name]).double() * step).to(value) for name, value in values.items()}
 
 
 def grid_step(deviation: float) -> float:
@@ -118,8 +118,3 @@ def to_steps(value: Tensor, step: float) -> Tensor:
 def _numbers(values: Mapping[str, Tensor]) -> int:
     """Count the numbers that the tensors hold together."""
     return sum(value.numel() for value in values.values())
-
-
-def _on_grid(value: Tensor, step: float, drawn: Tensor) -> Tensor:
-    """Return `value` rounded to the grid, plus `drawn` steps, added as integers."""
-    return ((to_steps(value, step) + drawn).double() * step).to(value)

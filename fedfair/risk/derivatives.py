@@ -91,14 +91,10 @@ def hessian_products(model: nn.Module, data: GroupedDataset, rows: Tensor, vecto
 def samples(data: GroupedDataset, rates: Sequence[float], noise_key: str, number: int, purpose: str
             ) -> Iterator[tuple[int, Tensor]]:
     """Yield each group and the rows of a Poisson sample of it; which client holds a record makes no difference."""
-    drawn = poisson(key(noise_key, purpose), number, data.records, _by_record(data, rates))
+    by_record = torch.tensor(rates, dtype=torch.float64)[data.group]
+    drawn = poisson(key(noise_key, purpose), number, data.records, by_record)
     for group in range(len(data.names)):
         yield group, drawn[data.group[drawn] == group]
-
-
-def _by_record(data: GroupedDataset, rates: Sequence[float]) -> Tensor:
-    """Return the sampling rate of each record, `[N]`, from those of the groups."""
-    return torch.tensor(rates, dtype=torch.float64)[data.group]
 
 
 def _losses(model: nn.Module, data: GroupedDataset, rows: Tensor) -> Tensor:

@@ -73,32 +73,8 @@ def _leaves(value: Any, place: str = "") -> Named:
         for number, part in enumerate(value):
             yield from _leaves(part, f"{place}/{number}")
     else:
-        yield place, _entry(value)
-
-
-def _entry(value: Any) -> Entry:
-    """Return one value: a number as it is, all else as text."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-
-
-def _json(path: Path) -> Named:
-    """Yield the values of JSON."""
-    return _leaves(json.loads(path.read_text(encoding="utf-8")))
-
-
-def _toml(path: Path) -> Named:
-    """Yield the values of TOML."""
-    return _leaves(tomllib.loads(path.read_text(encoding="utf-8")))
-
-
-def _csv(path: Path) -> Named:
-    """Yield the cells of a table in text."""
-    return _cells(pd.read_csv(path))
-
-
-def _parquet(path: Path) -> Named:
-    """Yield the cells of a table."""
-    return _cells(pd.read_parquet(path))
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        yield place, float(value) if is_number else str(value)
 
 
 def _cells(table: pd.DataFrame) -> Named:
@@ -122,7 +98,10 @@ def _safetensors(path: Path) -> Named:
 
 
 _READERS: Mapping[str, Callable[[Path], Named]] = {
-    ".json": _json, ".toml": _toml, ".csv": _csv, ".parquet": _parquet, ".safetensors": _safetensors}
+    ".json": lambda path: _leaves(json.loads(path.read_text(encoding="utf-8"))),
+    ".toml": lambda path: _leaves(tomllib.loads(path.read_text(encoding="utf-8"))),
+    ".csv": lambda path: _cells(pd.read_csv(path)), ".parquet": lambda path: _cells(pd.read_parquet(path)),
+    ".safetensors": _safetensors}
 
 
 Figures = dict[tuple[int, str, str], float]
@@ -251,7 +230,7 @@ def _fixed(used: Sequence[_Seen], unused: Sequence[_Seen]) -> Iterator[Leak]:
 
 def _exact(seen: Sequence[_Seen]) -> Iterator[Leak]:
     """Yield the entries that equal a figure of the training part that was used, and not always that of the other."""
-    names = [name for name, value in seen[0].entries.items() if isinstance(value, float) and _everywhere(name, seen)]
+    names = [name for name in seen[0].entries if all(isinstance(each.entries.get(name), float) for each in seen)]
     keys = [key for key in seen[0].figures if all(key in each.figures for each in seen)]
     values = np.array([[each.entries[name] for name in names] for each in seen], dtype=float)
     for key in keys:
@@ -260,11 +239,6 @@ def _exact(seen: Sequence[_Seen]) -> Iterator[Leak]:
         round_, group, metric = key
         for place in np.flatnonzero(_equal(values, ours) & ~_equal(values, theirs)):
             yield Leak(names[place], "exact", f"{metric} of {group} on the training part after round {round_}")
-
-
-def _everywhere(name: str, seen: Sequence[_Seen]) -> bool:
-    """Return whether an entry is a number in every run."""
-    return all(isinstance(each.entries.get(name), float) for each in seen)
 
 
 def _equal(values: npt.NDArray[np.float64], figures: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:

@@ -101,19 +101,17 @@ def methods() -> None:
     from simulations.drawing.table import Table
     from simulations.drawing.terminal import terminal
 
-    rows = [(name, _purpose(STRATEGIES[name]), STRATEGIES[name].protects, _needs(STRATEGIES[name]))
-            for name in STRATEGIES]
+    rows = []
+    for name in STRATEGIES:
+        strategy = STRATEGIES[name]
+        purpose = (inspect.getmodule(strategy).__doc__ or "").partition("\n")[0]
+        rows.append((name, purpose, strategy.protects, _needs(strategy)))
     for name in COMBINATIONS:
         base, settings = COMBINATIONS[name]
         given = ", ".join(f"{key} = {value}" for key, value in settings.items())
         rows.append((name, f"{base} with {given}.", STRATEGIES[base].protects, "validation records"))
     Console().print(terminal(Table(columns=("method", "what it does, and its source", "protects", "needs"), rows=rows,
                                    framed=False)))
-
-
-def _purpose(strategy: type[Strategy]) -> str:
-    """Return the first line of what a strategy's file says of it."""
-    return (inspect.getmodule(strategy).__doc__ or "").partition("\n")[0]
 
 
 def _needs(strategy: type[Strategy]) -> str:

@@ -159,10 +159,11 @@ def apart(figure: Figure) -> Figure:
     Panels with more lose their bands. The first two of them are drawn again, once for each line: that line with its
     band, and the others without.
     """
-    crowded = [panel for panel in figure.panels if _bands(panel) > _BANDS]
+    crowded = [panel for panel in figure.panels if sum(map(_has_band, panel.series)) > _BANDS]
     if not crowded:
         return figure
-    panels = [_plain(panel) if panel in crowded else panel for panel in figure.panels]
+    panels = [replace(panel, series=tuple(replace(series, band=False) for series in panel.series))
+              if panel in crowded else panel for panel in figure.panels]
     multiples = [_alone(panel, series) for panel in crowded[:_APART] for series in panel.series if _has_band(series)]
     return replace(figure, panels=(*panels, *multiples), caption=(
         f"{figure.caption} More than {_BANDS} bands are not drawn over each other: those of "
@@ -170,20 +171,10 @@ def apart(figure: Figure) -> Figure:
         "of this figure."))
 
 
-def _bands(panel: Panel) -> int:
-    """Return how many bands a panel has."""
-    return sum(map(_has_band, panel.series))
-
-
 def _has_band(series: Series) -> bool:
     """Return whether a line is drawn with a band."""
     known = [point for point in series.points if not math.isnan(point.y.low)]
     return series.joined and series.band and len(known) > 1
-
-
-def _plain(panel: Panel) -> Panel:
-    """Return a panel without bands."""
-    return replace(panel, series=tuple(replace(series, band=False) for series in panel.series))
 
 
 def _alone(panel: Panel, series: Series) -> Panel:

@@ -11,11 +11,9 @@ from importlib.metadata import version
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from fedfair.accounting.figures import up
-from fedfair.datasets.names import visible
 from fedfair.fairness.intervals import Estimate, records
 from fedfair.fairness.metrics import shown_in
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
@@ -24,7 +22,7 @@ from simulations.files.atomic_files import in_json
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
 from simulations.fitting.privacy_statement import how_selected, promise
-from simulations.report.page_files import page_folder
+from simulations.report.page_files import as_it_is, templates
 
 
 def front(story: Story) -> str:
@@ -77,17 +75,15 @@ _SLIDING = {metric.name: metric.words for metric in shown_in("fit groups")
 
 def page(story: Story) -> str:
     """Return the whole file."""
-    loader = FileSystemLoader(page_folder("simulations.fitting"))
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-                              lstrip_blocks=True, finalize=_visible)
-    style = Environment(loader=FileSystemLoader(page_folder("simulations.report")), autoescape=True)
+    environment, style = templates("simulations.fitting"), templates("simulations.report")
     return environment.get_template("page.html.j2").render(
         story=story, groups=OF_GROUPS, overall=OF_ALL, of_sites=OF_SITES, less=LESS,
         sliding=_SLIDING,
         promise=promise(story), selected=how_selected(story), version=version("fedfair"),
         epsilon=up(story.epsilon, ".4g"),
-        delta=up(story.ledger.delta, ".3g"), style=_text(style, "page.css"), own_style=_text(environment, "page.css"),
-        script=_text(environment, "page.js"), front=Markup(front(story)),  # noqa: S704 - every text in it is escaped
+        delta=up(story.ledger.delta, ".3g"), style=as_it_is(style, "page.css"),
+        own_style=as_it_is(environment, "page.css"), script=as_it_is(environment, "page.js"),
+        front=Markup(front(story)),  # noqa: S704 - every text in it is escaped
         curves=[(group, Markup(calibration(story, group))) for group in story.groups],  # noqa: S704
         data=Markup(in_json(_points(story)).replace("<", "\\u003c")),  # noqa: S704 - no tag can begin in it
         card=_card(story), nodes=_nodes(story))
@@ -117,14 +113,3 @@ def _nodes(story: Story) -> list[tuple[str, list[str]]]:
     """Return what each node contributed: its name, and cells."""
     return [(str(row["node"]), [f"{row['records']:,}", f"{row['answered']} of {row['rounds']}",
                                 up(row["epsilon"], ".4g")]) for row in records(story.by_node)]
-
-
-def _visible(value: object) -> object:
-    """Show control characters in names from the data."""
-    return visible(value, keep="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _text(environment: Environment, name: str) -> Markup:
-    """Return a file of a package, to put into the page as it is."""
-    assert environment.loader is not None
-    return Markup(environment.loader.get_source(environment, name)[0])  # noqa: S704 - our own style and script

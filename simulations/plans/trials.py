@@ -65,7 +65,8 @@ def run_trials(left: Mapping[str, Experiment], finished: int, folder: Path, reso
     finally:
         shutil.rmtree(folder.absolute().parent / ".tune", ignore_errors=True)  # it has error texts, which quote cells
     placed = zip(left, map(results.__getitem__, range(len(results))), strict=False)
-    over = {name: result for name, result in placed if _is_over(result)}
+    over = {name: result for name, result in placed  # ended by itself or its scheduler, not by an interruption of all
+            if result.error is not None or (result.metrics or {}).get("done")}
     failed = {name: reason for name, result in over.items() if (reason := _failure(result, folder / name))}
     if len(over) < len(left):
         raise KeyboardInterrupt  # Tune catches the signal, and returns as if all trials were over
@@ -85,11 +86,6 @@ def _refuse_too_large(resources: Resources) -> None:
         if each > most:
             raise ValueError(f"a trial with {each:g} {resource} does not fit into a Ray cluster that has {most:g} on "
                              "its largest machine: take a smaller share for each")
-
-
-def _is_over(result: tune.Result) -> bool:
-    """Return whether a trial ended by itself, or by its scheduler, and not because all of them were interrupted."""
-    return result.error is not None or bool((result.metrics or {}).get("done"))
 
 
 def _failure(result: tune.Result, folder: Path) -> str | None:

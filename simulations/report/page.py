@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fedfair.datasets.names import visible
 from fedfair.fairness.intervals import Estimate
 from simulations.drawing.figure import Figure
 from simulations.drawing.panels import drawn, swatch
@@ -17,6 +15,7 @@ from simulations.drawing.svg import COLOURS
 from simulations.drawing.table import Table, plain, said
 from simulations.report.contents import Report
 from simulations.report.head import command
+from simulations.report.page_files import as_it_is, templates
 from simulations.results.run_folder import Source
 from simulations.statistics.marks import BEST, DOUBTFUL
 
@@ -47,24 +46,13 @@ class Swatch(NamedTuple):
 
 def page(report: Report) -> str:
     """Return the whole file."""
-    environment = Environment(loader=PackageLoader("simulations.report", "page"), autoescape=True,
-                              undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_visible)
+    environment = templates("simulations.report")
     environment.filters.update(said=said, plain=plain, panels=_panels, legend=_legend, numeric=Table.numeric,
                                estimated=_estimated, marking=_marking)
     return environment.get_template("page.html.j2").render(
         report=report, folders=[Shown(source) for source in report.sources], colours=COLOURS,
-        version=version("fedfair"), style=_text(environment, "page.css"), script=_text(environment, "page.js"))
-
-
-def _visible(value: object) -> object:
-    """Show control characters in names from the data; lines of a configuration stay lines."""
-    return visible(value, keep="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _text(environment: Environment, name: str) -> Markup:
-    """Return a file of this package, to put into the page as it is."""
-    assert environment.loader is not None
-    return Markup(environment.loader.get_source(environment, name)[0])  # noqa: S704 - our own style and script
+        version=version("fedfair"), style=as_it_is(environment, "page.css"),
+        script=as_it_is(environment, "page.js"))
 
 
 def _panels(figure: Figure, chapter: str) -> list[tuple[str, Markup]]:

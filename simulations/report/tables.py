@@ -74,15 +74,13 @@ def choices_table(comparisons: Sequence[Comparison]) -> Table:
     """Show each choice of a sweep's settings and method on one data set, in a row each."""
     names = list(dict.fromkeys(name for comparison in comparisons for name in comparison.chosen))
     tables = [methods_table(comparison) for comparison in comparisons]
-    rows = [(*row[:1], *(_choice(comparison.chosen.get(name, "")) for name in names), *row[1:])
-            for comparison, table in zip(comparisons, tables, strict=True) for row in table.rows]
+    rows: list[Sequence[Cell]] = []
+    for comparison, table in zip(comparisons, tables, strict=True):
+        chosen = [comparison.chosen.get(name, "") for name in names]
+        cells = [value if isinstance(value, str | int | float) else str(value) for value in chosen]
+        rows += [(*row[:1], *cells, *row[1:]) for row in table.rows]
     columns = (*tables[0].columns[:1], *names, *tables[0].columns[1:])
     return Table("choices", "All choices", columns, rows, tables[0].caption)
-
-
-def _choice(value: object) -> Cell:
-    """Return a varied setting's value as a cell."""
-    return value if isinstance(value, str | int | float) else str(value)
 
 
 def groups_table(comparison: Comparison) -> Table:

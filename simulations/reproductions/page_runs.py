@@ -69,7 +69,10 @@ def _run(experiment: Experiment, folder: Path, progress: Callable[[int, int], No
     checkpoint = Checkpoint(_checkpoints(experiment, folder), experiment.settings())
     began = time.perf_counter()
     result = run(experiment, progress=progress, checkpoint=checkpoint)
-    return {"metrics": _thinned(result.metrics), "ledger": _in_short(result.ledger),
+    # Events as they were known in advance are kilobytes, where those of bounds that follow noisy counts are megabytes.
+    # A budget depends on what was spent, so with one all of them stay.
+    in_advance = {} if result.ledger.budget else result.ledger.log.in_advance().to_dict()
+    return {"metrics": _thinned(result.metrics), "ledger": {**result.ledger.to_dict(), **in_advance},
             "points": front_points(result.front) if result.front else None,
             "seconds": round(time.perf_counter() - began, 3)}
 
@@ -89,10 +92,3 @@ def _thinned(metrics: pd.DataFrame) -> pd.DataFrame:
     last = place.groupby(rule["metric"]).transform("max").clip(lower=_RULE_ROUNDS - 1)
     left_out = place * (_RULE_ROUNDS - 1) // last == (place - 1) * (_RULE_ROUNDS - 1) // last
     return metrics.drop(index=left_out[left_out].index)
-
-
-def _in_short(ledger: Ledger) -> dict[str, Any]:
-    """Return a ledger with all of its figures, and its events as they were known in advance: kilobytes, where those of
-    bounds that follow noisy counts are megabytes. A budget depends on what was spent, so with one all of them stay.
-    """
-    return {**ledger.to_dict(), **({} if ledger.budget else ledger.log.in_advance().to_dict())}

@@ -127,11 +127,6 @@ def _environment(run: Run) -> tuple[Part, ...]:
     return (Part("versions, and how noise was drawn", "no records"), *(sealed if run.experiment.csv else ()))
 
 
-def _statistics(run: Run) -> tuple[Part, ...]:
-    """Say what statistics.csv holds."""
-    return _held_out(run)
-
-
 def _report(run: Run) -> tuple[Part, ...]:
     """Say what report.html holds, once `fedfair report` has written it."""
     return tuple(dict.fromkeys((*_config(run), *_summary(run), *_metrics(run), *_ledger(run),
@@ -144,7 +139,7 @@ def _releases(run: Run) -> Protection:
 
 
 _PARTS: Mapping[str, Callable[[Run], tuple[Part, ...]]] = {
-    "config.toml": _config, "metrics.parquet": _metrics, "summary.csv": _summary, "statistics.csv": _statistics,
+    "config.toml": _config, "metrics.parquet": _metrics, "summary.csv": _summary, "statistics.csv": _held_out,
     "ledger.json": _ledger, "model.safetensors": _model, "thresholds.json": _threshold,
     "environment.json": _environment, "report.html": _report, "front.parquet": _front, "front.safetensors": _weights,
     "scorecard.csv": _weights, "nodes.csv": _nodes, "choice.toml": _front,

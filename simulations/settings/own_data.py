@@ -54,7 +54,8 @@ def suited(settings: Mapping[str, Any], preset: str | None, strategies: Sequence
         fitting |= {f"{name}.{key}": value for name, own in needed.items() for key, value in own.items()}
     if "optimizer" not in settings:
         fitting |= {"learning_rate": _RATE / max(clip_norm, _CLIP_NORM), "momentum": _MOMENTUM}
-        fitting |= {f"{name}.momentum": 0.0 for name in strategies if _refuses_momentum(name, settings)}
+        fitting |= {f"{name}.momentum": 0.0 for name in strategies  # plain SGD, or an optimiser of its own
+                    if find_strategy(name).protects == "participant" or f"{name}.optimizer" in settings}
     return merged(fitting, settings)
 
 
@@ -62,8 +63,3 @@ def is_own(settings: Mapping[str, Any]) -> bool:
     """Return whether the records are the user's, not a built-in data set's."""
     named = settings.get("csv") or settings.get("partition") == NODES
     return bool(named) or str(settings.get("dataset", "")).startswith(HUGGING_FACE)
-
-
-def _refuses_momentum(strategy: str, settings: Mapping[str, Any]) -> bool:
-    """Return whether a strategy trains participants by plain SGD, or by an optimiser of its own."""
-    return find_strategy(strategy).protects == "participant" or f"{strategy}.optimizer" in settings

@@ -50,7 +50,8 @@ def examine(task: Task) -> FileFindings:
     reading = with_bands(reading_of(read, asked, file.separator), asked, attributes[0])
     columns = understand(shown(tidied(read, reading), reading), str(task.label), attributes, task.participant, asked)
     return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.",
-                        [f"Question: {_sentence(column.question)}" for column in columns if column.question])
+                        [f"Question: {column.question[0].upper()}{column.question[1:]}"
+                         for column in columns if column.question])
 
 
 def _convention(reading: Reading) -> str:
@@ -61,11 +62,6 @@ def _convention(reading: Reading) -> str:
     if reading.missing:
         parts.append(f"missing: {', '.join(reading.missing)}")
     return ", ".join(parts)
-
-
-def _sentence(question: str) -> str:
-    """Return a question that begins with a capital letter."""
-    return question[0].upper() + question[1:]
 
 
 SMALL = 30
