@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from simulations.engines.requirements import refuse_unfit
-
-if TYPE_CHECKING:
-    from simulations.settings.experiment import Experiment
 
 app = ServerApp()
 log = logging.getLogger("flwr")
@@ -30,13 +25,3 @@ def main(grid: Grid, context: Context) -> None:
     from simulations.flower_run import serve
 
     serve(grid, context)
-
-
-def from_run_config(config: Mapping[str, Any]) -> Experiment:
-    """Return the experiment that a Flower run config describes (see `simulations.settings.run_config`).
-
-    Raises `SettingsError`, or `ValueError` for text that is not key=value.
-    """
-    from simulations.flower_run import experiment_of
-
-    return experiment_of(config)

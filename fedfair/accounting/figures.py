@@ -17,9 +17,6 @@ def up(value: float, form: str) -> str:
     Args:
         value: Figure; an infinite one is "inf".
         form: Format, with decimals (".2f") or with significant digits (".3g").
-
-    Returns:
-        The text.
     """
     return _rounded(value, form, ROUND_CEILING)
 
@@ -30,9 +27,6 @@ def down(value: float, form: str) -> str:
     Args:
         value: Bound.
         form: Format, as for `up`.
-
-    Returns:
-        The text.
     """
     return _rounded(value, form, ROUND_FLOOR)
 

@@ -45,19 +45,12 @@ def spreadsheet_cell(value: object) -> object:
     """Keep a spreadsheet from taking a name for a formula: put an apostrophe before one that starts like one.
 
     Numbers stay numbers, also those that are text. `from_spreadsheet_cell` undoes it.
-
-    Returns:
-        The cell to write.
     """
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _is_number(value) else value
 
 
 def from_spreadsheet_cell(value: object) -> object:
-    """Return the name that `spreadsheet_cell` wrote.
-
-    Returns:
-        The cell that was given to `spreadsheet_cell`.
-    """
+    """Return the name that `spreadsheet_cell` wrote."""
     return value[1:] if isinstance(value, str) and value.startswith("'") and _FORMULA.match(value) else value
 
 

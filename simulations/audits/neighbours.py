@@ -63,9 +63,6 @@ def neighbours(experiment: Experiment, target: int | None = None) -> Neighbours:
         experiment: What is run on the data.
         target: Row of a training record in the source; None for the most unusual training record.
 
-    Returns:
-        The two data sets.
-
     Raises:
         ValueError: If the target is not in the training part, or is alone in its group, or if rows of the source are
             dropped, so that they cannot be told by their numbers; and what `Task.data` raises.

@@ -26,6 +26,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fedfair.fairness.intervals import Estimate
+from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
+from simulations.drawing.panels import drawing
 from simulations.files.atomic_files import write_json, write_text
 
 _LOAD = os.getloadavg()[0]  # before this process adds its own
@@ -74,10 +77,19 @@ def report(title: str, rows: Sequence[Figures], targets: Sequence[Target], out: 
         write_json(out, {"title": title, "environment": environment(), "figures": rows, "targets": judged})
 
 
-def save_picture(drawing: str, out: Path | None) -> None:
+def save_picture(picture: str, out: Path | None) -> None:
     """Write an SVG beside the JSON file `out`, if there is one."""
     if out is not None:
-        write_text(out.with_suffix(".svg"), drawing)
+        write_text(out.with_suffix(".svg"), picture)
+
+
+def line_chart(title: str, x: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """Draw a line for each name through points (x, y), both above 0; `x` labels the axis across."""
+    series = []
+    for place, (name, values) in enumerate(lines.items()):
+        points = tuple(Point(Estimate(across), Estimate(up)) for across, up in values)
+        series.append(Series(name, place, points))
+    return drawing(Figure("lines", title, "", (Panel(title, Scale(x, log=True), Scale("", log=True), tuple(series)),)))
 
 
 def environment() -> dict[str, Any]:

@@ -45,13 +45,14 @@ from simulations.benchmarks.measuring import (
     Out,
     Repeats,
     Target,
+    line_chart,
     measure,
     report,
     save_picture,
 )
 from simulations.benchmarks.peers import ONE_THREAD, our_command
 from simulations.commands.terminal import plain_errors
-from simulations.drawing.panels import bar_chart, line_chart
+from simulations.drawing.panels import bar_chart
 from simulations.drawing.scale import decades
 from simulations.settings.experiment import Experiment
 

@@ -31,10 +31,19 @@ from fedfair.accounting.renyi import divergences
 from fedfair.mechanisms.clipping import PerGroup
 from fedfair.mechanisms.noise import Trust
 from fedfair.protocol.round import Round
-from simulations.benchmarks.measuring import Figures, Out, Repeats, Target, report, save_picture, take_turns, timed
+from simulations.benchmarks.measuring import (
+    Figures,
+    Out,
+    Repeats,
+    Target,
+    line_chart,
+    report,
+    save_picture,
+    take_turns,
+    timed,
+)
 from simulations.benchmarks.step import plain
 from simulations.commands.terminal import plain_errors
-from simulations.drawing.panels import line_chart
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
 from simulations.plans.compare import experiments

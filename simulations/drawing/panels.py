@@ -1,8 +1,6 @@
 """Panels of a figure as SVG: one by one in the page's colours, which follow light, dark and print, or in one file.
 
-Bars with deviations, panels below each other, as one SVG file.
-
-Lines over logarithmic axes, as one SVG file.
+Bars with intervals, panels below each other, as one SVG file.
 """
 
 from __future__ import annotations
@@ -223,15 +221,6 @@ def _bar(label: str, value: Estimate, y: int, axis: Axis) -> str:
 def _ends(value: Estimate) -> tuple[float, float]:
     """Return the ends of a bar's interval, or twice its value."""
     return (value.value, value.value) if math.isnan(value.low) else (value.low, value.high)
-
-
-def line_chart(title: str, x: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """Draw a line for each name through points (x, y), both above 0; `x` labels the axis across."""
-    series = []
-    for place, (name, values) in enumerate(lines.items()):
-        points = tuple(Point(Estimate(across), Estimate(up)) for across, up in values)
-        series.append(Series(name, place, points))
-    return drawing(Figure("lines", title, "", (Panel(title, Scale(x, log=True), Scale("", log=True), tuple(series)),)))
 
 
 SWATCH = 34

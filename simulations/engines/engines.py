@@ -54,9 +54,6 @@ class Engine(BaseModel):
 
         Args:
             serve: Server's part: it is called with the grid of the run.
-
-        Returns:
-            What `serve` returns.
         """
 
     def without_repeats(self) -> Engine:

@@ -12,20 +12,12 @@ from fedfair.datasets.names import from_spreadsheet_cell, spreadsheet_cell
 
 
 def to_csv(frame: pd.DataFrame) -> str:
-    """Write a table without its index; text that starts like a formula gets an apostrophe in front.
-
-    Returns:
-        The text of the file.
-    """
+    """Write a table without its index; text that starts like a formula gets an apostrophe in front."""
     return _mapped(frame, spreadsheet_cell).to_csv(index=False)
 
 
 def from_csv(path: Path) -> pd.DataFrame:
-    """Read a table that `to_csv` wrote, with the names as they were.
-
-    Returns:
-        The table.
-    """
+    """Read a table that `to_csv` wrote, with the names as they were."""
     return _mapped(pd.read_csv(path), from_spreadsheet_cell)
 
 

@@ -58,9 +58,6 @@ def has_changed(path: Path, sealed: str) -> bool:
         path: The file.
         sealed: What `seal` returned.
 
-    Returns:
-        True if the content is another one.
-
     Raises:
         OSError: If the file cannot be read, or no key can be kept.
     """

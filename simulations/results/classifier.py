@@ -68,9 +68,6 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             result: Result of the run.
-
-        Returns:
-            The classifier.
         """
         return _described(result.model, result.description)
 
@@ -83,9 +80,6 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             folder: Folder of a finished run or comparison.
             run: Run of a comparison, for example "dpsgd/seed-0"; None if there is only one.
-
-        Returns:
-            The classifier.
 
         Raises:
             FileNotFoundError: If the folder holds no model.
@@ -124,9 +118,6 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             x: Ignored.
             y: Ignored.
-
-        Returns:
-            This classifier.
         """
         return self
 

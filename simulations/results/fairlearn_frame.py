@@ -42,9 +42,6 @@ def metric_frame(result: Result, metrics: Mapping[str, Callable[..., float]] | C
         result: Result of the run.
         metrics: Metrics by name, or a single one: functions of `y_true` and `y_pred`, as in fairlearn.
 
-    Returns:
-        The frame.
-
     Raises:
         ValueError: If fairlearn is not installed.
 

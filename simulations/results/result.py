@@ -87,9 +87,6 @@ class Result:
         Args:
             folder: Folder to write; a folder of the same experiment is replaced, and other files in it are kept.
 
-        Returns:
-            The folder.
-
         Raises:
             FileExistsError: If the folder holds another experiment.
             OSError: If it cannot be written.
@@ -189,9 +186,6 @@ def save_comparison(results: Sequence[Result], settings: Mapping[str, Any], fold
         results: Results of the runs, each strategy and seed once.
         settings: Description of the comparison, for config.toml.
         folder: Folder to write; a folder of the same comparison is replaced, and other files in it are kept.
-
-    Returns:
-        The folder.
 
     Raises:
         FileExistsError: If the folder holds something else.

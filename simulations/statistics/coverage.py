@@ -31,9 +31,6 @@ def coverage(final: pd.DataFrame) -> list[str]:
 
     Args:
         final: Final metrics of runs on one data set, from `simulations.statistics.summary.final_test`.
-
-    Returns:
-        Sentences, for people.
     """
     if final[ALL, "accuracy"].isna().all():
         return ['Nothing was measured, as figures = "none" asks: how good the models are is unknown.']

@@ -126,9 +126,6 @@ def findings(measured: pd.DataFrame, tested: pd.DataFrame, pair: tuple[str, str]
         measured: Measures of the runs, from `measures`.
         tested: Their tests, from `comparisons`.
         pair: Names of the two groups between which the gaps are; None if they are between any two.
-
-    Returns:
-        Sentences, for people.
     """
     lines = [*constant_models(measured), *_costs(measured, f" between {' and '.join(pair)}" if pair else "")]
     seeds = measured.index.get_level_values("seed").nunique()
@@ -157,9 +154,6 @@ def constant_models(measured: pd.DataFrame) -> list[str]:
 
     Args:
         measured: Measures of runs on one data set, from `measures`.
-
-    Returns:
-        Sentences, for people.
     """
     lines, constant = [], constant_runs(measured)
     for name, (runs, of) in constant.items():

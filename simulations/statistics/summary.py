@@ -199,9 +199,6 @@ def at_most(gap: float, tau: float) -> bool:
         gap: Difference of two shares.
         tau: Bound on it.
 
-    Returns:
-        True if the gap is at most tau.
-
     Examples:
         >>> 0.9 - 0.85 <= 0.05, at_most(0.9 - 0.85, 0.05)
         (False, True)

@@ -170,23 +170,11 @@ class PrivateTraining(FlowerStrategy):
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                            ) -> Iterable[Message]:
-        """Return the messages of the app's strategy.
-
-        Args:
-            server_round: Number of the round, from 1.
-            arrays: Weights of the model by name.
-            config: Passed on to the app's strategy.
-            grid: The nodes.
-        """
+        """See `flwr.serverapp.strategy.Strategy`: the messages of the app's strategy."""
         return self.strategy.configure_evaluate(server_round, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Return the metrics of the app's strategy.
-
-        Args:
-            server_round: Number of the round, from 1.
-            replies: Answers of the nodes.
-        """
+        """See `flwr.serverapp.strategy.Strategy`: the metrics of the app's strategy."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from fedfair.fairness.intervals import Estimate
-from simulations.drawing.panels import bar_chart, drawing, line_chart
+from simulations.benchmarks.measuring import line_chart
+from simulations.drawing.panels import bar_chart, drawing
 from simulations.drawing.scale import Range, decades
 from simulations.drawing.svg import element, text
 from simulations.plans.plan_files import curve_figure

@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 from simulations import run
-from simulations.server_app import from_run_config
+from simulations.flower_run import experiment_of as from_run_config
 from simulations.settings.run_config import keys
 from tests.guard import wait_until
 from tests.ports import free_ports

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 from simulations import Experiment, run
+from simulations.flower_run import experiment_of as from_run_config
 from simulations.results.result import Result
-from simulations.server_app import from_run_config
 from tests.ports import free_ports
 from tests.simulations.engines.runtime import superlink, supernode
 from tests.simulations.engines.test_flower import ROOT

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from fedfair.accounting import Ledger
 from simulations import Experiment
 from simulations.cli import app
+from simulations.flower_run import experiment_of as from_run_config
 from simulations.plans.compare import experiments
-from simulations.server_app import from_run_config
 from simulations.settings.experiment import SettingsError
 from simulations.settings.presets import preset
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from fedfair.protocol.fields import marked
 from fedfair.protocol.task import Task
 from simulations.cli import app
-from simulations.server_app import from_run_config
+from simulations.flower_run import experiment_of as from_run_config
 from simulations.settings.catalogue import lists, options_by_strategy, sections, settings_of
 from simulations.settings.experiment import Experiment, SettingsError
 from simulations.settings.names import SETTINGS
