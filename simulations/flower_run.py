@@ -32,10 +32,6 @@ log = logging.getLogger("flwr")
 def serve(grid: Grid, context: Context) -> None:
     """Run the experiment or the fit of the run config, save it, and end the log with its table.
 
-    Args:
-        grid: The nodes.
-        context: What Flower says of the run.
-
     Raises:
         ValueError: With one sentence that says what is wrong.
         OSError: If a file, or the Ray cluster of the SuperLink, cannot be used.

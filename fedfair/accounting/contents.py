@@ -40,21 +40,13 @@ Contents = Mapping[str, tuple[Part, ...]]
 
 
 def to_json(contents: Contents) -> dict[str, list[dict[str, str]]]:
-    """Return contents as plain values.
-
-    Args:
-        contents: Parts by file.
-    """
+    """Return contents as plain values."""
     return {name: [{"holds": part.holds, "protection": part.protection, "protected_by": MEANINGS[part.protection]}
                    for part in parts] for name, parts in contents.items()}
 
 
 def from_json(values: Mapping[str, Iterable[Mapping[str, str]]]) -> Contents:
-    """Read what `to_json` returned.
-
-    Args:
-        values: Plain values by file.
-    """
+    """Read what `to_json` returned."""
     return {name: tuple(Part(part["holds"], part["protection"]) for part in parts)  # type: ignore[arg-type]
             for name, parts in values.items()}
 

@@ -82,11 +82,7 @@ class NoisyCounts:
     names: tuple[str, ...]
 
     def figures(self, confidence: float = CONFIDENCE) -> list[Figure]:
-        """Return all figures.
-
-        Args:
-            confidence: Probability with which each interval holds.
-        """
+        """Return all figures."""
         z, groups = quantile(confidence), [Summed(self, [number]) for number in range(len(self.names))]
         together = Summed(self, range(len(self.names)))
         rows = []
@@ -95,11 +91,7 @@ class NoisyCounts:
         return [*rows, *(Figure(ALL, name, *gap) for name, gap in gaps(groups, confidence))]
 
     def curve(self, confidence: float = CONFIDENCE) -> list[CurvePoint]:
-        """Return the calibration curve of each group; none without a favourable class.
-
-        Args:
-            confidence: Probability with which each interval holds.
-        """
+        """Return the calibration curve of each group; none without a favourable class."""
         points: list[CurvePoint] = []
         for number, name in enumerate(self.names if SCORES in self.tables else ()):
             points += _curve(name, Summed(self, [number]), quantile(confidence))

@@ -132,11 +132,7 @@ class SiteCounts:
     groups: tuple[str, ...]
 
     def figures(self, confidence: float = CONFIDENCE) -> list[SiteFigure]:
-        """Return all figures.
-
-        Args:
-            confidence: Probability with which each interval holds.
-        """
+        """Return all figures."""
         rows: list[SiteFigure] = []
         for number, site in enumerate(self.sites):
             rows += self._of_site(site, number * len(self.groups), confidence)

@@ -57,11 +57,7 @@ def least_squares(moments: Pooled, floor: float = 1.0) -> Head:
 
 
 def constant(moments: Pooled) -> Head:
-    """Return the classifier that decides for the class which was counted most often, whatever the record.
-
-    Args:
-        moments: Moments of all groups.
-    """
+    """Return the classifier that decides for the class which was counted most often, whatever the record."""
     weights = torch.zeros_like(moments.first)
     weights[-1] = torch.log(moments.by_class / moments.by_class.sum()) / moments.last
     return Head(weights, torch.zeros_like(moments.second))

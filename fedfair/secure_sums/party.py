@@ -151,11 +151,7 @@ class Party:
 
 
 def begun(name: str) -> Party:
-    """Return a party with new keys.
-
-    Args:
-        name: Name of the sum, which no other has.
-    """
+    """Return a party with new keys."""
     return Party(name, "begun", new_secret(), new_secret())
 
 

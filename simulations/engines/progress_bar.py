@@ -30,9 +30,6 @@ def bar_of_runs() -> Callable[[int, int, str, int, int], None]:
 def bar(name: str) -> Callable[[int, int], None]:
     """Return what shows a run's rounds as a bar below the cell that runs.
 
-    Args:
-        name: What runs.
-
     Returns:
         A function of the rounds done and the rounds in all.
     """

@@ -39,11 +39,7 @@ class Candidate(NamedTuple):
     settings: Mapping[str, Any]
 
     def with_noise(self, multiplier: float) -> dict[str, Any]:
-        """Return its settings with the noise that makes it cost what one Gaussian release does.
-
-        Args:
-            multiplier: Noise multiplier of that release.
-        """
+        """Return its settings with the noise that makes it cost what one Gaussian release does."""
         noise = multiplier * math.sqrt(self.settings.get("steps", 1 + self._logistic_steps))
         if self.method == "dpsgd-global-adapt":  # which counts large gradients in every step
             noise /= joint_multiplier(1.0, COUNT_NOISE_RATIO)
@@ -76,11 +72,7 @@ class Among(NamedTuple):
         return found
 
     def drawn(self, source: Source) -> Candidate:
-        """Draw a method, and then one of its candidates: every trial anew.
-
-        Args:
-            source: Where random bits come from.
-        """
+        """Draw a method, and then one of its candidates: every trial anew."""
         first, second = uniform(random_bits(source, 2))
         method = self.methods[int(first * len(self.methods))]
         return Candidate(method, METHODS[method][int(second * len(METHODS[method]))])

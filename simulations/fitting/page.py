@@ -39,12 +39,7 @@ def front(story: Story) -> str:
 
 
 def calibration(story: Story, group: str) -> str:
-    """Draw how often the favourable class occurs where the model states a probability; "" if that is unknown.
-
-    Args:
-        story: The fit.
-        group: Name of the group.
-    """
+    """Draw how often the favourable class occurs where the model states a probability; "" if that is unknown."""
     points = []
     for row in records(story.curves):
         share = Estimate(row["share"], row["low"], row["high"])

@@ -27,10 +27,6 @@ PAGE, PROGRAM, CARD = "report.html", "predict.py", "card.md"
 def save(fitted: Fitted, folder: Path) -> Story:
     """Write a fit's folder, and return what it tells.
 
-    Args:
-        fitted: The fit.
-        folder: Folder to write.
-
     Raises:
         FileExistsError: If the folder holds a fit or anything else.
         OSError: If it cannot be written.

@@ -36,11 +36,7 @@ def of_decisions(rows: Iterable[tuple[str, str, float]]) -> dict[str, float]:
 
 
 def front_points(measured: MeasuredFront) -> list[dict[str, Any]]:
-    """Return the settings of a front in words, with the figures of each, by part.
-
-    Args:
-        measured: A front with figures on the validation and the test part.
-    """
+    """Return the settings of a front in words, with the figures of each, by part."""
     rows: dict[tuple[int, str], list[tuple[str, str, float]]] = defaultdict(list)
     for row in measured.rows:
         rows[row["point"], row["split"]].append((row["group"], row["metric"], row["value"]))

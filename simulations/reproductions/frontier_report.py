@@ -71,13 +71,7 @@ class About(NamedTuple):
 
 
 def write(out: Path, found: Found, about: About) -> None:
-    """Write a page with the summary and the first measure, a page for each other measure, and pictures.
-
-    Args:
-        out: Folder.
-        found: What was found.
-        about: What is said of the reproduction.
-    """
+    """Write a page with the summary and the first measure, a page for each other measure, and pictures."""
     first, *others = found.limits
     request = about.request
     lines = [f"# {request.title('The frontier: accuracy against equality between groups, by method')}", "",

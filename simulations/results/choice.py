@@ -91,10 +91,6 @@ def choose(folder: Path, wish: Wish, run: str | None = None) -> Chosen:
 def best(figures: pd.DataFrame, wish: Wish) -> int:
     """Return the number of the most accurate classifier within the limits, by figures on the validation part.
 
-    Args:
-        figures: Figures of a front.
-        wish: What is asked.
-
     Raises:
         ValueError: If none is within the limits, or there are no figures of a validation part.
     """

@@ -35,10 +35,6 @@ def with_deployment(values: Mapping[str, Any]) -> dict[str, Any]:
 def refuse_no_deployment(task: Task, training: Training) -> None:
     """Refuse settings that a deployment does not allow.
 
-    Args:
-        task: Settings of the data; an experiment is both.
-        training: Settings of the training.
-
     Raises:
         ValueError: For such settings.
     """
@@ -59,9 +55,6 @@ def refuse_no_deployment(task: Task, training: Training) -> None:
 
 def refuse_no_noise(strategy: Strategy) -> None:
     """Refuse a deployment of a method that adds no noise.
-
-    Args:
-        strategy: The method, which knows its settings and its noise.
 
     Raises:
         ValueError: If it adds none.

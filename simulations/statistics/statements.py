@@ -69,12 +69,7 @@ def statements(final: pd.DataFrame, tested: pd.DataFrame, summary: pd.DataFrame,
 
 
 def favourable_class(made: Experiment, data: Parts) -> str:
-    """Say which class is favourable in a run.
-
-    Args:
-        made: What was run.
-        data: Its records.
-    """
+    """Say which class is favourable in a run."""
     labels, chosen = data.train.labels, made.favourable_class(data.train.labels)
     return favourable_sentence(labels, favourable_of(chosen, len(labels)), chosen is not None, made.label)
 

@@ -206,11 +206,7 @@ class Attendance:
         self.rounds, self.answered = 0, [0] * clients
 
     def note(self, present: Iterable[int]) -> None:
-        """Count a round.
-
-        Args:
-            present: Numbers of the clients that answered.
-        """
+        """Count a round."""
         self.rounds += 1
         for client in present:
             self.answered[client] += 1

@@ -72,11 +72,7 @@ def refuse_other_study(replies: Sequence[Message], known: GroupedDataset, told: 
 
 
 def numbered_in_a_row(senders: Sequence[Sender]) -> list[Sender]:
-    """Return nodes with their clients numbered in the order of the nodes, without gaps, however many each has.
-
-    Args:
-        senders: The nodes, by what they said of themselves.
-    """
+    """Return nodes with their clients numbered in the order of the nodes, without gaps, however many each has."""
     first, numbered = 0, {}
     for who in sorted(senders, key=lambda who: who.number):
         numbered[who.number] = who._replace(clients=range(first, first + len(who.clients)))
