@@ -11,8 +11,9 @@ What an ideal attacker would find: the measure of how strong an attack was.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 import numpy as np
@@ -53,6 +54,19 @@ def lower_bound(scores: Floats, included: Bools, delta: float, confidence: float
     "replace", a canary is a pair of records of which one is in, the first if `included`. The bound is still on the
     epsilon of adding or removing one record.
     """
+    return best_share(scores, included, confidence, partial(_epsilon_at, delta=delta, neighbours=neighbours))
+
+
+def best_share(scores: Floats, included: Bools, confidence: float, epsilon: Callable[[int, int, int, float], float]
+               ) -> Bound:
+    """Return the largest of the bounds from guessing on several shares of the canaries, each at a quarter of the error.
+
+    Args:
+        scores: Positive for "in", `[m]`; those largest in size are guessed on.
+        included: The truth, `[m]`.
+        confidence: With which all of the bounds hold together.
+        epsilon: From the numbers of canaries, guesses and right guesses, and the error, to a bound.
+    """
     order = np.argsort(-np.abs(scores), kind="stable")
     right = ((scores > 0) == included)[order]
     error = (1 - confidence) / len(SHARES)
@@ -60,9 +74,13 @@ def lower_bound(scores: Floats, included: Bools, delta: float, confidence: float
     for share in SHARES:
         guesses = math.ceil(share * len(scores))
         correct = int(right[:guesses].sum())
-        epsilon = epsilon_from_guesses(len(scores), guesses, correct, delta, error, neighbours)
-        bounds.append(Bound(epsilon, len(scores), guesses, correct, confidence))
+        bounds.append(Bound(epsilon(len(scores), guesses, correct, error), len(scores), guesses, correct, confidence))
     return max(bounds, key=lambda bound: bound.epsilon)
+
+
+def _epsilon_at(canaries: int, guesses: int, correct: int, error: float, delta: float, neighbours: Neighbours) -> float:
+    """Return `epsilon_from_guesses`, its error before its delta."""
+    return epsilon_from_guesses(canaries, guesses, correct, delta, error, neighbours)
 
 
 def epsilon_from_guesses(canaries: int, guesses: int, correct: int, delta: float, error: float,

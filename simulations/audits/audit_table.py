@@ -143,11 +143,12 @@ def _bounds(audits: Sequence[Audit]) -> Table:
             epsilon = Coloured(f"REFUTED {least}", "red") if finding.refuted else least
             epsilon = Coloured(f"too weak {least}", "yellow") if finding.too_weak else epsilon
             rows.append((each.experiment.seed, finding.group, epsilon, up(finding.claimed, ".2f"), share,
-                         f"{finding.ideal:.2f}", up(finding.spent, ".2f"), sharper, f"{bound.correct}/{bound.guesses}"))
+                         f"{finding.ideal:.2f}", up(finding.spent, ".2f"), down(finding.by_curve, ".2f"), sharper,
+                         f"{bound.correct}/{bound.guesses}"))
     title = (f"{first.experiment.strategy}, {first.attack}: epsilon at delta {up(first.delta, '.6g')}, guarantee "
              f"{first.guarantee}")
-    return Table("", title, ("seed", "group", "found", "claimed", "share", "ideal", "spent", "if Gaussian", "right"),
-                 rows, _caption(first), figures=range(2, 9))
+    columns = ("seed", "group", "found", "claimed", "share", "ideal", "spent", "by curve", "if Gaussian", "right")
+    return Table("", title, columns, rows, _caption(first), figures=range(2, 10))
 
 
 def _caption(audit: Audit) -> str:
@@ -155,4 +156,6 @@ def _caption(audit: Audit) -> str:
     return (f"found: epsilon is at least this, at {audit.overall.bound.confidence:.0%} confidence (for all groups "
             "together, too). A bound below the claim is no proof of it; one above refutes it. ideal: what an ideal "
             "attacker would find if the claim were exact; too weak: found at most a quarter of that, so that the audit "
-            "says nothing about the claim. right: of the guesses.")
+            "says nothing about the claim. by curve: found if the trade-off curve is a Gaussian mechanism's. if "
+            "Gaussian: found if the mechanism is Gaussian and canaries do not disturb each other. right: of the "
+            "guesses.")

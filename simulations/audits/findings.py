@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedfair.auditing.bounds import Bound, Neighbours, gaussian_bound, ideal_bound, lower_bound
+from fedfair.auditing.trade_offs import curve_bound
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 
@@ -20,8 +21,9 @@ Bools = npt.NDArray[np.bool_]
 class Finding:
     """Result of an attack on the records of one group ("all" for all records), beside the ledger's claim for them.
 
-    `claimed` is guaranteed in advance; `spent` is the reading for the bounds that were in force. `if_gaussian` is the
-    sharper bound that holds if the mechanism is Gaussian; None for the black box. `ideal` is the bound that an ideal
+    `claimed` is guaranteed in advance; `spent` is the reading for the bounds that were in force. `by_curve` is the
+    sharper bound that holds if the mechanism's trade-off curve is that of a Gaussian one, `if_gaussian` one that holds
+    if it is Gaussian and canaries do not disturb each other; None for the black box. `ideal` is the bound that an ideal
     attacker would expect, with as many canaries, if the claim were exact.
     """
 
@@ -30,6 +32,7 @@ class Finding:
     claimed: float
     spent: float
     ideal: float
+    by_curve: float
     if_gaussian: float | None = None
 
     @property
@@ -105,7 +108,8 @@ def judged(attack: str, result: Result, guesses: Guesses, confidence: float,
         sharper = (gaussian_bound(guesses.scores, guesses.included, delta, confidence) if attack == "white box"
                    else None)
         ideal = ideal_bound(claimed, len(guesses.scores), delta, confidence, neighbours)
-        return Finding(group, bound, claimed, spent, ideal, sharper)
+        by_curve = curve_bound(guesses.scores, guesses.included, delta, confidence, neighbours).epsilon
+        return Finding(group, bound, claimed, spent, ideal, by_curve, sharper)
 
     each = 1 - (1 - confidence) / len(ledger.groups)
     findings = [finding("all", guesses, ledger.epsilon(), max(spent.values()), confidence)]
