@@ -78,6 +78,7 @@ def test_what_is_found_stays_below_what_is_claimed(strategy: str, sync: str) -> 
     assert found.guarantee == "simulated"
     assert not found.refuted
     assert found.overall.bound.epsilon < found.overall.claimed
+    assert all(0 <= finding.by_curve < finding.claimed for finding in found.findings)
     assert [finding.group for finding in found.findings] == ["all", *map(str, range(10))]
 
 
@@ -87,12 +88,15 @@ def test_every_trust_is_attacked_where_its_noise_is(strategy: str, sync: str, tr
     """Under local trust at the client, so that the other clients' noise does not help."""
     found = audit(experiment(strategy, trust=trust, sync=sync), canaries=4000).overall
     assert 0.2 * found.claimed < found.bound.epsilon < found.claimed
+    assert 0.2 * found.claimed < found.by_curve < found.claimed
 
 
 @ATTACKED
 def test_a_quarter_of_the_noise_is_noticed(strategy: str, sync: str, monkeypatch: pytest.MonkeyPatch) -> None:
     less_noise(monkeypatch, 1 / 4)
-    assert audit(experiment(strategy, sync=sync, noise_multiplier=8.0), canaries=4000).refuted
+    found = audit(experiment(strategy, sync=sync, noise_multiplier=8.0), canaries=4000)
+    assert found.refuted
+    assert found.overall.by_curve > found.overall.claimed
 
 
 def test_without_noise_there_is_nothing_to_refute() -> None:
