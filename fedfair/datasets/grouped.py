@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     pass
 
 PARTS = ("train", "valid", "test")
-_BY_RECORD = ("x", "y", "group", "records", "participant", "published", "weight", "site")
+_BY_RECORD = ("x", "y", "group", "records", "participant", "person", "published", "weight", "site")
 # The most that go through a model together, in records and in numbers; a convolution makes dozens of each number.
 _ROWS, _NUMBERS = 4096, 2**20
 
@@ -57,6 +57,7 @@ class GroupedDataset:
         records: Number of each record, `[n]`, by default its row. Random draws depend on it, and not on where the
             record lies.
         participant: Number of the person whose record each is, `[n]`, from 0; empty if unknown.
+        person: Number of that person, `[n]`, which follows from the person's name alone; empty if unknown.
         published: Part that the source put each record into, `[n]`, positions in `PARTS`; empty if it has no parts.
         pixels: How a model's features are made of bytes. They are kept as bytes, a quarter of the memory, until a model
             needs them; see `features`.
@@ -64,6 +65,7 @@ class GroupedDataset:
         weight: Factor of each record's loss, `[n]`, from 0; empty if all are alike. See `fedfair.datasets.weights`.
         site: Number of each record's site, `[n]`, positions in `sites`; empty if there are none.
         sites: Names of the sites.
+        rows: Number of rows of the table that the records are from, with those that were left out; 0 if unknown.
 
     Examples:
         >>> x, group = torch.arange(10.0).view(5, 2), torch.tensor([0, 0, 1, 1, 1])
@@ -83,12 +85,14 @@ class GroupedDataset:
     labels: tuple[str, ...] = ()
     records: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     participant: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    person: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     published: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     pixels: Pixels | None = None
     encoding: Encoding = NO_TABLE
     weight: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
     site: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     sites: tuple[str, ...] = ()
+    rows: int = 0
 
     def __post_init__(self) -> None:
         if not len(self.x) == len(self.y) == len(self.group):
@@ -102,7 +106,7 @@ class GroupedDataset:
                                  "figures of all together: give it another name")
         if not _within(self.y, self.classes):
             raise ValueError(f"labels must lie in 0..{self.classes - 1}")
-        for name in ("participant", "published", "records", "weight", "site"):
+        for name in ("participant", "person", "published", "records", "weight", "site"):
             if len(getattr(self, name)) not in (0, len(self)):
                 raise ValueError(f"{name} has {len(getattr(self, name))} numbers, but there are {len(self)} records: "
                                  "give one for each, or none at all")

@@ -18,15 +18,16 @@ import torch
 from torch import Tensor
 
 from fedfair.datasets.agreement import Agreement
-from fedfair.datasets.columns.convention import Reading
-from fedfair.datasets.columns.tidy import reading_of, tidied
-from fedfair.datasets.features.encoder import encode
+from fedfair.datasets.columns.convention import ANY_SIGN, PLAIN, Reading
+from fedfair.datasets.columns.tidy import reading_as_asked, tidied
+from fedfair.datasets.features.encoder import encode, kept
 from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
 from fedfair.datasets.features.features import leave_out
-from fedfair.datasets.files.table_file import read_table
+from fedfair.datasets.files.chunks import read_rows
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.names import visible
 from fedfair.datasets.schema import SchemaMismatch
+from fedfair.datasets.split import numbers_of_names
 from fedfair.datasets.table import as_declared, complete
 from fedfair.datasets.weights import weights_of
 
@@ -42,7 +43,7 @@ def no_records(known: Agreement) -> GroupedDataset:
     numbers = {*_numbers(known), known.weight}
     empty = {name: pd.Series(dtype="float64" if name in numbers else "string") for name in known.columns}
     frame = pd.DataFrame(empty)
-    return _encoded(frame, known, _reading(frame, known, None))
+    return _encoded(frame, known, _reading(frame, known))
 
 
 def records_of(path: Path, known: Agreement) -> GroupedDataset:
@@ -57,17 +58,21 @@ def records_of(path: Path, known: Agreement) -> GroupedDataset:
         FileNotFoundError: If there is no such file.
         ValueError: If it cannot be read, or the schema does not list the values of label and groups.
     """
-    file = read_table(path, known.asked)
+    file = read_rows(path, known.asked)
     absent = [_public(name, known) for name in known.columns if name not in file.frame]
     _refuse([f"it has no column {', '.join(absent)}"] if absent else [])
-    raw = file.frame[known.columns]
-    reading = _reading(raw, known, file.separator)
+    raw = file.frame[known.columns].reset_index(drop=True)
+    reading = _reading(raw, known)
     whole = tidied(raw, reading)
     gaps = [_public(name, known) for name in known.columns if whole[name].isna().any()]
     _refuse([f"values are missing in {', '.join(gaps)}"] if gaps and known.missing == "refuse" else [])
-    whole = complete(whole, known.missing).reset_index(drop=True)
+    whole = complete(whole, known.missing)
+    rows = torch.tensor(whole.index.to_numpy("int64"))
+    people = kept(raw.loc[whole.index, known.participant], PLAIN) if known.participant else None
+    whole = whole.reset_index(drop=True)
     _refuse([_told(whole[name], _no_number(whole[name]), "are no numbers") for name in _numbers(known)])
-    return _encoded(whole, known, reading)
+    person = rows[:0] if people is None else numbers_of_names(people)
+    return replace(_encoded(whole, known, reading), records=rows, rows=len(raw), person=person)
 
 
 def _public(column: str, known: Agreement) -> str:
@@ -80,11 +85,12 @@ def _numbers(known: Agreement) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known.numbers, *known.banded)))
 
 
-def _reading(frame: pd.DataFrame, known: Agreement, separator: str | None) -> Reading:
-    """Return how the cells of a node's table are read; every column is what the schema says, whatever it holds."""
+def _reading(frame: pd.DataFrame, known: Agreement) -> Reading:
+    """Return how the cells of a node's table are read: as schema and settings say, whatever the rows hold."""
     roles = (known.label, known.participant, known.weight, known.site)
     asked = as_declared(known.asked, [*map(str, frame)], _numbers(known), roles)
-    return reading_of(frame, asked, separator)._replace(bands=tuple(known.bands.items()))
+    signs = tuple((name, ANY_SIGN) for name in _numbers(known))
+    return reading_as_asked(asked)._replace(bands=tuple(known.bands.items()), signs=signs, keeps_missing=False)
 
 
 def _encoded(whole: pd.DataFrame, known: Agreement, reading: Reading) -> GroupedDataset:

@@ -1,23 +1,30 @@
 """From a source to training, validation and test parts: variant, split, reduced group.
 
-What ties records together, so that a split drawn at random puts them into one part.
+There are two ways to draw the parts. Records of a table of the user's are dealt each by itself (`dealt`): which part a
+record is in follows from the seed and from the record alone, so that no record decides where another one is. Published
+data sets are shuffled (`shuffled`), as papers do, which makes parts of exact sizes.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedfair.datasets.grouped import PARTS, GroupedDataset, Parts
-from fedfair.mechanisms.randomness import generator
+from fedfair.mechanisms.randomness import generator, key
 from fedfair.plugins.registry import unknown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _log = logging.getLogger(__name__)
 
@@ -106,8 +113,106 @@ def keep(data: GroupedDataset, sizes: Mapping[str, int], seed: int) -> GroupedDa
 
 _ALONE = Together(participants=False)
 
+Draw = Callable[[GroupedDataset, tuple[float, float], int, Together], tuple[Tensor, Tensor, Tensor]]
+"""Draws rows for three parts: two in the given shares, and the rest; by a seed, with what goes together."""
 
-def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int, together: Together = _ALONE) -> Parts:
+
+def shuffled(data: GroupedDataset, shares: tuple[float, float], seed: int, together: Together
+             ) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw three parts of exact sizes by one permutation of all records, or of all that go together.
+
+    Args:
+        data: Records.
+        shares: Of the first and the second part.
+        seed: Random seed.
+        together: What goes into one part.
+    """
+    unit = units(data, together)
+    members = len(data) if unit is None else int(unit.max()) + 1
+    order = _shuffled(members, seed, "split")
+    first = round(shares[0] * members)
+    one, two, three = order.tensor_split([first, first + round(shares[1] * members)])
+    if unit is None:
+        return one, two, three
+    one, two, three = (torch.isin(unit, part).nonzero().flatten() for part in (one, two, three))
+    return one, two, three
+
+
+def dealt(data: GroupedDataset, shares: tuple[float, float], seed: int, together: Together
+          ) -> tuple[Tensor, Tensor, Tensor]:
+    """Deal each record by itself: by a keyed hash of its number, of its person's, or of its content for duplicates.
+
+    The sizes of the parts are random. A record that is changed or left out moves no other one.
+
+    Args:
+        data: Records.
+        shares: Of the first and the second part.
+        seed: Random seed, the key of the hash.
+        together: What goes into one part; records of a person go together before duplicates do.
+
+    Raises:
+        ValueError: If persons as well as duplicates were to go together, which would depend on all records.
+    """
+    people = together.participants and len(data.participant) > 0
+    if people and together.duplicates:
+        raise ValueError('duplicates is "together", but records are dealt by participant already, and which chains of '
+                         'both there are depends on all records: take split_by = "record", or duplicates = "apart"')
+    person = data.person if len(data.person) else data.participant
+    number = person if people else content(data) if together.duplicates else data.records
+    place = torch.from_numpy(_uniform(number.numpy(), key(f"{seed} deal")))
+    part = (place >= shares[0]).long() + (place >= shares[0] + shares[1]).long()
+    one, two, three = ((part == number).nonzero().flatten() for number in range(len(PARTS)))
+    return one, two, three
+
+
+def content(data: GroupedDataset) -> Tensor:
+    """Return a number `[n]` that follows from a record's features, label and group alone.
+
+    A category counts by its name, so that categories that other records have change nothing.
+
+    Args:
+        data: Records.
+    """
+    rows, total = data.x.flatten(1).double().numpy(), np.zeros(len(data), dtype=np.uint64)
+    names = [(feature.column, feature.category, feature.missing) for feature in data.encoding.features]
+    for place in range(rows.shape[1]):
+        own = np.uint64(key(repr(names[place] if place < len(names) else place)))
+        value = rows[:, place] + 0.0  # -0.0 is 0.0
+        total += np.where(value == 0, 0, _mixed(value.view(np.uint64) ^ own))
+    for kind, codes, listed in (("label", data.y, data.labels), ("group", data.group, data.names)):
+        total += np.array([key(f"{kind} {name}") for name in listed], dtype=np.uint64)[codes.numpy()]
+    return torch.from_numpy((total >> np.uint64(1)).astype(np.int64))
+
+
+def numbers_of_names(names: pd.Series) -> Tensor:
+    """Return a number `[n]` that follows from each name alone.
+
+    Args:
+        names: Names, `[n]`.
+    """
+    from pandas.util import hash_array  # here, with pandas, which other data do without
+
+    hashed = hash_array(names.astype(str).to_numpy(dtype=object))
+    return torch.from_numpy((hashed >> np.uint64(1)).astype(np.int64))
+
+
+def _uniform(numbers: NDArray[np.int64], secret: int) -> NDArray[np.float64]:
+    """Return a number in [0, 1) for each number, `[n]`, as if drawn for it alone."""
+    own = np.uint64(secret % 2**64)
+    mixed = _mixed(_mixed(numbers.astype(np.uint64) ^ own) + own)
+    return (mixed >> np.uint64(11)).astype(np.float64) / 2**53
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return words each bit of which depends on all bits of the given ones (splitmix64; Steele et al. 2014)."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int, together: Together = _ALONE,
+          draw: Draw = shuffled) -> Parts:
     """Draw training, validation and test parts in the given shares, which sum to 1; a share of 0 is an empty part.
 
     Published test and validation parts are kept as they are. If only the test part is published, the validation part is
@@ -119,26 +224,16 @@ def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int, t
     if len(data.published):
         train, valid, test = ((data.published == part).nonzero().flatten() for part in range(len(PARTS)))
         if len(valid) == 0:
-            train, valid = _drawn(data, train, (shares[0] / (shares[0] + shares[1]), 0.0), seed, together)[::2]
+            within, of_train = data.take(train), (shares[0] / (shares[0] + shares[1]), 0.0)
+            train, valid = (train[rows] for rows in draw(within, of_train, seed, together)[::2])
         else:
             train = train[_shuffled(len(train), seed, "split")]
     else:
-        train, valid, test = _drawn(data, torch.arange(len(data)), shares[:2], seed, together)
-    data = replace(data, published=data.published[:0])
+        train, valid, test = draw(data, shares[:2], seed, together)
+    data = replace(data, published=data.published[:0], person=data.person[:0])
     parts = Parts(data.take(train), data.take(valid), data.take(test), published=published)
     say_who_is_where(parts)
     return parts
-
-
-def _drawn(data: GroupedDataset, rows: Tensor, shares: tuple[float, float], seed: int, together: Together
-           ) -> tuple[Tensor, ...]:
-    """Draw three parts of the records at `rows`: two in the given shares, and the rest."""
-    unit = units(data.take(rows), together)
-    members = len(rows) if unit is None else int(unit.max()) + 1
-    order = _shuffled(members, seed, "split")
-    first = round(shares[0] * members)
-    parts = order.tensor_split([first, first + round(shares[1] * members)])
-    return tuple(rows[part if unit is None else torch.isin(unit, part).nonzero().flatten()] for part in parts)
 
 
 def reduce_group(parts: Parts, imbalance: str, seed: int) -> Parts:

@@ -16,15 +16,15 @@ from pandas.api.types import is_float_dtype
 from fedfair.datasets.columns.bands import in_bands
 from fedfair.datasets.columns.convention import ALL, PLAIN, Asked, Reading
 from fedfair.datasets.columns.kinds import LEFT_OUT, problems, understand
-from fedfair.datasets.columns.tidy import reading_as_asked, reading_of, tidied
-from fedfair.datasets.features.encoder import cells_of, encode, learn
+from fedfair.datasets.columns.tidy import reading_as_asked, reading_of, reading_of_declared, tidied
+from fedfair.datasets.features.encoder import cells_of, encode, kept, learn
 from fedfair.datasets.features.features import leave_out
 from fedfair.datasets.features.kept_table import kept_table
-from fedfair.datasets.files.chunks import Chunks, chunks_of, one_chunk
+from fedfair.datasets.files.chunks import Chunks, chunks_of, one_chunk, read_rows
 from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.names import visible
-from fedfair.datasets.split import Missing
+from fedfair.datasets.split import Missing, numbers_of_names
 from fedfair.datasets.weights import weights_of
 from fedfair.plugins.registry import unknown
 
@@ -97,9 +97,9 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
                            site)
     roles = (label, group, participant)
     unread = _unread(frame.columns, without, roles, weight, site, asked)
-    raw = frame.drop(columns=unread)
+    raw = frame.drop(columns=unread).reset_index(drop=True)
     asked = asked if numbers is None else as_declared(asked, [*map(str, raw)], numbers, (*roles, weight, site))
-    reading = with_bands(reading_of(raw, asked, separator), asked, group)
+    reading = with_bands((reading_of if numbers is None else reading_of_declared)(raw, asked, separator), asked, group)
     if numbers is None:
         whole = _complete_or_all_wrong(tidied(raw, reading), missing, roles, asked, reading)
     else:
@@ -107,8 +107,9 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
     features = whole.drop(columns=[*filter(None, (weight, site))])
     kinds = _kinds(features, roles, asked, reading) if numbers is None else (declared(features, numbers, roles), [])
     data = _with_features(features, kinds, roles, asked, reading)
-    return _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
+    data = _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
                        site, asked)
+    return _from_rows(data, whole, len(raw), None if participant is None else raw.loc[whole.index, participant])
 
 
 def from_chunks(chunks: Chunks, label: str, group: str, participant: str | None = None, without: Sequence[str] = (),
@@ -124,7 +125,7 @@ def from_chunks(chunks: Chunks, label: str, group: str, participant: str | None 
     asked = asked if numbers is None else as_declared(asked, read, numbers, (*roles, weight, site))
     reading = with_bands(reading_as_asked(asked), asked, group)
     plain = read if numbers is None else [*filter(None, (*roles, weight, site))]
-    whole = kept_table(chunks, reading, label, numbers or (), plain, unread)
+    whole, rows = kept_table(chunks, reading, label, numbers or (), plain, unread)
     named = [name for name in dict.fromkeys((label, group)) if name not in dict(reading.bands)]
     wrong = problems(understand(whole[named], label, group, None, asked))
     if wrong:
@@ -133,8 +134,15 @@ def from_chunks(chunks: Chunks, label: str, group: str, participant: str | None 
     kinds = _kinds(features, roles, asked, reading) if numbers is None else (
         [str(name) for name in features if name in numbers and name not in roles], [])
     data = _with_features(features, kinds, roles, asked, reading)
-    return _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
+    data = _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
                        site, asked)
+    return _from_rows(data, whole, rows, None if participant is None else whole[participant])
+
+
+def _from_rows(data: GroupedDataset, whole: pd.DataFrame, rows: int, people: pd.Series | None) -> GroupedDataset:
+    """Return records with their places in the table, as the index has them, and with what tells their persons."""
+    person = data.person if people is None else numbers_of_names(kept(people, PLAIN))
+    return replace(data, records=torch.tensor(whole.index.to_numpy("int64")), rows=rows, person=person)
 
 
 def _unread(columns: Collection[str], without: Sequence[str], roles: Sequence[str | None], weight: str | None,
@@ -270,7 +278,7 @@ def from_csv(path: Path, label: str, group: str, missing: Missing = "refuse", pa
     """
     if missing == "keep":
         return from_chunks(chunks_of(path, asked), label, group, participant, without, numbers, asked, weight, site)
-    file = read_table(path, asked)
+    file = read_table(path, asked) if numbers is None else read_rows(path, asked)
     return from_table(file.frame, label, group, missing, participant, without, numbers, asked, file.separator, weight,
                       site)
 

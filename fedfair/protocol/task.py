@@ -513,6 +513,14 @@ class Task(BaseModel):
         """
         return -(-records // self.round_sizes) * self.round_sizes
 
+    def trained_rows(self) -> int | None:
+        """Return the training share of the number of rows of the user's table, which is public; None without one.
+
+        How many rows are in the training part, and can be read, no ledger says: that depends on every one of them.
+        """
+        rows = self.data().train.rows
+        return round(self.split[0] * rows) if rows and self.prepares != "records" else None
+
     def public(self, protects: Unit) -> str:
         """Return in words what everybody is assumed to know of the data, where `protects` is what is protected."""
         rounded = "" if self.round_sizes == 1 else f" (numbers rounded up to multiples of {self.round_sizes})"
@@ -550,9 +558,12 @@ class Task(BaseModel):
 
         Raises what `data` does.
         """
-        if self.prepares == "private":
-            return None
-        features, learned = self.data().train.encoding.features, []
+        encoding, learned = self.data().train.encoding, []
+        if encoding.reading.found and self.prepares != "records":
+            learned.append(f"how the numbers in {', '.join(encoding.reading.found)} are written was found from all "
+                           "rows, so that one row may change how others are read: say what stands before decimals, "
+                           'decimal = "." or decimal = ","')
+        features = encoding.features if self.prepares != "private" else ()
         if self.prepares == "public" and self.known_from == RECORDS:
             learned.append("ranges and categories were read off the records: replace them by what is publicly known, "
                            "and name the source in known_from")

@@ -30,7 +30,7 @@ from fedfair.datasets.features.features import (
 )
 from fedfair.datasets.grouped import Pixels, crossed
 from fedfair.datasets.schema import Listed, Schema, prepared
-from fedfair.datasets.split import Missing, Together, keep, reduce_group, split
+from fedfair.datasets.split import Missing, Together, dealt, keep, reduce_group, shuffled, split
 from fedfair.datasets.weights import weighted
 
 HUGGING_FACE = "hf:"
@@ -89,11 +89,13 @@ def prepared_data(task: Preparation) -> Parts:
     data = weighted(with_features(_loaded(task), partial(_features, task)), task.class_weights or ())
     if task.balance:
         data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)
-    parts = split(data, task.split, task.seed, Together(task.splits_by == "participant", task.duplicates == "together"))
+    together = Together(task.splits_by == "participant", task.duplicates == "together")
+    parts = split(data, task.split, task.seed, together, dealt if task.is_own else shuffled)
     if task.imbalance:
         parts = reduce_group(parts, task.imbalance, task.seed)
     if task.agreement is None:
         _refuse_empty(task, parts)
+        _refuse_pixels(task, parts)
     parts = _by_records(task, parts) if task.prepares == "records" else parts
     known = not _to_be_learned(task, parts.train)
     norm = partial(bounded, kind=task.feature_map) if task.feature_map and known else lambda part: part
@@ -193,7 +195,13 @@ def _left_out(task: Preparation, data: GroupedDataset) -> list[str]:
 
 
 def _refuse_empty(task: Preparation, parts: Parts) -> None:
-    """Raise `ValueError` if a group has no training record, or the test part has none."""
+    """Raise `ValueError` if a group has no training record, or the test part has none.
+
+    Not where rows are the user's and protected: then a single row would decide whether there is a model, and a group
+    without records is a group of noise.
+    """
+    if task.is_own and task.prepares != "records":
+        return
     train = parts.train
     absent = [name for name, size in zip(train.names, train.group_sizes(), strict=True) if size == 0]
     if absent:
@@ -203,7 +211,11 @@ def _refuse_empty(task: Preparation, parts: Parts) -> None:
         records = sum(len(part) for _, part in parts)
         raise ValueError(f"the test part has none of the {records:,} records: take a larger share for it in split, "
                          f"which is {list(task.split)}")
-    if task.pixels != (0, 1) and train.x.dtype != torch.uint8:
+
+
+def _refuse_pixels(task: Preparation, parts: Parts) -> None:
+    """Raise `ValueError` if the mean and deviation of pixels are given for what are no images."""
+    if task.pixels != (0, 1) and parts.train.x.dtype != torch.uint8:
         raise ValueError(f"pixels is {list(task.pixels)}, but the records of {task.dataset} are not images: leave it "
                          "out")
 

@@ -20,7 +20,7 @@ import typer
 from rich.console import Console
 
 from fedfair.datasets.names import spreadsheet_cell, visible
-from simulations.commands.options import Attribute, Delta, Encoding, Json, Seed, Set, Without, names_of
+from simulations.commands.options import Attribute, Delta, Encoding, Json, Set, Without, names_of
 from simulations.commands.terminal import say
 from simulations.files.atomic_files import refuse_as_file, write_text
 
@@ -56,7 +56,7 @@ def fit(
     attribute_in_model: Attribute = None,
     without: Without = "",
     encoding: Encoding = None,
-    seed: Seed = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="{seed} By default a fit draws one.")] = None,
     set_: Set = [],  # noqa: B006 - Typer copies it
     out: Annotated[Path | None, typer.Option(help="Folder to write: model, page, card and a program.")] = None,
     json: Json = False,

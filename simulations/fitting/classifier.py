@@ -47,7 +47,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         front_: A row for each figure of every classifier that follows from the same releases.
         ledger_: What was released, and at what cost.
         card_: The model card, in Markdown.
-        fitted_: The whole fit (`simulations.fitting.fit.Fitted`).
+        fitted_: The whole fit (`simulations.fitting.fit.Fitted`), without the rows.
         n_features_in_: Number of columns of X.
         feature_names_in_: Their names, if X is a DataFrame.
 
@@ -101,8 +101,8 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         settings: dict[str, Any] = {
             "numbers": numbers, "categorical": [name for name in names if name not in numbers], "split": self.split,
-            "attribute_in_model": self.attribute_in_model, "seed": seed or 0,
-            "randomness": "system" if seed is None else "seeded",
+            "attribute_in_model": self.attribute_in_model,
+            **({"randomness": "system"} if seed is None else {"randomness": "seeded", "seed": seed}),
             **({} if self.favourable is None else {"favourable": f"{_place(self.classes_, self.favourable):06d}"})}
         self.fitted_ = fit(Wanted(table, _LABEL, group, self.epsilon, self.delta, self.gap, self.constraint, settings,
                                   site=None if sites is None else _SITE))

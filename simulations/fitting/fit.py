@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from fedfair.accounting import Ledger, Release, epsilon, multiplier_of
 from fedfair.accounting.events import Preprocessed
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.files.chunks import hold_chunks, release_chunks
+from fedfair.datasets.files.in_memory import removed_after
 from fedfair.mechanisms.randomness import source
 from fedfair.moments.heads import Constraint
 from fedfair.moments.sums import SENSITIVITY
@@ -101,9 +105,37 @@ def fit(wanted: Wanted, engine: str | Engine = "local") -> Fitted:
         FileNotFoundError: If there is no such file.
     """
     try:
-        return _fitted(wanted, engine)
+        with removed_after():
+            fitted = _fitted(_with_seed(wanted), engine)
     finally:
         release_chunks()
+    return without_records(fitted)
+
+
+def _with_seed(wanted: Wanted) -> Wanted:
+    """Return what is asked with a seed of the operating system's, where noise is too and no seed is given.
+
+    Rows are dealt to the parts by it: nobody could choose rows for a part that is drawn afterwards.
+    """
+    if "seed" in wanted.settings or wanted.settings.get("randomness", "system") != "system":
+        return wanted
+    return replace(wanted, settings={**wanted.settings, "seed": secrets.randbits(31)})
+
+
+def without_records(fitted: Fitted) -> Fitted:
+    """Return a fit that can be kept: without the rows of the table, and without the folder that it was in.
+
+    Args:
+        fitted: The fit.
+    """
+    result, data = fitted.result, fitted.wanted.data
+    parts = replace(result.data, **{part: records.take(slice(0)) for part, records in result.data})
+    csv = result.experiment.csv
+    made = result.experiment.model_copy(update={"csv": Path(csv).name if csv else None})
+    named = (Path(data).name if isinstance(data, str | Path) else
+             pd.DataFrame(columns=data.columns) if isinstance(data, pd.DataFrame) else None)
+    return replace(fitted, wanted=replace(fitted.wanted, data=named),
+                   result=replace(result, data=parts, experiment=made))
 
 
 def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
@@ -118,7 +150,8 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     counts = count(table, asked, reading, commas)
     delta = wanted.delta or default_delta(counts.records)
     budget = divided(wanted.epsilon, delta, made.accountant, bool(asked))
-    key = None if made.randomness == "system" else json.dumps(made.identity(), sort_keys=True)
+    identity = {name: value for name, value in made.identity().items() if name != "csv"}
+    key = None if made.randomness == "system" else json.dumps(identity, sort_keys=True)
     found = Kinds((), reading.decimal) if budget.kinds is None else kinds(
         counts.cells, asked, reading, commas, budget.kinds, made.noise, source(key, "kinds"))
     terms = selected and Terms(selected, wanted.epsilon, delta, made.accountant, budget.released)
@@ -153,7 +186,7 @@ def _needed(result: Result, noise: float, terms: Terms | None) -> Needed | None:
         release = Release(1.0, multiplier) if terms is None else terms.selection(multiplier)
         return epsilon(Counter([release]), made.delta, made.accountant)
 
-    return needed(len(train), train.x.shape[1], noise, cost)
+    return needed(round(made.split[0] * train.rows), train.x.shape[1], noise, cost)
 
 
 def settings_of(wanted: Wanted, own: Mapping[str, Any]) -> dict[str, Any]:

@@ -249,7 +249,8 @@ class Rounds(FlowerStrategy):
                         secure_aggregation=training.secure_aggregation,
                         public=self.task.public(protects), budget=method.budget.filter if method.budget else None,
                         simulated=None if method.key is None else SEEDED,
-                        size=self.population.records if protects == "record" else len(self.population.sizes),
+                        size=self.task.trained_rows() or self.population.records if protects == "record" else
+                        len(self.population.sizes),
                         preprocessing=method.preprocessing)
         if protects == "participant":
             ledger.expose("numbers of records of each participant by group", "the server receives them without noise")

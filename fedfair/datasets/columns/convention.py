@@ -51,6 +51,7 @@ class Reading(NamedTuple):
         numeric: Columns that are numbers even if they look like codes.
         bands: Lower ends of all bands but the first, by protected column.
         keeps_missing: Whether a missing value is a value: the category `MISSING`, or a number's bin of its own.
+        found: Declared columns of numbers of which all rows together told how they are written.
     """
 
     decimal: Decimal = "."
@@ -62,11 +63,15 @@ class Reading(NamedTuple):
     numeric: tuple[str, ...] = ()
     bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
     keeps_missing: bool = False
+    found: tuple[str, ...] = ()
 
     def mark(self, column: str) -> Decimal:
         """Return the decimal mark of a column."""
         return dict(self.exceptions).get(column, self.decimal)
 
+
+ANY_SIGN = "any"
+"""Stands for any sign of money or per cent, so that no row decides which sign others must have."""
 
 MISSING = "missing"
 """The category of a missing value, where missing values are kept."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
 
-from fedfair.datasets.columns.convention import ALL, PLAIN, Asked, Reading
+from fedfair.datasets.columns.convention import ALL, ANY_SIGN, PLAIN, Asked, Reading
 from fedfair.datasets.columns.missing_marks import without_marks, without_words
 from fedfair.datasets.columns.spelling import all_spelled, folded, same_capitals
 from fedfair.datasets.columns.written_numbers import are_codes, common_sign, decimal_marks, numbers
@@ -32,6 +33,30 @@ def reading_of(frame: pd.DataFrame, asked: Asked, separator: str | None = None) 
     signs = {name: common_sign(text) for name, text in texts.items()}
     return Reading(decimal, exceptions, tuple((name, sign) for name, sign in signs.items() if sign), missing,
                    asked.capitals == "same", asked.categorical, asked.numeric)
+
+
+def reading_of_declared(frame: pd.DataFrame, asked: Asked, separator: str | None = None) -> Reading:
+    """Return how cells are read where the columns of numbers are declared, by `asked.numeric`.
+
+    Where the user says the decimal mark of such a column, or commas separate values, so that a dot stands before
+    decimals, each row is read by itself, with any sign of money or per cent. Elsewhere all rows together tell it, and
+    the column is `found`.
+
+    Args:
+        frame: Table as it was read from a file.
+        asked: What the user says.
+        separator: What separates values in the file; None if there is no file of text.
+
+    Raises:
+        ValueError: As `reading_of` does.
+    """
+    if separator == "," and ALL not in dict(asked.decimal):
+        asked = replace(asked, decimal=(*asked.decimal, (ALL, ".")))
+    reading, said = reading_of(frame, asked, separator), dict(asked.decimal)
+    texts = [name for name in map(str, frame) if name in asked.numeric and is_text(frame[name])]
+    signs = dict(reading.signs) | {name: ANY_SIGN for name in texts if name in said or ALL in said}
+    return reading._replace(signs=tuple(signs.items()),
+                            found=tuple(name for name in texts if name not in said and ALL not in said))
 
 
 def reading_as_asked(asked: Asked) -> Reading:
@@ -73,8 +98,8 @@ def tidied_column(column: pd.Series, reading: Reading = PLAIN) -> pd.Series:
 
 def column_numbers(text: pd.Series, name: str, reading: Reading) -> pd.Series:
     """Return the numbers of a column of text; missing where a text is none."""
-    sign = None if reading.keeps_missing else dict(reading.signs).get(name, "")
-    return numbers(without_words(text), reading.mark(name), sign)
+    sign = ANY_SIGN if reading.keeps_missing else dict(reading.signs).get(name, "")
+    return numbers(without_words(text), reading.mark(name), None if sign == ANY_SIGN else sign)
 
 
 def is_text(column: pd.Series) -> bool:

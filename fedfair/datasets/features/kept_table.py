@@ -19,8 +19,10 @@ from fedfair.datasets.files.chunks import Chunks
 
 
 def kept_table(chunks: Chunks, reading: Reading, label: str, numbers: Collection[str], plain: Collection[str] = (),
-               without: Collection[str] = ()) -> pd.DataFrame:
+               without: Collection[str] = ()) -> tuple[pd.DataFrame, int]:
     """Return the rows that have a label and a band: NaN where a number is missing, and a category for other values.
+
+    The index has their places in the table. Beside them the number of all rows is returned.
 
     Args:
         chunks: The table.
@@ -43,7 +45,8 @@ def kept_table(chunks: Chunks, reading: Reading, label: str, numbers: Collection
         columns[name] = joined.astype("string") if name in plain and _is_categorical(joined) else joined
     if label not in banded and label not in numbers:
         columns[label] = tidied_column(columns[label], reading)
-    return _present(pd.DataFrame(columns, copy=False), [label, *banded & {*read}])
+    table = pd.DataFrame(columns, copy=False)
+    return _present(table, [label, *banded & {*read}]), len(table)
 
 
 def _present(frame: pd.DataFrame, needed: list[str]) -> pd.DataFrame:

@@ -1,8 +1,7 @@
 """A table that is read some rows at a time, so that a file may be larger than memory.
 
-Every chunk has the columns, and the types of columns, that the table would have if it was read whole.
-
-Reading a Parquet file some rows at a time, with the types that its columns have if it is read whole.
+No record decides how another one is read: text is read line by line (`fedfair.datasets.files.row_file`), and a file
+that knows the types of its columns gives each column its type, whichever values are missing.
 """
 
 from __future__ import annotations
@@ -16,13 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_extension_array_dtype, is_integer_dtype, is_numeric_dtype
 
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.columns.spelling import spelled
-from fedfair.datasets.files.csv_file import open_csv
 from fedfair.datasets.files.part_files import part_files
-from fedfair.datasets.files.table_file import is_text, plain_names, plain_values, read_table
+from fedfair.datasets.files.row_file import open_rows
+from fedfair.datasets.files.table_file import (
+    TableFile,
+    is_text,
+    of_arrow,
+    plain_names,
+    plain_values,
+    read_table,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,12 +41,10 @@ class ParquetFile(NamedTuple):
     Args:
         path: File.
         names: Names of the columns.
-        with_gaps: Those of which some value is missing, which decides the type of a column.
     """
 
     path: Path
     names: list[str]
-    with_gaps: frozenset[str]
 
     def frames(self, rows: int) -> Iterator[pd.DataFrame]:
         """Yield the rows, some at a time.
@@ -51,8 +53,7 @@ class ParquetFile(NamedTuple):
             rows: Most rows of a chunk.
         """
         for frame in _frames(self.path, rows):
-            yield pd.DataFrame({name: _typed(plain_values(column), str(name) in self.with_gaps)
-                                for name, column in frame.items()})
+            yield pd.DataFrame({name: plain_values(column) for name, column in frame.items()})
 
 
 def open_parquet(path: Path) -> ParquetFile | None:
@@ -73,20 +74,7 @@ def open_parquet(path: Path) -> ParquetFile | None:
             return None
     if not records:
         raise ValueError(f"{path} has no records")
-    return ParquetFile(path, [*map(str, next(_frames(path, 1)))], _with_gaps(path, schema))
-
-
-def _with_gaps(path: Path, schema: pa.Schema) -> frozenset[str]:
-    """Return the columns of whole numbers or truth values with a missing value."""
-    import pyarrow.types as types
-
-    found: set[str] = set()
-    asked = [field.name for field in schema if types.is_integer(field.type) or types.is_boolean(field.type)]
-    with _opened(path) as file:
-        for batch in file.iter_batches(columns=asked) if asked else ():
-            found |= {spelled(name) for name, column in zip(batch.schema.names, batch.columns, strict=True)
-                      if column.null_count}
-    return frozenset(found)
+    return ParquetFile(path, [*map(str, next(_frames(path, 1)))])
 
 
 def _frames(path: Path, rows: int) -> Iterator[pd.DataFrame]:
@@ -95,7 +83,7 @@ def _frames(path: Path, rows: int) -> Iterator[pd.DataFrame]:
 
     with _opened(path) as file:
         for batch in file.iter_batches(batch_size=rows):
-            yield plain_names(pa.Table.from_batches([batch]).to_pandas(), path)
+            yield plain_names(of_arrow(pa.Table.from_batches([batch])), path)
 
 
 @contextmanager
@@ -121,17 +109,6 @@ def _is_plain(kind: pa.DataType) -> bool:
     if types.is_dictionary(kind):
         return bool(types.is_string(kind.value_type) or types.is_large_string(kind.value_type))
     return any(check(kind) for check in checks)
-
-
-def _typed(column: pd.Series, has_gaps: bool) -> pd.Series:
-    """Return a column of a chunk with the type that the whole column has."""
-    if not has_gaps:
-        return column
-    if is_extension_array_dtype(column.dtype):
-        return column.astype("float64") if is_numeric_dtype(column.dtype) else column
-    if is_bool_dtype(column):
-        return column.astype(object)
-    return column.astype("float64") if is_integer_dtype(column) else column
 
 
 CELLS = 2**20
@@ -221,10 +198,30 @@ def chunks_of(path: Path, asked: Asked = _AS_ASKED, cells: int = CELLS) -> Chunk
     return Chunks(parts[0].names, partial(_one_after_another, parts), parts[0].separator)
 
 
+def read_rows(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
+    """Read a table from a file as `fedfair.datasets.files.table_file.read_table` does, but text row by row.
+
+    A line that cannot be read is left out; so is one whose cells are all empty.
+
+    Args:
+        path: File.
+        asked: What the user says of the file.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file cannot be read.
+    """
+    if not is_text(path):
+        return read_table(path, asked)
+    chunks = chunks_of(path, asked)
+    frame = pd.concat(chunks.frames(), ignore_index=True)
+    return TableFile(frame[(frame != "").any(axis=1)], chunks.separator, "text, row by row")
+
+
 def _of_file(path: Path, asked: Asked, cells: int) -> Chunks:
     """Return the table of one file."""
     if is_text(path):
-        file = open_csv(path, asked)
+        file = open_rows(path, asked)
         return Chunks(file.names, partial(file.frames, _rows(cells, file.names)), file.layout.separator)
     parquet = open_parquet(path) if path.suffix.lower() in (".parquet", ".pq") and path.is_file() else None
     if parquet is not None:

@@ -1,13 +1,15 @@
 """Reading a file of text with a table: its separator, its names of columns, and what is wrong with it.
 
-What separates the values of a file, and what quotes them: the convention in which all its lines fit together.
+There are two ways. `open_csv` finds the convention in which all lines fit together; a value may go over several lines,
+and a line that fits nothing is an error. `open_rows` reads each line by itself, by what the first line shows: no record
+decides how another one is read, so that a table is a set of rows, as privacy of a row needs.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -64,13 +66,13 @@ def layout_of(text: Lines, name: str, separator: str | None = None) -> Layout:
     Raises:
         ValueError: If two separators fit equally well; the message names the setting.
     """
-    said = _SAID.match(next(text.lines(), ""))
+    said = said_separator(next(text.lines(), ""))
     skip = 1 if said else 0
     quotes = _quotes(text.lines(skip))
     first = [*islice(text.lines(skip), _LINES)]
     unescaped = '\\"' not in quotes or '""' in quotes or _fits_unescaped(text, skip)
     escape = None if unescaped else "\\"
-    wanted = separator or (said[1] if said else None)
+    wanted = separator or said
     if wanted:
         return Layout(wanted, _quote(first, quotes, wanted), escape, skip)
     widths = {}
@@ -87,6 +89,16 @@ def layout_of(text: Lines, name: str, separator: str | None = None) -> Layout:
         raise ValueError(f"{name} may be separated by {kinds}: say which with the setting separator, for example "
                          f"separator = {widest[0]!r}")
     return Layout(widest[0], _quote(first, quotes, widest[0]), escape, skip)
+
+
+def said_separator(line: str) -> str | None:
+    """Return the separator that a first line "sep=;" says, as Excel writes it; None for another line.
+
+    Args:
+        line: First line of a file, with its end.
+    """
+    said = _SAID.match(line)
+    return said[1] if said else None
 
 
 def _quotes(lines: Iterable[str]) -> set[str]:
@@ -170,15 +182,6 @@ class CsvFile(NamedTuple):
         with _incomplete_is_refused(self.text.path), self.text.open() as text:
             return self._named(_parsed(text, self.layout))
 
-    def frames(self, rows: int) -> Iterator[pd.DataFrame]:
-        """Yield the same, some rows at a time.
-
-        Args:
-            rows: Number of rows.
-        """
-        with _incomplete_is_refused(self.text.path), self.text.open() as text:
-            yield from map(self._named, _parsed(text, self.layout, chunksize=rows))
-
     def _named(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return values with the names of their columns."""
         return frame.set_axis(self.names, axis=1)
@@ -197,11 +200,20 @@ def open_csv(path: Path, asked: Asked = Asked()) -> CsvFile:  # noqa: B008
         with text.open() as stream:  # two rows, since pandas takes values without a name for an index
             first = _parsed(stream, layout, nrows=2, header=None)
     names = [spelled(str(name)) for name in first.iloc[0]]
-    _refuse_repeated(names, path)
-    _refuse_values(names, path)
+    refuse_repeated(names, path)
+    refuse_values(names, path)
     if len(first) < 2:
         raise ValueError(f"{path} has names of columns, but no records below them")
-    return CsvFile(text, layout, [name or _FIRST.format(n) for n, name in enumerate(names)])
+    return CsvFile(text, layout, named(names))
+
+
+def named(names: Sequence[str]) -> list[str]:
+    """Return the names of columns, with one for each that has none.
+
+    Args:
+        names: Names in the first line of a file.
+    """
+    return [name or _FIRST.format(number) for number, name in enumerate(names)]
 
 
 def read_csv(path: Path, asked: Asked = Asked()) -> tuple[pd.DataFrame, Layout]:  # noqa: B008
@@ -229,16 +241,26 @@ def _parsed(text: TextIO, layout: Layout, **rows: Any) -> Any:
                        **{"header": 0, **rows})
 
 
-def _refuse_repeated(names: list[str], path: Path) -> None:
-    """Raise `ValueError` if two columns have the same name: nobody could say which is meant."""
+def refuse_repeated(names: Sequence[str], path: Path) -> None:
+    """Raise `ValueError` if two columns have the same name: nobody could say which is meant.
+
+    Args:
+        names: Names of the columns.
+        path: Their file.
+    """
     for name in names:
         if name and names.count(name) > 1:
             raise ValueError(f"{path} names column {name!r} more than once: give each column a name of its own, or "
                              "remove the repeated one")
 
 
-def _refuse_values(names: list[str], path: Path) -> None:
-    """Raise `ValueError` if the first line seems to hold values: a number with decimals is nobody's name."""
+def refuse_values(names: Sequence[str], path: Path) -> None:
+    """Raise `ValueError` if the first line seems to hold values: a number with decimals is nobody's name.
+
+    Args:
+        names: Names of the columns.
+        path: Their file.
+    """
     for name in names:
         if name and not name.isdigit() and plain(name, ".") and not name.startswith("("):
             raise ValueError(f"the first line of {path} has {name!r}, as a line of values has: put a line with the "

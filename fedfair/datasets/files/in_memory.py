@@ -1,17 +1,22 @@
-"""Data in memory, written once to a file: every process of a run reads that file, as it would read a file of yours.
+"""Data in memory, written to a file for as long as they are needed: every process of a run reads that file.
+
+The file is in the user's cache, where nobody else can read it, and is gone when the program ends, or before.
 
 Rows of a data set of Ray, which may lie in many files and on many machines, in a file on this one.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
 from filecmp import cmp
 from itertools import chain
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -63,7 +68,7 @@ def _in_order(data: Any) -> Iterator[None]:
 def written(frame: Any) -> Path:
     """Write a table to a file of the user's cache, which only that user can read, and return its path.
 
-    The same table is the same file in every run.
+    The same table is the same file within one program; the file is removed when the program ends.
 
     Args:
         frame: Table of pandas, or one with `to_pandas` as polars' and Arrow's have; each column with one kind of
@@ -76,19 +81,52 @@ def written(frame: Any) -> Path:
     Raises:
         ValueError: If a column mixes kinds of values, or holds what is no single value.
     """
-    folder = Path(pooch.os_cache("fedfair")) / "tables"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / f"table-{uuid4().hex[:12]}.parquet"  # no hash: results name the file, and a hash tells of records
-    new = path.with_suffix(".part")
-    new.touch(mode=0o600)
+    tables = Path(pooch.os_cache("fedfair")) / "tables"
+    tables.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = Path(mkdtemp(prefix="fedfair-", dir=tables))  # which only this user can read
+    path = folder / FILE
+    path.touch(mode=0o600)
     try:
-        (write_batches if hasattr(frame, "iter_batches") else _write)(frame, new)
-        for other in sorted(folder.glob("*.parquet")):
-            if cmp(other, new, shallow=False):
-                return other
-        return new.replace(path)
+        (write_batches if hasattr(frame, "iter_batches") else _write)(frame, path)
+    except BaseException:
+        rmtree(folder)
+        raise
+    earlier = next((other for other in sorted(_held) if cmp(other, path, shallow=False)), None)
+    if earlier is not None:
+        rmtree(folder)
+        return earlier
+    _held[path] = os.getpid()
+    return path
+
+
+FILE = "table.parquet"
+"""Name of the file: results name it, and another one would tell equal tables from others."""
+
+_held: dict[Path, int] = {}
+"""Files with data in memory, and the process that wrote each: its children do not own them."""
+
+
+@contextmanager
+def removed_after() -> Iterator[None]:
+    """Remove the files that are written meanwhile, by `written`, afterwards."""
+    before = {*_held}
+    try:
+        yield
     finally:
-        new.unlink(missing_ok=True)
+        _remove([path for path in _held if path not in before])
+
+
+def _remove(paths: Sequence[Path]) -> None:
+    """Remove files of this process, each with its folder."""
+    for path in paths:
+        if _held.pop(path) == os.getpid():
+            rmtree(path.parent, ignore_errors=True)
+
+
+@atexit.register
+def _remove_all() -> None:
+    """Remove all files of this process."""
+    _remove([*_held])
 
 
 def _write(frame: Any, path: Path) -> None:

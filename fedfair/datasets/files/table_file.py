@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -72,18 +73,51 @@ def is_text(path: Path) -> bool:
 
 def _parquet(path: Path, asked: Asked) -> pd.DataFrame:
     """Read a Parquet file."""
-    return pd.read_parquet(path)
+    import pyarrow.parquet as pq
+
+    return of_arrow(pq.read_table(path))
 
 
 def _feather(path: Path, asked: Asked) -> pd.DataFrame:
     """Read a Feather file."""
-    return pd.read_feather(path)
+    from pyarrow import feather
+
+    return of_arrow(feather.read_table(path))
+
+
+def of_arrow(table: Any) -> pd.DataFrame:
+    """Return a table of Arrow as a DataFrame whose types follow from the table's types, whichever values are missing.
+
+    Args:
+        table: A `pyarrow.Table`.
+    """
+    import pyarrow as pa
+
+    exact: dict[Any, Any] = {pa.bool_(): pd.BooleanDtype()}
+    for name in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"):
+        exact[getattr(pa, name.lower())()] = pd.api.types.pandas_dtype(name)  # doubles would round whole numbers
+    return table.to_pandas(types_mapper=exact.get)
 
 
 def _json(path: Path, asked: Asked) -> pd.DataFrame:
-    """Read a list of records, or a record in each line."""
-    lines = not path.read_bytes().lstrip().startswith(b"[")
-    return pd.read_json(path, orient="records", lines=lines, dtype=False, convert_dates=False)
+    """Read a list of records, or a record in each line, of which one that cannot be read is a row of empty cells."""
+    text = path.read_text(encoding="utf-8-sig")
+    if text.lstrip().startswith("["):
+        records = json.loads(text)
+    else:
+        records = [_record(line) for line in text.split("\n") if line.strip()]
+    if not all(isinstance(record, dict) for record in records):
+        raise ValueError("its list has something else than records with names")
+    return pd.DataFrame(records, dtype=object)
+
+
+def _record(line: str) -> dict[str, Any]:
+    """Return the record of a line; an empty one if the line is none."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _workbook(path: Path, asked: Asked) -> pd.DataFrame:
@@ -139,19 +173,23 @@ def plain_names(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 
 def plain_values(column: pd.Series) -> pd.Series:
-    """Return a column as numbers, truth values or moments if all its values are, and else as text.
+    """Return a column as numbers, truth values or moments if all its values are, and else as it is.
+
+    A whole number stays that number, whatever else the column holds: doubles would round it beyond 2**53.
 
     Args:
         column: Column as it was read.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
-        column = column.astype(column.cat.categories.dtype)
-    if column.dtype == object:
-        kinds = {type(value) for value in column.dropna()}
-        numbers = (kinds and kinds <= {int, float}) or {kind.__name__ for kind in kinds} == {"Decimal"}
-        return column.astype("float64" if column.isna().any() or kinds != {int} else "int64") if numbers else \
-            column.infer_objects()
-    nullable = pd.api.types.is_extension_array_dtype(column.dtype) and pd.api.types.is_numeric_dtype(column.dtype)
-    return column.astype("float64") if nullable and column.isna().any() else column
-
-
+        return column.astype(column.cat.categories.dtype)
+    if column.dtype != object:
+        return column
+    known = column.dropna()
+    kinds = {type(value) for value in known}
+    if kinds == {int} and all(-2**63 <= value < 2**63 for value in known):
+        return column.astype("Int64" if len(known) < len(column) else "int64")
+    if {kind.__name__ for kind in kinds} == {"Decimal"} or (kinds and kinds <= {int, float} and all(
+            abs(value) <= 2**53 for value in known if isinstance(value, int))):
+        return column.astype("float64")
+    whole = column.map(lambda value: int(value) if isinstance(value, float) and value.is_integer() else value)
+    return (column if known.empty else whole).infer_objects()

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TextIO, cast
+from typing import IO, Any, Literal, NamedTuple, TextIO, cast
 
 from charset_normalizer import from_bytes
 
@@ -29,15 +29,17 @@ class Text(NamedTuple):
     Args:
         path: File.
         encoding: Name of its encoding.
+        errors: What becomes of bytes that are no text, as Python's codecs name it: an error, or the sign U+FFFD.
     """
 
     path: Path
     encoding: str
+    errors: Literal["strict", "replace"] = "strict"
 
     @contextmanager
     def open(self) -> Iterator[TextIO]:
         """Yield the text as a stream, without a byte order mark and with one kind of line end."""
-        with _unpacked(self.path) as content, io.TextIOWrapper(content, self.encoding) as text:
+        with _unpacked(self.path) as content, io.TextIOWrapper(content, self.encoding, self.errors) as text:
             if text.read(1) != "\ufeff":
                 text.seek(0)
             yield text
@@ -71,12 +73,42 @@ def text_of(path: Path, encoding: str | None = None) -> Text:
         FileNotFoundError: If there is no such file.
         ValueError: If the file cannot be unpacked, or is no text in that encoding.
     """
+    with _readable(path, encoding):
+        text = Text(path, encoding or _marked(path) or "utf-8")
+        has_zeros = any("\0" in portion for portion in text.portions())
+    _refuse_zeros(has_zeros, path)
+    return text
+
+
+def text_by_line(path: Path, encoding: str | None = None) -> Text:
+    """Return the text of a file of which no line but the first can be the cause of an error; see `text_of`.
+
+    Args:
+        path: File.
+        encoding: Name of the encoding; by default that of its byte order mark, or else UTF-8.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file cannot be unpacked, or its first line is no text in that encoding.
+    """
+    with _readable(path, encoding):
+        text = Text(path, encoding or _marked(path) or "utf-8")
+        by_line = text._replace(errors="replace")
+        first = next(by_line.lines(), "")
+        if "\ufffd" in first:
+            raise UnicodeDecodeError(text.encoding, first.encode(), 0, 1, "the first line")
+    _refuse_zeros("\0" in first, path)
+    return by_line
+
+
+@contextmanager
+def _readable(path: Path, encoding: str | None) -> Iterator[None]:
+    """Raise `FileNotFoundError` or `ValueError`, with one sentence, in place of what goes wrong with a file of text."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is a folder: name a file in it" if path.is_dir() else
                                 f"there is no file {path}")
     try:
-        text = Text(path, encoding or _marked(path) or "utf-8")
-        has_zeros = any("\0" in portion for portion in text.portions())
+        yield
     except LookupError as error:
         raise ValueError(f"encoding is {encoding!r}, which Python does not know: give a name such as utf-8, cp1252 or "
                          "utf-16") from error
@@ -87,10 +119,13 @@ def text_of(path: Path, encoding: str | None = None) -> Text:
     except (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, RuntimeError) as error:
         raise ValueError(f"{path} cannot be unpacked ({error}): check that it was copied whole, or unpack it yourself"
                          ) from error
+
+
+def _refuse_zeros(has_zeros: bool, path: Path) -> None:
+    """Raise `ValueError` for what is no text in the encoding that it was read in."""
     if has_zeros:
         raise ValueError(f"{path} is not text: save it as CSV in UTF-8, or give the setting encoding, for example "
                          'encoding = "utf-16-le"')
-    return text
 
 
 def _marked(path: Path) -> str | None:

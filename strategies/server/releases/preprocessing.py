@@ -98,7 +98,8 @@ def learn_columns(task: Task, training: Training, population: Population, grid: 
     columns, trust = unknown_columns(task), training.trust
     deviation = spent.multiplier * math.sqrt(len(columns.numbers) + len(columns.categories))
     threshold = _threshold(deviation, spent.delta, len(columns.categories))
-    margin = _margin(columns, task, training, population, deviation, unit)
+    public = _protected(task, population, unit)
+    margin = _margin(columns, task, training, len(population.sizes), deviation, unit, public)
     replies = ask(send_column_counts, grid, task, training, population, training.dropouts,
                   numbers=list(columns.numbers), categories=list(columns.categories), unit=unit, deviation=deviation,
                   share=client_share(trust, len(population.sizes) - training.dropouts),
@@ -108,9 +109,9 @@ def learn_columns(task: Task, training: Training, population: Population, grid: 
     counts = histograms.add_noise(
         training.noise, added(replies, "sums", like)["numbers"],
         server_share(trust) * deviation * histograms.sensitivity(histograms.CELLS), source(noise_key, NOISE))
-    total = _protected(population, unit)
     below = dict(zip(columns.numbers, counts.cumsum(1), strict=True))
-    ranges = [Range(column, *_range(row, total, margin)) for column, row in zip(columns.numbers, counts, strict=True)]
+    totals = {column: _total(row, task, public) for column, row in below.items()}
+    ranges = [Range(column, *_range(row, totals[column], margin)) for column, row in below.items()]
     draws, lists = source(noise_key, TEXTS), []
     for column in columns.categories:
         found = _together(replies, column)
@@ -118,18 +119,17 @@ def learn_columns(task: Task, training: Training, population: Population, grid: 
         lists.append(Listed(column, (*sorted(kept.keys() - {OTHER}), OTHER)))
     return task.model_copy(update={"ranges": (*(task.ranges or ()), *ranges),
                                    "categories": (*(task.categories or ()), *lists),
-                                   **_features_of(task, ranges, below, total)})
+                                   **_features_of(task, ranges, below, totals)})
 
 
-def _features_of(task: Task, ranges: Sequence[Range], below: Mapping[str, Tensor], total: int) -> dict[str, Any]:
+def _features_of(task: Task, ranges: Sequence[Range], below: Mapping[str, Tensor], totals: Mapping[str, int]
+                 ) -> dict[str, Any]:
     """Return what else the features need to know of each number: ends between bins, or mean and deviation.
 
     Both follow from the same noisy counts, and cost nothing more.
     """
     if task.feature_map == "binned":
-        known = {name: min(total, max(1, round(float(row[-1])))) if task.missing == "keep" else total
-                 for name, row in below.items()}
-        edges = {name: histograms.edges(below[name], known[name], task.bins, (low, high))
+        edges = {name: histograms.edges(below[name], totals[name], task.bins, (low, high))
                  for name, low, high in ranges}
         return {"edges": (*edges.items(), *(task.edges or ()))}
     if task.feature_map == "standardised":
@@ -139,9 +139,14 @@ def _features_of(task: Task, ranges: Sequence[Range], below: Mapping[str, Tensor
     return {}
 
 
-def _protected(population: Population, unit: Unit) -> int:
+def _protected(task: Task, population: Population, unit: Unit) -> int:
     """Return the public number of records, or of participants."""
-    return population.records if unit == "record" else len(population.sizes)
+    return (task.trained_rows() or population.records) if unit == "record" else len(population.sizes)
+
+
+def _total(below: Tensor, task: Task, public: int) -> int:
+    """Return the number of values of a column: of a user's table, of which any may be missing, by its noisy counts."""
+    return max(1, round(float(below[-1]))) if task.is_own else public
 
 
 def _threshold(deviation: float, delta: float, columns: int) -> float:
@@ -152,13 +157,13 @@ def _threshold(deviation: float, delta: float, columns: int) -> float:
     return 1 + deviation * -NormalDist().inv_cdf(LISTED_SHARE * delta / columns) if columns else 0.0
 
 
-def _margin(columns: Columns, task: Task, training: Training, population: Population, deviation: float, unit: Unit
+def _margin(columns: Columns, task: Task, training: Training, clients: int, deviation: float, unit: Unit, total: int
             ) -> float:
     """Return how many records a range leaves out at each end.
 
     Bins have no outer ends, so their range may leave out half a bin. Raises `ValueError` if too many are left out.
     """
-    clients, total = len(population.sizes) - training.dropouts, _protected(population, unit)
+    clients -= training.dropouts
     noise = deviation * sum_share(training.trust, clients)
     margin = _DEVIATIONS * histograms.largest_deviation(histograms.CELLS, noise)
     if task.feature_map == "binned":
@@ -174,9 +179,8 @@ def _margin(columns: Columns, task: Task, training: Training, population: Popula
     return margin
 
 
-def _range(counts: Tensor, total: int, margin: float) -> tuple[float, float]:
-    """Return the range that holds all but about `margin` records at each end, from noisy counts by cell."""
-    below = counts.cumsum(0)
+def _range(below: Tensor, total: int, margin: float) -> tuple[float, float]:
+    """Return the range that holds all but about `margin` records at each end, from noisy counts up to each cell."""
     first = int((below >= margin).nonzero()[0]) if bool((below >= margin).any()) else histograms.CELLS - 1
     beyond = (below >= total - margin).nonzero()
     last = max(first, int(beyond[0]) if len(beyond) else histograms.CELLS - 1)

@@ -47,7 +47,7 @@ def test_the_server_knows_all_but_the_records(tmp_path: Path) -> None:
     assert (server.label, server.group, server.csv, server.dataset) == ("ill", "sex", None, "nodes")
     known, held = server.data().train, at_node(tmp_path, table()).data().train
     assert len(known) == 0
-    assert len(held) == 42
+    assert 30 < len(held) < 54  # each row is dealt by itself
     for name in ("names", "labels", "classes", "columns", "categories"):
         assert getattr(known, name) == getattr(held, name), name
     assert known.encoding.listed == held.encoding.listed == ("job", "sex")
@@ -69,9 +69,9 @@ def test_values_are_those_of_the_schema_whichever_occur(tmp_path: Path) -> None:
     """A site of women alone, without nurses, has the features and groups of all."""
     held = at_node(tmp_path, table().assign(sex="f", job="cook")).data().train
     assert held.names == ("f", "m")
-    assert held.group_sizes() == (42, 0)
+    assert held.group_sizes() == (len(held), 0)
     assert held.categories == (None, "clerk", "cook", "nurse")
-    assert held.x[:, 1:].sum(0).tolist() == [0, 42, 0]
+    assert held.x[:, 1:].sum(0).tolist() == [0, len(held), 0]
 
 
 def test_groups_may_be_intersections_or_bands(tmp_path: Path) -> None:

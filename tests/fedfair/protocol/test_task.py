@@ -140,10 +140,11 @@ def test_a_csv_of_ones_own(own: Path) -> None:
     task = Task(csv=str(own), label="good", group="sex")
     parts = task.data()
     assert task.dataset == "people"
-    assert [len(part) for _, part in parts] == [28, 4, 8]
+    assert sum(len(part) for _, part in parts) == 40
+    assert 20 <= len(parts.train) <= 36  # each row is dealt by itself
     assert parts.train.names == ("f", "m")
     assert float(parts.train.x[:, 0].mean()) == pytest.approx(0, abs=1e-6)
-    assert task.build_model()(parts.test.x).shape == (8, 2)
+    assert task.build_model()(parts.test.x).shape == (len(parts.test), 2)
 
 
 def test_a_changed_csv_is_read_again(own: Path) -> None:

@@ -1,0 +1,153 @@
+"""A file of text that is read row by row: no record decides how another one is read.
+
+A record is a line. Its values follow from the line and from the first line of the file, which has the names of the
+columns and is public. A line that cannot be read is a row of empty cells: a value may not go over several lines, since
+a quote that one record opens must not swallow the next.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.spelling import spelled
+from fedfair.datasets.files.csv_file import Layout, named, refuse_repeated, refuse_values, said_separator
+from fedfair.datasets.files.text_file import Text, text_by_line
+
+_BROKEN = re.compile("[\\0\\ufffd\\udc80-\\udcff]")
+"""What stands for bytes that are no text."""
+
+
+class RowFile(NamedTuple):
+    """A table of text whose first line has been read.
+
+    Args:
+        text: The text.
+        layout: How each of its lines becomes values.
+        names: Names of the columns.
+    """
+
+    text: Text
+    layout: Layout
+    names: list[str]
+
+    def frames(self, rows: int) -> Iterator[pd.DataFrame]:
+        """Yield the values of all lines below the names, as text, some rows at a time; lines without a sign are none.
+
+        Args:
+            rows: Number of rows.
+        """
+        lines = filter(str.strip, self.text.lines(self.layout.skip + 1))
+        while portion := [line.removesuffix("\n") for line in islice(lines, rows)]:
+            yield pd.DataFrame(values_of(portion, self.layout, len(self.names)), columns=self.names, dtype="str")
+
+
+def open_rows(path: Path, asked: Asked = Asked()) -> RowFile:  # noqa: B008
+    """Return how a table of text is read row by row, from its first line and from what the user says.
+
+    Args:
+        path: File.
+        asked: What the user says of the file.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the first line has no names, repeats one, or may be separated in two ways.
+    """
+    text = text_by_line(path, asked.encoding)
+    said = said_separator(next(text.lines(), ""))
+    skip = 1 if said else 0
+    names = next(text.lines(skip), "").removesuffix("\n")
+    if not names.strip():
+        raise ValueError(f"{path} is no table: its first line must hold the names of the columns")
+    layout = _layout(names, str(path), asked.separator or said, skip)
+    values = fields(names, layout)
+    if values is None:
+        raise ValueError(f"the first line of {path} opens a quote that it does not close: write the names of the "
+                         "columns into one line")
+    spelt = [spelled(name) for name in values]
+    refuse_repeated(spelt, path)
+    refuse_values(spelt, path)
+    if next(filter(str.strip, text.lines(skip + 1)), None) is None:
+        raise ValueError(f"{path} has names of columns, but no records below them")
+    return RowFile(text, layout, named(spelt))
+
+
+def _layout(names: str, file: str, separator: str | None, skip: int) -> Layout:
+    """Return how a line becomes values, as the names of the columns are written.
+
+    Raises `ValueError` if several separators stand between them as often.
+    """
+    quote = "'" if names.strip().startswith("'") and '"' not in names else '"'
+    if separator:
+        return Layout(separator, quote, None, skip)
+    bare = re.sub(f"{quote}[^{quote}]*{quote}", "", names)
+    counts = {mark: bare.count(mark) for mark in ",;\t|"}
+    most = max(counts.values())
+    if not most:
+        return Layout(" " if " " in bare.strip() else ",", quote, None, skip)
+    widest = [mark for mark, count in counts.items() if count]
+    if len(widest) > 1:
+        raise ValueError(f"the names in the first line of {file} may be separated by "
+                         f"{' as well as '.join(map(repr, widest))}: say by which with the setting separator, for "
+                         f"example separator = {widest[0]!r}")
+    return Layout(widest[0], quote, None, skip)
+
+
+def values_of(lines: Sequence[str], layout: Layout, width: int) -> list[list[str]]:
+    """Return the values of each line, `[n][width]`, empty ones for a line that cannot be read.
+
+    Args:
+        lines: Lines without their ends.
+        layout: How a line becomes values.
+        width: Number of columns.
+    """
+    empty = [""] * width
+    return [_row(line, layout, width) or empty for line in lines]
+
+
+def _row(line: str, layout: Layout, width: int) -> list[str] | None:
+    """Return the values of a line, with empty ones for those that it lacks at its end; None if it cannot be read.
+
+    A quote within quotes is doubled; where the line does not fit so, it may have a backslash before it.
+    """
+    if _BROKEN.search(line):
+        return None
+    for escape in (None, "\\"):
+        values = fields(line, layout._replace(escape=escape))
+        if values is not None and not any(values[width:]):
+            return values[:width] + [""] * (width - len(values))
+        if "\\" not in line:
+            break
+    return None
+
+
+def fields(line: str, layout: Layout) -> list[str] | None:
+    """Return the values of one line; None if a quote is not closed, or more follows where it is.
+
+    Args:
+        line: Line without its end.
+        layout: How it becomes values.
+
+    Examples:
+        >>> fields('24",7,"a, b"', Layout(","))
+        ['24"', '7', 'a, b']
+        >>> fields('"24,7,f,no', Layout(",")) is None
+        True
+    """
+    if layout.separator == " ":
+        line = " ".join(line.split())
+    if layout.quote not in line and layout.escape is None:
+        return [value.lstrip(" ") for value in line.split(layout.separator)]
+    try:
+        (values,) = csv.reader([line], delimiter=layout.separator, quotechar=layout.quote, escapechar=layout.escape,
+                               doublequote=layout.escape is None, skipinitialspace=True, strict=True)
+    except (csv.Error, ValueError):
+        return None
+    return values

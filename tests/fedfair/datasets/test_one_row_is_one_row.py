@@ -1,0 +1,135 @@
+"""One row is one row: what a row holds changes neither how others are read nor the part that they are dealt to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.tidy import reading_as_asked
+from fedfair.datasets.features.kept_table import kept_table
+from fedfair.datasets.files.chunks import chunks_of
+from fedfair.datasets.split import Together, content, dealt, numbers_of_names
+from fedfair.protocol.task import Task
+
+CELLS = ["1", "2.5", "1,5", "1.234", "0,5", "", "?", "x", '24"', '"24', "'", "\\", '\\"', "a,b", "a;b", "\t", "é",
+         "007", "12345678901234567", "true", "TRUE", "1e5", "-", "$5", "5%", '""', "a\\", "#", "sep=;", "2020-01-01",
+         "no\udcff"]
+"""Cells as files have them, some of which a reader may take for the convention of the whole file."""
+TYPED: list[Any] = [None, 1, 2**60 + 1, 1.5, "1", "x", True, "0,5"]
+QUICK = settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.generate))  # shrinking takes minutes
+LINES = st.text(st.sampled_from("".join(sorted({*"".join(CELLS)})) + ',;"'), max_size=20)
+
+
+def rows_of(path: Path) -> pd.DataFrame:
+    """Return the cells of a file as a fit reads them: numbers of `n`, and categories, with each row's place."""
+    table, _ = kept_table(chunks_of(path, cells=40), reading_as_asked(Asked()), "y", ("n",), ("c", "y"))
+    return table
+
+
+def same_rows(one: pd.DataFrame, other: pd.DataFrame, changed: int) -> None:
+    """Fail if rows differ but the changed one, or if another one is gone."""
+    left, right = (frame.drop(index=changed, errors="ignore").astype({"c": "string", "y": "string"}) for frame in (
+        one, other))
+    pd.testing.assert_frame_equal(left, right)
+
+
+@QUICK
+@given(n=st.lists(st.sampled_from(CELLS[:6]), min_size=5, max_size=12), line=LINES, place=st.integers(0, 4),
+       mark=st.sampled_from(",;\t|"))
+def test_a_line_of_text_changes_no_other(n: list[str], line: str, place: int, mark: str) -> None:
+    """Whatever is written into the line of a record: quotes, separators, bytes that are no text."""
+    plain = [value.replace(mark, ".") for value in n]
+    lines = [mark.join(["n", "c", "y"]), *(mark.join([value, f"c{row}", "yes"]) for row, value in enumerate(plain))]
+    with TemporaryDirectory() as folder:
+        for name, content_ in (("a", lines), ("b", [*lines[:place + 1], f"x{line}", *lines[place + 2:]])):
+            text = "\n".join(content_).encode("utf-8", "surrogateescape")
+            (Path(folder) / f"{name}.csv").write_bytes(text + b"\n")
+        same_rows(rows_of(Path(folder) / "a.csv"), rows_of(Path(folder) / "b.csv"), place)
+
+
+@QUICK
+@given(values=st.lists(st.sampled_from(TYPED), min_size=5, max_size=9), other=st.sampled_from(TYPED),
+       place=st.integers(0, 4), lines=st.booleans())
+def test_a_cell_of_json_changes_no_other(values: list[Any], other: Any, place: int, lines: bool) -> None:
+    with TemporaryDirectory() as folder:
+        for name, cells in (("a", values), ("b", [*values[:place], other, *values[place + 1:]])):
+            records = [{"n": cell, "c": cell, "y": "yes"} for cell in cells]
+            text = "\n".join(map(json.dumps, records)) if lines else json.dumps(records)
+            (Path(folder) / f"{name}.json").write_text(text)
+        same_rows(rows_of(Path(folder) / "a.json"), rows_of(Path(folder) / "b.json"), place)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather", "xlsx"])
+@pytest.mark.parametrize("other", [None, 3])
+def test_a_missing_value_changes_no_other(suffix: str, other: int | None, tmp_path: Path) -> None:
+    large = 2**50 if suffix == "xlsx" else 12345678901234567
+    for name, cell in (("a", 7), ("b", other)):
+        column = pd.array([large, cell, 2, large + 1], dtype="Int64")
+        frame = pd.DataFrame({"n": column, "c": column, "y": ["yes", "no"] * 2})
+        path = tmp_path / f"{name}.{suffix}"
+        frame.astype(object).to_excel(path, index=False) if suffix == "xlsx" else getattr(frame, f"to_{suffix}")(path)
+    same_rows(rows_of(tmp_path / f"a.{suffix}"), rows_of(tmp_path / f"b.{suffix}"), 1)
+    assert rows_of(tmp_path / f"b.{suffix}")["c"].tolist()[0] == str(large)
+
+
+def table(records: int, draws: np.random.Generator) -> pd.DataFrame:
+    """Return a table with few kinds of rows, and persons with several."""
+    return pd.DataFrame({"x": draws.choice(["a", "b", "c"], records), "n": draws.integers(0, 5, records),
+                         "who": draws.choice([f"p{n}" for n in range(records // 3)], records),
+                         "sex": draws.choice(["f", "m"], records), "y": draws.choice(["no", "yes"], records)})
+
+
+@pytest.mark.parametrize(("settings_", "tie"), [({}, None), ({"participant": "who"}, "who"),
+                                               ({"duplicates": "together"}, "all")])
+def test_a_row_is_dealt_by_itself(settings_: dict[str, Any], tie: str | None, tmp_path: Path) -> None:
+    """One label emptied, one category that no other row has: every other row stays in its part."""
+    frame = table(400, np.random.default_rng(0)).drop(columns=[] if tie == "who" else "who")
+    parts = []
+    for name, place, column, value in (("a", 0, "x", frame["x"][0]), ("b", 7, "y", ""), ("c", 9, "x", "aa")):
+        frame.assign(**{column: frame[column].where(frame.index != place, value)}).to_csv(tmp_path / f"{name}.csv",
+                                                                                          index=False)
+        data = Task(csv=str(tmp_path / f"{name}.csv"), label="y", group="sex", missing="keep", features="binned",
+                    preprocessing="private", numbers=("n",), **settings_).data()
+        parts.append({row: part for part, records in data for row in records.records.tolist()})
+    for other in parts[1:]:
+        assert {row: part for row, part in other.items() if row not in (7, 9)} == {
+            row: part for row, part in parts[0].items() if row not in (7, 9)}
+    if tie is not None:
+        of = frame[["who"] if tie == "who" else [*frame]].astype(str).agg(" ".join, axis=1)
+        assert pd.Series(parts[0]).groupby(of).nunique().eq(1).all()
+
+
+def test_shares_are_those_that_were_asked_for_and_rows_are_dealt_independently() -> None:
+    """Over seeds: a share of 0.7 within four deviations; rows next to each other are in one part by chance alone."""
+    data = Task(imbalance=None).data().train
+    numbers, seeds = len(data), 60
+    parts = torch.zeros(seeds, numbers)
+    for seed in range(seeds):
+        first, _, _ = dealt(data, (0.7, 0.1), seed, Together(participants=False))
+        parts[seed, first] = 1
+    deviation = (0.7 * 0.3 / parts.numel()) ** 0.5
+    assert abs(float(parts.mean()) - 0.7) < 4 * deviation
+    pairs = (parts[:, 1:] * parts[:, :-1]).mean() - 0.49
+    assert abs(float(pairs)) < 6 * deviation
+    assert float(parts.mean(0).std()) == pytest.approx((0.7 * 0.3 / seeds) ** 0.5, rel=0.15)
+
+
+def test_the_number_of_a_name_and_of_a_content_follow_from_it_alone(tmp_path: Path) -> None:
+    assert numbers_of_names(pd.Series(["b", "a", "b"]))[[0, 2]].unique().numel() == 1
+    frame = table(60, np.random.default_rng(1)).drop(columns="who")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.assign(x=frame["x"].where(frame.index != 3, "aaa")).to_csv(tmp_path / "b.csv", index=False)
+    of = [Task(csv=str(tmp_path / f"{name}.csv"), label="y", group="sex", missing="keep", features="binned",
+               preprocessing="private", numbers=("n",), split=(1 - 1e-9, 0, 1e-9)).data().train for name in "ab"]
+    one, other = (dict(zip(data.records.tolist(), content(data).tolist(), strict=True)) for data in of)
+    assert {row for row in one if one[row] != other[row]} == {3}
