@@ -65,7 +65,7 @@ class GroupedDataset:
         weight: Factor of each record's loss, `[n]`, from 0; empty if all are alike. See `fedfair.datasets.weights`.
         site: Number of each record's site, `[n]`, positions in `sites`; empty if there are none.
         sites: Names of the sites.
-        rows: Number of rows of the table that the records are from, with those that were left out; 0 if unknown.
+        rows: Number of rows of the table that the records are from, empty ones too; 0 if it is not needed.
 
     Examples:
         >>> x, group = torch.arange(10.0).view(5, 2), torch.tensor([0, 0, 1, 1, 1])

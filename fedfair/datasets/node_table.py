@@ -61,7 +61,7 @@ def records_of(path: Path, known: Agreement) -> GroupedDataset:
     file = read_rows(path, known.asked)
     absent = [_public(name, known) for name in known.columns if name not in file.frame]
     _refuse([f"it has no column {', '.join(absent)}"] if absent else [])
-    raw = file.frame[known.columns].reset_index(drop=True)
+    raw = file.frame[known.columns]
     reading = _reading(raw, known)
     whole = tidied(raw, reading)
     gaps = [_public(name, known) for name in known.columns if whole[name].isna().any()]
@@ -72,7 +72,7 @@ def records_of(path: Path, known: Agreement) -> GroupedDataset:
     whole = whole.reset_index(drop=True)
     _refuse([_told(whole[name], _no_number(whole[name]), "are no numbers") for name in _numbers(known)])
     person = rows[:0] if people is None else numbers_of_names(people)
-    return replace(_encoded(whole, known, reading), records=rows, rows=len(raw), person=person)
+    return replace(_encoded(whole, known, reading), records=rows, person=person)
 
 
 def _public(column: str, known: Agreement) -> str:

@@ -97,7 +97,7 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
                            site)
     roles = (label, group, participant)
     unread = _unread(frame.columns, without, roles, weight, site, asked)
-    raw = frame.drop(columns=unread).reset_index(drop=True)
+    raw = frame.drop(columns=unread)
     asked = asked if numbers is None else as_declared(asked, [*map(str, raw)], numbers, (*roles, weight, site))
     reading = with_bands((reading_of if numbers is None else reading_of_declared)(raw, asked, separator), asked, group)
     if numbers is None:
@@ -109,7 +109,7 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
     data = _with_features(features, kinds, roles, asked, reading)
     data = _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
                        site, asked)
-    return _from_rows(data, whole, len(raw), None if participant is None else raw.loc[whole.index, participant])
+    return _from_rows(data, whole, 0, None if participant is None else raw.loc[whole.index, participant])
 
 
 def from_chunks(chunks: Chunks, label: str, group: str, participant: str | None = None, without: Sequence[str] = (),

@@ -15,6 +15,7 @@ from fedfair.datasets import DATASETS, GroupedDataset, Parts
 from fedfair.datasets.agreement import Agreement
 from fedfair.datasets.columns.convention import ALL, Asked, Capitals, Decimal
 from fedfair.datasets.features.bounded import FeatureMap
+from fedfair.datasets.features.encoding import Encoding
 from fedfair.datasets.features.features import Range, Standard
 from fedfair.datasets.files.part_files import part_files, table_name
 from fedfair.datasets.names import as_text, names_in
@@ -558,7 +559,11 @@ class Task(BaseModel):
 
         Raises what `data` does.
         """
-        encoding, learned = self.data().train.encoding, []
+        return self.learned_by(self.data().train.encoding)
+
+    def learned_by(self, encoding: Encoding) -> str | None:
+        """Say the same of columns that became features in some way; see `learned_from_records`."""
+        learned = []
         if encoding.reading.found and self.prepares != "records":
             learned.append(f"how the numbers in {', '.join(encoding.reading.found)} are written was found from all "
                            "rows, so that one row may change how others are read: say what stands before decimals, "
@@ -576,7 +581,7 @@ class Task(BaseModel):
             learned.append("the ends of bins are quantiles of the training records: give public ranges (ranges), or "
                            "the ends themselves (edges)")
         unlisted = {feature.column for feature in features if feature.category is not None}
-        unlisted -= {*self.attributes, *self.data().train.encoding.listed}  # names of groups are public by assumption
+        unlisted -= {*self.attributes, *encoding.listed}  # names of groups are public by assumption
         if unlisted:
             learned.append(f"the categories of {', '.join(sorted(unlisted))} are those that occur in the records")
         if self.is_own and features and self.prepares == "records":

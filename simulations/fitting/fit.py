@@ -83,6 +83,7 @@ class Fitted:
         needed: What would be enough, if noise costs accuracy since records are few; else None.
         among: What was selected among; None for moments alone.
         nodes: Number of nodes that kept their records; 0 if the fit read a table.
+        unreadable: About how many rows could not be read; 0 if that cannot be told from none.
     """
 
     wanted: Wanted
@@ -91,6 +92,7 @@ class Fitted:
     needed: Needed | None = None
     among: Among | None = None
     nodes: int = 0
+    unreadable: int = 0
 
 
 def fit(wanted: Wanted, engine: str | Engine = "local") -> Fitted:
@@ -167,7 +169,7 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     result = run(planned, engine) if terms is None else select(planned, terms, engine)
     few = _needed(result, noise, terms)
     whole = replace(result, ledger=_with_kinds(result.ledger, budget))
-    return Fitted(replace(wanted, delta=delta), whole, found.numbers, few, selected)
+    return Fitted(replace(wanted, delta=delta), whole, found.numbers, few, selected, unreadable=found.unreadable)
 
 
 def _bins(made: Experiment, records: int, columns: int, numbers: Sequence[str], noise: float) -> int:

@@ -167,6 +167,9 @@ class Story:
             lines.append(f"Nothing was learned of {', '.join(self.unlearned)}: no value is that of enough records, as "
                          "of names, dates and codes. Make a number of a date, a few classes of codes, or leave it out "
                          "by --without.")
+        if "unreadable_rows" in self.asked:
+            lines.append(f"About {self.asked['unreadable_rows']:,} rows of the table could not be read, and count "
+                         "nowhere: `fedfair data check` names their lines.")
         if "needed_records" in self.asked:
             lines.append(f"The table is small for this epsilon, and noise costs accuracy: about "
                          f"{self.asked['needed_records']:,} training records, or an epsilon of "

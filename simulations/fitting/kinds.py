@@ -38,10 +38,12 @@ class Kinds(NamedTuple):
     Attributes:
         numbers: Columns that hold numbers; all others hold categories.
         decimal: Decimal mark of the table.
+        unreadable: About how many rows have no value, as those that cannot be read; 0 if the noise may be all of it.
     """
 
     numbers: tuple[str, ...]
     decimal: Decimal
+    unreadable: int = 0
 
 
 class Counts(NamedTuple):
@@ -50,7 +52,7 @@ class Counts(NamedTuple):
     Attributes:
         records: Number of rows.
         cells: By column the cells with a number, with one that needs a dot or a comma, with a code, and with another
-            text, `[columns, 5]`.
+            text; then the number of rows without any value, and zeros: `[columns + 1, 5]`.
     """
 
     records: int
@@ -66,9 +68,10 @@ def count(chunks: Chunks, columns: Sequence[str], reading: Reading, may_have_com
         reading: How cells are read, with a dot before decimals.
         may_have_commas: Whether the decimal mark is to be found; else it is that of the reading.
     """
-    records, total = 0, torch.zeros(len(columns), _COUNTS, dtype=torch.float64)
+    records, total = 0, torch.zeros(len(columns) + 1, _COUNTS, dtype=torch.float64)
     for frame in chunks.frames():
         records += len(frame)
+        total[-1, 0] += int((frame.isna() | (frame == "")).all(axis=1).sum())
         for row, name in enumerate(columns):
             total[row] += torch.tensor(_cells(frame[name], reading, may_have_commas), dtype=torch.float64)
     return Counts(records, total)
@@ -79,7 +82,7 @@ def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_comm
     """Return what noisy counts of cells tell of a table.
 
     Args:
-        exact: The counts, `[columns, 5]`.
+        exact: The counts, `[columns + 1, 5]`; a row changes one of each column, or the last.
         columns: Columns that nothing is known of, at least one.
         reading: How cells are read, with a dot before decimals.
         may_have_commas: Whether the decimal mark is to be found; else it is that of the reading.
@@ -88,7 +91,8 @@ def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_comm
         draws: Where it comes from.
     """
     deviation = multiplier * math.sqrt(len(columns))
-    counts = add_noise(noise, {"kinds": exact}, deviation, draws)["kinds"]
+    *of_columns, empty = add_noise(noise, {"kinds": exact}, deviation, draws)["kinds"]
+    counts = torch.stack(of_columns)
     by_dot, by_comma = counts[:, 1].sum(), counts[:, 2].sum()
     comma = may_have_commas and bool(by_comma > by_dot)
     numbers = counts[:, 0] + (counts[:, 2] if comma else counts[:, 1])
@@ -96,7 +100,8 @@ def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_comm
     texts = codes + counts[:, 4] + (counts[:, 1] if comma else counts[:, 2])
     are_numbers = (numbers > _MOSTLY * (numbers + texts)) & (codes <= _TOLD * deviation)
     found = tuple(name for name, is_number in zip(columns, are_numbers, strict=True) if is_number)
-    return Kinds(found, "," if comma else reading.decimal)
+    unreadable = round(float(empty[0])) if empty[0] > _TOLD * deviation else 0
+    return Kinds(found, "," if comma else reading.decimal, unreadable)
 
 
 def _cells(column: pd.Series, reading: Reading, may_have_commas: bool) -> tuple[int, ...]:

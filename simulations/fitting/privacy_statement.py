@@ -80,8 +80,8 @@ def promise(story: Story) -> list[Part]:
         Part("Unit of privacy", f"One row of {'one of the tables' if story.nodes else 'the table'}. Somebody with "
              "several rows has less protection: k rows have k times the epsilon."),
         Part("Who held the records", f"{story.held_by[:1].upper()}{story.held_by[1:]}."),
-        Part("Neighbouring tables", "They differ by the presence of one row; the other rows keep their places in the "
-             "split."),
+        Part("Neighbouring tables", "They have the same number of rows, and differ in one: in one of them it is empty. "
+             "Each row is read, and dealt to a part, by itself."),
         Part("Threat model", "Anyone who gets the whole folder: model, front, figures, page and card. "
              + (_of_nodes(story) if story.nodes else "The machine that ran the fit saw the table and is trusted.")),
         Part("What was released", _releases(story)),
@@ -114,7 +114,7 @@ def _public(story: Story) -> str:
         return f"{known[:1].upper()}{known[1:]}. Say nothing there that must stay secret."
     groups, labels = ", ".join(story.groups), ", ".join(story.description.labels)
     sites = f", the sites ({story.config['site']}) with their names" if story.config.get("site") else ""
-    return (f"The format of the file, the names of its columns, the number of rows that have a label, the groups "
+    return (f"The format of the file, the names of its columns, the number of rows, the groups "
             f"({groups}; no value is a group too){sites} and the classes ({labels}), as they are spelled. Say nothing "
             "here that must stay secret.")
 

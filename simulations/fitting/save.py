@@ -104,6 +104,8 @@ def _asked(fitted: Fitted) -> dict[str, Any]:
         asked |= {"gap": wanted.gap, "missed": _gap(fitted, point) > wanted.gap}
     if fitted.among is not None:
         asked |= {"trials": fitted.among.trials, "candidates": [*map(in_words, fitted.among.methods)]}
+    if fitted.unreadable:
+        asked |= {"unreadable_rows": fitted.unreadable}
     if fitted.needed is not None:
         asked |= {"needed_records": fitted.needed.records, "needed_epsilon": fitted.needed.epsilon}
     return asked

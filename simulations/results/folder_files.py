@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from fedfair.datasets.features.encoding import NO_TABLE, Encoding
 from fedfair.accounting import Ledger
 from fedfair.accounting.contents import OTHER, Contents, Part, Protection
 from simulations.settings.experiment import Experiment
@@ -20,10 +21,14 @@ _CHOSEN = ("choice.toml",)
 
 
 class Run(NamedTuple):
-    """What decides what a run's files hold: its settings, its ledger, and whether it ended with a threshold."""
+    """What decides what a run's files hold: its settings, its ledger, and whether it ended with a threshold.
+
+    `encoding` says how columns became features.
+    """
 
     experiment: Experiment
     ledger: Ledger
+    encoding: Encoding = NO_TABLE
     has_threshold: bool = False
     has_front: bool = False
 
@@ -96,7 +101,7 @@ def _nodes(run: Run) -> tuple[Part, ...]:
 
 def _model(run: Run) -> tuple[Part, ...]:
     """Say what model.safetensors holds."""
-    learned = run.experiment.task.learned_from_records()
+    learned = run.experiment.task.learned_by(run.encoding)
     prepared: Protection = "releases" if run.ledger.preprocessing else "public"
     encoding = (Part(f"how columns become features, learned without noise: {learned}", "training") if learned else
                 Part("how columns become features", prepared))

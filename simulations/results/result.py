@@ -264,5 +264,6 @@ def _save_models(named: Mapping[str, Result], file: Path, folder: Path) -> None:
 
 def _listing(result: Result, written: Sequence[str], kept: Sequence[str]) -> dict[str, Any]:
     """Return a run's ledger with what the files hold of the run."""
-    run = Run(result.experiment, result.ledger, result.threshold is not None, result.front is not None)
+    encoding = result.data.train.encoding
+    run = Run(result.experiment, result.ledger, encoding, result.threshold is not None, result.front is not None)
     return result.ledger.with_files(contents_of(run, written, kept)).to_dict()

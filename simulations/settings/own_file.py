@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,8 @@ from fedfair.datasets.columns.convention import Reading
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column, understand
 from fedfair.datasets.columns.tidy import reading_of, tidied
 from fedfair.datasets.features.encoding import OTHER
-from fedfair.datasets.files.table_file import read_table
+from fedfair.datasets.files.row_file import open_rows, unreadable
+from fedfair.datasets.files.table_file import is_text, read_table
 from fedfair.datasets.grouped import GroupedDataset, Parts
 from fedfair.datasets.names import as_text
 from fedfair.datasets.schema import RECORDS
@@ -31,6 +33,7 @@ from fedfair.protocol.task import Task
 from simulations.drawing.table import Table
 
 _MARKS = {".": "a dot", ",": "a comma"}
+_LINES = 10  # are named
 
 
 class FileFindings(NamedTuple):
@@ -49,9 +52,22 @@ def examine(task: Task) -> FileFindings:
     read = file.frame.drop(columns=features_alone(task.without or (), file.frame, roles))
     reading = with_bands(reading_of(read, asked, file.separator), asked, attributes[0])
     columns = understand(shown(tidied(read, reading), reading), str(task.label), attributes, task.participant, asked)
-    return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.",
-                        [f"Question: {column.question[0].upper()}{column.question[1:]}"
-                         for column in columns if column.question])
+    questions = [f"Question: {column.question[0].upper()}{column.question[1:]}" for column in columns if column.question]
+    return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.", questions + _unreadable(task))
+
+
+def _unreadable(task: Task) -> list[str]:
+    """Say which lines of a file cannot be read by themselves, as a fit reads them."""
+    path = Path(task.csv or "")
+    try:
+        lines = [*islice(unreadable(open_rows(path, task.asked)), _LINES + 1)] if is_text(path) else []
+    except ValueError as error:
+        return [f"A fit, which reads each line by itself, would say: {error}."]
+    if not lines:
+        return []
+    named = ", ".join(map(str, lines[:_LINES])) + (", ..." if len(lines) > _LINES else "")
+    return ["Lines that a fit leaves out, since they are no complete row by themselves (a value over several lines, an "
+            f"open quote, too many values, another encoding): {named}."]
 
 
 def _convention(reading: Reading) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -39,14 +40,14 @@ class RowFile(NamedTuple):
     names: list[str]
 
     def frames(self, rows: int) -> Iterator[pd.DataFrame]:
-        """Yield the values of all lines below the names, as text, some rows at a time; lines without a sign are none.
+        """Yield the values of all lines below the names, as text, some rows at a time; a blank line is an empty row.
 
         Args:
             rows: Number of rows.
         """
-        lines = filter(str.strip, self.text.lines(self.layout.skip + 1))
+        lines = self.text.lines(self.layout.skip + 1)
         while portion := [line.removesuffix("\n") for line in islice(lines, rows)]:
-            yield pd.DataFrame(values_of(portion, self.layout, len(self.names)), columns=self.names, dtype="str")
+            yield frame_of(portion, self.layout, self.names)
 
 
 def open_rows(path: Path, asked: Asked = Asked()) -> RowFile:  # noqa: B008
@@ -79,6 +80,18 @@ def open_rows(path: Path, asked: Asked = Asked()) -> RowFile:  # noqa: B008
     return RowFile(text, layout, named(spelt))
 
 
+def unreadable(file: RowFile) -> Iterator[int]:
+    """Yield the numbers of the lines, from 1, that cannot be read by themselves. They tell of records.
+
+    Args:
+        file: The file.
+    """
+    first = file.layout.skip + 1
+    for number, line in enumerate(file.text.lines(first), first + 1):
+        if line.strip() and _row(line.removesuffix("\n"), file.layout, len(file.names)) is None:
+            yield number
+
+
 def _layout(names: str, file: str, separator: str | None, skip: int) -> Layout:
     """Return how a line becomes values, as the names of the columns are written.
 
@@ -100,16 +113,30 @@ def _layout(names: str, file: str, separator: str | None, skip: int) -> Layout:
     return Layout(widest[0], quote, None, skip)
 
 
-def values_of(lines: Sequence[str], layout: Layout, width: int) -> list[list[str]]:
-    """Return the values of each line, `[n][width]`, empty ones for a line that cannot be read.
+def frame_of(lines: Sequence[str], layout: Layout, names: Sequence[str]) -> pd.DataFrame:
+    """Return the values of each line, `[n, names]`, empty ones for a line that cannot be read.
 
     Args:
         lines: Lines without their ends.
         layout: How a line becomes values.
-        width: Number of columns.
+        names: Names of the columns.
     """
+    width, mark = len(names), layout.separator if layout.separator != " " else "\x1f"
     empty = [""] * width
-    return [_row(line, layout, width) or empty for line in lines]
+    others = {place: _row(line, layout, width) or empty for place, line in enumerate(lines)
+              if not _is_plain(line, layout, width)}
+    bare = [mark * (width - 1) if place in others else line for place, line in enumerate(lines)]
+    frame = pd.read_csv(StringIO("\n".join(bare)), sep=mark, names=list(names), header=None, index_col=False, dtype="str",
+                        quoting=csv.QUOTE_NONE, na_filter=False, skipinitialspace=True, skip_blank_lines=False)
+    if others:
+        frame.iloc[[*others]] = [*others.values()]
+    return frame
+
+
+def _is_plain(line: str, layout: Layout, width: int) -> bool:
+    """Return whether a line is as many values, and nothing that quotes or is no text: then pandas splits it."""
+    return (layout.separator != " " and line.count(layout.separator) == width - 1 and layout.quote not in line
+            and "\\" not in line and "\r" not in line and not _BROKEN.search(line))
 
 
 def _row(line: str, layout: Layout, width: int) -> list[str] | None:

@@ -18,6 +18,8 @@ from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.features.kept_table import kept_table
 from fedfair.datasets.files.chunks import chunks_of
+from fedfair.datasets.files.csv_file import Layout
+from fedfair.datasets.files.row_file import _row, frame_of
 from fedfair.datasets.split import Together, content, dealt, numbers_of_names
 from fedfair.protocol.task import Task
 
@@ -80,6 +82,15 @@ def test_a_missing_value_changes_no_other(suffix: str, other: int | None, tmp_pa
         frame.astype(object).to_excel(path, index=False) if suffix == "xlsx" else getattr(frame, f"to_{suffix}")(path)
     same_rows(rows_of(tmp_path / f"a.{suffix}"), rows_of(tmp_path / f"b.{suffix}"), 1)
     assert rows_of(tmp_path / f"b.{suffix}")["c"].tolist()[0] == str(large)
+
+
+@QUICK
+@given(rows=st.lists(st.lists(st.sampled_from([*CELLS[:12], " a", "a ", "é", ""]), min_size=3, max_size=3), min_size=1,
+                     max_size=6))
+def test_lines_are_split_by_pandas_as_one_by_one(rows: list[list[str]]) -> None:
+    lines, layout = [";".join(row) for row in rows], Layout(";")
+    slowly = [row if (row := _row(line, layout, 3)) else ["", "", ""] for line in lines]
+    assert frame_of(lines, layout, ["a", "b", "c"]).to_numpy().tolist() == slowly
 
 
 def table(records: int, draws: np.random.Generator) -> pd.DataFrame:
