@@ -40,7 +40,7 @@ from simulations.benchmarks.measuring import Figures, Out, report
 from simulations.commands.terminal import plain_errors
 from simulations.engines.run import run
 from simulations.fitting.candidates import METHODS
-from simulations.fitting.fit import Fitted, Wanted, fit
+from simulations.fitting.fit import Fitted, Wanted, fit_with_records
 from simulations.results.result import Result
 from strategies.server.budget_shares import PREPROCESSING_SHARE
 
@@ -67,8 +67,9 @@ def budget(seeds: Seeds = 3, epsilon: float = 1.0) -> None:
     logging.disable(logging.WARNING)
     print(f"{'table':30}{'noise of':>20}{'accuracy':>10}{'sd':>7}{'printed - exact, sd':>21}")
     for table in tables(Path(os.environ["FEDFAIR_DATA_DIR"])):
-        whole = [fit(Wanted(table.frame, table.label, table.group, epsilon, settings={"seed": seed})).result
-                 for seed in range(seeds)]
+        wanted = [Wanted(table.frame, table.label, table.group, epsilon, settings={"seed": seed})
+                  for seed in range(seeds)]
+        whole = [fit_with_records(each).result for each in wanted]
         for step, kept in _STEPS.items():
             figures = np.array([_accuracies(_with_noise_of(made, table.frame, kept)) for made in whole])
             apart = (figures[:, 1] - figures[:, 0]).std(ddof=1)
@@ -117,8 +118,9 @@ def selection(
         label, group = TABLES[name]
         for how, methods in _HOW.items():
             began = time.process_time()
-            fits = [fit(Wanted(folder / f"{name}.csv", label, group, epsilon, settings={"seed": seed}, methods=methods))
-                    for seed in range(seeds)]
+            wanted = [Wanted(folder / f"{name}.csv", label, group, epsilon, settings={"seed": seed}, methods=methods)
+                      for seed in range(seeds)]
+            fits = [*map(fit_with_records, wanted)]
             accuracies = [accuracy(made) for made in fits]
             rows.append({"table": name, "how": how, "accuracy %": 100 * float(np.mean(accuracies)),
                          "sd %": 100 * float(np.std(accuracies, ddof=min(1, seeds - 1))),

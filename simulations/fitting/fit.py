@@ -106,12 +106,21 @@ def fit(wanted: Wanted, engine: str | Engine = "local") -> Fitted:
         ValueError: If the table or a setting cannot be used.
         FileNotFoundError: If there is no such file.
     """
+    return without_records(fit_with_records(wanted, engine))
+
+
+def fit_with_records(wanted: Wanted, engine: str | Engine = "local") -> Fitted:
+    """Do the same, and return a fit that still has its rows, to be measured against them; nobody should keep it.
+
+    Args:
+        wanted: What is asked.
+        engine: Where the nodes are.
+    """
     try:
         with removed_after():
-            fitted = _fitted(_with_seed(wanted), engine)
+            return _fitted(_with_seed(wanted), engine)
     finally:
         release_chunks()
-    return without_records(fitted)
 
 
 def _with_seed(wanted: Wanted) -> Wanted:

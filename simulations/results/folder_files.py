@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from fedfair.datasets.features.encoding import NO_TABLE, Encoding
 from fedfair.accounting import Ledger
 from fedfair.accounting.contents import OTHER, Contents, Part, Protection
+from fedfair.datasets.features.encoding import NO_TABLE, Encoding
 from simulations.settings.experiment import Experiment
 
 _NAMES = Part("names of groups and classes", "public")

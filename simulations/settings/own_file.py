@@ -52,7 +52,8 @@ def examine(task: Task) -> FileFindings:
     read = file.frame.drop(columns=features_alone(task.without or (), file.frame, roles))
     reading = with_bands(reading_of(read, asked, file.separator), asked, attributes[0])
     columns = understand(shown(tidied(read, reading), reading), str(task.label), attributes, task.participant, asked)
-    questions = [f"Question: {column.question[0].upper()}{column.question[1:]}" for column in columns if column.question]
+    asked_of = [column.question for column in columns if column.question]
+    questions = [f"Question: {question[0].upper()}{question[1:]}" for question in asked_of]
     return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.", questions + _unreadable(task))
 
 

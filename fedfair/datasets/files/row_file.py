@@ -126,8 +126,9 @@ def frame_of(lines: Sequence[str], layout: Layout, names: Sequence[str]) -> pd.D
     others = {place: _row(line, layout, width) or empty for place, line in enumerate(lines)
               if not _is_plain(line, layout, width)}
     bare = [mark * (width - 1) if place in others else line for place, line in enumerate(lines)]
-    frame = pd.read_csv(StringIO("\n".join(bare)), sep=mark, names=list(names), header=None, index_col=False, dtype="str",
-                        quoting=csv.QUOTE_NONE, na_filter=False, skipinitialspace=True, skip_blank_lines=False)
+    frame = pd.read_csv(StringIO("\n".join(bare)), sep=mark, names=list(names), header=None, index_col=False,
+                        dtype="str", quoting=csv.QUOTE_NONE, na_filter=False, skipinitialspace=True,
+                        skip_blank_lines=False)
     if others:
         frame.iloc[[*others]] = [*others.values()]
     return frame

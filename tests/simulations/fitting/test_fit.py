@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from fedfair.accounting.ledger_words import objections
 from simulations.cli import app
 from simulations.fitting.budget import default_delta, divided
-from simulations.fitting.fit import Fitted, Wanted, _fitted, fit
+from simulations.fitting.fit import Fitted, Wanted, fit, fit_with_records
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.save import save
 from simulations.results.classifier import TrainedClassifier
@@ -52,7 +52,7 @@ def folder(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def with_records(folder: Path, **asked: Any) -> Fitted:
     """Return a seeded fit that still has its records, which no fit keeps."""
-    return _fitted(Wanted(file(folder, 20_000), settings=SEEDED, **asked, **FIT), "local")
+    return fit_with_records(Wanted(file(folder, 20_000), settings=SEEDED, **asked, **FIT))
 
 
 def accuracy(fitted: Fitted) -> float:

@@ -21,7 +21,7 @@ from fedfair.mechanisms.randomness import stream
 from simulations.cli import app
 from simulations.fitting import private_selection
 from simulations.fitting.candidates import METHODS, Among, Candidate
-from simulations.fitting.fit import Fitted, Wanted, fit
+from simulations.fitting.fit import Fitted, Wanted, fit, fit_with_records
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.privacy_statement import how_selected, how_trained
 from simulations.fitting.save import save
@@ -58,7 +58,7 @@ def drawn_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("drawn_by_seed")
 def test_a_selection_is_as_right_as_can_be_and_stays_within_epsilon(tmp_path: Path) -> None:
-    made = fit(Wanted(file(tmp_path, 20_000), epsilon=2.0, trials=4.0, **FIT))
+    made = fit_with_records(Wanted(file(tmp_path, 20_000), epsilon=2.0, trials=4.0, **FIT))
     assert accuracy(made) > exact_accuracy(made) - 0.03
     ledger = made.result.ledger
     assert ledger.guarantee == "proved"

@@ -33,7 +33,7 @@ def experiment(seed: int = 0) -> Experiment:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return run(experiment()).save(tmp_path / "out")
+    return run(experiment(1)).save(tmp_path / "out")
 
 
 def test_the_most_accurate_classifier_within_the_limit_takes_the_models_place(folder: Path) -> None:

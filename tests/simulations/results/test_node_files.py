@@ -60,7 +60,7 @@ def test_records_rounds_and_epsilon_of_every_node(files: tuple[str, ...], tmp_pa
     saved = pd.read_csv(tmp_path / "out" / "nodes.csv")
     assert [*saved.columns] == ["run", *COLUMNS]
     assert saved.node.tolist() == ["node 0", "node 1", "node 2"]
-    assert saved.records.tolist() == [70, 140, 210]
+    assert saved.records.tolist() == pytest.approx([70, 140, 210], rel=0.2)  # each row is dealt by itself
     assert saved.sites.tolist() == [1, 1, 1]
     assert saved.answered.tolist() == saved.rounds.tolist() == [3, 3, 3]
     assert saved.epsilon.max() == pytest.approx(result.ledger.epsilon())
