@@ -36,6 +36,7 @@ from torch import Tensor
 
 from fedfair.gradients.layers import Gradients, shaped
 from fedfair.mechanisms.discrete_gaussian import SCALE, discrete_gaussian
+from fedfair.mechanisms.marks import releases
 from fedfair.mechanisms.noise import MARGIN, MOST_STEPS, grid_step, to_steps
 from fedfair.mechanisms.randomness import Source
 
@@ -45,6 +46,7 @@ _ROUNDOFF = 2.0**-53
 Steps = npt.NDArray[np.int64]
 
 
+@releases
 def noisy_steps(sums: Mapping[str, Tensor], deviation: float, sources: Iterable[Source]) -> Steps:
     """Return sums rounded to the grid with discrete noise, in whole steps `[d]`, in the order of the mapping.
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedfair.gradients.layers import Gradients, shaped
 from fedfair.mechanisms.discrete_gaussian import SCALE, discrete_gaussian
+from fedfair.mechanisms.marks import releases
 from fedfair.mechanisms.randomness import Source, normal
 
 NoiseName = Literal["gaussian", "discrete"]
@@ -53,6 +54,7 @@ def sum_share(trust: Trust, clients: int) -> float:
     return math.sqrt(clients) if trust is Trust.LOCAL else 1.0
 
 
+@releases
 def add_noise(noise: NoiseName, values: Mapping[str, Tensor], deviation: float, source: Source) -> Gradients:
     """Return `values` with independent Gaussian noise of standard deviation `deviation` on every number."""
     return {"gaussian": add_gaussian, "discrete": add_discrete_gaussian}[noise](values, deviation, source)

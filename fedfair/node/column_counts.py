@@ -19,6 +19,7 @@ from fedfair.datasets import GroupedDataset
 from fedfair.datasets.features.cells import category_counts
 from fedfair.mechanisms import histograms
 from fedfair.mechanisms import noise as noises
+from fedfair.mechanisms.marks import releases
 from fedfair.mechanisms.noise import NoiseName
 from fedfair.mechanisms.randomness import Source, source
 from fedfair.node.node import Node
@@ -82,6 +83,7 @@ def send_column_counts(node: Node, request: Request) -> RecordDict:
     return records
 
 
+@releases
 def keep_frequent(counts: Mapping[str, float], deviation: float, threshold: float, noise: NoiseName, draws: Source
                   ) -> dict[str, float]:
     """Return the categories whose noisy count exceeds the threshold, with 1 each.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fedfair.datasets.names import visible
 from fedfair.protocol.fields import MOST_RUNS
-from simulations.commands.options import EngineName, Seeds, Set, StrategyName
+from simulations.commands.options import EngineName, Group, Label, Seeds, Set, StrategyName
 from simulations.commands.progress import showing_progress
 from simulations.files.atomic_files import refuse_as_file, refuse_unwritable, write_json
 from simulations.settings.names import pairs
@@ -31,6 +31,11 @@ def audit(
     confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="Confidence of each bound.")] = 0.95,
     runs: Annotated[int, typer.Option(min=8, max=MOST_RUNS, help="Attack folder: runs on each of two data sets that "
                                       "differ in one record.")] = 10,
+    replay: Annotated[Path | None, typer.Option(help="Audit a fit of this file instead: is all that leaves the same "
+                                                "on its neighbours, but for the releases? Needs label and group.")] =
+    None,
+    label: Label = "",
+    group: Group = "",
     engine: EngineName = "local",
     set_: Set = [],  # noqa: B006 - Typer copies it
     out: Annotated[Path | None, typer.Option(help="JSON file to write the findings to.")] = None,
@@ -39,6 +44,9 @@ def audit(
 
     Example: fedfair audit --strategy dpsgd-f --epsilon 1 --seeds 5 --set trust=local
     """
+    if replay is not None:
+        _audit_by_replay(replay, label, group, epsilon, pairs(set_), out)
+        return
     from simulations.audits.audit_table import audit_table, audits
     from simulations.drawing.terminal import terminal
 
@@ -54,6 +62,24 @@ def audit(
         write_json(out, {"audits": [each.to_dict() for each in made]})
         print(f"saved in {out}")
     if any(each.refuted for each in made):
+        raise typer.Exit(1)
+
+
+def _audit_by_replay(file: Path, label: str, group: str, epsilon: float | None, settings: dict[str, Any],
+                     out: Path | None) -> None:
+    """Audit a fit of a file by replay, and print the findings; exit code 1 if more than its releases tells of a row."""
+    from simulations.audits.replay import replay
+    from simulations.drawing.terminal import terminal
+    from simulations.fitting.fit import Wanted
+
+    if out is not None:
+        refuse_as_file(out)
+    made = replay(Wanted(file, label, group, 1.0 if epsilon is None else epsilon, settings=settings))
+    Console().print(terminal(made.table()))
+    if out is not None:
+        write_json(out, made.to_dict())
+        print(f"saved in {out}")
+    if made.refuted:
         raise typer.Exit(1)
 
 

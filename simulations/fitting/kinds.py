@@ -1,8 +1,8 @@
 """Which columns of a table hold numbers, and with which decimal mark, from noisy counts: the first release of a fit.
 
 A cell of a record is a number, a number that only a dot before decimals explains, one that only a comma explains, a
-code with leading zeros, another text, or empty. A record adds 1 to one count of each of m columns, so it moves all of
-them by at most sqrt(m).
+code with leading zeros, another text, or empty. A record adds 1 to one count of each of m columns, and takes 1 from that
+of empty rows where it stands in place of one, so it moves all of them by at most sqrt(m + 1).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_comm
         noise: How noise is sampled.
         draws: Where it comes from.
     """
-    deviation = multiplier * math.sqrt(len(columns))
+    deviation = multiplier * math.sqrt(len(columns) + 1)
     *of_columns, empty = add_noise(noise, {"kinds": exact}, deviation, draws)["kinds"]
     counts = torch.stack(of_columns)
     by_dot, by_comma = counts[:, 1].sum(), counts[:, 2].sum()
