@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     pass
 
 PARTS = ("train", "valid", "test")
-_BY_RECORD = ("x", "y", "group", "records", "participant", "person", "published", "weight", "site")
+_BY_RECORD = ("x", "y", "group", "records", "participant", "person", "content", "published", "weight", "site")
 # The most that go through a model together, in records and in numbers; a convolution makes dozens of each number.
 _ROWS, _NUMBERS = 4096, 2**20
 
@@ -58,6 +58,7 @@ class GroupedDataset:
             record lies.
         participant: Number of the person whose record each is, `[n]`, from 0; empty if unknown.
         person: Number of that person, `[n]`, which follows from the person's name alone; empty if unknown.
+        content: Number `[n]` that follows from a row's cells alone, by which duplicates are dealt; empty if unknown.
         published: Part that the source put each record into, `[n]`, positions in `PARTS`; empty if it has no parts.
         pixels: How a model's features are made of bytes. They are kept as bytes, a quarter of the memory, until a model
             needs them; see `features`.
@@ -86,6 +87,7 @@ class GroupedDataset:
     records: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     participant: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     person: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    content: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     published: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     pixels: Pixels | None = None
     encoding: Encoding = NO_TABLE
@@ -106,7 +108,7 @@ class GroupedDataset:
                                  "figures of all together: give it another name")
         if not _within(self.y, self.classes):
             raise ValueError(f"labels must lie in 0..{self.classes - 1}")
-        for name in ("participant", "person", "published", "records", "weight", "site"):
+        for name in ("participant", "person", "content", "published", "records", "weight", "site"):
             if len(getattr(self, name)) not in (0, len(self)):
                 raise ValueError(f"{name} has {len(getattr(self, name))} numbers, but there are {len(self)} records: "
                                  "give one for each, or none at all")

@@ -27,7 +27,7 @@ from fedfair.datasets.files.chunks import read_rows
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.names import visible
 from fedfair.datasets.schema import SchemaMismatch
-from fedfair.datasets.split import numbers_of_names
+from fedfair.datasets.split import numbers_of_names, numbers_of_rows
 from fedfair.datasets.table import as_declared, complete
 from fedfair.datasets.weights import weights_of
 
@@ -72,7 +72,9 @@ def records_of(path: Path, known: Agreement) -> GroupedDataset:
     whole = whole.reset_index(drop=True)
     _refuse([_told(whole[name], _no_number(whole[name]), "are no numbers") for name in _numbers(known)])
     person = rows[:0] if people is None else numbers_of_names(people)
-    return replace(_encoded(whole, known, reading), records=rows, person=person)
+    apart = [*filter(None, (known.participant, known.weight, known.site))]
+    return replace(_encoded(whole, known, reading), records=rows, person=person,
+                   content=numbers_of_rows(whole.drop(columns=apart)))
 
 
 def _public(column: str, known: Agreement) -> str:

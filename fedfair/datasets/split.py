@@ -158,30 +158,33 @@ def dealt(data: GroupedDataset, shares: tuple[float, float], seed: int, together
         raise ValueError('duplicates is "together", but records are dealt by participant already, and which chains of '
                          'both there are depends on all records: take split_by = "record", or duplicates = "apart"')
     person = data.person if len(data.person) else data.participant
-    number = person if people else content(data) if together.duplicates else data.records
+    content = data.content if len(data.content) or not together.duplicates else _of_features(data)
+    number = person if people else content if together.duplicates else data.records
     place = torch.from_numpy(_uniform(number.numpy(), key(f"{seed} deal")))
     part = (place >= shares[0]).long() + (place >= shares[0] + shares[1]).long()
     one, two, three = ((part == number).nonzero().flatten() for number in range(len(PARTS)))
     return one, two, three
 
 
-def content(data: GroupedDataset) -> Tensor:
-    """Return a number `[n]` that follows from a record's features, label and group alone.
-
-    A category counts by its name, so that categories that other records have change nothing.
+def numbers_of_rows(frame: pd.DataFrame) -> Tensor:
+    """Return a number `[n]` that follows from each row's cells alone, not from features that are learned of all rows.
 
     Args:
-        data: Records.
+        frame: Rows, whose columns are numbers, text or categories.
     """
-    rows, total = data.x.flatten(1).double().numpy(), np.zeros(len(data), dtype=np.uint64)
-    names = [(feature.column, feature.category, feature.missing) for feature in data.encoding.features]
-    for place in range(rows.shape[1]):
-        own = np.uint64(key(repr(names[place] if place < len(names) else place)))
-        value = rows[:, place] + 0.0  # -0.0 is 0.0
-        total += np.where(value == 0, 0, _mixed(value.view(np.uint64) ^ own))
-    for kind, codes, listed in (("label", data.y, data.labels), ("group", data.group, data.names)):
-        total += np.array([key(f"{kind} {name}") for name in listed], dtype=np.uint64)[codes.numpy()]
-    return torch.from_numpy((total >> np.uint64(1)).astype(np.int64))
+    from pandas.util import hash_pandas_object  # here, with pandas, which other data do without
+
+    cells = frame.assign(**{str(name): column.astype("string") for name, column in frame.items()
+                            if not isinstance(column.dtype, np.dtype) or column.dtype == object})
+    hashed = hash_pandas_object(cells, index=False).to_numpy()
+    return torch.from_numpy((hashed >> np.uint64(1)).astype(np.int64))
+
+
+def _of_features(data: GroupedDataset) -> Tensor:
+    """Return a number `[n]` that follows from the features, label and group of a record that is no row of a table."""
+    x = np.ascontiguousarray(data.x.numpy())
+    names = [f"{data.labels[y]} {data.names[k]}" for y, k in zip(data.y.tolist(), data.group.tolist(), strict=True)]
+    return torch.tensor([key(one.tobytes().hex(), name) >> 1 for one, name in zip(x, names, strict=True)])
 
 
 def numbers_of_names(names: pd.Series) -> Tensor:
@@ -230,7 +233,7 @@ def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int, t
             train = train[_shuffled(len(train), seed, "split")]
     else:
         train, valid, test = draw(data, shares[:2], seed, together)
-    data = replace(data, published=data.published[:0], person=data.person[:0])
+    data = replace(data, published=data.published[:0], person=data.person[:0], content=data.content[:0])
     parts = Parts(data.take(train), data.take(valid), data.take(test), published=published)
     say_who_is_where(parts)
     return parts

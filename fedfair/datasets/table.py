@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 from pandas.api.types import is_float_dtype
+from torch import Tensor
 
 from fedfair.datasets.columns.bands import in_bands
 from fedfair.datasets.columns.convention import ALL, PLAIN, Asked, Reading
@@ -24,7 +25,7 @@ from fedfair.datasets.files.chunks import Chunks, chunks_of, one_chunk, read_row
 from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.names import visible
-from fedfair.datasets.split import Missing, numbers_of_names
+from fedfair.datasets.split import Missing, numbers_of_names, numbers_of_rows
 from fedfair.datasets.weights import weights_of
 from fedfair.plugins.registry import unknown
 
@@ -109,7 +110,8 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
     data = _with_features(features, kinds, roles, asked, reading)
     data = _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
                        site, asked)
-    return _from_rows(data, whole, 0, None if participant is None else raw.loc[whole.index, participant])
+    return _from_rows(data, whole, 0, None if participant is None else raw.loc[whole.index, participant],
+                      numbers_of_rows(features.drop(columns=[*filter(None, [participant])], errors="ignore")))
 
 
 def from_chunks(chunks: Chunks, label: str, group: str, participant: str | None = None, without: Sequence[str] = (),
@@ -136,13 +138,15 @@ def from_chunks(chunks: Chunks, label: str, group: str, participant: str | None 
     data = _with_features(features, kinds, roles, asked, reading)
     data = _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
                        site, asked)
-    return _from_rows(data, whole, rows, None if participant is None else whole[participant])
+    return _from_rows(data, whole, rows, None if participant is None else whole[participant],
+                      numbers_of_rows(features.drop(columns=[*filter(None, [participant])], errors="ignore")))
 
 
-def _from_rows(data: GroupedDataset, whole: pd.DataFrame, rows: int, people: pd.Series | None) -> GroupedDataset:
-    """Return records with their places in the table, as the index has them, and with what tells their persons."""
+def _from_rows(data: GroupedDataset, whole: pd.DataFrame, rows: int, people: pd.Series | None, content: Tensor
+               ) -> GroupedDataset:
+    """Return records with their places in the table, as the index has them, and with what tells persons and rows."""
     person = data.person if people is None else numbers_of_names(kept(people, PLAIN))
-    return replace(data, records=torch.tensor(whole.index.to_numpy("int64")), rows=rows, person=person)
+    return replace(data, records=torch.tensor(whole.index.to_numpy("int64")), rows=rows, person=person, content=content)
 
 
 def _unread(columns: Collection[str], without: Sequence[str], roles: Sequence[str | None], weight: str | None,

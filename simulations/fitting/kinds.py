@@ -1,8 +1,8 @@
 """Which columns of a table hold numbers, and with which decimal mark, from noisy counts: the first release of a fit.
 
 A cell of a record is a number, a number that only a dot before decimals explains, one that only a comma explains, a
-code with leading zeros, another text, or empty. A record adds 1 to one count of each of m columns, and takes 1 from that
-of empty rows where it stands in place of one, so it moves all of them by at most sqrt(m + 1).
+code with leading zeros, another text, or empty. A record adds 1 to one count of each of m columns, and takes 1 from
+that of empty rows where it stands in place of one, so it moves all of them by at most sqrt(m + 1).
 """
 
 from __future__ import annotations
