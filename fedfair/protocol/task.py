@@ -518,6 +518,10 @@ class Task(BaseModel):
         """Return the training share of the number of rows of the user's table, which is public; None without one.
 
         How many rows are in the training part, and can be read, no ledger says: that depends on every one of them.
+
+        Examples:
+            >>> Task().trained_rows() is None
+            True
         """
         rows = self.data().train.rows
         return round(self.split[0] * rows) if rows and self.prepares != "records" else None
@@ -562,7 +566,17 @@ class Task(BaseModel):
         return self.learned_by(self.data().train.encoding)
 
     def learned_by(self, encoding: Encoding) -> str | None:
-        """Say the same of columns that became features in some way; see `learned_from_records`."""
+        """Say what `learned_from_records` says, of columns that became features in this way.
+
+        Args:
+            encoding: How each column became features.
+
+        Examples:
+            >>> from fedfair.datasets.columns.convention import Reading
+            >>> task = Task(csv="t.csv", label="y", group="g", ranges={"x": [0, 1]}, categories={})
+            >>> "in x are written" in str(task.learned_by(Encoding((), reading=Reading(found=("x",)))))
+            True
+        """
         learned = []
         if encoding.reading.found and self.prepares != "records":
             learned.append(f"how the numbers in {', '.join(encoding.reading.found)} are written was found from all "

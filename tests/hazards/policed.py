@@ -36,10 +36,12 @@ POLICY: dict[str, Any] = {
     "data": [{"name": "patients", "largest_epsilon": 12.0, "delta": 1e-5, "smallest_noise_multiplier": 0.9,
               "task": TASK}],
 }
+TRAINED = 145
+"""Rows of 200 that are in the training part with seed 0; each is dealt by itself."""
 ROUND = Round(key=None, step=0, rates=(0.1, 0.1), noise_multiplier=1.0, trust=Trust.LOCAL, clients=1, rule=Flat(1.0),
               count_noise_multiplier=10.0, label="a")
 LOCAL = LocalTraining(batch_size=20, optimizer="sgd", learning_rate=0.1, weight_decay=0.0, momentum=0.0,
-                      noise_multipliers=(1.0,), weights=(1.0,), sizes=(140,))
+                      noise_multipliers=(1.0,), weights=(1.0,), sizes=(TRAINED,))
 
 
 def write_data(path: Path, seed: int = 0, records: int = 200) -> None:

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from fedfair.accounting import Ledger
 from fedfair.auditing.bounds import gaussian_bound
-from fedfair.datasets import split
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.fairness.decision_counts import Deciding, factors
+from fedfair.protocol import task_data
 from simulations.fitting.fit import Fitted, Wanted, fit
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.kinds import _cells
@@ -134,18 +134,20 @@ def test_a_row_without_label_leaves_the_others_as_they_are_named(tmp_path: Path,
 
 def neighbours(tmp_path: Path, patch: pytest.MonkeyPatch, part: str, row: dict[str, str] = ROW, **wanted: Any
                ) -> tuple[Frozen, pd.DataFrame, pd.DataFrame]:
-    """Return what fits tables without and with one row more, which is in a part; the others keep their places."""
-    def drawn(data: Any, rows: Tensor, *_: Any) -> tuple[Tensor, ...]:
+    """Return what fits tables of which the last row is empty or not; it is in a part, the others in their places."""
+    def dealt(data: Any, *_: Any) -> tuple[Tensor, ...]:
         """Put rows into parts by their number, and the last row where it is wanted."""
+        rows = torch.arange(len(data))
         parts = {"train": rows[:TRAIN], "valid": rows[TRAIN:TRAIN + VALID], "test": rows[TRAIN + VALID:ROWS]}
         parts[part] = torch.cat([parts[part], rows[ROWS:]])
         return tuple(parts.values())
 
-    patch.setattr(split, "_drawn", drawn)
+    patch.setattr(task_data, "dealt", dealt)
     patch.setattr(Population, "records", property(lambda self: TRAIN))  # is public, and the same of both
     patch.setattr("simulations.fitting.fit.default_delta", lambda rows: 1e-5)
-    without = people()
-    return Frozen(tmp_path, patch, **wanted), without, pd.concat([without, pd.DataFrame([row])], ignore_index=True)
+    without, with_row = (pd.concat([people(), pd.DataFrame([last])], ignore_index=True)
+                         for last in (dict.fromkeys(row, ""), row))
+    return Frozen(tmp_path, patch, **wanted), without, with_row
 
 
 def claimed(ledger: Ledger, part: str) -> dict[str, float]:
@@ -269,5 +271,5 @@ def test_a_saved_fit_says_what_is_public(tmp_path: Path) -> None:
 
     story: Story = save(fitted, tmp_path / "out")
     said = {part.heading: part.text for part in promise(story)}
-    assert "number of rows that have a label" in said["What is public by assumption"]
+    assert "the number of rows" in said["What is public by assumption"]
     assert story.epsilon <= 1.0

@@ -50,7 +50,7 @@ def asked(**changes: Any) -> str:
 
 def test_the_agreed_task_is_answered_from_the_nodes_own_file(folder: Path) -> None:
     content = Server.new().ask("exchanges.send_sizes", "query", asked())
-    assert int(content["sizes"]["train"].numpy().sum()) == 140
+    assert int(content["sizes"]["train"].numpy().sum()) == 145
     made = Experiment(partition="nodes", schema_file="study.toml", strategy="dpsgd", model="logistic", steps=2,
                       batch_size=14, trust="local", randomness="system", noise_multiplier=1.0)
     assert run(made, Local()).ledger.guarantee == "proved"

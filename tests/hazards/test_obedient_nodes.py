@@ -25,6 +25,7 @@ from fedfair.protocol.round import Round
 from tests.hazards.policed import (
     POLICY,
     TASK,
+    TRAINED,
     Server,
     changed,
     ledger,
@@ -243,7 +244,7 @@ def test_what_the_policy_lists_is_answered_and_entered(node: Path) -> None:
     assert evaluation("test")(server) == ""
     (sums, steps), (epoch, epochs), (searched, _) = ledger(node).items()
     assert (sums, steps) == ((0.1, 1.0), 1)
-    assert (epoch.rate, epochs) == (1 / 7, 7)
+    assert (epoch.rate, epochs) == (20 / TRAINED, 7)
     assert epoch.multiplier == pytest.approx((1 + 1 / 100) ** -0.5)
     assert searched.rate == 1
     assert "send_evaluation" in Path("fedfair-node-ledger.jsonl").read_text()

@@ -20,7 +20,7 @@ from simulations.engines.engines import Local
 from simulations.engines.local import LocalGrid
 from strategies.server.replies import requests
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
-from tests.hazards.policed import POLICY, ROUND, Server, local, write_policy
+from tests.hazards.policed import POLICY, ROUND, TRAINED, Server, local, write_policy
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = "tests/hazards/test_what_happens.py"
@@ -115,7 +115,7 @@ def test_two_runs_at_once_add_up_and_stay_within_one_budget(folder: Path) -> Non
         server = Server.new()
         for step in range(rounds):
             plan = ROUND.__class__(**{**vars(ROUND), "step": step, "label": label + str(step), "query": None,
-                                      "count_noise_multiplier": None, "local": local(sizes=(140,))})
+                                      "count_noise_multiplier": None, "local": local(sizes=(TRAINED,))})
             model = deployment().task.build_model()
             weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
             said = server.reason("exchanges.send_local_epoch", task=deployment().task.text, plan=plan, weights=weights)

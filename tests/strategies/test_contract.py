@@ -117,13 +117,13 @@ def test_held_out_parts_are_measured_at_the_end_of_so_many_epochs_and_all_parts_
 
 
 def test_an_epoch_that_ends_with_a_round_is_measured_then(tmp_path: Path) -> None:
-    """Nineteen epochs with 19 of 21 records in a batch are 21 rounds, though 21 / 19 is no binary fraction."""
+    """Twenty-three epochs with 23 of 25 records in a batch are 25 rounds, though 25 / 23 is no binary fraction."""
     file = tmp_path / "own.csv"
     file.write_text("x,group,label\n" + "".join(f"{i},{'ab'[i % 2]},{i // 2 % 2}\n" for i in range(42)))
     made = Experiment(csv=str(file), label="label", group="group", strategy="sgd", model="logistic",
-                      split=(0.5, 0.0, 0.5), batch_size=19, epochs=20, eval_every=19)
-    assert len(made.task.data().train) == 21
-    assert run(made).metrics.query("split == 'test'")["round"].unique().tolist() == [21, 22]
+                      split=(0.5, 0.0, 0.5), batch_size=23, epochs=24, eval_every=23)
+    assert len(made.task.data().train) == 25
+    assert run(made).metrics.query("split == 'test'")["round"].unique().tolist() == [25, 27]
 
 
 def test_a_part_without_records_has_no_metrics() -> None:

@@ -208,7 +208,7 @@ def test_the_front_has_the_figures_of_its_classifiers(table: dict[str, Any]) -> 
 
 
 def test_tau_makes_the_groups_rates_more_alike(table: dict[str, Any]) -> None:
-    gaps = [run(experiment(**table, options={"tau": tau}, attribute_in_model=True)).metrics.query(
+    gaps = [run(experiment(**table, options={"tau": tau}, attribute_in_model=True, seed=2)).metrics.query(
         "split == 'test' and metric == 'demographic_parity'")["value"].iloc[0] for tau in (1.0, 0.3, 0.0)]
     assert gaps[0] > gaps[1] > gaps[2]
     assert gaps[0] > 3 * gaps[2]

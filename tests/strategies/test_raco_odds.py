@@ -79,7 +79,7 @@ def odds_gap(made: Experiment) -> float:
 
 
 def test_the_constraint_closes_the_gap_and_a_loose_one_does_nothing() -> None:
-    settings = {"steps": 150, "clip_norm": 2.0}
+    settings = {"steps": 150, "clip_norm": 2.0, "seed": 1}
     free, tight, loose = (odds_gap(experiment(**settings, options={**OPTIONS, "gamma": gamma,
                                                                    "dual_learning_rate": 0.05}))
                           for gamma in (10.0, 0.0, 1.0))

@@ -67,7 +67,7 @@ def test_three_files_train_like_all_records_in_one_place(strategy: str, files: t
     apart, together = run(made, Local(files=files)), in_one_place(made, files)
     for (name, one), (_, other) in zip(apart.model.named_parameters(), together.model.named_parameters(), strict=True):
         assert torch.allclose(one, other, rtol=0, atol=1e-10), name
-    assert apart.ledger.size == together.ledger.size == 42 + 56 + 70
+    assert apart.ledger.size == together.ledger.size == 47 + 59 + 73
     metrics = [result.metrics[~result.metrics.split.str.contains("by client")].reset_index(drop=True)
                for result in (apart, together)]
     pd.testing.assert_frame_equal(*metrics, rtol=1e-9)

@@ -53,7 +53,7 @@ def test_without_noise_sites_of_nodes_train_like_one_client_a_node(strategy: str
     made = experiment(files, strategy)
     sites, nodes = run(made, Local(files=files, site="ward")), run(made, Local(files=files))
     assert_same(sites.model, nodes.model)
-    assert sites.ledger.size == nodes.ledger.size == 42 + 56 + 70
+    assert sites.ledger.size == nodes.ledger.size == 47 + 59 + 73
 
 
 def test_every_site_is_a_client_of_its_own_in_the_figures(files: tuple[str, ...]) -> None:
@@ -65,7 +65,7 @@ def test_every_site_is_a_client_of_its_own_in_the_figures(files: tuple[str, ...]
     assert not apart.group.str.contains("Zaphod").any()
     assert result.nodes is not None
     assert result.nodes.sites.tolist() == [*WARDS]
-    assert result.nodes.records.tolist() == [42, 56, 70]
+    assert result.nodes.records.tolist() == [47, 59, 73]
     assert result.nodes.answered.tolist() == [2, 2, 2]
     whole = result.metrics[(result.metrics.split == "test") & (result.metrics.group == "all")
                            & (result.metrics.metric == "accuracy")].value.iloc[-1]

@@ -25,7 +25,7 @@ from simulations.engines.local import LocalGrid
 from simulations.engines.ray import RayGrid
 from simulations.engines.ray_workers import Shape
 from simulations.engines.run import conduct
-from simulations.fitting.fit import Wanted, fit
+from simulations.fitting.fit import Wanted, fit_with_records
 from simulations.results.result import Result
 from strategies.server.replies.requests import added, answers
 from tests.simulations.engines.faulty import app, calls, leaving, left
@@ -103,8 +103,9 @@ def test_a_data_set_of_ray_is_fitted_as_the_same_rows_of_pandas(tmp_path: Path,
         frame[200 * number:200 * number + 200].to_parquet(tmp_path / "parts" / f"{number}.parquet")
     monkeypatch.setattr(in_memory, "_ROWS", 70)
     settings = {"randomness": "seeded"}
-    there = fit(Wanted(ray.data.read_parquet(str(tmp_path / "parts")), "good", "sex", 20.0, settings=settings))
-    here = fit(Wanted(frame, "good", "sex", 20.0, settings=settings))
+    parts = ray.data.read_parquet(str(tmp_path / "parts"))
+    there = fit_with_records(Wanted(parts, "good", "sex", 20.0, settings=settings))
+    here = fit_with_records(Wanted(frame, "good", "sex", 20.0, settings=settings))
     for (_, one), (_, other) in zip(there.result.data, here.result.data, strict=True):
         assert torch.equal(one.x.clone(), other.x.clone())
         assert torch.equal(one.y, other.y)
@@ -114,7 +115,7 @@ def test_a_data_set_of_ray_is_fitted_as_the_same_rows_of_pandas(tmp_path: Path,
     mixed = ray.data.from_pandas([frame, frame.assign(income="much")])
     with pytest.raises(ValueError, match="make the values of each column of one kind in all its files"):
         in_memory.written(mixed)
-    assert [file.suffix for file in (tmp_path / "fedfair" / "tables").iterdir()] == [".parquet"] * 2
+    assert [*(tmp_path / "fedfair" / "tables").iterdir()] == []
 
 
 def test_what_a_node_keeps_is_there_at_its_next_message() -> None:

@@ -88,7 +88,7 @@ def test_the_head_says_what_was_run_on_what_and_the_finding_with_its_number(tmp_
     assert list(facts) == ["Finding", "Date", "Data", "Label", "Favourable class", "Records", "Epsilon", "Delta",
                            "Seeds"]
     assert facts["Favourable class"].startswith("'yes' of hired")
-    assert facts["Records"] == "84 for training, 24 for testing"
+    assert facts["Records"] == "85 for training, 25 for testing"
     assert (facts["Delta"], facts["Seeds"]) == ("0.0001", "2")
     assert facts["Epsilon"].endswith("(and without privacy)")
     assert any(letter.isdigit() for letter in facts["Finding"])

@@ -62,7 +62,7 @@ def test_a_deployment_is_proved_and_measures_nothing(settings: dict[str, Any], f
     result = run(deployment(**settings), Local(files=files))
     assert result.ledger.guarantee == "proved"
     assert result.ledger.unprotected == {}
-    assert result.group_sizes["f"] + result.group_sizes["m"] == 210
+    assert result.group_sizes["f"] + result.group_sizes["m"] == 219
     saved = json.loads((result.save(tmp_path / "out") / "ledger.json").read_text())
     assert not any(saved["cannot_be_published_because"].values())
     assert any("nodes run this program" in line for line in saved["left_to_trust"])

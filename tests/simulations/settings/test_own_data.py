@@ -47,7 +47,7 @@ def test_the_reference_reaches_logistic_regression_and_private_training_stays_ne
 def test_what_is_set_wins(tmp_path: Path) -> None:
     own = table(tmp_path / "t.csv", 600, 1.0)
     assert suited(own, None, ["dpsgd"]) == {
-        **own, "target_epsilon": 3.0, "delta": 1e-6, "clip_norm": 1.0, "epochs": 40.0, "batch_size": 105,
+        **own, "target_epsilon": 3.0, "delta": 1e-6, "clip_norm": 1.0, "epochs": 40.0, "batch_size": 110,
         "model": "logistic", "learning_rate": 0.5, "momentum": 0.9}
     noisy = suited({**own, "noise_multiplier": 2.0, "steps": 5, "hidden": [8], "clip_norm": 4.0}, None, ["dpsgd"])
     assert {"target_epsilon", "epochs", "model"}.isdisjoint(noisy)

@@ -176,7 +176,8 @@ def test_frozen_parameters_are_left_as_they_are() -> None:
 
     before = EXPERIMENT.task.build_model().state_dict()
     after = started(around_fedavg(), frozen, rounds=1)
-    assert [torch.equal(after[name], value) for name, value in before.items()] == [True, False]
+    same = [torch.allclose(after[name], value, rtol=0, atol=1e-6) for name, value in before.items()]  # an average
+    assert same == [True, False]
 
 
 @pytest.mark.parametrize(("train", "message"), [

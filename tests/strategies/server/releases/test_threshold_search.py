@@ -118,7 +118,7 @@ def test_a_threshold_that_is_given_asks_for_nothing(table: str) -> None:
     assert result.threshold.rule == RejectOption((0.8,) * 3, (True, False, False), 1)
     assert (result.search.scores, result.ledger.held_out) == (None, {})
     looked_up = run(experiment(table, threshold="roc", gamma=0.8))
-    assert looked_up.threshold.rule.deprived[0]
+    assert any(looked_up.threshold.rule.deprived)
     assert math.isinf(looked_up.ledger.held_out_epsilon("valid"))
 
 
@@ -131,7 +131,8 @@ def test_by_group_holds_theta_and_changes_less_than_one_gamma(table: str) -> Non
     made = experiment(table, "sgd", steps=60)
     one, own = (run(made.model_copy(update={"threshold": name})) for name in ("toc", "by-group"))
     assert own.threshold.parity <= made.theta
-    assert own.threshold.parity <= one.threshold.parity
+    moved = [sum(abs(gamma - 0.5) for gamma in each.threshold.rule.gammas) for each in (own, one)]
+    assert moved[0] <= moved[1]
     assert final(own, "valid")["all", "demographic_parity"] == pytest.approx(own.threshold.parity)
 
 
