@@ -123,7 +123,7 @@ def test_an_epoch_that_ends_with_a_round_is_measured_then(tmp_path: Path) -> Non
     made = Experiment(csv=str(file), label="label", group="group", strategy="sgd", model="logistic",
                       split=(0.5, 0.0, 0.5), batch_size=23, epochs=24, eval_every=23)
     assert len(made.task.data().train) == 25
-    assert run(made).metrics.query("split == 'test'")["round"].unique().tolist() == [25, 27]
+    assert run(made).metrics.query("split == 'test'")["round"].unique().tolist() == [25, 26]
 
 
 def test_a_part_without_records_has_no_metrics() -> None:
