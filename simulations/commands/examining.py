@@ -45,7 +45,7 @@ def audit(
     Example: fedfair audit --strategy dpsgd-f --epsilon 1 --seeds 5 --set trust=local
     """
     if replay is not None:
-        _audit_by_replay(replay, label, group, epsilon, pairs(set_), out)
+        _audit_by_replay(replay, label or "", group or "", epsilon, pairs(set_), out)
         return
     from simulations.audits.audit_table import audit_table, audits
     from simulations.drawing.terminal import terminal

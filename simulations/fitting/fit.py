@@ -140,7 +140,8 @@ def without_records(fitted: Fitted) -> Fitted:
         fitted: The fit.
     """
     result, data = fitted.result, fitted.wanted.data
-    parts = replace(result.data, **{part: records.take(slice(0)) for part, records in result.data})
+    train, valid, test = (records.take(slice(0)) for _, records in result.data)
+    parts = replace(result.data, train=train, valid=valid, test=test)
     csv = result.experiment.csv
     made = result.experiment.model_copy(update={"csv": Path(csv).name if csv else None})
     named = (Path(data).name if isinstance(data, str | Path) else

@@ -96,7 +96,8 @@ def of_arrow(table: Any) -> pd.DataFrame:
     exact: dict[Any, Any] = {pa.bool_(): pd.BooleanDtype()}
     for name in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"):
         exact[getattr(pa, name.lower())()] = pd.api.types.pandas_dtype(name)  # doubles would round whole numbers
-    return table.to_pandas(types_mapper=exact.get)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=exact.get)
+    return frame
 
 
 def _json(path: Path, asked: Asked) -> pd.DataFrame:
