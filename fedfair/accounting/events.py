@@ -19,17 +19,12 @@ from fedfair.mechanisms.noise import Trust, client_share, sum_share
 Unit = Literal["record", "participant"]
 """The unit by which neighbouring data sets differ, and which an epsilon protects."""
 
-SIZES = "numbers of records by group and client"
-"""What is public of records where nothing else is said."""
-
-PUBLIC: dict[Unit, str] = {
-    "record": f"names of groups and classes, {SIZES}, expected batch size",
+PUBLIC: dict[Unit | Literal["row"], str] = {
+    "record": "names of groups and classes, numbers of records by group and client, expected batch size",
+    "row": "names of groups and classes, number of rows",
     "participant": "names of groups and classes, number of participants, expected number of them in a round",
 }
-"""What is taken as public, by the unit that is protected."""
-
-ROWS = "number of rows"
-"""What is public, in place of numbers of records, of a table of whose parts no size is told."""
+"""What is taken as public, by the unit that is protected: of rows of a table, of whose parts no size is told."""
 
 
 class Release(NamedTuple):

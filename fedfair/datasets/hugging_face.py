@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fedfair.datasets.columns.convention import ALL, Asked
-from fedfair.datasets.columns.tidy import reading_of, tidied
+from fedfair.datasets.columns.tidy import found_in_rows, reading_of, tidied
 from fedfair.datasets.features.features import leave_out
 from fedfair.datasets.grouped import PARTS, GroupedDataset
 from fedfair.datasets.names import visible
@@ -142,9 +142,12 @@ def _from_table(rows: Dataset, label: str, group: str, missing: Missing, partici
     tidy = tidied(frame, reading)
     refuse_hidden_labels(tidy[label], tidy[_PART])
     whole = frame.loc[complete(tidy, missing).index]
-    asked = replace(asked, decimal=((ALL, reading.decimal), *reading.exceptions))
-    data = from_table(whole.drop(columns=_PART), label, group, missing, participant, without, numbers, asked,
+    settled = replace(asked, decimal=((ALL, reading.decimal), *reading.exceptions))
+    data = from_table(whole.drop(columns=_PART), label, group, missing, participant, without, numbers, settled,
                       weight=weight)
+    if numbers is not None:  # what all parts together told is found, though it is settled for each
+        read = data.encoding.reading._replace(found=found_in_rows(frame, replace(asked, numeric=tuple(numbers))))
+        data = replace(data, encoding=data.encoding._replace(reading=read))
     return replace(data, published=_published(whole[_PART]))
 
 

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedfair.datasets.grouped import PARTS, GroupedDataset, Parts
-from fedfair.mechanisms.randomness import generator, key
+from fedfair.mechanisms.randomness import generator, key, keyed_hash, uniform
 from fedfair.plugins.registry import unknown
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def dealt(data: GroupedDataset, shares: tuple[float, float], seed: int, together
         data: Records.
         shares: Of the first and the second part.
         seed: Random seed, the key of the hash.
-        together: What goes into one part; records of a person go together before duplicates do.
+        together: What goes into one part.
 
     Raises:
         ValueError: If persons as well as duplicates were to go together, which would depend on all records.
@@ -160,7 +159,7 @@ def dealt(data: GroupedDataset, shares: tuple[float, float], seed: int, together
     person = data.person if len(data.person) else data.participant
     content = data.content if len(data.content) or not together.duplicates else _of_features(data)
     number = person if people else content if together.duplicates else data.records
-    place = torch.from_numpy(_uniform(number.numpy(), key(f"{seed} deal")))
+    place = torch.from_numpy(uniform(keyed_hash(key(f"{seed} deal"), number.numpy().astype(np.uint64))))
     part = (place >= shares[0]).long() + (place >= shares[0] + shares[1]).long()
     one, two, three = ((part == number).nonzero().flatten() for number in range(len(PARTS)))
     return one, two, three
@@ -174,9 +173,7 @@ def numbers_of_rows(frame: pd.DataFrame) -> Tensor:
     """
     from pandas.util import hash_pandas_object  # here, with pandas, which other data do without
 
-    cells = frame.assign(**{str(name): column.astype("string") for name, column in frame.items()
-                            if not isinstance(column.dtype, np.dtype) or column.dtype == object})
-    hashed = hash_pandas_object(cells, index=False).to_numpy()
+    hashed = hash_pandas_object(frame, index=False).to_numpy()  # of a category by its name, not by its place
     return torch.from_numpy((hashed >> np.uint64(1)).astype(np.int64))
 
 
@@ -197,21 +194,6 @@ def numbers_of_names(names: pd.Series) -> Tensor:
 
     hashed = hash_array(names.astype(str).to_numpy(dtype=object))
     return torch.from_numpy((hashed >> np.uint64(1)).astype(np.int64))
-
-
-def _uniform(numbers: NDArray[np.int64], secret: int) -> NDArray[np.float64]:
-    """Return a number in [0, 1) for each number, `[n]`, as if drawn for it alone."""
-    own = np.uint64(secret % 2**64)
-    mixed = _mixed(_mixed(numbers.astype(np.uint64) ^ own) + own)
-    return (mixed >> np.uint64(11)).astype(np.float64) / 2**53
-
-
-def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return words each bit of which depends on all bits of the given ones (splitmix64; Steele et al. 2014)."""
-    words = words + np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
 
 
 def split(data: GroupedDataset, shares: tuple[float, float, float], seed: int, together: Together = _ALONE,

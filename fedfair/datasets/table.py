@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import torch
 from pandas.api.types import is_float_dtype
-from torch import Tensor
 
 from fedfair.datasets.columns.bands import in_bands
 from fedfair.datasets.columns.convention import ALL, PLAIN, Asked, Reading
@@ -110,8 +109,7 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
     data = _with_features(features, kinds, roles, asked, reading)
     data = _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
                        site, asked)
-    return _from_rows(data, whole, 0, None if participant is None else raw.loc[whole.index, participant],
-                      numbers_of_rows(features.drop(columns=[*filter(None, [participant])], errors="ignore")))
+    return _from_rows(data, features, participant, raw)
 
 
 def from_chunks(chunks: Chunks, label: str, group: str, participant: str | None = None, without: Sequence[str] = (),
@@ -138,15 +136,20 @@ def from_chunks(chunks: Chunks, label: str, group: str, participant: str | None 
     data = _with_features(features, kinds, roles, asked, reading)
     data = _with_roles(leave_out(data, [name for name in without if name not in unread]), whole, participant, weight,
                        site, asked)
-    return _from_rows(data, whole, rows, None if participant is None else whole[participant],
-                      numbers_of_rows(features.drop(columns=[*filter(None, [participant])], errors="ignore")))
+    return replace(_from_rows(data, features, participant, whole), rows=rows)
 
 
-def _from_rows(data: GroupedDataset, whole: pd.DataFrame, rows: int, people: pd.Series | None, content: Tensor
+def _from_rows(data: GroupedDataset, features: pd.DataFrame, participant: str | None, raw: pd.DataFrame
                ) -> GroupedDataset:
-    """Return records with their places in the table, as the index has them, and with what tells persons and rows."""
-    person = data.person if people is None else numbers_of_names(kept(people, PLAIN))
-    return replace(data, records=torch.tensor(whole.index.to_numpy("int64")), rows=rows, person=person, content=content)
+    """Return records with what deals them to parts: place, by the index of the features, person, and content.
+
+    `raw` has the names of persons as they are written.
+    """
+    own = features if participant is None else features.drop(columns=participant)
+    person = (data.person if participant is None else
+              numbers_of_names(kept(raw.loc[features.index, participant], PLAIN)))
+    return replace(data, records=torch.tensor(features.index.to_numpy("int64")), person=person,
+                   content=numbers_of_rows(own))
 
 
 def _unread(columns: Collection[str], without: Sequence[str], roles: Sequence[str | None], weight: str | None,

@@ -526,9 +526,10 @@ class Task(BaseModel):
         rows = self.data().train.rows
         return round(self.split[0] * rows) if rows and self.prepares != "records" else None
 
-    def public(self, protects: Unit) -> str:
+    def public(self, protects: Unit | Literal["row"]) -> str:
         """Return in words what everybody is assumed to know of the data, where `protects` is what is protected."""
-        rounded = "" if self.round_sizes == 1 else f" (numbers rounded up to multiples of {self.round_sizes})"
+        known = self.round_sizes > 1 and protects != "row"
+        rounded = f" (numbers rounded up to multiples of {self.round_sizes})" if known else ""
         columns = "" if self.prepares != "public" else f"; ranges and categories of columns ({self._known_from})"
         file = "; the format of the file and the names of its columns" if self.is_own else ""
         sites = f"; names of sites ({self.site})" if self.site else ""

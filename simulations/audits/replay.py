@@ -8,7 +8,6 @@ that decides how others are read ("Re:cord-play", arXiv 2602.17454, which found 
 
 from __future__ import annotations
 
-import json
 import logging
 import tempfile
 from collections import Counter
@@ -29,8 +28,6 @@ from simulations.fitting.save import save
 
 _EXACT = ("values", "counts", "sums")
 """Names of what goes into a release, in the functions that are marked."""
-_SECONDS = ("seconds",)
-"""Words of lines that differ from run to run and tell nothing of records."""
 _SHOWN = 60  # signs of a line
 _ROUNDING = 1e-6
 """By which sums of numbers in floating point may be off, relative to the noise."""
@@ -194,13 +191,12 @@ def _all_that_leaves(wanted: Wanted, table: Neighbour, tape: Tape) -> tuple[dict
             save(fitted, Path(folder) / "out")
             for file in sorted((Path(folder) / "out").iterdir()):
                 lines |= {f"{file.name}:{number}": line for number, line in enumerate(_text(file), 1)}
-    except ValueError as error:
-        lines["refusal"] = str(error)
+    except Exception as error:  # whatever it is, that there is one may tell of a row
+        lines["refusal"] = f"{type(error).__name__}: {error}"
     finally:
         root.removeHandler(log)
     said = {f"log:{number}": line for number, line in enumerate(log.lines, 1)}
-    return {where: line for where, line in {**lines, **said}.items() if not any(word in line for word in _SECONDS)
-            }, delta
+    return {**lines, **said}, delta
 
 
 def _text(file: Path) -> Iterator[str]:
@@ -211,8 +207,6 @@ def _text(file: Path) -> Iterator[str]:
     except UnicodeDecodeError:
         yield content.hex()
         return
-    if file.suffix == ".json":
-        text = json.dumps({**json.loads(text), "own_tables_sealed": None}, indent=1, sort_keys=True)  # salted
     yield from text.splitlines()
 
 

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 _PACKAGES = ("fedfair", "strategies", "simulations")
+_NOT_INSTALLED = "simulations/benchmarks"  # in a checkout alone
 _LIBRARIES = ("torch", "numpy")
 
 
@@ -25,14 +26,16 @@ def program() -> dict[str, str]:
 
 
 def _source() -> str:
-    """Return a digest of the files of fedfair's packages, which lie beside each other."""
+    """Return a digest of the files of fedfair's packages, the same of a checkout and of what is installed from it."""
     found = importlib.util.find_spec("fedfair")
     if found is None or found.origin is None:
         return "none"
     root, digest = Path(found.origin).parents[1], hashlib.sha256()
     for package in _PACKAGES:
         for file in sorted((root / package).rglob("*.py")):
-            digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+            name = file.relative_to(root).as_posix()
+            if not name.startswith(_NOT_INSTALLED):
+                digest.update(name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:8]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from fedfair.accounting.events import Preprocessed
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.files.chunks import hold_chunks, release_chunks
 from fedfair.datasets.files.in_memory import removed_after
-from fedfair.mechanisms.randomness import source
+from fedfair.mechanisms.randomness import SystemEntropy, random_bits, source
 from fedfair.moments.heads import Constraint
 from fedfair.moments.sums import SENSITIVITY
 from simulations.engines.engines import Engine
@@ -130,7 +129,7 @@ def _with_seed(wanted: Wanted) -> Wanted:
     """
     if "seed" in wanted.settings or wanted.settings.get("randomness", "system") != "system":
         return wanted
-    return replace(wanted, settings={**wanted.settings, "seed": secrets.randbits(31)})
+    return replace(wanted, settings={**wanted.settings, "seed": int(random_bits(SystemEntropy(), 1)[0] >> 33)})
 
 
 def without_records(fitted: Fitted) -> Fitted:

@@ -19,7 +19,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from torch import Tensor
 
 from fedfair.datasets.columns.convention import Decimal, Reading
-from fedfair.datasets.columns.tidy import cells, column_numbers, is_text
+from fedfair.datasets.columns.tidy import cells, column_numbers, is_text, own_numbers
 from fedfair.datasets.features.kept_table import by_value
 from fedfair.datasets.files.chunks import Chunks
 from fedfair.mechanisms.noise import NoiseName, add_noise
@@ -109,8 +109,13 @@ def _cells(column: pd.Series, reading: Reading, may_have_commas: bool) -> tuple[
     if not is_text(column):
         known = int(column.notna().sum())
         return (known, 0, 0, 0, 0) if is_numeric_dtype(column) and not is_bool_dtype(column) else (0, 0, 0, 0, known)
-    places, found = by_value(column, lambda texts: _kinds_of(texts, reading, may_have_commas))
-    return tuple(np.bincount(found.to_numpy()[places], minlength=_COUNTS + 1)[:_COUNTS].tolist())
+    numbers = pd.Series(False, column.index)
+    if column.dtype == object:
+        numbers = own_numbers(column).notna() & ~column.map(lambda cell: isinstance(cell, bool))
+    places, found = by_value(column[~numbers], lambda texts: _kinds_of(texts, reading, may_have_commas))
+    counts = np.bincount(found.to_numpy()[places], minlength=_COUNTS + 1)[:_COUNTS]
+    counts[0] += int(numbers.sum())
+    return tuple(counts.tolist())
 
 
 def _kinds_of(texts: pd.Series, reading: Reading, may_have_commas: bool) -> pd.Series:

@@ -13,7 +13,6 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from torch import Tensor
 
 from fedfair.accounting import Ledger
-from fedfair.accounting.events import ROWS, SIZES
 from fedfair.fairness.group_counts import favourable_of
 from fedfair.fairness.sklearn_metrics import further
 from fedfair.gradients.layers import Gradients
@@ -244,13 +243,12 @@ class Rounds(FlowerStrategy):
         """Return the ledger of a run that has released nothing but what the server knows from the start."""
         method, training, protects = self.method, self.training, self.method.protects
         rows = self.task.trained_rows() if protects == "record" and training.figures == "private" else None
-        public = self.task.public(protects)
         ledger = Ledger(self.population.names, training.delta, training.trust, method.sharers, training.accountant,
                         "; ".join(filter(None, (method.unproved(), self.task.learned_from_records()))) or None,
                         protects,
                         broadcasts=method.broadcasts or self._risk is not None,  # which sends the batch's gradient
                         secure_aggregation=training.secure_aggregation,
-                        public=public.replace(SIZES, ROWS) if rows else public,
+                        public=self.task.public("row" if rows else protects),
                         budget=method.budget.filter if method.budget else None,
                         simulated=None if method.key is None else SEEDED,
                         size=rows or (self.population.records if protects == "record" else len(self.population.sizes)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -52,11 +53,22 @@ def reading_of_declared(frame: pd.DataFrame, asked: Asked, separator: str | None
     """
     if separator == "," and ALL not in dict(asked.decimal):
         asked = replace(asked, decimal=(*asked.decimal, (ALL, ".")))
-    reading, said = reading_of(frame, asked, separator), dict(asked.decimal)
-    texts = [name for name in map(str, frame) if name in asked.numeric and is_text(frame[name])]
-    signs = dict(reading.signs) | {name: ANY_SIGN for name in texts if name in said or ALL in said}
-    return reading._replace(signs=tuple(signs.items()),
-                            found=tuple(name for name in texts if name not in said and ALL not in said))
+    reading, found = reading_of(frame, asked, separator), found_in_rows(frame, asked)
+    settled = [name for name in map(str, frame) if name in asked.numeric and is_text(frame[name]) and name not in found]
+    signs = dict(reading.signs) | dict.fromkeys(settled, ANY_SIGN)
+    return reading._replace(signs=tuple(signs.items()), found=found)
+
+
+def found_in_rows(frame: pd.DataFrame, asked: Asked) -> tuple[str, ...]:
+    """Return the declared columns of numbers that are text, and of which the user does not say how it writes them.
+
+    Args:
+        frame: Table as it was read from a file.
+        asked: What the user says, with the declared columns in `numeric`.
+    """
+    said = dict(asked.decimal)
+    return () if ALL in said else tuple(name for name in map(str, frame) if name in asked.numeric
+                                        and name not in said and is_text(frame[name]))
 
 
 def reading_as_asked(asked: Asked) -> Reading:
@@ -100,6 +112,26 @@ def column_numbers(text: pd.Series, name: str, reading: Reading) -> pd.Series:
     """Return the numbers of a column of text; missing where a text is none."""
     sign = ANY_SIGN if reading.keeps_missing else dict(reading.signs).get(name, "")
     return numbers(without_words(text), reading.mark(name), None if sign == ANY_SIGN else sign)
+
+
+def own_numbers(column: pd.Series) -> pd.Series:
+    """Return the cells of a column of several kinds that are numbers by themselves, whatever the decimal mark of texts.
+
+    Args:
+        column: Column of objects, `[n]`.
+
+    Returns:
+        Numbers `[n]`, 1 and 0 for truth values; missing for every other cell.
+    """
+    return column.map(_own_number).astype("float64")
+
+
+def _own_number(cell: object) -> float:
+    """Return the number that a cell is, infinite beyond what doubles hold; NaN if it is none."""
+    try:
+        return float(cell) if isinstance(cell, int | float) else math.nan
+    except OverflowError:
+        return math.inf
 
 
 def is_text(column: pd.Series) -> bool:

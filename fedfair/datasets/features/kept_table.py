@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import union_categoricals
+from pandas.api.types import is_datetime64_any_dtype, union_categoricals
 
 from fedfair.datasets.columns.convention import Reading
-from fedfair.datasets.columns.tidy import cells, column_numbers, is_text, tidied_column
+from fedfair.datasets.columns.tidy import cells, column_numbers, is_text, own_numbers, tidied_column
 from fedfair.datasets.features.encoder import kept
 from fedfair.datasets.files.chunks import Chunks
 
@@ -75,14 +75,19 @@ def by_value(column: pd.Series, function: Callable[[pd.Series], pd.Series]) -> t
 
 def _number_column(column: pd.Series, reading: Reading) -> pd.Series:
     """Return the numbers of a column, NaN where there is none."""
-    if is_text(column):
-        places, found = by_value(column, lambda texts: _numbers(texts, reading))
-        return pd.Series(found.to_numpy()[places], name=column.name)
-    return _numbers(column, reading)
+    if not is_text(column):
+        return _numbers(column, reading)
+    places, found = by_value(column, lambda texts: _numbers(texts, reading))
+    numbers = pd.Series(found.to_numpy()[places], name=column.name)
+    if column.dtype != object:
+        return numbers
+    return _numbers(own_numbers(column), reading).fillna(numbers)
 
 
 def _numbers(column: pd.Series, reading: Reading) -> pd.Series:
-    """Return the number of each value, NaN where there is none."""
+    """Return the number of each value, NaN where there is none; a moment is none."""
+    if is_datetime64_any_dtype(column):
+        return pd.Series(np.nan, column.index, name=column.name)
     text = cells(column, reading.missing)
     found = column if text is None else column_numbers(text, str(column.name), reading)
     numbers = pd.to_numeric(found, errors="coerce").to_numpy("float64", na_value=np.nan)

@@ -1,8 +1,7 @@
 """Reading a file of text with a table: its separator, its names of columns, and what is wrong with it.
 
-There are two ways. `open_csv` finds the convention in which all lines fit together; a value may go over several lines,
-and a line that fits nothing is an error. `open_rows` reads each line by itself, by what the first line shows: no record
-decides how another one is read, so that a table is a set of rows, as privacy of a row needs.
+What separates the values of a file, and what quotes them: the convention in which all its lines fit together; a value
+may go over several lines. Where rows are protected, `fedfair.datasets.files.row_file` reads each line by itself.
 """
 
 from __future__ import annotations

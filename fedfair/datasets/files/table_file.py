@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime, time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -176,7 +177,8 @@ def plain_names(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
 def plain_values(column: pd.Series) -> pd.Series:
     """Return a column as numbers, truth values or moments if all its values are, and else as it is.
 
-    A whole number stays that number, whatever else the column holds: doubles would round it beyond 2**53.
+    A value has the same name, and is the same number, whatever else the column holds: a whole number stays one, since
+    doubles would round it beyond 2**53, and a moment among texts is written as one among moments is named.
 
     Args:
         column: Column as it was read.
@@ -192,5 +194,17 @@ def plain_values(column: pd.Series) -> pd.Series:
     if {kind.__name__ for kind in kinds} == {"Decimal"} or (kinds and kinds <= {int, float} and all(
             abs(value) <= 2**53 for value in known if isinstance(value, int))):
         return column.astype("float64")
-    whole = column.map(lambda value: int(value) if isinstance(value, float) and value.is_integer() else value)
-    return (column if known.empty else whole).infer_objects()
+    if len(kinds) <= 1 and not kinds <= {int, float}:
+        return column.infer_objects()
+    named = [value if missing else _named_by_itself(value)
+             for value, missing in zip(column, column.isna(), strict=True)]  # `map` would make doubles of whole numbers
+    return pd.Series(named, column.index, dtype=object, name=column.name)
+
+
+def _named_by_itself(value: Any) -> Any:
+    """Return a value of a column of several kinds as `fedfair.datasets.features.encoder.kept` names one of its kind."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, datetime):
+        return str(value.date() if value.time() == time() else value)
+    return value

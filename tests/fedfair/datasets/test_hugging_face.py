@@ -252,3 +252,12 @@ def test_one_grey_image_does_not_make_the_others_grey(tmp_path: Path) -> None:
     x = hugging_face.load(str(tmp_path / "mixed"), "Male", "Eyeglasses").x
     assert x.shape == (8, 3, 4, 4)
     assert x[:, :, 0, 0].tolist() == [[9, 9, 9], *[[200, 0, 0]] * 7]
+
+
+def test_a_decimal_mark_that_all_rows_tell_makes_the_guarantee_nominal(tmp_path: Path) -> None:
+    """One row with another mark would change how the numbers of all others are read."""
+    rows(dose=[f"{i % 9}.5" for i in range(ROWS)]).save_to_disk(str(tmp_path / "own"))
+    asked = {"dataset": f"hf:{tmp_path / 'own'}", "label": "good", "group": "sex", "without": ("person",),
+             "ranges": {"age": [0, 100], "dose": [0, 10]}, "categories": {"town": ["town 0", "other"]}}
+    assert "how the numbers in dose are written was found" in str(Task(**asked).learned_from_records())
+    assert Task(**asked, decimal=".").learned_from_records() is None

@@ -17,24 +17,28 @@ from hypothesis import strategies as st
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.features.kept_table import kept_table
-from fedfair.datasets.files.chunks import chunks_of
+from fedfair.datasets.files.chunks import chunks_of, one_chunk
 from fedfair.datasets.files.csv_file import Layout
 from fedfair.datasets.files.row_file import _row, frame_of
+from fedfair.datasets.files.table_file import plain_values
 from fedfair.datasets.split import Together, dealt, numbers_of_names, numbers_of_rows
 from fedfair.protocol.task import Task
+from simulations.fitting.kinds import _cells
 
 CELLS = ["1", "2.5", "1,5", "1.234", "0,5", "", "?", "x", '24"', '"24', "'", "\\", '\\"', "a,b", "a;b", "\t", "é",
          "007", "12345678901234567", "true", "TRUE", "1e5", "-", "$5", "5%", '""', "a\\", "#", "sep=;", "2020-01-01",
          "no\udcff"]
 """Cells as files have them, some of which a reader may take for the convention of the whole file."""
-TYPED: list[Any] = [None, 1, 2**60 + 1, 1.5, "1", "x", True, "0,5"]
+TYPED: list[Any] = [None, 1, 2**60 + 1, 10**400, 1.5, 2.0, "1", "x", True, "0,5", "1.5"]
+MOMENTS: list[Any] = [*TYPED, pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01 03:04"), "2020-01-01"]
+ASKED = [Asked(), Asked(decimal=(("", ","),))]
 QUICK = settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.generate))  # shrinking takes minutes
 LINES = st.text(st.sampled_from("".join(sorted({*"".join(CELLS)})) + ',;"'), max_size=20)
 
 
-def rows_of(path: Path) -> pd.DataFrame:
+def rows_of(path: Path, asked: Asked = ASKED[0]) -> pd.DataFrame:
     """Return the cells of a file as a fit reads them: numbers of `n`, and categories, with each row's place."""
-    table, _ = kept_table(chunks_of(path, cells=40), reading_as_asked(Asked()), "y", ("n",), ("c", "y"))
+    table, _ = kept_table(chunks_of(path, asked, cells=40), reading_as_asked(asked), "y", ("n",), ("c", "y"))
     return table
 
 
@@ -59,16 +63,41 @@ def test_a_line_of_text_changes_no_other(n: list[str], line: str, place: int, ma
         same_rows(rows_of(Path(folder) / "a.csv"), rows_of(Path(folder) / "b.csv"), place)
 
 
-@QUICK
-@given(values=st.lists(st.sampled_from(TYPED), min_size=5, max_size=9), other=st.sampled_from(TYPED),
-       place=st.integers(0, 4), lines=st.booleans())
-def test_a_cell_of_json_changes_no_other(values: list[Any], other: Any, place: int, lines: bool) -> None:
+def changed(draw: st.DrawFn, cells: list[Any]) -> tuple[list[Any], list[Any], int]:
+    """Draw a column of few kinds of cells, and one that differs in one row."""
+    few = draw(st.lists(st.sampled_from(cells), min_size=1, max_size=3))
+    values = draw(st.lists(st.sampled_from(few), min_size=4, max_size=8))
+    place = draw(st.integers(0, 3))
+    return values, [*values[:place], draw(st.sampled_from(cells)), *values[place + 1:]], place
+
+
+@settings(QUICK, max_examples=60)
+@given(st.data(), st.booleans(), st.sampled_from(ASKED))
+def test_a_cell_of_json_changes_no_other(data: st.DataObject, lines: bool, asked: Asked) -> None:
+    *columns, place = data.draw(st.composite(changed)(TYPED))
+    tables = []
     with TemporaryDirectory() as folder:
-        for name, cells in (("a", values), ("b", [*values[:place], other, *values[place + 1:]])):
+        for cells in columns:
             records = [{"n": cell, "c": cell, "y": "yes"} for cell in cells]
             text = "\n".join(map(json.dumps, records)) if lines else json.dumps(records)
-            (Path(folder) / f"{name}.json").write_text(text)
-        same_rows(rows_of(Path(folder) / "a.json"), rows_of(Path(folder) / "b.json"), place)
+            (Path(folder) / "own.json").write_text(text)
+            tables.append(rows_of(Path(folder) / "own.json", asked))
+    same_rows(*tables, place)
+
+
+@settings(QUICK, max_examples=100)
+@given(st.data(), st.sampled_from(ASKED))
+def test_a_cell_of_a_workbook_changes_no_other(data: st.DataObject, asked: Asked) -> None:
+    """Of which a column holds what its cells are: numbers, texts, truth values, moments. So do the counts of kinds."""
+    *columns, place = data.draw(st.composite(changed)(MOMENTS))
+    tables, counted = [], []
+    for cells in columns:
+        column = plain_values(pd.Series(cells, dtype=object))
+        frame = pd.DataFrame({"n": column, "c": column, "y": "yes"})
+        tables.append(kept_table(one_chunk(frame), reading_as_asked(asked), "y", ("n",), ("c", "y"))[0])
+        counted.append(np.array(_cells(column.rename("n"), reading_as_asked(asked), False)))
+    same_rows(*tables, place)
+    assert np.abs(counted[0] - counted[1]).sum() <= 2
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "feather", "xlsx"])

@@ -37,6 +37,8 @@ def test_a_program_is_told_by_its_source_and_its_libraries(tmp_path: Path) -> No
                               capture_output=True, text=True).stdout.strip()
 
     assert source() == here["fedfair"]
+    shutil.rmtree(tmp_path / "simulations" / "benchmarks", ignore_errors=True)  # as `pip install` leaves them out
+    assert source() == here["fedfair"]
     with (tmp_path / "strategies" / "sgd.py").open("a") as file:
         file.write("# another\n")
     assert source() != here["fedfair"]

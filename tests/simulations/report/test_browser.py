@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 METHODS = ["sgd", "dpsgd", "dpsgd-f", "dpsgd-global", "dpsgd-global-adapt", "gs-dp-sgd"]
 MISSING = ("the report is tested in Chromium: install it (on Debian: apt-get install chromium) and the extra dev "
            "(pip install -c constraints.txt '.[dev]')")
+YARDSTICK = "(() => { let x = 1; for (let i = 0; i < 8e7; i++) x = (x * 16807) % 2147483647; return x })()"
+"""What takes a browser two seconds of processor time, where a plain SGD step of the Adult MLP takes 1 ms."""
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +74,13 @@ def test_it_is_small_opens_fast_and_asks_for_nothing(browser, file: Path) -> Non
     assert file.stat().st_size < 5e6
     opened = Opened(browser, file)
     opened.page.wait_for_timeout(300)
+    before = spent()
+    opened.page.evaluate(YARDSTICK)
+    two_seconds = spent() - before
     opened.page.close()
-    assert opened.seconds < 2
+    again = Opened(browser, file)
+    again.page.close()
+    assert min(opened.seconds, again.seconds) < two_seconds
     assert [url for url in opened.requests if url != file.as_uri() and not url.startswith("data:")] == []
     assert opened.complaints == []
 
