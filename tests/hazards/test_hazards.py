@@ -1,6 +1,6 @@
 """Every known mistake, planted, and the check that fails on it. `MUTATIONS` is the table: hazard, mistake, check.
 
-The numbers are those of the project's list of hazards (docs/auditing.md has the list in words). `test_the_checks_pass`
+The numbers are those of the project's list of hazards (docs/attacking.md has the list in words). `test_the_checks_pass`
 and the checks' own modules show that the checks pass on the code as it is.
 """
 

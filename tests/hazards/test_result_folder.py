@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import tomllib
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
@@ -166,6 +167,14 @@ def test_no_hash_tells_which_table_was_used(tmp_path: Path) -> None:
         for path in folder.iterdir():
             path.unlink()
         folder.rmdir()
+
+
+def test_the_path_of_a_table_is_kept_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, given in (("a", "a/staff.csv"), ("b", str(tmp_path / "b" / "staff.csv"))):
+        Path(name).mkdir()
+        _, folder = saved(tmp_path / name, csv=given)
+        assert tomllib.loads((folder / "config.toml").read_text())["csv"] == given
 
 
 def test_two_folders_do_not_tell_whether_their_tables_are_equal(tmp_path: Path) -> None:

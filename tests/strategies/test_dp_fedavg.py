@@ -241,6 +241,7 @@ def test_the_ledger_protects_participants_and_charges_sum_and_count_as_one_event
     assert told["protects"] == "participant"
     assert told["public_by_assumption"] == ("names of groups and classes, number of participants, expected number of "
                                             "them in a round")
+    assert "numbers of records of each participant by group" in told["not_protected"]
     assert ledger.from_dict(told).to_dict() == told
     assert ledger.by_observer()["server"] == math.inf
     local = run(experiment(noise_multiplier=2.0, trust="local")).ledger

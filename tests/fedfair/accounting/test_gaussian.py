@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 from dp_accounting.dp_event import GaussianDpEvent
@@ -47,3 +48,29 @@ def test_dp_accounting_says_the_same(multiplier: float) -> None:
 def test_what_rounding_would_spoil_is_refused(mu: float) -> None:
     with pytest.raises(ValueError, match="mu is"):
         gaussian_epsilon(mu, 1e-6)
+
+
+def exceeds(p: Sequence[float], q: Sequence[float], bound: float) -> float:
+    """Return the least delta with which P <= e^bound Q + delta, and Q <= e^bound P + delta, for distributions."""
+    return max(sum(max(0.0, a - math.exp(bound) * b) for a, b in zip(one, other, strict=True))
+               for one, other in ((p, q), (q, p)))
+
+
+DISTRIBUTIONS = st.lists(st.floats(1e-6, 1), min_size=3, max_size=3).map(lambda w: [x / math.fsum(w) for x in w])
+
+
+@given(*[DISTRIBUTIONS] * 4, st.floats(0, 2), st.floats(0, 2))
+def test_who_moves_between_groups_loses_the_sum_of_both_figures(
+        in_a: list[float], in_b: list[float], neither: list[float], both: list[float], of_a: float, of_b: float
+) -> None:
+    """As docs/auditing.md says: whatever is released, with the record in a, in b, in neither or in both of them."""
+    delta = max(exceeds(in_a, neither, of_a), exceeds(in_b, both, of_a), exceeds(in_b, neither, of_b),
+                exceeds(in_a, both, of_b))
+    assert exceeds(in_a, in_b, of_a + of_b) <= (1 + math.exp(min(of_a, of_b))) * delta + 1e-12
+
+
+def test_who_moves_between_groups_loses_more_than_the_larger_figure() -> None:
+    """Of a Gaussian release that both groups move in opposite directions."""
+    one, moved = gaussian_epsilon(1.0, 1e-5), gaussian_epsilon(2.0, 1e-5)
+    assert 1.5 * one < moved
+    assert gaussian_epsilon(2.0, (1 + math.exp(one)) * 1e-5) <= 2 * one

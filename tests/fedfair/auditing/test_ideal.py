@@ -21,6 +21,11 @@ def test_an_attacker_of_one_gaussian_release_reaches_it(claimed: float) -> None:
     assert ideal < claimed
 
 
+@pytest.mark.parametrize("claimed", [1.0, 2.0, 3.0, 5.0, 8.0])
+def test_of_epsilons_from_1_to_8_it_is_about_half(claimed: float) -> None:
+    assert 0.4 * claimed < ideal_bound(claimed, 20_000, 1e-5) < 0.55 * claimed
+
+
 def test_mu_is_the_inverse_of_epsilon() -> None:
     for mu in (0.01, 0.5, 2.0, 30.0):
         assert mu_of_epsilon(epsilon_of_mu(mu, 1e-5), 1e-5) == pytest.approx(mu, rel=1e-6)

@@ -16,9 +16,10 @@ from fedfair.datasets.partition import by_group, by_site
 from fedfair.datasets.published.digits import load
 from fedfair.datasets.split import reduce_group, split
 from fedfair.gradients.probe import per_example
+from fedfair.mechanisms import randomness
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import add_gaussian
-from fedfair.mechanisms.randomness import Source, SystemEntropy, generator, key, random_bits, stream
+from fedfair.mechanisms.randomness import Source, SystemEntropy, generator, key, normal, random_bits, stream
 from fedfair.mechanisms.sampling import poisson
 from fedfair.models import find, published
 
@@ -123,3 +124,9 @@ def test_all_64_bits_are_fair_and_independent(source: Source) -> None:
     bits = np.unpackbits(random_bits(source, 20_000).view(np.uint8)).reshape(-1, 64).astype(float)
     assert np.abs(bits.mean(0) - 0.5).max() < 6 / 2 / 20_000**0.5
     assert np.abs(np.corrcoef(bits, rowvar=False)[np.triu_indices(64, 1)]).max() < 6 / 20_000**0.5
+
+
+def test_noise_of_the_operating_system_reaches_eight_and_a_half_deviations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its uniform numbers have 53 bits: the largest of them makes the longest pair of normal numbers."""
+    monkeypatch.setattr(randomness, "random_bits", lambda source, count: np.array([2**64 - 1, 0], dtype=np.uint64))
+    assert float(normal(SystemEntropy(), 1, torch.float64)) == pytest.approx(8.57, abs=0.005)
