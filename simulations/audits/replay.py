@@ -1,6 +1,6 @@
-"""An audit by replay: a fit again on neighbours of its table, with every noisy result as it was on the table itself.
+"""An audit by replay: a program again on neighbours of its table, with every noisy result as it was on the table.
 
-After that nothing may differ: not a byte of the folder, not a line of the log, not whether there is a folder. And what
+After that nothing may differ: not a byte of what it writes, not a line of the log, not whether it refuses. And what
 went into the releases may differ by no more than the printed epsilon says (by twice as much where the row is another
 one). This finds what no attack on the noise can: records that leave by another way, such as an exact number, or a row
 that decides how others are read ("Re:cord-play", arXiv 2602.17454, which found such leaks in twelve libraries).
@@ -9,26 +9,24 @@ that decides how others are read ("Re:cord-play", arXiv 2602.17454, which found 
 from __future__ import annotations
 
 import logging
+import math
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from fedfair.accounting import Release, epsilon
 from fedfair.accounting.figures import up
 from fedfair.mechanisms.marks import attached
 from simulations.audits.neighbour_files import Neighbour, neighbours
 from simulations.drawing.table import Table
-from simulations.fitting.fit import Wanted, fit
-from simulations.fitting.save import save
 
 _EXACT = ("values", "counts", "sums")
 """Names of what goes into a release, in the functions that are marked."""
 _SHOWN = 60  # signs of a line
+_FAR = 1e6  # deviations of noise, beyond which noise hides nothing
 _ROUNDING = 1e-6
 """By which sums of numbers in floating point may be off, relative to the noise."""
 
@@ -42,6 +40,13 @@ class Heard(NamedTuple):
     out: Any
 
 
+class Moved(NamedTuple):
+    """How far a record moves what goes into a release, in deviations of its noise; the release's name is first."""
+
+    name: str
+    distance: float
+
+
 @dataclass
 class Tape:
     """The releases of a run, in their order.
@@ -49,12 +54,12 @@ class Tape:
     Attributes:
         releases: What was heard.
         before: Releases of another run, which are returned again in place of new ones; None to record.
-        moved: Sum of the squared distances between what went in and what had gone in before, in deviations of noise.
+        moved: Of each release, how far what went in is from what had gone in before.
     """
 
     releases: list[Heard] = field(default_factory=list)
     before: list[Heard] | None = None
-    moved: float = 0.0
+    moved: list[Moved] = field(default_factory=list)
 
     def __call__(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
         """Record a release, or return the one that was made in its place before."""
@@ -66,10 +71,10 @@ class Tape:
         elif len(self.releases) < len(self.before) and self.before[len(self.releases)].name == name:
             earlier = self.before[len(self.releases)]
             heard = heard._replace(out=earlier.out)
-            self.moved += _distance(heard, earlier) ** 2
+            self.moved.append(Moved(name, _distance(heard, earlier)))
         else:
             heard = heard._replace(out=compute())
-            self.moved = float("inf")
+            self.moved.append(Moved(name, float("inf")))
         self.releases.append(heard)
         return heard.out
 
@@ -93,6 +98,31 @@ def _distance(one: Heard, other: Heard) -> float:
     return 0.0 if total == 0 else total**0.5 / one.deviation if one.deviation else float("inf")
 
 
+class Left(NamedTuple):
+    """What a program left besides its files.
+
+    Attributes:
+        claimed: Epsilon that it prints.
+        cost: Computes the epsilon of all releases, in their order, from how far a record moves what goes into each.
+        public: Numbers that are public by assumption, by name: tables that differ in them are no neighbours.
+        lines: Anything else that it let others see, by where: messages.
+        may_refuse: Whether a table of which it cannot read a value is refused, and its owner alone hears of it; if so,
+            such tables are no neighbours as long as nothing was released before.
+        logs: Whether others see the log: a node's stays with it.
+    """
+
+    claimed: float
+    cost: Callable[[list[Moved]], float]
+    public: Mapping[str, int] = {}
+    lines: Mapping[str, str] = {}
+    may_refuse: bool = False
+    logs: bool = True
+
+
+Program = Callable[[Path, Path], Left]
+"""Reads the table at a path, and writes all that leaves into a folder that is not there yet."""
+
+
 class Finding(NamedTuple):
     """Something that tells of a record: on which neighbour, where, and what it was on the table and on the other."""
 
@@ -107,13 +137,17 @@ class ReplayAudit:
     """What an audit by replay found.
 
     Attributes:
+        program: What was audited, in words.
         neighbours: Number of neighbours of the table that were tried.
+        others: Number of tables that were tried too, but are no neighbours, since what is public tells them apart.
         findings: What differs, besides the releases.
         epsilon: The largest epsilon that releases cost, by how far a record moved what went into them.
-        claimed: Epsilon that was asked for.
+        claimed: Epsilon that was claimed.
     """
 
+    program: str
     neighbours: int
+    others: int
     findings: tuple[Finding, ...]
     epsilon: float
     claimed: float
@@ -126,77 +160,103 @@ class ReplayAudit:
         rows = [(finding.neighbour, finding.where, finding.table[:_SHOWN], finding.other[:_SHOWN])
                 for finding in first.values()]
         verdict = "REFUTED" if self.refuted else "not refuted"
-        return Table(title=f"A fit again on {self.neighbours} neighbours of the table, with the same noisy results: "
-                           f"{verdict}", columns=("neighbour", "where", "on the table", "on the neighbour"), rows=rows,
+        others = (f" {self.others} more tables are no neighbours: public numbers differ, or they are refused before "
+                  "anything is released.") if self.others else ""
+        return Table(title=f"{self.program} again on {self.neighbours} neighbours of the table, with the same noisy "
+                           f"results: {verdict}", columns=("neighbour", "where", "on the table", "on the neighbour"),
+                     rows=rows,
                      caption=f"One row moves what goes into all releases by what costs epsilon "
                              f"{up(self.epsilon, '.3g')}, of {self.claimed:g} that are claimed. Anything else that "
-                             f"differs stands above: {len(rows)}.")
+                             f"differs stands above: {len(rows)}.{others}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return all findings as plain values."""
-        return {"neighbours": self.neighbours, "epsilon": self.epsilon, "claimed": self.claimed,
-                "refuted": self.refuted, "findings": [finding._asdict() for finding in self.findings]}
+        return {"program": self.program, "neighbours": self.neighbours, "others": self.others, "epsilon": self.epsilon,
+                "claimed": self.claimed, "refuted": self.refuted,
+                "findings": [finding._asdict() for finding in self.findings]}
 
     @property
     def refuted(self) -> bool:
-        """Whether anything but the releases tells of a record, or they tell more than is claimed."""
+        """Whether anything but the releases tells of a row, or they tell more than is claimed."""
         return bool(self.findings) or self.epsilon > self.claimed * (1 + _ROUNDING)
 
 
-def replay(wanted: Wanted, seed: int = 0) -> ReplayAudit:
-    """Audit a fit of a file of text or Parquet by replay.
+def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, name: str = "A program"
+           ) -> ReplayAudit:
+    r"""Audit a program that reads a file of text or Parquet by replay.
+
+    Its noise has to go through `fedfair.mechanisms.marks.releases`, and all else has to be the same when it runs again:
+    batches that are drawn have to follow from a seed.
 
     Args:
-        wanted: The fit, whose data are the path of a file.
+        program: The program; see `simulations.audits.replayed` for those of fedfair.
+        file: The table.
+        label: Column of the label.
+        group: Column of the group.
         seed: Decides which rows are changed.
+        name: What the program is, in words.
 
     Raises:
-        ValueError: If the file cannot be fitted, or is of another format.
+        ValueError: If the file cannot be read, or is of another format.
+
+    Examples:
+        >>> from fedfair.mechanisms.noise import add_noise
+        >>> from fedfair.mechanisms.randomness import source
+        >>> def count(table: Path, folder: Path) -> Left:
+        ...     rows = {"rows": torch.tensor(float(len(table.read_text().split("\n"))))}
+        ...     folder.mkdir()
+        ...     released = add_noise("gaussian", rows, 1.0, source(0))
+        ...     (folder / "count.txt").write_text(str(released))
+        ...     return Left(1.0, lambda moved: max(distance for _, distance in moved))
+        >>> _ = Path("own.csv").write_text("n,sex,y\n" + "1,f,no\n2,m,yes\n" * 9)
+        >>> replay(count, Path("own.csv"), "y", "sex").refuted
+        False
     """
-    wanted = replace(wanted, settings={"seed": seed, **wanted.settings})
     first = Tape()
     with tempfile.TemporaryDirectory() as folder:
-        own = Path(folder) / "table"
-        own.mkdir()
-        table, *others = neighbours(Path(str(wanted.data)), own, wanted.label, wanted.group, seed)
-        expected, delta = _all_that_leaves(wanted, table, first)
-        findings, cost = [], 0.0
+        table, *others = neighbours(file, Path(folder), label, group, seed)
+        expected, claim = _all_that_leaves(program, table, first)
+        findings, costs, tried = list[Finding](), [0.0], 0
         for other in others:
             again = Tape(before=first.releases)
-            left, _ = _all_that_leaves(wanted, other, again)
-            findings += [Finding(other.name, where, expected.get(where, "nothing"), left.get(where, "nothing"))
-                         for where in sorted({*expected, *left}) if expected.get(where) != left.get(where)]
-            cost = max(cost, _cost(again.moved / other.steps**2, delta))
-    return ReplayAudit(len(others), tuple(findings), cost, wanted.epsilon)
+            lines, left = _all_that_leaves(program, other, again)
+            if claim and _is_no_neighbour(claim, left, again):
+                continue
+            tried += 1
+            findings += [Finding(other.name, where, expected.get(where, "nothing"), lines.get(where, "nothing"))
+                         for where in sorted({*expected, *lines}) if expected.get(where) != lines.get(where)]
+            moved = [Moved(name, distance / other.steps) for name, distance in again.moved]
+            if claim and any(distance for _, distance in moved):
+                costs.append(claim.cost(moved) if all(distance < _FAR for _, distance in moved) else math.inf)
+    return ReplayAudit(name, tried, len(others) - tried, tuple(findings), max(costs), claim.claimed if claim else 0.0)
 
 
-def _cost(moved: float, delta: float) -> float:
-    """Return the epsilon of Gaussian releases without sampling whose inputs moved by so much, squared, together."""
-    if moved == 0:
-        return 0.0
-    return epsilon(Counter([Release(1.0, moved**-0.5)]), delta) if moved < float("inf") else float("inf")
+def _is_no_neighbour(one: Left, other: Left | None, tape: Tape) -> bool:
+    """Return whether a table is told apart by what is public: one number, by one, or that it could be read at all."""
+    if other is None:
+        return one.may_refuse and not tape.releases
+    return one.public.keys() == other.public.keys() and sum(abs(one.public[name] - other.public[name])
+                                                                 for name in one.public) == 1
 
 
-def _all_that_leaves(wanted: Wanted, table: Neighbour, tape: Tape) -> tuple[dict[str, str], float]:
-    """Return each line that a fit of a table writes or says, by its place, and the delta of the fit."""
+def _all_that_leaves(program: Program, table: Neighbour, tape: Tape) -> tuple[dict[str, str], Left | None]:
+    """Return each line that a program writes, says or sends, by its place, and what it left; None if it refuses."""
     lines: dict[str, str] = {}
-    log = _Lines()
-    root = logging.getLogger()
+    log, root = _Lines(), logging.getLogger()
     root.addHandler(log)
-    delta = wanted.delta or 1e-6
+    left = None
     try:
         with attached(tape), tempfile.TemporaryDirectory() as folder:
-            fitted = fit(replace(wanted, data=table.path))
-            delta = fitted.result.ledger.delta
-            save(fitted, Path(folder) / "out")
+            left = program(table.path, Path(folder) / "out")
             for file in sorted((Path(folder) / "out").iterdir()):
                 lines |= {f"{file.name}:{number}": line for number, line in enumerate(_text(file), 1)}
+            lines |= left.lines
     except Exception as error:  # whatever it is, that there is one may tell of a row
         lines["refusal"] = f"{type(error).__name__}: {error}"
     finally:
         root.removeHandler(log)
-    said = {f"log:{number}": line for number, line in enumerate(log.lines, 1)}
-    return {**lines, **said}, delta
+    logged = log.lines if left is None or left.logs else ()
+    return {**lines, **{f"log:{number}": line for number, line in enumerate(logged, 1)}}, left
 
 
 def _text(file: Path) -> Iterator[str]:

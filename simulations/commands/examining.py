@@ -11,14 +11,16 @@ from rich.text import Text
 
 from fedfair.datasets.names import visible
 from fedfair.protocol.fields import MOST_RUNS
-from simulations.commands.options import EngineName, Group, Label, Seeds, Set, StrategyName
+from simulations.commands.options import EngineName, Group, Label, Seeds, Set
 from simulations.commands.progress import showing_progress
+from simulations.commands.words import completing, strategies
 from simulations.files.atomic_files import refuse_as_file, refuse_unwritable, write_json
 from simulations.settings.names import pairs
 
 
 def audit(
-    strategy: StrategyName = "dpsgd",
+    strategy: Annotated[str | None, typer.Option(help="{strategy} By default dpsgd; with replay, a fit.",
+                                                 autocompletion=completing(strategies))] = None,
     attack: Annotated[str, typer.Option(help="Attack: canaries (white box), membership (black box, any engine), "
                                                  "releases (does noise come back, or is it too small?), outlier "
                                                  "(what does an extreme row do to other records?), or folder (does a "
@@ -31,9 +33,12 @@ def audit(
     confidence: Annotated[float, typer.Option(min=0.5, max=0.999, help="Confidence of each bound.")] = 0.95,
     runs: Annotated[int, typer.Option(min=8, max=MOST_RUNS, help="Attack folder: runs on each of two data sets that "
                                       "differ in one record.")] = 10,
-    replay: Annotated[Path | None, typer.Option(help="Audit a fit of this file instead: is all that leaves the same "
-                                                "on its neighbours, but for the releases? Needs label and group.")] =
+    replay: Annotated[Path | None, typer.Option(help="Run on this file and on its neighbours instead: is all that "
+                                                "leaves the same, but for the releases? Needs label and group. Of a "
+                                                "fit, unless a strategy or nodes are named.")] =
     None,
+    node: Annotated[list[Path], typer.Option(help="With replay: file of another node, for a fit over nodes. Can be "
+                                                  "repeated.")] = [],  # noqa: B006 - Typer copies it
     label: Label = "",
     group: Group = "",
     engine: EngineName = "local",
@@ -45,7 +50,7 @@ def audit(
     Example: fedfair audit --strategy dpsgd-f --epsilon 1 --seeds 5 --set trust=local
     """
     if replay is not None:
-        _audit_by_replay(replay, label or "", group or "", epsilon, pairs(set_), out)
+        _audit_by_replay(replay, label or "", group or "", strategy, node, epsilon, pairs(set_), out)
         return
     from simulations.audits.audit_table import audit_table, audits
     from simulations.drawing.terminal import terminal
@@ -56,7 +61,7 @@ def audit(
     if out is not None:
         refuse_as_file(out)
     with showing_progress() as on_round:
-        made = audits(strategy, attack, range(seeds), settings, canaries, confidence, engine, on_round, runs)
+        made = audits(strategy or "dpsgd", attack, range(seeds), settings, canaries, confidence, engine, on_round, runs)
     Console().print(terminal(audit_table(made)))
     if out is not None:
         write_json(out, {"audits": [each.to_dict() for each in made]})
@@ -65,16 +70,26 @@ def audit(
         raise typer.Exit(1)
 
 
-def _audit_by_replay(file: Path, label: str, group: str, epsilon: float | None, settings: dict[str, Any],
-                     out: Path | None) -> None:
-    """Audit a fit of a file by replay, and print the findings; exit code 1 if more than its releases tells of a row."""
+def _audit_by_replay(file: Path, label: str, group: str, strategy: str | None, nodes: list[Path],
+                     epsilon: float | None, settings: dict[str, Any], out: Path | None) -> None:
+    """Audit by replay, and print the findings; exit code 1 if more than its releases tells of a row."""
     from simulations.audits.replay import replay
+    from simulations.audits.replayed import fit_of, nodes_of, run_of
     from simulations.drawing.terminal import terminal
     from simulations.fitting.fit import Wanted
 
     if out is not None:
         refuse_as_file(out)
-    made = replay(Wanted(file, label, group, 1.0 if epsilon is None else epsilon, settings=settings))
+    spent = 1.0 if epsilon is None else epsilon
+    if nodes:
+        program = nodes_of(Wanted(None, "", "", spent, settings=settings), nodes)
+        name = f"A fit on {len(nodes) + 1} nodes"
+    elif strategy is not None:
+        own = {"target_epsilon": spent, "label": label, "group": group, "strategy": strategy, **settings}
+        program, name = run_of(own), f"A run of {strategy}"
+    else:
+        program, name = fit_of(Wanted(file, label, group, spent, settings=settings)), "A fit"
+    made = replay(program, file, label, group, name=name)
     Console().print(terminal(made.table()))
     if out is not None:
         write_json(out, made.to_dict())

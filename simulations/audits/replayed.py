@@ -1,0 +1,189 @@
+"""What an audit by replay runs: a fit, a run of any strategy, and a fit over nodes that each keep their file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ArrayRecord, Context, Message
+
+from fedfair import client_app
+from fedfair.accounting import Event, Ledger, Release, epsilon
+from fedfair.mechanisms.noise import Trust
+from fedfair.protocol.messages import unpacked
+from simulations.audits.replay import Left, Moved, Program
+from simulations.engines.engines import Connected
+from simulations.engines.local import LocalGrid
+from simulations.engines.quiet import quiet_flower
+from simulations.engines.run import run
+from simulations.fitting.fit import Wanted, fit
+from simulations.fitting.of_nodes import fit_nodes
+from simulations.fitting.save import save
+from simulations.results.run_folder import RunFolder
+from simulations.settings.experiment import Experiment
+
+_EXACT = ("held-out", "training")
+"""What protects files of a run that hold exact figures, as the ledger says, which are not looked at."""
+_SEAL = "own_tables_sealed"  # in environment.json: of a random salt, by a key that stays on the machine
+_OF_ONE_REQUEST = ("exchange", "keys", "shares", "masked", "unmasking")
+"""Records of a reply with a request's own number, and those of secure sums, which masks make random."""
+
+
+def fit_of(wanted: Wanted, seed: int = 0) -> Program:
+    """Return a fit of a table as what is to be audited.
+
+    Args:
+        wanted: The fit; its data are those of each table.
+        seed: Deals the rows, unless the settings have one.
+
+    Examples:
+        >>> _ = fit_of(Wanted("people.csv", "hired", "sex"))
+    """
+    seeded = replace(wanted, settings={"seed": seed, **wanted.settings})
+
+    def leave(table: Path, folder: Path) -> Left:
+        """Fit, and save."""
+        fitted = fit(replace(seeded, data=table))
+        save(fitted, folder)
+        delta = fitted.result.ledger.delta
+        return Left(wanted.epsilon, lambda moved: _together([distance for _, distance in moved], delta))
+
+    return leave
+
+
+def run_of(settings: dict[str, Any]) -> Program:
+    """Return a run on a table as what is to be audited; its batches are drawn by a seed.
+
+    Numbers of records by group are public, so tables that differ in them are no neighbours. Files with exact figures
+    of held-out records, as the ledger says, are not looked at.
+
+    Args:
+        settings: Settings of the experiment by name, but for the table.
+
+    Raises:
+        ValueError: If a setting is unknown, or clients add their noise themselves.
+
+    Examples:
+        >>> _ = run_of({"strategy": "dpsgd", "label": "hired", "group": "sex"})
+    """
+    if settings.get("trust", Trust.CENTRAL.value) != Trust.CENTRAL.value:
+        raise ValueError(f"trust is {settings['trust']!r}, but a replay of a run looks at sums with all of their "
+                         "noise: leave trust out, or name the files of other nodes for a fit over nodes")
+
+    def leave(table: Path, folder: Path) -> Left:
+        """Run, and save."""
+        result = run(Experiment(**{**settings, "csv": str(table), "randomness": "seeded"}))
+        named = result.experiment.model_copy(update={"csv": table.name})  # its folder is what the user wrote
+        replace(result, experiment=named).save(folder)
+        for name, parts in RunFolder(folder).ledgers[""].files.items():
+            if any(part.protection in _EXACT for part in parts):
+                (folder / name).unlink(missing_ok=True)
+        about = json.loads((folder / "environment.json").read_text())
+        (folder / "environment.json").write_text(json.dumps({**about, _SEAL: None}, indent=1, sort_keys=True))
+        sizes = {f"{part} records of {name}": size for part, data in result.data
+                 for name, size in zip(data.names, data.group_sizes(), strict=True)}
+        return Left(result.ledger.epsilon(), lambda moved: _sampled(moved, result.ledger), sizes,
+                    may_refuse=True)
+
+    return leave
+
+
+def nodes_of(wanted: Wanted, others: Sequence[Path], seed: int = 0) -> Program:
+    """Return a fit over nodes as what is to be audited: the table is a node's, and other nodes keep their files.
+
+    What the nodes send is looked at too, but for what masks hide.
+
+    Args:
+        wanted: The fit, whose settings name the schema; it has no data.
+        others: Files of the other nodes.
+        seed: Deals the rows, unless the settings have one.
+
+    Examples:
+        >>> _ = nodes_of(Wanted(None, "", "", settings={"schema_file": "study.toml"}), [Path("site1.csv")])
+    """
+    seeded = replace(wanted, data=None, settings={"seed": seed, **wanted.settings})
+    shares = math.sqrt(len(others) + 1) if seeded.settings.get("secure_aggregation") else 1.0
+
+    def leave(table: Path, folder: Path) -> Left:
+        """Fit, and save."""
+        grid = Overheard([str(table), *map(str, others)])
+        with quiet_flower():
+            fitted = fit_nodes(seeded, Connected(grid=grid))
+        save(fitted, folder)
+        ledger, told = fitted.result.ledger, fitted.result.nodes
+        assert told is not None
+
+        def cost(moved: list[Moved]) -> float:
+            """Take noise that nodes share for what it is together."""
+            distances = [distance / (shares if name == "noisy_steps" else 1.0) for name, distance in moved]
+            return _together(distances, ledger.delta)
+
+        public = {f"records of node {place}": int(records) for place, records in enumerate(told["records"])}
+        return Left(wanted.epsilon, cost, public, grid.lines, may_refuse=True, logs=False)
+
+    return leave
+
+
+class Overheard(LocalGrid):
+    """Nodes in this process, and what each of them sends, as lines by the number of the message.
+
+    Args:
+        files: A file for each node.
+    """
+
+    def __init__(self, files: Sequence[str]) -> None:
+        super().__init__(client_app.app, len(files), files)
+        self.lines: dict[str, str] = {}
+
+    def _ask(self, number: str, message: Message, context: Context) -> None:
+        """Answer, and note what is sent."""
+        super()._ask(number, message, context)
+        reply = self._replies[number]
+        for name, record in reply.content.items() if reply.has_content() else ():
+            if name not in _OF_ONE_REQUEST:
+                where = f"messages:{number} from node {message.metadata.dst_node_id}: {name}"
+                self.lines[where] = _content(record)
+
+
+def _content(record: Any) -> str:
+    """Return what a record of a message holds, of tensors a digest."""
+    if isinstance(record, ArrayRecord):
+        return " ".join(f"{name} {tuple(tensor.shape)} {blake2b(tensor.numpy().tobytes(), digest_size=8).hexdigest()}"
+                        for name, tensor in sorted(unpacked(record).items()))
+    return str(sorted(record.items()))
+
+
+def _together(distances: Sequence[float], delta: float) -> float:
+    """Return the epsilon of Gaussian releases without sampling, into which a record moves what goes in so far."""
+    total = math.hypot(*distances)
+    return epsilon(Counter([Release(1.0, 1 / total)]), delta) if total else 0.0
+
+
+def _sampled(moved: Sequence[Moved], ledger: Ledger) -> float:
+    """Return the epsilon of a run's releases if every record moved them as far as the furthest of these.
+
+    What a round releases together moves together.
+    """
+    rounds = ledger.events.total()
+    each = len(moved) // rounds if rounds and len(moved) % rounds == 0 else 1
+    furthest = max(math.hypot(*(distance for _, distance in moved[place : place + each]))
+                   for place in range(0, len(moved), each))
+    most = furthest * max(_charged(event).multiplier for event in ledger.events)
+    if most == 0:
+        return 0.0
+    charged = Counter[Release]()
+    for event, times in ledger.events.items():
+        release = _charged(event)
+        charged[Release(release.rate, release.multiplier / most)] += times
+    return epsilon(charged, ledger.delta, ledger.accountant)
+
+
+def _charged(event: Event) -> Release:
+    """Return what an event charges to a record of the group that it charges most."""
+    return min((event.guaranteed(group) for group in range(len(event.rates))), key=lambda release: release.multiplier)
