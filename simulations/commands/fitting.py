@@ -163,17 +163,25 @@ def predict(
     group: Annotated[str, typer.Option(help="Columns that name each row's group, separated by commas, for a "
                                        "model with a threshold; by default the run's.")] = "",
     encoding: Encoding = None,
+    unreadable: Annotated[Literal["refuse", "missing"], typer.Option(
+        help="What a cell is that must be a number and is none: refused, or missing, where the model knows missing "
+             "values; how many is said.")] = "refuse",
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default the rows are printed.")] = None,
 ) -> None:
     """Add the predicted class and the probability of each class to every row of a file.
 
-    Example: fedfair predict out/people new.csv --out predicted.csv
+    Each cell is read as it was for the training, or refused by row and column; what counts as another category than it
+    is written is said. Example: fedfair predict out/people new.csv --out predicted.csv
     """
-    from simulations.results.classifier import predict as predicted  # here: only this command needs scikit-learn
+    from simulations.results.classifier import TrainedClassifier, with_predictions  # here: it needs scikit-learn
 
     if out is not None:
         refuse_as_file(out)
-    rows = predicted(folder, _rows(file, encoding, folder), run, names_of(group))
+    classifier = TrainedClassifier.load(folder, run).set_params(unreadable=unreadable)
+    if not classifier.columns:
+        raise ValueError(f"the model in {folder} was trained on records that are not rows of a table: give their "
+                         "arrays to simulations.results.classifier.TrainedClassifier")
+    rows = with_predictions(classifier, _rows(file, encoding, folder, classifier.columns), names_of(group))
     text = rows.assign(predicted=rows["predicted"].map(spreadsheet_cell)).to_csv(index=False)
     if out is None:
         print(visible(text, keep="\n") if sys.stdout.isatty() else text, end="")
@@ -182,21 +190,35 @@ def predict(
         print(f"saved in {out}")
 
 
-def _rows(file: Path, encoding: str | None, folder: Path) -> pd.DataFrame:
+def _rows(file: Path, encoding: str | None, folder: Path, needed: list[str]) -> pd.DataFrame:
     """Return the rows of a file; where they are not in UTF-8, they are in the encoding of the training's file.
 
-    Raises what `fedfair.datasets.files.table_file.read_table` raises.
-    """
-    from fedfair.datasets.columns.convention import Asked
-    from fedfair.datasets.files.table_file import read_table
+    Args:
+        file: File of the rows.
+        encoding: Name of its encoding, if it is text; None for that of its byte order mark, UTF-8, or the training's.
+        folder: Folder of the model.
+        needed: Columns that the model needs.
 
+    Raises what `fedfair.datasets.files.table_file.read_table` and `plain_rows` raise.
+    """
+    import pandas as pd
+
+    from fedfair.datasets.files.plain_rows import plain_rows
+    from fedfair.datasets.files.table_file import is_text, read_table
+    from fedfair.datasets.files.text_file import text_of
+
+    if not is_text(file):
+        return read_table(file).frame
     try:
-        return read_table(file, Asked(encoding=encoding)).frame
+        text = text_of(file, encoding)
     except ValueError:
         of_the_training = None if encoding else _encoding(folder / "config.toml")
         if not of_the_training:
             raise
-        return read_table(file, Asked(encoding=of_the_training)).frame
+        text = text_of(file, of_the_training)
+    with text.open() as lines:
+        names, rows = plain_rows(lines, needed, str(file))
+    return pd.DataFrame(rows, columns=names, dtype=str)
 
 
 def _encoding(config: Path) -> str | None:

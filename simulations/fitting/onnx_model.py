@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfair.datasets.columns.convention import MISSING
-from fedfair.datasets.features.encoding import OTHER
+from fedfair.datasets.columns.cell import Column, truth_values
+from fedfair.datasets.features.new_rows import columns_of
 from simulations.fitting.fit_folder import Story
-from simulations.fitting.standalone_program import Scores, marks, tables
+from simulations.fitting.standalone_program import Scores, described, tables
 from simulations.settings.names import library
 
 _OPERATORS, _OPERATORS_ML = 18, 2
@@ -27,7 +28,8 @@ def onnx_model(story: Story) -> bytes:
     It has an input for each column, by its name: numbers as double `[n, 1]`, NaN or infinite where one is missing, and
     categories as string `[n, 1]`, "" where one is missing. Its outputs are `label`, the names of the predicted classes
     `[n]`, and `probabilities`, of each class, `[n, classes]`; a column of either name puts "_" behind that of the
-    output. Spaces around a category count, and numbers are numbers, not text: who calls the model reads the cells.
+    output. Spaces around a category count, and numbers are numbers, not text: who calls the model reads the cells, as
+    `read` of the fit's predict.py does by the description that is the model's property "fedfair.rows".
 
     Raises:
         ValueError: If the package onnx is not installed.
@@ -36,7 +38,8 @@ def onnx_model(story: Story) -> bytes:
     numbers, categories, constant = tables(story)
     graph = _Graph(onnx)
     found = [graph.number(name, *numbers[name]) for name in numbers]
-    found += [graph.category(name, categories[name], marks(story)) for name in categories]
+    read = {column.name: column for column in columns_of(story.description.encoding)}
+    found += [graph.category(read[name], categories[name]) for name in categories]
     total = graph.node("Sum", [*found, graph.constant(np.array([constant]))])
     columns = {*numbers, *categories}
     label, probabilities = _free("label", columns), _free("probabilities", columns)
@@ -45,7 +48,8 @@ def onnx_model(story: Story) -> bytes:
     graph.node("Softmax", [total], probabilities, axis=1)
     outputs: list[tuple[str, int, list[Any]]] = [
         (label, onnx.TensorProto.STRING, ["n"]), (probabilities, onnx.TensorProto.DOUBLE, ["n", len(constant)])]
-    return graph.model(outputs, f"Scorecard of {story.name}: epsilon {story.epsilon:.4g} at delta "
+    rows = json.dumps(described(story)["columns"])
+    return graph.model(outputs, rows, f"Scorecard of {story.name}: epsilon {story.epsilon:.4g} at delta "
                        f"{story.ledger.delta:g} ({story.ledger.guarantee})")
 
 
@@ -66,14 +70,14 @@ class _Graph:
                                   self.constant(np.array(len(bins))), place])
         return self.node("Gather", [self.constant(np.array([*bins, missing])), row])
 
-    def category(self, name: str, scores: Mapping[str, Scores], marks: Iterable[str]) -> str:
+    def category(self, column: Column, scores: Mapping[str, Scores]) -> str:
         """Add what the categories of a column add to the scores, `[n, classes]`; nothing for one without scores."""
-        value = self._input(name, self.onnx.TensorProto.STRING)
+        value = self._input(column.name, self.onnx.TensorProto.STRING)
         places = {category: place for place, category in enumerate(scores)}
-        other = places.get(OTHER, len(places))
-        places = {**places, **dict.fromkeys(marks, places.get(MISSING, other))}
-        row = self.node("LabelEncoder", [value], domain="ai.onnx.ml", keys_strings=list(places),
-                        values_int64s=list(places.values()), default_int64=other)
+        meant = {text: column.category(text) for text in _writings(column)}
+        keys = {text: places.get(name or "", len(places)) for text, name in meant.items()}
+        row = self.node("LabelEncoder", [value], domain="ai.onnx.ml", keys_strings=list(keys),
+                        values_int64s=list(keys.values()), default_int64=places.get(column.unknown or "", len(places)))
         table = np.array(list(scores.values()))
         return self.node("Gather", [self.constant(np.append(table, np.zeros((1, table.shape[1])), 0)),
                                     self.node("Squeeze", [row, self.constant(np.array([1]))])])
@@ -90,13 +94,20 @@ class _Graph:
         self.constants.append(self.onnx.numpy_helper.from_array(values, name))
         return name
 
-    def model(self, outputs: Iterable[tuple[str, int, list[Any]]], described: str) -> bytes:
-        """Return the file of the graph, of which ONNX's checker found that it is whole."""
+    def model(self, outputs: Iterable[tuple[str, int, list[Any]]], rows: str, words: str) -> bytes:
+        """Return the file of the graph, of which ONNX's checker found that it is whole.
+
+        Args:
+            outputs: Name, type and shape of each output.
+            rows: How cells become inputs, in JSON.
+            words: What the model is, in words.
+        """
         helper = self.onnx.helper
         graph = helper.make_graph(self.nodes, "scorecard", self.inputs, [helper.make_tensor_value_info(*output)
                                   for output in outputs], self.constants)
-        model = helper.make_model(graph, producer_name="fedfair", doc_string=described, opset_imports=[
+        model = helper.make_model(graph, producer_name="fedfair", doc_string=words, opset_imports=[
             helper.make_opsetid("", _OPERATORS), helper.make_opsetid("ai.onnx.ml", _OPERATORS_ML)], ir_version=8)
+        helper.set_model_props(model, {"fedfair.rows": rows})
         self.onnx.checker.check_model(model)
         return bytes(model.SerializeToString())
 
@@ -104,6 +115,15 @@ class _Graph:
         """Add a column."""
         self.inputs.append(self.onnx.helper.make_tensor_value_info(name, kind, ["n", 1]))
         return name
+
+
+def _writings(column: Column) -> list[str]:
+    """Return the usual ways to write the categories of a column that are not unknown, and a missing value."""
+    known = column.known or ()
+    usual = [way for word in truth_values(known) for way in (word, word.capitalize(), word.upper())]
+    decimals = [f"{name}.0" for name in known if name.isdigit()]
+    return [text for text in dict.fromkeys([*known, *sorted(column.missing), *usual, *decimals])
+            if column.category(text) is not None]
 
 
 def _free(name: str, taken: Iterable[str]) -> str:

@@ -2,99 +2,64 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from types import ModuleType
+from typing import Any
 
+from fedfair.datasets.columns import cell
 from fedfair.datasets.columns.bands import band_names
 from fedfair.datasets.columns.convention import MISSING
-from fedfair.datasets.columns.missing_marks import ALWAYS
 from fedfair.datasets.features.encoding import OTHER
+from fedfair.datasets.features.new_rows import columns_of
+from fedfair.datasets.files import plain_rows
+from simulations.fitting import shipped_program
 from simulations.fitting.fit_folder import Story
 
-_PROGRAM = '''"""Scorecard of {name}, written by fedfair {version}: epsilon {epsilon} at delta {delta}.
+_SHIPPED = (cell, plain_rows, shipped_program)
+"""Files that the program holds, in their order: they need the standard library alone."""
 
-    python predict.py ROWS.csv        adds the column "predicted" to the rows of a CSV file
+_TOP = '''"""Scorecard of {name}, written by fedfair {version}: epsilon {epsilon} at delta {delta}.
 
-Numbers are written as Python writes them, 1234.5; what is written otherwise counts as missing.
+    python predict.py ROWS.csv        prints the rows of a CSV file with the column "predicted"
+
+Cells are read as they were for the training. A number that cannot be read ends the program with 2 and a sentence,
+unless --unreadable missing is given; what counts as missing or as another category is said on stderr.
 """
 
-import csv
-import json
-import math
-import sys
-
-CLASSES = json.loads({classes!r})
-CONSTANT = json.loads({constant!r})
-NUMBERS = json.loads({numbers!r})
-"""By column: ends between bins, the scores of each bin, and those of a missing number."""
-CATEGORIES = json.loads({categories!r})
-"""By column: the scores of each category."""
-MARKS = frozenset(json.loads({marks!r}))
-"""Texts that stand for a missing value."""
-
-
-def scores(row):
-    """Return the score of each class for a row, a dictionary of texts or numbers by column."""
-    total = list(CONSTANT)
-    for column, (ends, bins, missing) in NUMBERS.items():
-        number = _number(row.get(column))
-        own = missing if number is None else bins[sum(number >= end for end in ends)]
-        total = [a + b for a, b in zip(total, own)]
-    for column, listed in CATEGORIES.items():
-        text = _text(row.get(column))
-        own = listed.get({missing!r} if text in MARKS else text, listed.get({other!r}))
-        if own is not None:
-            total = [a + b for a, b in zip(total, own)]
-    return total
-
-
-def predict(row):
-    """Return the class of the largest score."""
-    found = scores(row)
-    return CLASSES[found.index(max(found))]
-
-
-def probabilities(row):
-    """Return the probability of each class."""
-    found = scores(row)
-    powers = [math.exp(score - max(found)) for score in found]
-    return {{name: power / sum(powers) for name, power in zip(CLASSES, powers)}}
-
-
-def _text(value):
-    """Return a category as text; "" for none."""
-    if isinstance(value, float):
-        value = None if math.isnan(value) else int(value) if value.is_integer() else value
-    return "" if value is None else str(value).strip()
-
-
-def _number(value):
-    """Return a number, or None for what is none."""
-    if str(value).strip() in MARKS:
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-if __name__ == "__main__":
-    with open(sys.argv[1], newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    writer = csv.DictWriter(sys.stdout, [*rows[0], "predicted"])
-    writer.writeheader()
-    writer.writerows({{**row, "predicted": predict(row)}} for row in rows)
+from __future__ import annotations
 '''
 
 
 def program(story: Story) -> str:
     """Return the program of a fit's model."""
+    top = _TOP.format(name=story.name.replace('"', "'").replace("\\", "/"), version=version("fedfair"),
+                      epsilon=f"{story.epsilon:.4g}", delta=f"{story.ledger.delta:g}")
+    own = f"MODEL: dict[str, Any] = json.loads({json.dumps(described(story))!r})"
+    text = top + "\n\n".join(_own_source(module) for module in _SHIPPED)
+    return re.sub(r"^MODEL: .*$", lambda _: own, text, count=1, flags=re.MULTILINE)
+
+
+def described(story: Story) -> dict[str, Any]:
+    """Return a fit's model as JSON holds it: its classes, how cells are read, and what each adds to the scores."""
     numbers, categories, constant = tables(story)
-    return _PROGRAM.format(name=story.name.replace('"', "'"), version=_version(), epsilon=f"{story.epsilon:.4g}",
-                           delta=f"{story.ledger.delta:g}", classes=_json(list(story.description.labels)),
-                           constant=_json(constant), numbers=_json(numbers), categories=_json(categories),
-                           marks=_json(marks(story)), missing=MISSING, other=OTHER)
+    description = story.description
+    columns = [{name: sorted(value) if isinstance(value, frozenset) else value
+                for name, value in column._asdict().items()} for column in columns_of(description.encoding)]
+    scores = {**categories, **{name: {"ends": ends, "bins": bins, "missing": missing}
+                               for name, (ends, bins, missing) in numbers.items()}}
+    return {"classes": list(description.labels), "constant": constant, "columns": columns, "scores": scores,
+            "encoding": story.config.get("encoding")}
+
+
+def _own_source(module: ModuleType) -> str:
+    """Return the source of a module without the statements that import what the program holds already."""
+    text = inspect.getsource(module)
+    text = re.sub(r"^from (fedfair|__future__)[^\n(]*(\([^)]*\)|[^\n]*)\n", "", text, flags=re.MULTILINE)
+    return f"\n{text}"
 
 
 Scores = list[float]
@@ -130,25 +95,8 @@ def tables(story: Story) -> tuple[Numbers, Categories, Scores]:
     return numbers, categories, constant
 
 
-def marks(story: Story) -> list[str]:
-    """Return the texts that stand for a missing value."""
-    return sorted(ALWAYS | {*story.description.encoding.reading.missing})
-
-
 def _of_bands(scores: Mapping[str, Scores], ends: Sequence[float], none: Scores) -> tuple[list[float], list[Scores],
                                                                                           Scores]:
     """Return what a number's bands add, which are categories in the model."""
     other = scores.get(OTHER, none)
     return list(ends), [scores.get(name, other) for name in band_names(ends)], scores.get(MISSING, other)
-
-
-def _json(value: object) -> str:
-    """Return a value as JSON, in ASCII."""
-    return json.dumps(value)
-
-
-def _version() -> str:
-    """Return the version of fedfair."""
-    from importlib.metadata import version
-
-    return version("fedfair")

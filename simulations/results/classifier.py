@@ -5,6 +5,7 @@ Apply a saved model to the rows of a table.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,16 @@ from torch import Tensor, nn
 from fedfair.datasets.features.bounded import image_features
 from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.features.encoding import NO_TABLE, Encoding
+from fedfair.datasets.features.new_rows import Unreadable, columns_of, read_new
 from fedfair.datasets.grouped import Pixels
+from fedfair.datasets.names import visible
 from fedfair.datasets.table import group_names
 from fedfair.fairness.reject_option import RejectOption, decided
 from fedfair.plugins.registry import unknown
 from simulations.results.model_metadata import Description
 from simulations.results.result import Result
 
+_log = logging.getLogger(__name__)
 
 class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier that predicts classes 0, 1, ... for the rows of a table, or for an array of prepared rows.
@@ -43,6 +47,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pixels: Mean and standard deviation by which pixels are standardised, as in training.
         encoding: How the columns of a table become features.
         group_columns: Columns of a table whose values make a row's group, for a `threshold`.
+        unreadable: What becomes of a cell of a table that must be a number and is none: "refuse", or "missing" where
+            the model knows missing values, as that of a fit does. How many count so is logged.
 
     Examples:
         >>> from simulations import Experiment, run
@@ -58,9 +64,10 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(self, model: nn.Module, groups: Sequence[str], labels: Sequence[str],
                  threshold: RejectOption | None = None, pixels: Sequence[float] = (0.0, 1.0),
-                 encoding: Encoding = NO_TABLE, group_columns: Sequence[str] = ()) -> None:
+                 encoding: Encoding = NO_TABLE, group_columns: Sequence[str] = (),
+                 unreadable: Unreadable = "refuse") -> None:
         self.model, self.groups, self.labels, self.threshold = model, groups, labels, threshold
-        self.pixels, self.encoding, self.group_columns = pixels, encoding, group_columns
+        self.pixels, self.encoding, self.group_columns, self.unreadable = pixels, encoding, group_columns, unreadable
 
     @staticmethod
     def of(result: Result) -> TrainedClassifier:
@@ -108,6 +115,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def classes_(self) -> NDArray[np.int64]:
         """Numbers of the classes, for scikit-learn."""
         return np.arange(len(self.labels))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that rows of a table must have; none if the model was not trained on a table."""
+        return [column.name for column in columns_of(self.encoding)]
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -157,10 +169,27 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                              f"out of {', '.join(self.groups)}")
         return np.asarray(decided(self.threshold, output, list(sensitive_features), self.groups))
 
+    def prepared(self, frame: pd.DataFrame) -> NDArray[np.float64]:
+        """Return the rows of a table as the model takes them, and log what counts as missing or as another category.
+
+        Args:
+            frame: Rows with the columns of the training table; others are not looked at.
+
+        Returns:
+            Features `[n, features]`.
+
+        Raises:
+            ValueError: If a column is absent, or a cell cannot be read; the message says which column and row.
+        """
+        rows, said = read_new(frame, self.encoding, self.unreadable)
+        for sentence in said:
+            _log.warning("%s", visible(sentence))
+        return np.asarray(encode(rows, self.encoding))
+
     def _output(self, x: ArrayLike) -> Tensor:
         """Return the model's logits `[n, classes]`."""
         like, (mean, deviation) = next(self.model.parameters()), self.pixels
-        rows = torch.as_tensor(encode(x, self.encoding) if isinstance(x, pd.DataFrame) and self.encoding.features
+        rows = torch.as_tensor(self.prepared(x) if isinstance(x, pd.DataFrame) and self.encoding.features
                                else np.asarray(x), device=like.device)
         if not len(rows):  # not every model can be given none
             return like.detach().new_zeros(0, len(self.labels)).cpu()
@@ -177,7 +206,8 @@ def _described(model: nn.Module, described: Description) -> TrainedClassifier:
         "groups", "labels", "threshold", "pixels", "encoding", "group_columns")})
 
 
-def predict(folder: Path, frame: pd.DataFrame, run: str | None = None, group: Sequence[str] = ()) -> pd.DataFrame:
+def predict(folder: Path, frame: pd.DataFrame, run: str | None = None, group: Sequence[str] = (),
+            unreadable: Unreadable = "refuse") -> pd.DataFrame:
     """Add a saved model's predictions to the rows of a table.
 
     Args:
@@ -185,6 +215,7 @@ def predict(folder: Path, frame: pd.DataFrame, run: str | None = None, group: Se
         frame: Rows with the columns of the training table.
         run: Run of a comparison, for example "dpsgd/seed-0"; None if there is only one.
         group: Columns that name each row's group, for a model with a threshold; by default those of the run.
+        unreadable: What becomes of a cell that must be a number and is none; see `TrainedClassifier`.
 
     Returns:
         The rows, with the column "predicted", a class's name, and a column "P(name)" for each class: its probability,
@@ -205,14 +236,30 @@ def predict(folder: Path, frame: pd.DataFrame, run: str | None = None, group: Se
         ['years', 'sex', 'hired', 'predicted', 'P(0)', 'P(1)']
     """
     classifier = TrainedClassifier.load(folder, run)
+    classifier.unreadable = unreadable
     if not classifier.encoding.features:
         raise ValueError(f"the model in {folder} was trained on records that are not rows of a table: give their "
                          "arrays to simulations.results.classifier.TrainedClassifier")
+    return with_predictions(classifier, frame, group)
+
+
+def with_predictions(classifier: TrainedClassifier, frame: pd.DataFrame, group: Sequence[str] = ()) -> pd.DataFrame:
+    """Add predictions to the rows of a table; see `predict`.
+
+    Args:
+        classifier: Model that was trained on a table.
+        frame: Rows with the columns of the training table.
+        group: Columns that name each row's group, for a model with a threshold; by default those of the run.
+
+    Raises:
+        ValueError: As `predict` does.
+    """
     columns = [*(group or classifier.group_columns)] if classifier.threshold else []
     if classifier.threshold and not columns:
         raise ValueError("the model's decisions depend on the group: pass --group COLUMN, or the argument group")
-    numbers = classifier.predict(frame, group_names(frame, columns, classifier.encoding.reading) if columns else None)
-    chances = classifier.predict_proba(frame)
+    names = group_names(frame, columns, classifier.encoding.reading) if columns else None
+    rows = classifier.prepared(frame)
+    numbers, chances = classifier.predict(rows, names), classifier.predict_proba(rows)
     added = {"predicted": np.array(classifier.labels)[numbers],
              **{f"P({label})": chances[:, number] for number, label in enumerate(classifier.labels)}}
     for name in added:

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from unicodedata import normalize
 
 import pandas as pd
 
-_INVISIBLE = str.maketrans("", "", "\u200b\u200c\u200d\u2060\ufeff\u00ad")
+from fedfair.datasets.columns.cell import folded, spelled
 
 _SPELLED = r"(?:[!-~]+(?: [!-~]+)*)?"  # visible ASCII, with single spaces: most texts, which are told at once
-
-
-def spelled(text: str) -> str:
-    """Return a text in Unicode's composed form, without invisible characters, and with single spaces between words."""
-    if text.isascii():
-        return " ".join(text.split()) if "  " in text or text != text.strip() or "\n" in text else text
-    return " ".join(normalize("NFC", text).translate(_INVISIBLE).split())
 
 
 def all_spelled(texts: pd.Series) -> pd.Series:
@@ -27,11 +19,6 @@ def all_spelled(texts: pd.Series) -> pd.Series:
         return texts
     return texts.map({**dict(zip(different, different, strict=True)), **{text: spelled(text) for text in strange}}
                      ).astype("string")
-
-
-def folded(text: str) -> str:
-    """Return a text without a difference between capitals and small letters."""
-    return normalize("NFC", text.casefold())
 
 
 def alike(names: Iterable[str]) -> list[tuple[str, ...]]:

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
 
+from fedfair.datasets.columns.cell import folded
 from fedfair.datasets.columns.convention import ALL, ANY_SIGN, PLAIN, Asked, Reading
 from fedfair.datasets.columns.missing_marks import without_marks, without_words
-from fedfair.datasets.columns.spelling import all_spelled, folded, same_capitals
+from fedfair.datasets.columns.spelling import all_spelled, same_capitals
 from fedfair.datasets.columns.written_numbers import are_codes, common_sign, decimal_marks, numbers
 
 

@@ -5,55 +5,17 @@ The decimal mark of a table, found from all its columns together; never cell by 
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from pandas.api.extensions import take
 
+from fedfair.datasets.columns.cell import plain, sign_of
 from fedfair.datasets.columns.convention import ALL, Asked, Decimal
 from fedfair.datasets.columns.missing_marks import without_words
 
-_MONEY = (r"US\$|R\$|A\$|C\$|[$€£¥₹₽₩₺₪฿₫₴]|kr\.?|zł|Kč|Ft|lei|Rs\.?|Fr\.|"
-          r"USD|EUR|GBP|CHF|SEK|NOK|DKK|PLN|CZK|HUF|JPY|CNY|INR|BRL|CAD|AUD|MXN|ZAR|TRY|RUB")
-_SPACES = " \u00a0\u202f\u2009"
-_SHAPE = re.compile(
-    rf"(?P<owed>\()?(?P<minus>[-+\u2212]?)[{_SPACES}]*(?P<before>{_MONEY})?[{_SPACES}]*(?P<inner>[-+\u2212]?)"
-    rf"(?P<digits>[\d.,](?:[\d.,'\u2019{_SPACES}]*[\d.,])?)(?P<power>[eE][-+]?\d+)?[{_SPACES}]*(?P<behind>{_MONEY}|[%‰])?"
-    r"(?(owed)\))", re.ASCII)
 _CODE, _WHOLE = "0[0-9]+", "[0-9]+"
-
-
-@lru_cache(maxsize=2)
-def _digits(mark: Decimal) -> re.Pattern[str]:
-    """Return the pattern of digits with a decimal mark, in which the other mark or a space is between thousands."""
-    other, decimals = "," if mark == "." else ".", re.escape(mark)
-    thousands = rf"[1-9]\d{{0,2}}([{other}'\u2019{_SPACES}])\d{{3}}(?:\1\d{{3}})*"
-    lakhs = r"|[1-9]\d?(?:,\d\d)+,\d{3}" if mark == "." else ""
-    return re.compile(rf"(?:{thousands}{lakhs}|\d+)(?:{decimals}\d*)?|{decimals}\d+", re.ASCII)
-
-
-def plain(text: str, mark: Decimal, sign: str | None = None) -> str | None:
-    """Write a number as programs do, with a dot before decimals and without signs of money.
-
-    Args:
-        text: Text without spaces around it.
-        mark: Decimal mark.
-        sign: Sign of money or per cent that the number must have; money may be without. None allows any.
-
-    Returns:
-        The number as text, None if the text is no such number.
-    """
-    parts = _SHAPE.fullmatch(text)
-    if not parts or not _digits(mark).fullmatch(parts["digits"]):
-        return None
-    if sign is not None and (own := _sign(parts)) != sign and (own or (sign in "%‰" and sign)):
-        return None
-    negative = bool(parts["owed"]) or "-" in (signs := parts["minus"] + parts["inner"]) or "\u2212" in signs
-    digits = re.sub(rf"[^\d{re.escape(mark)}]", "", parts["digits"]).replace(mark, ".")
-    return f"{'-' * negative}{digits}{parts['power'] or ''}"
 
 
 def common_sign(texts: pd.Series) -> str | None:
@@ -61,7 +23,7 @@ def common_sign(texts: pd.Series) -> str | None:
 
     Money may have no sign in some rows; per cent must be in all.
     """
-    signs = {_sign(parts) for text in shapes(texts).drop_duplicates().index if (parts := _SHAPE.fullmatch(text))}
+    signs = {sign for text in shapes(texts).drop_duplicates().index if (sign := sign_of(text)) is not None}
     named = signs - {""}
     if len(named) > 1 or (named & {"%", "‰"} and "" in signs):
         return None
@@ -116,11 +78,6 @@ def are_codes(texts: pd.Series) -> bool:
     """Return whether a column of text holds whole numbers of which one begins with a superfluous zero, as codes do."""
     known = texts.dropna().astype("string")
     return bool(known.str.fullmatch(_CODE).any() and known.str.fullmatch(_WHOLE).all())
-
-
-def _sign(parts: re.Match[str]) -> str:
-    """Return the sign of money or per cent of a number, "" if it has none."""
-    return (parts["before"] or parts["behind"] or "").removesuffix(".")
 
 
 _NEARLY = 0.9  # of a column's texts are numbers: then they say something of the marks

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple, Protocol, TextIO
 
 import pandas as pd
 
+from fedfair.datasets.columns.cell import plain, spelled
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.columns.spelling import spelled
-from fedfair.datasets.columns.written_numbers import plain
 from fedfair.datasets.files.text_file import Text, text_of
 
 _NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar", " ": "blanks"}

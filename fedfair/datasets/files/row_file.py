@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.columns.spelling import spelled
 from fedfair.datasets.files.csv_file import Layout, named, refuse_repeated, refuse_values, said_separator
 from fedfair.datasets.files.text_file import Text, text_by_line
 

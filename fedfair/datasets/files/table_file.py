@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.columns.spelling import spelled
 from fedfair.datasets.files.csv_file import read_csv
 
 _AS_ASKED = Asked()

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from fedfair.datasets.columns.bands import in_bands
+from fedfair.datasets.columns.cell import plain, spelled
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.kinds import understand
 from fedfair.datasets.columns.missing_marks import doubtful_mark
-from fedfair.datasets.columns.spelling import same_capitals, spelled
+from fedfair.datasets.columns.spelling import same_capitals
 from fedfair.datasets.columns.tidy import reading_of, tidied
-from fedfair.datasets.columns.written_numbers import plain
 from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.features.features import standardise
 from fedfair.datasets.files.csv_file import layout_of

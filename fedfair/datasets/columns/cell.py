@@ -1,0 +1,273 @@
+"""One cell: a name in one spelling, a number as people write it, and what a cell of a new row means to a model.
+
+It needs the standard library alone: the program that a fit ships holds this file as it stands.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from datetime import datetime, time
+from functools import lru_cache
+from numbers import Number
+from typing import NamedTuple
+from unicodedata import normalize
+
+_INVISIBLE = str.maketrans("", "", "\u200b\u200c\u200d\u2060\ufeff\u00ad")
+
+
+def spelled(text: str) -> str:
+    """Return a text in Unicode's composed form, without invisible characters, and with single spaces between words."""
+    if text.isascii():
+        return " ".join(text.split()) if "  " in text or text != text.strip() or "\n" in text else text
+    return " ".join(normalize("NFC", text).translate(_INVISIBLE).split())
+
+
+def folded(text: str) -> str:
+    """Return a text without a difference between capitals and small letters."""
+    return normalize("NFC", text.casefold())
+
+
+_MONEY = (r"US\$|R\$|A\$|C\$|[$€£¥₹₽₩₺₪฿₫₴]|kr\.?|zł|Kč|Ft|lei|Rs\.?|Fr\.|"
+          r"USD|EUR|GBP|CHF|SEK|NOK|DKK|PLN|CZK|HUF|JPY|CNY|INR|BRL|CAD|AUD|MXN|ZAR|TRY|RUB")
+_SPACES = " \u00a0\u202f\u2009"
+_SHAPE = re.compile(
+    rf"(?P<owed>\()?(?P<minus>[-+\u2212]?)[{_SPACES}]*(?P<before>{_MONEY})?[{_SPACES}]*(?P<inner>[-+\u2212]?)"
+    rf"(?P<digits>[\d.,](?:[\d.,'\u2019{_SPACES}]*[\d.,])?)(?P<power>[eE][-+]?\d+)?[{_SPACES}]*(?P<behind>{_MONEY}|[%‰])?"
+    r"(?(owed)\))", re.ASCII)
+
+
+@lru_cache(maxsize=2)
+def _digits(mark: str) -> re.Pattern[str]:
+    """Return the pattern of digits with a decimal mark, in which the other mark or a space is between thousands."""
+    other, decimals = "," if mark == "." else ".", re.escape(mark)
+    thousands = rf"[1-9]\d{{0,2}}([{other}'\u2019{_SPACES}])\d{{3}}(?:\1\d{{3}})*"
+    lakhs = r"|[1-9]\d?(?:,\d\d)+,\d{3}" if mark == "." else ""
+    return re.compile(rf"(?:{thousands}{lakhs}|\d+)(?:{decimals}\d*)?|{decimals}\d+", re.ASCII)
+
+
+def plain(text: str, mark: str, sign: str | None = None) -> str | None:
+    """Write a number as programs do, with a dot before decimals and without signs of money.
+
+    Args:
+        text: Text without spaces around it.
+        mark: Decimal mark, "." or ",".
+        sign: Sign of money or per cent that the number must have; money may be without. None allows any.
+
+    Returns:
+        The number as text, None if the text is no such number.
+    """
+    parts = _SHAPE.fullmatch(text)
+    if not parts or not _digits(mark).fullmatch(parts["digits"]):
+        return None
+    if sign is not None and (own := _sign(parts)) != sign and (own or (sign in "%‰" and sign)):
+        return None
+    negative = bool(parts["owed"]) or "-" in (signs := parts["minus"] + parts["inner"]) or "\u2212" in signs
+    digits = re.sub(rf"[^\d{re.escape(mark)}]", "", parts["digits"]).replace(mark, ".")
+    return f"{'-' * negative}{digits}{parts['power'] or ''}"
+
+
+def sign_of(text: str) -> str | None:
+    """Return the sign of money, "%" or "‰" of a number, "" if it has none; None for a text that is no number."""
+    parts = _SHAPE.fullmatch(text)
+    return _sign(parts) if parts else None
+
+
+def _sign(parts: re.Match[str]) -> str:
+    """Return the sign of money or per cent of a number, "" if it has none."""
+    sign: str = parts["before"] or parts["behind"] or ""
+    return sign[:-1] if sign.endswith(".") else sign
+
+
+class Column(NamedTuple):
+    """How a model reads the cells of a column in new rows: as they were read where it was trained.
+
+    Args:
+        name: Name of the column.
+        known: Categories that the model knows, sorted; None for a column of numbers.
+        unknown: Category that any other one counts as; None if it counts as none of them.
+        gap: Category of a missing value; None if it counts as none of them. Without meaning among numbers.
+        missing: Texts that stand for a missing value.
+        words: Texts, in small letters, that stand for a missing number.
+        mark: Mark before decimals, "." or ",".
+        same_capitals: Whether categories that differ by capitals alone are one.
+    """
+
+    name: str
+    known: tuple[str, ...] | None
+    unknown: str | None
+    gap: str | None
+    missing: frozenset[str]
+    words: frozenset[str]
+    mark: str
+    same_capitals: bool
+
+    def number(self, cell: object) -> float | None:
+        """Return the number of a cell, NaN if it is missing; None if the cell is something else.
+
+        Args:
+            cell: Text, or a value that a format with types holds. No number is infinite.
+        """
+        if cell is None or cell != cell:
+            return math.nan
+        if isinstance(cell, Number):
+            return _finite(cell)
+        text = spelled(str(cell))
+        if text in self.missing or text.lower() in self.words:
+            return math.nan
+        written = plain(text, self.mark)
+        return None if written is None else _finite(written)
+
+    def category(self, cell: object) -> str | None:
+        """Return the category of a cell as the model knows it, `gap` if the cell is missing; None for an unknown one.
+
+        A category is known by its text, by the only known one that is the same number (1 and 1.0) or truth value (True,
+        TRUE, t and 1), and by its letters where capitals do not matter.
+
+        Args:
+            cell: Text, or a value that a format with types holds.
+        """
+        text = self.text(cell)
+        if text is None:
+            return self.gap
+        known = self.known or ()
+        if text in known:
+            return text
+        if self.same_capitals and folded(text) in (by_letters := {folded(name): name for name in known}):
+            return by_letters[folded(text)]
+        number = _number(text)
+        same = [name for name in known if number is not None and _number(name) == number]
+        return same[0] if len(same) == 1 else truth_values(known).get(text.lower())
+
+    def text(self, cell: object) -> str | None:
+        """Return the text of a category: a whole number has no decimals, midnight is a day; None if it is missing."""
+        if cell is None or cell != cell:
+            return None
+        if isinstance(cell, float) and cell.is_integer():
+            cell = int(cell)
+        if isinstance(cell, datetime) and cell.time() == time():
+            cell = cell.date()
+        text = spelled(str(cell))
+        return None if text in self.missing else text
+
+
+_TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
+
+
+@lru_cache(maxsize=64)
+def truth_values(known: tuple[str, ...]) -> dict[str, str]:
+    """Return the category of each way to write a truth value, in small letters; none unless both are categories.
+
+    Args:
+        known: Categories; all but "missing" and "other" must be the two truth values.
+
+    Examples:
+        >>> truth_values(("False", "True", "other"))["t"], truth_values(("f", "m")), truth_values(("0", "1", "2"))
+        ('True', {}, {})
+    """
+    names = [name for name in known if name not in ("missing", "other")]
+    true, false = ([name for name in names if name.lower() in words] for words in (_TRUE, _FALSE))
+    if len(names) != 2 or len(true) != 1 or len(false) != 1:
+        return {}
+    return {**dict.fromkeys(_TRUE, true[0]), **dict.fromkeys(_FALSE, false[0])}
+
+
+def _finite(number: object) -> float | None:
+    """Return a number in double precision; None if it is beyond that, or none."""
+    try:
+        made = float(number)  # type: ignore[arg-type]
+    except (OverflowError, TypeError):
+        return None
+    return made + 0.0 if math.isfinite(made) else None  # "-0" is 0
+
+
+def _number(text: str) -> float | None:
+    """Return the number that a text writes, as a program does; None if it writes none."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+class Doubt(NamedTuple):
+    """A cell of a new row that is no plain case.
+
+    Args:
+        row: Number of its row, from 1.
+        cell: What stands there.
+    """
+
+    row: int
+    cell: object
+
+
+def refuse_absent(names: list[str], needed: list[str]) -> None:
+    """Raise `ValueError` if rows lack a column that a model needs.
+
+    Args:
+        names: Names of the rows' columns.
+        needed: Names of the model's columns.
+    """
+    absent = [name for name in needed if name not in names]
+    if not absent:
+        return
+    alike = [f"write {other!r} as {name!r}" for name in absent for other in names if folded(other) == folded(name)]
+    raise ValueError(f"the rows have no column {', '.join(map(repr, absent))}: the model was trained on "
+                     f"{', '.join(needed)}, and needs them all; the rows have {_some(names)}"
+                     + (f"; {', '.join(alike)}" if alike else ""))
+
+
+def unreadable(column: Column, doubts: list[Doubt]) -> str:
+    """Return the sentence that refuses cells that are no numbers.
+
+    Args:
+        column: Their column.
+        doubts: The cells, at least one.
+    """
+    first, more = doubts[0], len(doubts) - 1
+    others = f" and {more:,} other cell{'s' * (more > 1)} that {'are no numbers' if more > 1 else 'is no number'}"
+    return (f"column {column.name!r} has {_shown(first.cell)} in row {first.row}{others if more else ''}, where the "
+            f"model needs a number with a {'dot' if column.mark == '.' else 'comma'} before decimals, as in its "
+            "training: correct that, leave it empty, or count what cannot be read as missing (--unreadable missing)")
+
+
+def counted_as_missing(column: Column, doubts: list[Doubt], rows: int) -> str:
+    """Return the sentence about cells that are no numbers and count as missing.
+
+    Args:
+        column: Their column.
+        doubts: The cells, at least one.
+        rows: Number of all rows.
+    """
+    words = "is no number and counts" if len(doubts) == 1 else "are no numbers and count"
+    return (f"{len(doubts):,} of {rows:,} values of {column.name!r} {words} as missing: "
+            f"{_some(each.cell for each in doubts)}")
+
+
+def counted_as_other(column: Column, doubts: list[Doubt], rows: int) -> str:
+    """Return the sentence about categories that a model does not know.
+
+    Args:
+        column: Their column.
+        doubts: The cells, at least one.
+        rows: Number of all rows.
+    """
+    known = [name for name in column.known or () if name not in (column.unknown, column.gap)]
+    are, count = ("is", "counts") if len(doubts) == 1 else ("are", "count")
+    meant = "none of them" if column.unknown is None else repr(column.unknown)
+    return (f"{len(doubts):,} of {rows:,} values of {column.name!r} {are} none of the categories that the model knows, "
+            f"{_some(known) if known else 'of which there are none'}, and {count} as {meant}: "
+            f"{_some(each.cell for each in doubts)}")
+
+
+def _some(values: Iterable[object]) -> str:
+    """Return the first few different values, as people may read them in a terminal."""
+    different = list(dict.fromkeys(map(_shown, values)))
+    return ", ".join(different[:5]) + (", ..." if len(different) > 5 else "")
+
+
+def _shown(value: object) -> str:
+    """Return a value in quotes, without characters that a terminal would obey, and not too long."""
+    text = repr(str(value))
+    return text if len(text) <= 60 else f"{text[:50]}...{text[0]}"
