@@ -13,7 +13,11 @@ from tests.conftest import SHARED
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[1]
-CASES = sorted(run.parent for run in (SHARED / "cases").glob("*/run.sh"))
+HOLD = frozenset({"60-truth-values-in-new-rows", "68-program-without-its-columns", "70-padding-row-gets-noise",
+                  "71-node-that-comes-back-under-another-id", "77-records-left-in-the-cache"})
+"""The new cases that hold; one that holds later is added here, until all do."""
+CASES = sorted(run.parent for run in (*(SHARED / "cases").glob("*/run.sh"), *(SHARED / "new-cases").glob("*/run.sh"))
+               if run.parent.parent.name == "cases" or run.parent.name in HOLD)
 MOVED = {"from fedfair.gradients import per_example": "from fedfair.gradients.probe import per_example",
          "from fedfair.models import loss": "from fedfair.models.published import loss"}
 

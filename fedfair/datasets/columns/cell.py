@@ -152,7 +152,7 @@ class Column(NamedTuple):
         return None if text in self.missing else text
 
 
-_TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
+_TRUE, _FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
 
 
 @lru_cache(maxsize=64)

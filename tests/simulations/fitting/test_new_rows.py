@@ -1,0 +1,178 @@
+"""New rows, however they are written, get the same decisions or the same refusal from every form of a model."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import logging
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from simulations.cli import app
+from simulations.fitting.classifier import FairPrivateClassifier
+from simulations.fitting.fit import Wanted, fit
+from simulations.fitting.fit_folder import Story
+from simulations.fitting.onnx_model import onnx_model
+from simulations.fitting.save import save
+from simulations.results.classifier import predict
+
+_TRUE, _FALSE = ["True", "TRUE", "true", "t", "1", "1.0"], ["False", "FALSE", "false", "F", "0", "0.0"]
+_LEARNED = {"age": [20, 40, 60, 80], "code": ["1", "2", "3"], "smoker": ["True", "False"], "city": ["Oslo", "Bergen"]}
+"""What the columns of the training hold."""
+
+
+def table(rows: int = 2000) -> pd.DataFrame:
+    """Return numbers, codes, truth values and names."""
+    draws = np.random.default_rng(1)
+    made = pd.DataFrame({name: draws.choice(values, rows) for name, values in _LEARNED.items()})
+    ill = made["age"] + 30 * (made["smoker"] == "True") + 10 * (made["city"] == "Oslo") + draws.normal(0, 9, rows) > 70
+    return made.assign(sex=draws.choice(["f", "m"], rows), ill=np.where(ill, "yes", "no"))
+
+
+SETTINGS: dict[str, Any] = {"randomness": "seeded", "categorical": ["code", "smoker", "city"], "numbers": ["age"],
+                            "bins": 4, "ranges": {"age": (0, 100)}}
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a fit."""
+    out = tmp_path_factory.mktemp("fits") / "ill"
+    save(fit(Wanted(table(), "ill", "sex", 20.0, settings=SETTINGS)), out)
+    return out
+
+
+def written(folder: Path, rows: list[list[str]], separator: str = ",", mark: str = "") -> Path:
+    """Write a file."""
+    text = io.StringIO()
+    csv.writer(text, delimiter=separator, lineterminator="\n").writerows(rows)
+    path = folder / "new.csv"
+    path.write_text(mark + text.getvalue(), encoding="utf-8")
+    return path
+
+
+def by_command(folder: Path, file: Path, *more: str) -> tuple[int, list[str], str]:
+    """Return the code, the decisions and stderr of `fedfair predict`."""
+    logged, logger = io.StringIO(), logging.getLogger("simulations.results.classifier")
+    handler = logging.StreamHandler(logged)  # under pytest the log is not on stderr
+    logger.addHandler(handler)
+    done = CliRunner().invoke(app, ["predict", str(folder), str(file), *more])
+    logger.removeHandler(handler)
+    rows = pd.read_csv(io.StringIO(done.stdout), dtype=str)["predicted"].tolist() if done.exit_code == 0 else []
+    return done.exit_code, rows, done.stderr + logged.getvalue()
+
+
+def by_program(folder: Path, file: Path, *more: str) -> tuple[int, list[str], str]:
+    """Return the code, the decisions and stderr of predict.py."""
+    out, said, code = io.StringIO(), io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+        patch.setattr("sys.argv", ["predict.py", str(file), *more])
+        try:
+            runpy.run_path(str(folder / "predict.py"), run_name="__main__")
+        except SystemExit as end:
+            code = int(str(end.code))
+    rows = [row["predicted"] for row in csv.DictReader(io.StringIO(out.getvalue()))]
+    return code, rows, said.getvalue()
+
+
+def by_all(folder: Path, file: Path, *more: str) -> tuple[int, list[str], str]:
+    """Return what command and program do, which is the same."""
+    command, program = by_command(folder, file, *more), by_program(folder, file, *more)
+    assert command == program
+    return program
+
+
+ROWS = st.lists(st.tuples(st.sampled_from(["20", "40", "60.0", "80", "1e1", "$70", "", "?"]),
+                          st.sampled_from(["1", "2", "3", "1.0", "02", ""]), st.sampled_from([*_TRUE, *_FALSE]),
+                          st.sampled_from(["Oslo", "Bergen", " Oslo ", "NA"])), min_size=1, max_size=8)
+PLAIN = {"$70": "70", "02": "2", "1.0": "1", " Oslo ": "Oslo", "60.0": "60", "1e1": "10", "?": "", "NA": ""}
+
+
+@settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.generate],
+          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=ROWS, separator=st.sampled_from(",;\t|"), mark=st.sampled_from(["", "\ufeff"]), order=st.permutations(
+    range(4)))
+def test_writings_of_one_row_get_one_decision(fitted: Path, tmp_path: Path, rows: list[tuple[str, ...]],
+                                              separator: str, mark: str, order: list[int]) -> None:
+    simple = [(PLAIN.get(age, age), PLAIN.get(code, code), str(smoker in _TRUE), PLAIN.get(city, city))
+              for age, code, smoker, city in rows]
+    expected = by_all(fitted, written(tmp_path, [[*_LEARNED], *map(list, simple)]))
+    assert (expected[0], expected[2]) == (0, "")
+    shuffled = [[list(row)[place] for place in order] for row in [tuple(_LEARNED), *rows]]
+    assert by_all(fitted, written(tmp_path, shuffled, separator, mark)) == expected
+    typed = pd.DataFrame(simple, columns=[*_LEARNED]).assign(
+        age=lambda frame: pd.to_numeric(frame["age"]), code=lambda frame: pd.to_numeric(frame["code"]),
+        smoker=lambda frame: frame["smoker"] == "True")
+    assert predict(fitted, typed)["predicted"].tolist() == expected[1]
+
+
+GOOD = ["40", "2", "True", "Oslo"]
+
+
+@pytest.mark.parametrize(("names", "row", "message"), [
+    (["years", "code", "smoker", "city"], GOOD, "the rows have no column 'age'"),
+    (["Age", "code", "smoker", "city"], GOOD, "write 'Age' as 'age'"),
+    (["age", "code", "smoker"], GOOD[:3], "the rows have no column 'city'"),
+    (["age", "code", "smoker", "city", "age"], [*GOOD, "3"], "names column 'age' more than once"),
+    (["age", "code", "smoker", "city", "predicted"], [*GOOD, "no"], "have a column 'predicted' already"),
+    ([*_LEARNED], GOOD[:3], "row 2 of "),
+    ([*_LEARNED], ["61 years", *GOOD[1:]], "column 'age' has '61 years' in row 2"),
+    ([*_LEARNED], ["57.157,10", *GOOD[1:]], "column 'age' has '57.157,10' in row 2"),
+    ([*_LEARNED], ["57,1", *GOOD[1:]], "column 'age' has '57,1' in row 2"),
+    ([*_LEARNED], ["inf", *GOOD[1:]], "column 'age' has 'inf' in row 2"),
+    ([*_LEARNED], ["True", *GOOD[1:]], "column 'age' has 'True' in row 2")])
+def test_what_cannot_be_read_is_refused_by_all(fitted: Path, tmp_path: Path, names: list[str], row: list[str],
+                                               message: str) -> None:
+    good = [*GOOD, "3"][:len(names)]
+    for separator in ",;":
+        code, rows, said = by_all(fitted, written(tmp_path, [names, good, row], separator))
+        assert (code, rows) == (2, [])
+        assert message in said
+    if len(row) == len(names) == len({*names}) and "predicted" not in names:
+        with pytest.raises(ValueError, match=r"column 'age'|the rows have no column"):
+            predict(fitted, pd.DataFrame([good, row], columns=names))
+
+
+def test_what_cannot_be_read_counts_as_missing_if_that_is_asked(fitted: Path, tmp_path: Path) -> None:
+    strange = written(tmp_path, [[*_LEARNED], GOOD, ["61 years", *GOOD[1:]], ["many", *GOOD[1:]]])
+    code, rows, said = by_all(fitted, strange, "--unreadable", "missing")
+    assert (code, said) == (0, "2 of 3 values of 'age' are no numbers and count as missing: '61 years', 'many'\n")
+    assert rows == by_all(fitted, written(tmp_path, [[*_LEARNED], GOOD, *[["", *GOOD[1:]]] * 2]))[1]
+
+
+def test_a_category_that_the_model_does_not_know_is_said(fitted: Path, tmp_path: Path) -> None:
+    code, _, said = by_all(fitted, written(tmp_path, [[*_LEARNED], GOOD, [*GOOD[:3], "Rome"], [*GOOD[:3], "OSLO"],
+                                                      [*GOOD[:2], "maybe", "Oslo"], ["40", "17", *GOOD[2:]]]))
+    assert code == 0
+    for words in ("2 of 5 values of 'city' are none of the categories", "count as 'other': 'Rome', 'OSLO'",
+                  "1 of 5 values of 'smoker' is none", "'maybe'", "1 of 5 values of 'code' is none", "'17'"):
+        assert words in said
+
+
+def test_onnx_knows_the_usual_writings(fitted: Path) -> None:
+    session = onnxruntime.InferenceSession(onnx_model(Story.read(fitted)))
+    rows = [("40", code, smoker, "Oslo") for code in ("1", "1.0") for smoker in (*_TRUE[:3], *_FALSE[:3], "1", "0")]
+    given = {name: np.array([[row[place]] for row in rows], dtype=object) for place, name in enumerate(_LEARNED)}
+    given["age"] = given["age"].astype("float64")
+    labels = session.run(None, {each.name: given[each.name] for each in session.get_inputs()})[0]
+    assert list(labels) == predict(fitted, pd.DataFrame(rows, columns=[*_LEARNED]))["predicted"].tolist()
+    assert "fedfair.rows" in session.get_modelmeta().custom_metadata_map
+
+
+def test_the_classifier_of_scikit_learn_reads_alike() -> None:
+    people = table()
+    x = people[[*_LEARNED]].assign(smoker=people["smoker"] == "True")
+    model = FairPrivateClassifier(epsilon=20.0, random_state=0).fit(x, people["ill"], sensitive_features=people["sex"])
+    for smoker in (x["smoker"].astype(int), x["smoker"].astype(str).str.upper()):
+        assert (model.predict(x.assign(smoker=smoker)) == model.predict(x)).all()
+    with pytest.raises(ValueError, match="column 'age' has '61 years' in row 1 and 1,999 other cells"):
+        model.predict(x.assign(age="61 years"))
