@@ -43,7 +43,8 @@ import marshal, os, signal, socket, sys
 
 AT_START = ("PYTHON", "LC_", "LANG", "LOCPATH", "OMP_")  # what Python and its libraries read as they begin
 here = {{name: value for name, value in os.environ.items() if name.startswith(AT_START) and name != "PYTHONPATH"}}
-if here != {environment!r}:
+of_python = sys.argv[1:2] in (["-"], ["-I"], ["-W"], ["-m"])  # which a process that began cannot be given
+if here != {environment!r} or of_python:
     os.execv({program!r}, [{program!r}, *sys.argv[1:]])
 link = socket.socket(socket.AF_UNIX)
 link.connect({address!r})

@@ -61,7 +61,12 @@ def read_new(frame: pd.DataFrame, encoding: Encoding, unread: Unreadable = "refu
         ValueError: If a column is absent, or a cell that must be a number is none; the message says which.
     """
     columns = columns_of(encoding)
-    refuse_absent([*map(str, frame)], [column.name for column in columns])
+    names = [*map(str, frame)]
+    refuse_absent(names, [column.name for column in columns])
+    for column in columns:
+        if names.count(column.name) > 1:
+            raise ValueError(f"the rows have column {column.name!r} more than once: give each column a name of its own")
+    frame = frame.set_axis(names, axis=1)
     made: dict[str, pd.Series] = {}
     said: list[str] = []
     refused: list[str] = []

@@ -174,5 +174,7 @@ def test_the_classifier_of_scikit_learn_reads_alike() -> None:
     model = FairPrivateClassifier(epsilon=20.0, random_state=0).fit(x, people["ill"], sensitive_features=people["sex"])
     for smoker in (x["smoker"].astype(int), x["smoker"].astype(str).str.upper()):
         assert (model.predict(x.assign(smoker=smoker)) == model.predict(x)).all()
+    with pytest.raises(ValueError, match="the rows have column 'age' more than once"):
+        model._model.predict(pd.concat([x, x[["age"]]], axis=1))
     with pytest.raises(ValueError, match="column 'age' has '61 years' in row 1 and 1,999 other cells"):
         model.predict(x.assign(age="61 years"))
