@@ -58,6 +58,8 @@ def fit(
     encoding: Encoding = None,
     seed: Annotated[int | None, typer.Option(min=0, help="{seed} By default a fit draws one.")] = None,
     set_: Set = [],  # noqa: B006 - Typer copies it
+    count_in: Annotated[Path | None, typer.Option(help="File that counts this fit with others of the same records, and "
+                                                  "says what they cost together.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write: model, page, card and a program.")] = None,
     json: Json = False,
 ) -> None:
@@ -69,17 +71,23 @@ def fit(
     from simulations.fitting.fit import Wanted
     from simulations.fitting.fit import fit as fit_model
     from simulations.fitting.save import refuse_folder, save, told
+    from simulations.fitting.spending import Spending
     from simulations.settings.names import pairs
 
+    if label in names_of(group):
+        raise ValueError(f"label and group are both {label!r}: a model's gap is between groups of people, so name "
+                         "another column as group")
     given = {"favourable": favourable, "schema_file": None if schema is None else str(schema), "encoding": encoding,
              "attribute_in_model": attribute_in_model, "without": names_of(without) or None, "seed": seed}
     settings: dict[str, Any] = {**{name: value for name, value in given.items() if value is not None}, **pairs(set_)}
     if out is not None:
         refuse_folder(out)
     fitted = fit_model(Wanted(file, label, group, epsilon, delta, gap, constraint, settings, tuple(names_of(methods)),
-                              _number(trials), site))
+                              _number(trials), site, count_in))
     story = told(fitted) if out is None else save(fitted, out)
     show(story, json)
+    if count_in is not None:
+        say(Spending(count_in).told())
     if out is not None:
         say(f"saved in {out}, all of which can be published: the page is {out / 'report.html'}"
             if story.ledger.guarantee == "proved" else

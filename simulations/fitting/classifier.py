@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -41,6 +42,8 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         split: Shares of the training, validation and test part.
         random_state: None for noise of the operating system; a seed for noise that can be repeated, which is no
             protection.
+        count_in: File that counts this fit with others of the same rows (`simulations.fitting.spending.Spending`): a
+            cross-validation of five fits costs five times epsilon. None for none.
 
     Attributes:
         classes_: Classes, sorted.
@@ -64,10 +67,11 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def __init__(self, epsilon: float = 1.0, delta: float | None = None,
                  constraint: Constraint = "demographic_parity", gap: float | None = None, favourable: Any = None,
                  attribute_in_model: bool = False, split: tuple[float, float, float] = (0.7, 0.1, 0.2),
-                 random_state: int | np.random.RandomState | None = None) -> None:
+                 random_state: int | np.random.RandomState | None = None,
+                 count_in: str | Path | None = None) -> None:
         self.epsilon, self.delta, self.constraint, self.gap = epsilon, delta, constraint, gap
         self.favourable, self.attribute_in_model = favourable, attribute_in_model
-        self.split, self.random_state = split, random_state
+        self.split, self.random_state, self.count_in = split, random_state, count_in
 
     def fit(self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike | None = None,
             sites: ArrayLike | None = None) -> FairPrivateClassifier:
@@ -105,7 +109,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             **({"randomness": "system"} if seed is None else {"randomness": "seeded", "seed": seed}),
             **({} if self.favourable is None else {"favourable": f"{_place(self.classes_, self.favourable):06d}"})}
         self.fitted_ = fit(Wanted(table, _LABEL, group, self.epsilon, self.delta, self.gap, self.constraint, settings,
-                                  site=None if sites is None else _SITE))
+                                  site=None if sites is None else _SITE, count_in=self.count_in))
         self._model = TrainedClassifier.of(self.fitted_.result)
         return self
 

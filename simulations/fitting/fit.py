@@ -19,12 +19,14 @@ from fedfair.datasets.files.in_memory import removed_after
 from fedfair.mechanisms.randomness import SystemEntropy, random_bits, source
 from fedfair.moments.heads import Constraint
 from fedfair.moments.sums import SENSITIVITY
+from fedfair.plugins.registry import unknown
 from simulations.engines.engines import Engine
 from simulations.engines.run import run
 from simulations.fitting.budget import Budget, Needed, Terms, bins_for, default_delta, divided, needed, refuse_unfit
 from simulations.fitting.candidates import Among, among
 from simulations.fitting.kinds import Kinds, count, kinds
 from simulations.fitting.private_selection import select
+from simulations.fitting.spending import Spending
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 from strategies.server.budget_shares import SPLITS
@@ -56,6 +58,7 @@ class Wanted:
         methods: What is selected among, privately (see `candidates.METHODS`); moments alone needs no selection.
         site: Column with the site of each record, for figures by site as well; None for none.
         trials: Expected number of trials of a selection; None for `candidates.AUTO`.
+        count_in: File that counts this fit with others of the same records (`spending.Spending`); None for none.
     """
 
     data: Any
@@ -69,6 +72,16 @@ class Wanted:
     methods: tuple[str, ...] = ("moments",)
     trials: float | None = None
     site: str | None = None
+    count_in: str | Path | None = None
+
+    def charge(self, delta: float) -> None:
+        """Count the fit before it releases anything, if it is to be counted.
+
+        Args:
+            delta: Its delta.
+        """
+        if self.count_in is not None:
+            Spending(Path(self.count_in)).charge(self.epsilon, delta)
 
 
 @dataclass(frozen=True)
@@ -157,12 +170,16 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     if selected is not None:
         refuse_unfit(made, wanted.settings, wanted.gap, selected)
     table, reading = hold_chunks(Path(str(made.csv)), made.asked), reading_as_asked(made.asked)  # the run takes it
+    for column in filter(None, (made.label, *made.attribute_columns, made.site)):
+        if column not in table.names:
+            raise unknown("column", column, table.names)
     asked, commas = _unknown_columns(made, table.names), _may_have_commas(made, table.separator)
     counts = count(table, asked, reading, commas)
     delta = wanted.delta or default_delta(counts.records)
     budget = divided(wanted.epsilon, delta, made.accountant, bool(asked))
     identity = {name: value for name, value in made.identity().items() if name != "csv"}
     key = None if made.randomness == "system" else json.dumps(identity, sort_keys=True)
+    wanted.charge(delta)
     found = Kinds((), reading.decimal) if budget.kinds is None else kinds(
         counts.cells, asked, reading, commas, budget.kinds, made.noise, source(key, "kinds"))
     terms = selected and Terms(selected, wanted.epsilon, delta, made.accountant, budget.released)

@@ -52,6 +52,7 @@ def fit_nodes(wanted: Wanted, engine: str | Engine, folder: Path | None = None) 
     budget = divided(wanted.epsilon, delta, made.accountant, has_unknown=False)
     planned = Experiment(**{**_settings(wanted), "delta": delta, "target_epsilon": budget.target_epsilon,
                             "figures_epsilon": budget.figures_epsilon})
+    wanted.charge(delta)
     result = run(planned, nodes, checkpoint=Checkpoint(folder, planned.settings()) if folder else None)
     assert result.nodes is not None
     return Fitted(replace(wanted, delta=delta), result, (), _needed(planned, result), nodes=len(result.nodes))

@@ -211,3 +211,8 @@ def test_a_seeded_fit_is_the_same_again_and_not_proved(tmp_path: Path) -> None:
     one, other = (fit(Wanted(file(tmp_path, 2000), settings=SEEDED, **FIT)) for _ in range(2))
     assert one.result.figures == other.result.figures
     assert one.result.ledger.guarantee == "simulated"
+
+
+def test_a_label_that_is_the_group_is_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["fit", str(file(tmp_path, 100)), "--label", "sex", "--group", "postcode,sex"])
+    assert "label and group are both 'sex'" in str(done.exception)

@@ -1,0 +1,72 @@
+"""Fits of the same records that are counted in one file."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sklearn.model_selection import cross_validate
+from typer.testing import CliRunner
+
+from simulations.cli import app
+from simulations.fitting import fit as fitting
+from simulations.fitting.classifier import FairPrivateClassifier
+from simulations.fitting.fit import Wanted, fit
+from simulations.fitting.spending import Spending
+from tests.simulations.fitting.tables import file, people
+
+
+def test_a_cross_validation_costs_the_sum_of_its_fits(tmp_path: Path) -> None:
+    rows, counted = people(1500), Spending(tmp_path / "fits.jsonl")
+    classifier = FairPrivateClassifier(epsilon=2.0, delta=1e-6, random_state=0, count_in=counted.path)
+    scores = cross_validate(classifier, rows[["age"]], rows["hired"], cv=3)
+    assert len(scores["test_score"]) == counted.fits == 3
+    assert (counted.epsilon, counted.delta) == (6.0, pytest.approx(3e-6))
+
+
+def test_a_fit_that_did_not_end_is_counted_and_one_that_was_refused_is_not(tmp_path: Path,
+                                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its releases may have been seen."""
+    counted = Spending(tmp_path / "fits.jsonl")
+    wanted = Wanted(file(tmp_path, 1500), "hired", "sex", count_in=counted.path)
+    with pytest.raises(ValueError, match="nobody"):
+        fit(Wanted(**{**vars(wanted), "label": "nobody"}))
+    assert counted.fits == 0
+
+    def stopped(*_: Any) -> None:
+        """End as a kill would, where the first release is made."""
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fitting, "kinds", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        fit(wanted)
+    assert counted.fits == 1
+
+
+def test_fits_in_parallel_are_all_counted(tmp_path: Path) -> None:
+    counted = Spending(tmp_path / "fits.jsonl")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: counted.charge(0.1, 1e-7), range(100)))
+    assert counted.fits == 100
+    assert counted.epsilon == pytest.approx(10)
+
+
+@pytest.mark.parametrize("text", ["years,sex\n1,f\n", "{}\n", '{"epsilon": "much", "delta": 0}\n'])
+def test_a_file_that_counts_no_fits_is_refused_and_stays_as_it_is(tmp_path: Path, text: str) -> None:
+    (tmp_path / "own").write_text(text)
+    with pytest.raises(ValueError, match="is no count of fits"):
+        Spending(tmp_path / "own").charge(1.0, 1e-6)
+    assert (tmp_path / "own").read_text() == text
+
+
+def test_the_command_says_what_fits_cost_together(tmp_path: Path) -> None:
+    command = ["fit", str(file(tmp_path, 1500)), "--label", "hired", "--group", "sex", "--delta", "1e-6", "--count-in",
+               str(tmp_path / "fits.jsonl"), "--out"]
+    for number in range(2):
+        done = CliRunner().invoke(app, [*command, str(tmp_path / f"out{number}")], catch_exceptions=False)
+    assert "2 fits that are counted in fits.jsonl cost every row epsilon 2 at delta 2e-06 together" in done.stderr
+    written = json.dumps([path.read_text() for path in (tmp_path / "out1").glob("*.toml")])
+    assert "fits.jsonl" not in written
