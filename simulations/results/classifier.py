@@ -180,6 +180,13 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Raises:
             ValueError: If a column is absent, or a cell cannot be read; the message says which column and row.
+
+        Examples:
+            >>> from simulations import Experiment, run
+            >>> rows = pd.DataFrame({"years": range(400), "sex": ["f", "m"] * 200, "hired": [0, 1, 0, 0] * 100})
+            >>> made = Experiment(csv=rows, label="hired", group="sex", steps=5, hidden=(4,), batch_size=50)
+            >>> TrainedClassifier.of(run(made)).prepared(rows.head(3)).shape
+            (3, 1)
         """
         rows, said = read_new(frame, self.encoding, self.unreadable)
         for sentence in said:
