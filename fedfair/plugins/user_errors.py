@@ -69,6 +69,8 @@ def sentence_of(error: BaseException, quoted: bool = True) -> str | None:
         said = f"raises {kind}"
     elif isinstance(error, ImportError):
         said = f"cannot import what it needs: {error}: install it, or correct the name"
+    elif isinstance(error, SystemExit):
+        said = "ends the whole program: let it raise an error, or return"
     elif type(error) is ValueError:
         said = str(error)
     else:
@@ -84,7 +86,7 @@ def blaming_user_files() -> Iterator[None]:
         yield
     except UserFileError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a file that ends the program would end it as if all were well
         sentence = None if getattr(error, _OF_CALLER, False) else sentence_of(error)
         if sentence is None:
             raise
@@ -102,7 +104,7 @@ def of_caller(function: Callable[P, None]) -> Callable[P, None]:
         """Call the function, and mark an error that it raises."""
         try:
             function(*args, **kwargs)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             setattr(error, _OF_CALLER, True)
             raise
 

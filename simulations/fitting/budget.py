@@ -61,6 +61,24 @@ def default_delta(rows: int) -> float:
     return min(_MOST, 1 / (10 * rows))
 
 
+def chosen_delta(asked: float | None, rows: int) -> float:
+    """Return the delta that is asked for, or that of a table where none is.
+
+    Args:
+        asked: Delta; None for `default_delta`.
+        rows: Number of rows.
+
+    Raises:
+        ValueError: If it is not between 0 and 1.
+    """
+    if asked is None:
+        return default_delta(rows)
+    if not 0 < asked < 1:
+        raise ValueError(f"delta is {asked:g}, but noise keeps no epsilon at a delta of 0, and 1 promises nothing: take "
+                         f"one between, or leave it out for {default_delta(rows):g}")
+    return asked
+
+
 def divided(epsilon: float, delta: float, accountant: Accountant, has_unknown: bool) -> Budget:
     """Divide an epsilon at delta.
 

@@ -22,7 +22,7 @@ from fedfair.moments.sums import SENSITIVITY
 from fedfair.plugins.registry import unknown
 from simulations.engines.engines import Engine
 from simulations.engines.run import run
-from simulations.fitting.budget import Budget, Needed, Terms, bins_for, default_delta, divided, needed, refuse_unfit
+from simulations.fitting.budget import Budget, Needed, Terms, bins_for, chosen_delta, divided, needed, refuse_unfit
 from simulations.fitting.candidates import Among, among
 from simulations.fitting.kinds import Kinds, count, kinds
 from simulations.fitting.private_selection import select
@@ -51,7 +51,7 @@ class Wanted:
         label: Column with the classes; "" for that of a schema.
         group: Column with the sensitive attribute, or several, separated by commas; "" for that of a schema.
         epsilon: Epsilon that any record is kept within.
-        delta: Its delta; None for `default_delta`.
+        delta: Its delta; None for `budget.default_delta`.
         gap: Largest gap between groups that is allowed; None for the most accurate model.
         constraint: Of what the gap is.
         settings: Further settings of the run, by name.
@@ -175,7 +175,7 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
             raise unknown("column", column, table.names)
     asked, commas = _unknown_columns(made, table.names), _may_have_commas(made, table.separator)
     counts = count(table, asked, reading, commas)
-    delta = wanted.delta or default_delta(counts.records)
+    delta = chosen_delta(wanted.delta, counts.records)
     budget = divided(wanted.epsilon, delta, made.accountant, bool(asked))
     identity = {name: value for name, value in made.identity().items() if name != "csv"}
     key = None if made.randomness == "system" else json.dumps(identity, sort_keys=True)

@@ -19,7 +19,7 @@ from fedfair.protocol.task import NODES
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import Engine, make_engine
 from simulations.engines.run import run
-from simulations.fitting.budget import Needed, default_delta, divided, needed
+from simulations.fitting.budget import Needed, chosen_delta, divided, needed
 from simulations.fitting.fit import Fitted, Wanted, settings_of
 from simulations.results.result import Result
 from simulations.settings.deployment import DEPLOYMENT
@@ -48,7 +48,7 @@ def fit_nodes(wanted: Wanted, engine: str | Engine, folder: Path | None = None) 
     made = Experiment(**{**_settings(wanted), "target_epsilon": wanted.epsilon})
     _refuse_trusted_server(made)
     nodes = make_engine(engine)
-    delta = wanted.delta or default_delta(_rows(made, nodes))
+    delta = chosen_delta(wanted.delta, _rows(made, nodes))
     budget = divided(wanted.epsilon, delta, made.accountant, has_unknown=False)
     planned = Experiment(**{**_settings(wanted), "delta": delta, "target_epsilon": budget.target_epsilon,
                             "figures_epsilon": budget.figures_epsilon})

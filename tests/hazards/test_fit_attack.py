@@ -144,7 +144,7 @@ def neighbours(tmp_path: Path, patch: pytest.MonkeyPatch, part: str, row: dict[s
 
     patch.setattr(task_data, "dealt", dealt)
     patch.setattr(Population, "records", property(lambda self: TRAIN))  # is public, and the same of both
-    patch.setattr("simulations.fitting.fit.default_delta", lambda rows: 1e-5)
+    patch.setattr("simulations.fitting.budget.default_delta", lambda rows: 1e-5)
     without, with_row = (pd.concat([people(), pd.DataFrame([last])], ignore_index=True)
                          for last in (dict.fromkeys(row, ""), row))
     return Frozen(tmp_path, patch, **wanted), without, with_row

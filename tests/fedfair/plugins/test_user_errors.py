@@ -56,6 +56,7 @@ MODELS: dict[str, Mistake] = {
                                                                   "not "
                                                                   "depend on its parameters"),
     "detached": Mistake(net("return self.out(x).detach()"), "do not depend on its parameters"),
+    "the end of the program": Mistake(net("import sys; sys.exit(0)"), "line 8, in forward: ends the whole program"),
     "nothing to train": Mistake(net("return x[:, :10]", "pass"), "do not depend on its parameters"),
     "a width that does not fit": Mistake(net("return self.out(x)", "self.out = nn.Linear(63, 10)"),
                                          "models/mine.py, line 8, in forward: RuntimeError: mat1 and mat2 shapes "

@@ -216,3 +216,9 @@ def test_a_seeded_fit_is_the_same_again_and_not_proved(tmp_path: Path) -> None:
 def test_a_label_that_is_the_group_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["fit", str(file(tmp_path, 100)), "--label", "sex", "--group", "postcode,sex"])
     assert "label and group are both 'sex'" in done.stderr
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-6, float("nan")])
+def test_a_delta_that_is_none_is_refused(tmp_path: Path, delta: float) -> None:
+    with pytest.raises(ValueError, match="take one between"):
+        fit(Wanted(file(tmp_path, 100), delta=delta, **FIT))
