@@ -74,8 +74,8 @@ def chosen_delta(asked: float | None, rows: int) -> float:
     if asked is None:
         return default_delta(rows)
     if not 0 < asked < 1:
-        raise ValueError(f"delta is {asked:g}, but noise keeps no epsilon at a delta of 0, and 1 promises nothing: take "
-                         f"one between, or leave it out for {default_delta(rows):g}")
+        raise ValueError(f"delta is {asked:g}, but noise keeps no epsilon at a delta of 0, and 1 promises nothing: "
+                         f"take one between, or leave it out for {default_delta(rows):g}")
     return asked
 
 
