@@ -14,7 +14,10 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[1]
 HOLD = frozenset({"60-truth-values-in-new-rows", "68-program-without-its-columns", "70-padding-row-gets-noise",
-                  "71-node-that-comes-back-under-another-id", "77-records-left-in-the-cache"})
+                  "71-node-that-comes-back-under-another-id", "72-proximal-term-is-dropped",
+                  "77-records-left-in-the-cache", "80-types-of-parquet", "81-accountant-beside-googles",
+                  "82-losses-and-layers-of-a-batch", "83-clients-without-records", "84-metrics-of-the-other-class",
+                  "85-class-labels-of-hugging-face"})
 """The new cases that hold; one that holds later is added here, until all do."""
 CASES = sorted(run.parent for run in (*(SHARED / "cases").glob("*/run.sh"), *(SHARED / "new-cases").glob("*/run.sh"))
                if run.parent.parent.name == "cases" or run.parent.name in HOLD)

@@ -192,8 +192,9 @@ class Node:
                      ) -> tuple[Gradients, Tensor | None]:
         """Take one client's private steps on its records; return the trained weights and the average noisy counts.
 
-        There is a `LocalEpoch` of steps, each with the full noise, by a new optimiser. A client without records returns
-        the weights as they are.
+        There is a `LocalEpoch` of steps, each with the full noise, by a new optimiser. The proximal term looks at no
+        record: its own step, taken exactly after each of these, changes no privacy, and overshoots for no mu. A client
+        without records returns the weights as they are.
         """
         data, epoch = self.clients.training(number), LocalEpoch.of(local.sizes[number], local.batch_size)
         if epoch.steps == 0:
@@ -203,6 +204,7 @@ class Node:
         trained = {name: nn.Parameter(value.clone()) for name, value in weights.items()}
         optimizer = make_optimizer(local.optimizer, trained, local.learning_rate, local.weight_decay, local.momentum)
         counts: list[Tensor] = []
+        pull = local.learning_rate * local.proximal
         for step in range(round_.step * epoch.steps, (round_.step + 1) * epoch.steps):
             now = replace(alone, step=step)
             probe, groups = self._sample(data, {name: p.data for name, p in trained.items()}, now, draw(data, now))[:2]
@@ -211,6 +213,8 @@ class Node:
             for name, parameter in trained.items():
                 parameter.grad = released.sums[name] / epoch.batch_size
             optimizer.step()
+            for name, parameter in trained.items() if pull else ():
+                parameter.data.lerp_(weights[name], pull / (1 + pull))
             counts += [released.counts] if released.counts is not None else []
         return {name: p.data for name, p in trained.items()}, torch.stack(counts).mean(0) if counts else None
 

@@ -51,6 +51,8 @@ class LocalTraining:
         noise_multipliers: Noise multiplier of each client of the run.
         weights: Each client's share in the average of the trained weights.
         sizes: Each client's public number of records, from which sampling rate and number of steps follow.
+        proximal: Weight mu of the term mu / 2 ||w - w_0||^2 that holds the weights near those that the epoch begins
+            with (FedProx; Li et al. 2020, Equation 2).
     """
 
     batch_size: int
@@ -61,6 +63,11 @@ class LocalTraining:
     noise_multipliers: tuple[float, ...]
     weights: tuple[float, ...]
     sizes: tuple[int, ...]
+    proximal: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a proximal term that pushes weights away, or to nowhere."""
+        _refuse_outside("proximal", self.proximal, math.inf)
 
     def epoch(self, client: int) -> LocalEpoch:
         """Return the local epoch of one client."""

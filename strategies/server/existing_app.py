@@ -34,7 +34,8 @@ class PrivateTraining(FlowerStrategy):
     Every round each client trains by itself, under the clip rule of a method and with its own noise (sync = "epoch"),
     so what it sends is protected from everybody. The app's strategy samples clients and averages, which is
     post-processing. The method learns from the noisy counts. Every record must be held by one client only. A node that
-    comes back under another id is known by its name, or is not asked. Raises `ValueError` for settings, groups or
+    comes back under another id is known by its name, or is not asked. The proximal term of Flower's FedProx is the
+    clients' too, beside the private gradients. Raises `ValueError` for settings, groups or
     methods that do not fit.
 
     Args:
@@ -112,7 +113,8 @@ class PrivateTraining(FlowerStrategy):
         self._plan = plan
         for message in asked:
             node = message.metadata.dst_node_id
-            own = replace(plan, needs_name=self._clients.came_later(node))
+            own = replace(plan, needs_name=self._clients.came_later(node),
+                          local=replace(local, proximal=_proximal(message.content)))
             message.content = RecordDict({**message.content, RECORD: ConfigRecord({"plan": own.to_json()})})
             self._unpaid.setdefault(node, []).append(plan)
         return asked
@@ -133,6 +135,7 @@ class PrivateTraining(FlowerStrategy):
         Raises:
             fedfair.node.node.ClientError: If a node did not train privately, sent what cannot be an answer, or has
                 the name of another.
+            ValueError: If no client that answered has a record.
         """
         received, told, failed = list(replies), dict[int, Told](), []
         weight = getattr(self.strategy, "weighted_by_key", None)
@@ -152,6 +155,9 @@ class PrivateTraining(FlowerStrategy):
         if failed:
             raise failed[0]
         refuse_doubles(record.name for record in told.values())
+        if told and not any(record.size for record in told.values()):
+            raise ValueError("no client that answered has a record, so there is nothing to average: look at the files "
+                             "or the partition that they read, and start again")
         self._learn(told)
         arrays, metrics = self.strategy.aggregate_train(server_round, [_safe(reply) for reply in received])
         refuse_infinite_average(arrays)
@@ -216,6 +222,12 @@ def _budget(settings: Mapping[str, Any], rounds: int | None) -> LocalBudget | No
     checked = Training(**settings)  # before anything is computed from them
     return LocalBudget(epsilon=float(target), delta=checked.delta, accountant=checked.accountant, rounds=rounds,
                        count_ratio=COUNT_NOISE_RATIO, count_noise=checked.count_noise_multiplier)
+
+
+def _proximal(content: RecordDict) -> float:
+    """Return the weight of the proximal term that the app's strategy sends, as Flower's FedProx does; 0 for none."""
+    return max((float(record["proximal-mu"]) for record in content.config_records.values()  # type: ignore[arg-type]
+                if "proximal-mu" in record), default=0.0)
 
 
 def _refuse_decided_by_app(settings: Mapping[str, Any]) -> None:

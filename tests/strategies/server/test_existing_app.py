@@ -11,7 +11,7 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import FedAvg, FedProx
 from torch import Tensor, nn
 
 from fedfair.node.node import ClientError
@@ -101,6 +101,37 @@ def test_without_noise_and_with_whole_batches_it_is_clipped_descent_averaged() -
     for name, value in expected.items():
         assert torch.allclose(found[name], value / total, atol=1e-6)
     assert strategy.ledger.guarantee == "none"
+
+
+@pytest.mark.parametrize("mu", [0.1, 10_000.0])
+def test_the_proximal_term_of_the_app_holds_the_weights_at_no_cost(mu: float) -> None:
+    """One step: the nearest point to that of plain descent and to where it began, by their weights."""
+    settings: dict[str, Any] = {"method": "dpsgd", "noise_multiplier": 0, "clip_norm": 0.3, "delta": 1e-3,
+                                "batch_size": 1000, "learning_rate": 0.5}
+    held = PrivateTraining(FedProx(fraction_evaluate=0.0, proximal_mu=mu), ("a", "b"), **settings)
+    free = PrivateTraining(FedAvg(fraction_evaluate=0.0), ("a", "b"), **settings)
+    near, far, start = started(held, rounds=1), started(free, rounds=1), EXPERIMENT.task.build_model().state_dict()
+    for name, value in near.items():
+        assert torch.allclose(value, (far[name] + 0.5 * mu * start[name]) / (1 + 0.5 * mu), atol=1e-6)
+    assert held.ledger.events == free.ledger.events
+
+
+@pytest.mark.parametrize("mu", [-1.0, float("nan")])
+def test_a_proximal_term_that_holds_nothing_is_refused(mu: float) -> None:
+    strategy = PrivateTraining(FedProx(proximal_mu=mu), ("a", "b"), "dpsgd", noise_multiplier=1.0, clip_norm=0.3)
+    with pytest.raises(ValueError, match="proximal"):
+        started(strategy, rounds=1)
+
+
+def test_a_round_without_any_record_is_a_sentence() -> None:
+    def nothing(model: nn.Module, x: Tensor, y: Tensor, group: Tensor, message: Message) -> dict[str, Any]:
+        """Train on no record, as a partition may leave a client."""
+        return privately(model, x[:0], y[:0], group[:0], message)
+
+    strategy = PrivateTraining(FedAvg(fraction_evaluate=0.0), ("a", "b"), noise_multiplier=1.0, clip_norm=0.3)
+    with pytest.raises(ValueError, match="no client that answered has a record"):
+        started(strategy, nothing, rounds=1)
+    assert strategy.ledger.epsilon() == 0
 
 
 def test_no_two_clients_or_rounds_share_their_noise() -> None:
