@@ -68,7 +68,7 @@ def _unreadable(task: Task) -> list[str]:
         return []
     named = ", ".join(map(str, lines[:_LINES])) + (", ..." if len(lines) > _LINES else "")
     return ["Lines that a fit leaves out, since they are no complete row by themselves (a value over several lines, an "
-            f"open quote, too many values, another encoding): {named}."]
+            f"open quote, too many values, the names of the columns again, another encoding): {named}."]
 
 
 def _convention(reading: Reading) -> str:

@@ -7,7 +7,7 @@ that knows the types of its columns gives each column its type, whichever values
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from glob import has_magic
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.files.part_files import part_files
+from fedfair.datasets.files.part_files import folder_values, part_files
 from fedfair.datasets.files.row_file import open_rows
 from fedfair.datasets.files.table_file import (
     TableFile,
@@ -193,6 +193,7 @@ def chunks_of(path: Path, asked: Asked = _AS_ASKED, cells: int = CELLS) -> Chunk
     if not files and has_magic(str(path)):
         raise FileNotFoundError(f"no file is like {path}: name a file, a folder, or a pattern such as parts/*.csv")
     parts = [_of_file(file, asked, cells) for file in files or [path]]
+    parts = [_with_values(part, folder_values(file, path)) for file, part in zip(files or [path], parts, strict=True)]
     if len(parts) > 1:
         _refuse_others(files, parts)
     return Chunks(parts[0].names, partial(_one_after_another, parts), parts[0].separator)
@@ -227,6 +228,20 @@ def _of_file(path: Path, asked: Asked, cells: int) -> Chunks:
     if parquet is not None:
         return Chunks(parquet.names, partial(parquet.frames, _rows(cells, parquet.names)))
     return one_chunk(read_table(path, asked).frame)
+
+
+def _with_values(part: Chunks, values: Mapping[str, str]) -> Chunks:
+    """Return a file's table with the values of its folders as columns of text; a column of the file's own stays."""
+    more = {name: value for name, value in values.items() if name not in part.names}
+    if not more:
+        return part
+
+    def frames() -> Iterator[pd.DataFrame]:
+        """Yield the rows with these columns."""
+        for frame in part.frames():
+            yield frame.assign(**{name: pd.Series(value, frame.index, dtype="str") for name, value in more.items()})
+
+    return Chunks([*part.names, *more], frames, part.separator)
 
 
 def _refuse_others(files: list[Path], parts: list[Chunks]) -> None:

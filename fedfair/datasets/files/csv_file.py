@@ -7,6 +7,7 @@ may go over several lines. Where rows are protected, `fedfair.datasets.files.row
 from __future__ import annotations
 
 import csv
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ import pandas as pd
 from fedfair.datasets.columns.cell import plain, spelled
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.files.text_file import Text, text_of
+
+_log = logging.getLogger(__name__)
 
 _NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar", " ": "blanks"}
 _LINES = 200  # of the file are looked at
@@ -176,13 +179,32 @@ class CsvFile(NamedTuple):
     names: list[str]
 
     def frame(self) -> pd.DataFrame:
-        """Return the values of all lines below the names, as text; raise `ValueError` for an incomplete file."""
-        with _incomplete_is_refused(self.text.path), self.text.open() as text:
-            return self._named(_parsed(text, self.layout))
+        """Return the values of all lines below the names, as text; raise `ValueError` for an incomplete file.
 
-    def _named(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return values with the names of their columns."""
-        return frame.set_axis(self.names, axis=1)
+        Lines that repeat the names, as files have that were put together, are left out with a warning.
+        """
+        with _incomplete_is_refused(self.text.path), self.text.open() as text:
+            frame = _parsed(text, self.layout).set_axis(self.names, axis=1)
+        first = frame.iloc[:, 0].astype("str").str.strip() == self.names[0]
+        again = [place for place in first.to_numpy().nonzero()[0] if repeats(frame.iloc[place], self.names)]
+        if again:
+            _log.warning("left out: lines that repeat the names of the columns, %s of %s: was it put together from "
+                         "several files?", f"{len(again):,}", self.text.path)
+        return frame.drop(index=frame.index[again]).reset_index(drop=True) if again else frame
+
+
+def repeats(values: Iterable[object], names: Sequence[str]) -> bool:
+    """Return whether the values of a line are the names of the columns.
+
+    Args:
+        values: Values of a line.
+        names: Names of the columns.
+
+    Examples:
+        >>> repeats([" age", "sex"], ["age", "sex"]), repeats(["41", "f"], ["age", "sex"])
+        (True, False)
+    """
+    return len(names) > 1 and [spelled(str(value)) for value in values] == [*names]
 
 
 def open_csv(path: Path, asked: Asked = Asked()) -> CsvFile:  # noqa: B008

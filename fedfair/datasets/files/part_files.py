@@ -4,19 +4,47 @@ from __future__ import annotations
 
 from glob import glob, has_magic
 from pathlib import Path
+from urllib.parse import unquote
+
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""What stands for a missing value in the name of a folder."""
 
 
 def part_files(path: Path) -> list[Path]:
     """Return the files of a table, sorted by name; none if there are none.
 
     Args:
-        path: A file, a folder, or a pattern. In a folder, names that begin with a dot or a low line are not meant.
+        path: A file, a folder, or a pattern. In a folder, names that begin with a dot or a low line are not meant, and
+            folders in it only if their names hold values (`folder_values`).
     """
     if path.is_file():
         return [path]
     if path.is_dir():
-        return sorted(file for file in path.iterdir() if file.is_file() and file.name[0] not in "._")
+        found = sorted(each for each in path.iterdir() if each.name[0] not in "._")
+        files = [file for file in found if file.is_file()]
+        for folder in found:
+            files += part_files(folder) if folder.is_dir() and "=" in folder.name.strip("=") else []
+        return files
     return sorted(file for file in map(Path, glob(str(path))) if file.is_file()) if has_magic(str(path)) else []
+
+
+def folder_values(file: Path, path: Path) -> dict[str, str]:
+    """Return the values that a file's rows have by the names of its folders, such as job=nurse, as Spark writes them.
+
+    Args:
+        file: One of the files of a table.
+        path: The table: a file, whose folders mean nothing; a folder, in which those mean something; or a pattern.
+
+    Examples:
+        >>> file = Path("a=b/hired/year=2024/job=care%20worker/part-0.parquet")
+        >>> folder_values(file, Path("a=b/hired")), folder_values(file, Path("a=b/*/*/job=*/*"))
+        ({'year': '2024', 'job': 'care worker'}, {'year': '2024', 'job': 'care worker'})
+        >>> folder_values(file, file)
+        {}
+    """
+    fixed = next((place for place, part in enumerate(path.parts) if has_magic(part)), len(path.parts))
+    named = [part.partition("=") for part in file.parts[fixed:-1] if "=" in part.strip("=")]
+    return {unquote(name): "" if value == _NO_VALUE else unquote(value) for name, _, value in named}
 
 
 def table_name(path: Path) -> str:

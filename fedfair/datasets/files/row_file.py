@@ -2,7 +2,8 @@
 
 A record is a line. Its values follow from the line and from the first line of the file, which has the names of the
 columns and is public. A line that cannot be read is a row of empty cells: a value may not go over several lines, since
-a quote that one record opens must not swallow the next.
+a quote that one record opens must not swallow the next. So is a line that repeats the names, as files have that were
+put together.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pandas as pd
 
 from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.files.csv_file import Layout, named, refuse_repeated, refuse_values, said_separator
+from fedfair.datasets.files.csv_file import Layout, named, refuse_repeated, refuse_values, repeats, said_separator
 from fedfair.datasets.files.text_file import Text, text_by_line
 
 _BROKEN = re.compile("[\\0\\ufffd\\udc80-\\udcff]")
@@ -88,7 +89,7 @@ def unreadable(file: RowFile) -> Iterator[int]:
     """
     first = file.layout.skip + 1
     for number, line in enumerate(file.text.lines(first), first + 1):
-        if line.strip() and _row(line.removesuffix("\n"), file.layout, len(file.names)) is None:
+        if line.strip() and _record(line.removesuffix("\n"), file.layout, file.names) is None:
             yield number
 
 
@@ -123,8 +124,8 @@ def frame_of(lines: Sequence[str], layout: Layout, names: Sequence[str]) -> pd.D
     """
     width, mark = len(names), layout.separator if layout.separator != " " else "\x1f"
     empty = [""] * width
-    others = {place: _row(line, layout, width) or empty for place, line in enumerate(lines)
-              if not _is_plain(line, layout, width)}
+    others = {place: _record(line, layout, names) or empty for place, line in enumerate(lines)
+              if not _is_plain(line, layout, width) or line.lstrip().startswith(names[0])}
     bare = [mark * (width - 1) if place in others else line for place, line in enumerate(lines)]
     frame = pd.read_csv(StringIO("\n".join(bare)), sep=mark, names=list(names), header=None, index_col=False,
                         dtype="str", quoting=csv.QUOTE_NONE, na_filter=False, skipinitialspace=True,
@@ -138,6 +139,12 @@ def _is_plain(line: str, layout: Layout, width: int) -> bool:
     """Return whether a line is as many values, and nothing that quotes or is no text: then pandas splits it."""
     return (layout.separator != " " and line.count(layout.separator) == width - 1 and layout.quote not in line
             and "\\" not in line and "\r" not in line and not _BROKEN.search(line))
+
+
+def _record(line: str, layout: Layout, names: Sequence[str]) -> list[str] | None:
+    """Return the values of a line as `_row` does; None as well for one that repeats the names of the columns."""
+    values = _row(line, layout, len(names))
+    return None if values is None or repeats(values, names) else values
 
 
 def _row(line: str, layout: Layout, width: int) -> list[str] | None:

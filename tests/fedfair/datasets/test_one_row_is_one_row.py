@@ -20,7 +20,7 @@ from fedfair.datasets.features.kept_table import kept_table
 from fedfair.datasets.files.chunks import chunks_of, one_chunk
 from fedfair.datasets.files.csv_file import Layout
 from fedfair.datasets.files.row_file import _row, frame_of
-from fedfair.datasets.files.table_file import plain_values
+from fedfair.datasets.files.table_file import plain_values, read_table
 from fedfair.datasets.split import Together, dealt, numbers_of_names, numbers_of_rows
 from fedfair.protocol.task import Task
 from simulations.fitting.kinds import _cells
@@ -170,3 +170,12 @@ def test_the_number_of_a_name_and_of_a_row_follow_from_it_alone() -> None:
     other = frame.assign(x=frame["x"].astype(str).where(frame.index != 3, "aaa").astype("category"))
     differs = numbers_of_rows(frame) != numbers_of_rows(other)
     assert differs.nonzero().flatten().tolist() == [3]
+
+
+@pytest.mark.parametrize("again", ["n,c,y", " n, c,y ", '"n","c","y"'])
+def test_a_line_that_repeats_the_names_is_an_empty_row(again: str, tmp_path: Path) -> None:
+    """Files that were put together by `cat` have such lines, which made classes and groups of their own."""
+    (tmp_path / "own.csv").write_text(f"n,c,y\n1,a,yes\n{again}\nn,c,no\n")
+    (tmp_path / "without.csv").write_text("n,c,y\n1,a,yes\n\nn,c,no\n")
+    same_rows(rows_of(tmp_path / "own.csv"), rows_of(tmp_path / "without.csv"), 0)
+    assert read_table(tmp_path / "own.csv").frame.to_numpy().tolist() == [["1", "a", "yes"], ["n", "c", "no"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -208,3 +209,27 @@ def test_no_text_decides_how_another_is_read_where_missing_values_are_kept(mark:
     together = numbers(texts, mark, None).astype("float64")
     alone = [float(numbers(texts[[row]], mark, None).astype("float64").iloc[0]) for row in texts.index]
     assert [*map(repr, together)] == [*map(repr, alone)]
+
+
+@pytest.mark.parametrize("path", ["hired", "hired/*/*/*.parquet", "hired/*/job=nurse/*"])
+def test_names_of_folders_are_columns(path: str, tmp_path: Path) -> None:
+    for year, job in itertools.product((2023, 2024), ("nurse", "care%20worker", "__HIVE_DEFAULT_PARTITION__")):
+        folder = tmp_path / "a=b" / "hired" / f"year={year}" / f"job={job}"
+        folder.mkdir(parents=True)
+        pd.DataFrame({"age": [year - 2000, 50]}).to_parquet(folder / "part-0.parquet")
+    (tmp_path / "a=b" / "hired" / "_SUCCESS").write_text("")
+    chunks = chunks_of(tmp_path / "a=b" / path)
+    assert chunks.names == ["age", "year", "job"]
+    rows = pd.concat(chunks.frames()).astype(str)
+    jobs = ["nurse"] if "nurse" in path else ["", "care worker", "nurse"]
+    expected = [[age, year, job] for year in ("2023", "2024") for job in jobs for age in (year[2:], "50")]
+    assert rows.to_numpy().tolist() == expected
+
+
+def test_a_column_of_the_file_is_not_replaced_by_its_folder_and_a_single_file_has_none(tmp_path: Path) -> None:
+    folder = tmp_path / "parts" / "sex=f"
+    folder.mkdir(parents=True)
+    pd.DataFrame({"age": [1], "sex": ["m"]}).to_parquet(folder / "a.parquet")
+    assert [frame["sex"].tolist() for frame in chunks_of(tmp_path / "parts").frames()] == [["m"]]
+    pd.DataFrame({"age": [1]}).to_parquet(folder / "a.parquet")
+    assert chunks_of(folder / "a.parquet").names == ["age"]
