@@ -184,7 +184,7 @@ class CsvFile(NamedTuple):
         Lines that repeat the names, as files have that were put together, are left out with a warning.
         """
         with _incomplete_is_refused(self.text.path), self.text.open() as text:
-            frame = _parsed(text, self.layout).set_axis(self.names, axis=1)
+            frame: pd.DataFrame = _parsed(text, self.layout).set_axis(self.names, axis=1)
         first = frame.iloc[:, 0].astype("str").str.strip() == self.names[0]
         again = [place for place in first.to_numpy().nonzero()[0] if repeats(frame.iloc[place], self.names)]
         if again:
