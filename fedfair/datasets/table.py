@@ -16,7 +16,7 @@ from pandas.api.types import is_float_dtype
 from fedfair.datasets.columns.bands import in_bands
 from fedfair.datasets.columns.convention import ALL, PLAIN, Asked, Reading
 from fedfair.datasets.columns.kinds import LEFT_OUT, problems, understand
-from fedfair.datasets.columns.tidy import reading_as_asked, reading_of, reading_of_declared, tidied
+from fedfair.datasets.columns.tidy import listed, reading_as_asked, reading_of, reading_of_declared, tidied
 from fedfair.datasets.features.encoder import cells_of, encode, kept, learn
 from fedfair.datasets.features.features import leave_out
 from fedfair.datasets.features.kept_table import kept_table
@@ -96,6 +96,7 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
         return from_chunks(one_chunk(frame, separator), label, group, participant, without, numbers, asked, weight,
                            site)
     roles = (label, group, participant)
+    asked = asked if numbers is not None else replace(asked, categorical=(*asked.categorical, *listed(frame)))
     unread = _unread(frame.columns, without, roles, weight, site, asked)
     raw = frame.drop(columns=unread)
     asked = asked if numbers is None else as_declared(asked, [*map(str, raw)], numbers, (*roles, weight, site))

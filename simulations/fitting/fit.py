@@ -173,6 +173,7 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     for column in filter(None, (made.label, *made.attribute_columns, made.site)):
         if column not in table.names:
             raise unknown("column", column, table.names)
+    made = made.model_copy(update={"categorical": (*(made.categorical or ()), *table.listed)})
     asked, commas = _unknown_columns(made, table.names), _may_have_commas(made, table.separator)
     counts = count(table, asked, reading, commas)
     delta = chosen_delta(wanted.delta, counts.records)
@@ -189,7 +190,8 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
         made = made.model_copy(update={"bins": _bins(made, counts.records, len(table.names), numbers, noise)})
     settings = {**settings_of(wanted, _OWN), "csv": made.csv, "dataset": made.dataset, "delta": delta,
                 "target_epsilon": budget.target_epsilon, "figures_epsilon": budget.figures_epsilon, "numbers": numbers,
-                "bins": made.bins, **({} if found.decimal == reading.decimal else {"decimal": found.decimal})}
+                "bins": made.bins, **({"categorical": made.categorical} if table.listed else {}),
+                **({} if found.decimal == reading.decimal else {"decimal": found.decimal})}
     planned = Experiment(**settings)
     del table  # which may hold rows, and the run has a table of its own
     result = run(planned, engine) if terms is None else select(planned, terms, engine)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,7 @@ import torch
 
 from fedfair.datasets.columns.convention import Reading
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column, understand
-from fedfair.datasets.columns.tidy import reading_of, tidied
+from fedfair.datasets.columns.tidy import listed, reading_of, tidied
 from fedfair.datasets.features.encoding import OTHER
 from fedfair.datasets.files.row_file import open_rows, unreadable
 from fedfair.datasets.files.table_file import is_text, read_table
@@ -48,6 +49,7 @@ def examine(task: Task) -> FileFindings:
     """Return how the file of a task is read; raise `ValueError` or `FileNotFoundError` if it cannot be."""
     asked, attributes = task.asked, [name for name in task.attributes if name]
     file = read_table(Path(task.csv or ""), asked)
+    asked = replace(asked, categorical=(*asked.categorical, *listed(file.frame)))
     roles = (task.label, task.participant, *attributes)
     read = file.frame.drop(columns=features_alone(task.without or (), file.frame, roles))
     reading = with_bands(reading_of(read, asked, file.separator), asked, attributes[0])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_integer_dtype, is_numeric_dtype
 
 from fedfair.datasets.columns.cell import folded
 from fedfair.datasets.columns.convention import ALL, ANY_SIGN, PLAIN, Asked, Reading
@@ -133,6 +133,21 @@ def _own_number(cell: object) -> float:
         return float(cell) if isinstance(cell, int | float) else math.nan
     except OverflowError:
         return math.inf
+
+
+def listed(frame: pd.DataFrame) -> tuple[str, ...]:
+    """Return the columns of which a file says that their whole numbers are codes of categories, as Arrow and R can.
+
+    Args:
+        frame: Table as it was read from a file.
+
+    Examples:
+        >>> wards = pd.Categorical([3, 1, 3])
+        >>> listed(pd.DataFrame({"ward": wards, "age": [1, 2, 3], "sex": pd.Categorical(["f", "m", "f"])}))
+        ('ward',)
+    """
+    return tuple(str(name) for name, column in frame.items()
+                 if isinstance(column.dtype, pd.CategoricalDtype) and is_integer_dtype(column.dtype.categories.dtype))
 
 
 def is_text(column: pd.Series) -> bool:

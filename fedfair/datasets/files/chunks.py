@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
+from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.tidy import listed
 from fedfair.datasets.files.part_files import folder_values, part_files
 from fedfair.datasets.files.row_file import open_rows
 from fedfair.datasets.files.table_file import (
     TableFile,
+    codes_of_parquet,
     is_text,
     of_arrow,
     plain_names,
@@ -124,11 +127,13 @@ class Chunks(NamedTuple):
         names: Names of its columns.
         frames: Yields the rows, some at a time; text is not interpreted yet.
         separator: What separated values; None for a file that knows its values' types.
+        listed: Columns of which the file says that their whole numbers are codes of categories.
     """
 
     names: list[str]
     frames: Callable[[], Iterator[pd.DataFrame]]
     separator: str | None = None
+    listed: tuple[str, ...] = ()
 
 
 _State = tuple[tuple[tuple[Path, int, int], ...], str | None, str | None, str | None]
@@ -196,7 +201,7 @@ def chunks_of(path: Path, asked: Asked = _AS_ASKED, cells: int = CELLS) -> Chunk
     parts = [_with_values(part, folder_values(file, path)) for file, part in zip(files or [path], parts, strict=True)]
     if len(parts) > 1:
         _refuse_others(files, parts)
-    return Chunks(parts[0].names, partial(_one_after_another, parts), parts[0].separator)
+    return Chunks(parts[0].names, partial(_one_after_another, parts), parts[0].separator, parts[0].listed)
 
 
 def read_rows(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
@@ -226,7 +231,8 @@ def _of_file(path: Path, asked: Asked, cells: int) -> Chunks:
         return Chunks(file.names, partial(file.frames, _rows(cells, file.names)), file.layout.separator)
     parquet = open_parquet(path) if path.suffix.lower() in (".parquet", ".pq") and path.is_file() else None
     if parquet is not None:
-        return Chunks(parquet.names, partial(parquet.frames, _rows(cells, parquet.names)))
+        return Chunks(parquet.names, partial(parquet.frames, _rows(cells, parquet.names)),
+                      listed=tuple(map(spelled, codes_of_parquet(path))))
     return one_chunk(read_table(path, asked).frame)
 
 
@@ -241,7 +247,7 @@ def _with_values(part: Chunks, values: Mapping[str, str]) -> Chunks:
         for frame in part.frames():
             yield frame.assign(**{name: pd.Series(value, frame.index, dtype="str") for name, value in more.items()})
 
-    return Chunks([*part.names, *more], frames, part.separator)
+    return Chunks([*part.names, *more], frames, part.separator, part.listed)
 
 
 def _refuse_others(files: list[Path], parts: list[Chunks]) -> None:
@@ -273,7 +279,7 @@ def one_chunk(frame: pd.DataFrame, separator: str | None = None) -> Chunks:
         frame: The table.
         separator: What separated values in its file.
     """
-    return Chunks([*map(str, frame)], lambda: iter([frame]), separator)
+    return Chunks([*map(str, frame)], lambda: iter([frame]), separator, listed(frame))
 
 
 def _rows(cells: int, names: list[str]) -> int:

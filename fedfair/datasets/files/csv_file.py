@@ -186,7 +186,7 @@ class CsvFile(NamedTuple):
         with _incomplete_is_refused(self.text.path), self.text.open() as text:
             frame: pd.DataFrame = _parsed(text, self.layout).set_axis(self.names, axis=1)
         first = frame.iloc[:, 0].astype("str").str.strip() == self.names[0]
-        again = [place for place in first.to_numpy().nonzero()[0] if repeats(frame.iloc[place], self.names)]
+        again = [place for place in first.to_numpy().nonzero()[0].tolist() if repeats(frame.iloc[place], self.names)]
         if again:
             _log.warning("left out: lines that repeat the names of the columns, %s of %s: was it put together from "
                          "several files?", f"{len(again):,}", self.text.path)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Callable
 from datetime import datetime, time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+from pandas.api.types import is_integer_dtype
 
 from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
@@ -76,7 +78,25 @@ def _parquet(path: Path, asked: Asked) -> pd.DataFrame:
     """Read a Parquet file."""
     import pyarrow.parquet as pq
 
-    return of_arrow(pq.read_table(path))
+    frame = of_arrow(pq.read_table(path))
+    return frame.astype(dict.fromkeys(codes_of_parquet(path), "category"))
+
+
+def codes_of_parquet(path: Path) -> list[str]:
+    """Return the columns of which a Parquet file says that their whole numbers are codes of categories.
+
+    Arrow writes the categories of pandas so; what reads the file gives plain numbers all the same.
+
+    Args:
+        path: File.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kept = (pq.read_metadata(path).metadata or {}).get(b"ARROW:schema")
+    schema = pa.ipc.read_schema(pa.BufferReader(b64decode(kept))) if kept else ()
+    return [field.name for field in schema
+            if pa.types.is_dictionary(field.type) and pa.types.is_integer(field.type.value_type)]
 
 
 def _feather(path: Path, asked: Asked) -> pd.DataFrame:
@@ -184,7 +204,12 @@ def plain_values(column: pd.Series) -> pd.Series:
         column: Column as it was read.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.astype(column.cat.categories.dtype)
+        own = column.cat.categories
+        if not is_integer_dtype(own.dtype):
+            return column.astype(own.dtype)
+        # They stay codes (`columns.tidy.listed`), whose names have no decimals although another one is missing.
+        names = own.astype("UInt64" if own.dtype.kind == "u" else "Int64")
+        return pd.Series(pd.Categorical.from_codes(column.cat.codes, names), column.index, name=column.name)
     if column.dtype != object:
         return column
     known = column.dropna()

@@ -25,6 +25,7 @@ from fedfair.datasets.files.part_files import table_name
 from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.table import from_chunks, from_csv
+from fedfair.protocol.task import Task
 
 NUMBERS = ["1", "2.5", "1,5", "1.234", "1.234,5", "x", "", "(5)", "$5", "5%", "-0", "0", "007", "1e5", "inf", "1e400",
            "unknown", "?", "12345678901234567", "9007199254740993"]
@@ -233,3 +234,14 @@ def test_a_column_of_the_file_is_not_replaced_by_its_folder_and_a_single_file_ha
     assert [frame["sex"].tolist() for frame in chunks_of(tmp_path / "parts").frames()] == [["m"]]
     pd.DataFrame({"age": [1]}).to_parquet(folder / "a.parquet")
     assert chunks_of(folder / "a.parquet").names == ["age"]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather"])
+def test_whole_numbers_that_a_file_calls_categories_are_categories(suffix: str, tmp_path: Path) -> None:
+    rows = pd.DataFrame({"ward": pd.Categorical([3, 1, 3, None] * 5), "age": range(20), "sex": ["f", "m"] * 10,
+                         "hired": [0, 1, 1, 0, 0] * 4})
+    getattr(rows, f"to_{suffix}")(tmp_path / f"own.{suffix}")
+    assert chunks_of(tmp_path / f"own.{suffix}").listed == ("ward",)
+    made = Task(csv=str(tmp_path / f"own.{suffix}"), label="hired", group="sex", missing="drop").data().train
+    assert sorted(name for column, name in zip(made.columns, made.categories, strict=True) if column == "ward"
+                  ) == ["1", "3"]
