@@ -96,7 +96,9 @@ def left_to_trust(account: Account) -> list[str]:
     seed = [] if account.simulated is None else ["that nobody else has the seed, from which batches and noise follow"]
     program = ("that nodes run this program: with Flower, whoever may start runs sends it to them, and another program "
                "keeps to no policy")
-    return [_of_noise(account.trust, account.clients, account.secure_aggregation), *seed, program,
+    apart = bool(account.events) and all(event.client is not None for event in account.events)  # local epochs
+    trust = Trust.LOCAL if apart else account.trust
+    return [_of_noise(trust, account.clients, account.secure_aggregation), *seed, program,
             f"that these are public, or may be: {account.public}"]
 
 

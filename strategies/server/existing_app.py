@@ -12,6 +12,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
 from fedfair.accounting import Ledger
+from fedfair.mechanisms.noise import Trust
 from fedfair.node.node import ClientError
 from fedfair.protocol.fields import marked
 from fedfair.protocol.local_budget import LocalBudget
@@ -73,7 +74,8 @@ class PrivateTraining(FlowerStrategy):
         self.strategy, self.training = strategy, training
         # Clients refuse discrete noise themselves where their model is not in float64.
         self.method = kind(Task(dtype="float64"), training, population)
-        self.ledger = Ledger(groups, training.delta, accountant=training.accountant, nominal=self.method.unproved(),
+        self.ledger = Ledger(groups, training.delta, Trust.LOCAL, accountant=training.accountant,
+                             nominal=self.method.unproved(),
                              public="names of clients, their numbers of records, batch size; each record lies with one "
                                     "client")
         self.ledger.expose("metrics that the app's clients send", "as the app computes them")

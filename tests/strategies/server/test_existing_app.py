@@ -67,6 +67,8 @@ def test_the_ledger_is_that_of_fedfairs_own_local_epochs() -> None:
     started(strategy)
     assert strategy.ledger.guaranteed_by_group() == pytest.approx(own.guaranteed_by_group())
     assert strategy.ledger.guarantee == "proved"
+    for ledger in (strategy.ledger, own):  # clients add all of the noise, whoever is trusted with sums
+        assert "every client adds all of it, before anything leaves" in " ".join(ledger.to_dict()["left_to_trust"])
     assert sum(strategy.ledger.events.values()) == sum(own.events.values())
     assert strategy.method.rule() != around_fedavg().method.rule()  # it learnt from the noisy counts
 
