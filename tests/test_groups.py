@@ -22,5 +22,6 @@ def test_a_group_is_part_of_the_name_by_which_tests_are_handed_out(request: pyte
 def test_collecting_prints_the_total() -> None:
     """A `-q` among the settings would make a second `-q` a third kind of output, without the total."""
     printed = subprocess.run([sys.executable, "-m", "pytest", "--collect-only", "-q", "--noconftest", __file__],
-                             check=True, capture_output=True, text=True).stdout
+                             check=True, capture_output=True, text=True,
+                             env={**os.environ, "PYTEST_ADDOPTS": ""}).stdout
     assert re.match(r"2 tests collected", printed.splitlines()[-1])
