@@ -160,6 +160,7 @@ class ReplayAudit:
         rows = [(finding.neighbour, finding.where, finding.table[:_SHOWN], finding.other[:_SHOWN])
                 for finding in first.values()]
         verdict = "REFUTED" if self.refuted else "not refuted"
+        unseen = "" if self.epsilon else " No changed row was in any release: more steps, or rows, would show more."
         others = (f" {self.others} more tables are no neighbours: public numbers differ, or they are refused before "
                   "anything is released.") if self.others else ""
         return Table(title=f"{self.program} again on {self.neighbours} neighbours of the table, with the same noisy "
@@ -167,7 +168,7 @@ class ReplayAudit:
                      rows=rows,
                      caption=f"One row moves what goes into all releases by what costs epsilon "
                              f"{up(self.epsilon, '.3g')}, of {self.claimed:g} that are claimed. Anything else that "
-                             f"differs stands above: {len(rows)}.{others}")
+                             f"differs stands above: {len(rows)}.{unseen}{others}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return all findings as plain values."""
@@ -197,7 +198,7 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
         name: What the program is, in words.
 
     Raises:
-        ValueError: If the file cannot be read, or is of another format.
+        ValueError: If the program refuses the table itself, or the file is of another format.
 
     Examples:
         >>> from fedfair.mechanisms.noise import add_noise
@@ -216,19 +217,21 @@ def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, 
     with tempfile.TemporaryDirectory() as folder:
         table, *others = neighbours(file, Path(folder), label, group, seed)
         expected, claim = _all_that_leaves(program, table, first)
+        if claim is None:
+            raise ValueError(f"the table itself is refused, so there is nothing to compare: {expected['refusal']}")
         findings, costs, tried = list[Finding](), [0.0], 0
         for other in others:
             again = Tape(before=first.releases)
             lines, left = _all_that_leaves(program, other, again)
-            if claim and _is_no_neighbour(claim, left, again):
+            if _is_no_neighbour(claim, left, again):
                 continue
             tried += 1
             findings += [Finding(other.name, where, expected.get(where, "nothing"), lines.get(where, "nothing"))
                          for where in sorted({*expected, *lines}) if expected.get(where) != lines.get(where)]
             moved = [Moved(name, distance / other.steps) for name, distance in again.moved]
-            if claim and any(distance for _, distance in moved):
+            if any(distance for _, distance in moved):
                 costs.append(claim.cost(moved) if all(distance < _FAR for _, distance in moved) else math.inf)
-    return ReplayAudit(name, tried, len(others) - tried, tuple(findings), max(costs), claim.claimed if claim else 0.0)
+    return ReplayAudit(name, tried, len(others) - tried, tuple(findings), max(costs), claim.claimed)
 
 
 def _is_no_neighbour(one: Left, other: Left | None, tape: Tape) -> bool:

@@ -173,7 +173,8 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     for column in filter(None, (made.label, *made.attribute_columns, made.site)):
         if column not in table.names:
             raise unknown("column", column, table.names)
-    made = made.model_copy(update={"categorical": (*(made.categorical or ()), *table.listed)})
+    if table.listed:
+        made = made.model_copy(update={"categorical": (*(made.categorical or ()), *table.listed)})
     asked, commas = _unknown_columns(made, table.names), _may_have_commas(made, table.separator)
     counts = count(table, asked, reading, commas)
     delta = chosen_delta(wanted.delta, counts.records)

@@ -32,6 +32,7 @@ from simulations.results.result import Result
 
 _log = logging.getLogger(__name__)
 
+
 class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier that predicts classes 0, 1, ... for the rows of a table, or for an array of prepared rows.
 

@@ -232,7 +232,7 @@ def _of_file(path: Path, asked: Asked, cells: int) -> Chunks:
     parquet = open_parquet(path) if path.suffix.lower() in (".parquet", ".pq") and path.is_file() else None
     if parquet is not None:
         return Chunks(parquet.names, partial(parquet.frames, _rows(cells, parquet.names)),
-                      listed=tuple(map(spelled, codes_of_parquet(path))))
+                      listed=tuple(name for name in map(spelled, codes_of_parquet(path)) if name in parquet.names))
     return one_chunk(read_table(path, asked).frame)
 
 

@@ -19,13 +19,13 @@ import pandas as pd
 
 from fedfair.datasets.columns.cell import plain, spelled
 from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.files.plain_rows import said_separator
 from fedfair.datasets.files.text_file import Text, text_of
 
 _log = logging.getLogger(__name__)
 
 _NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar", " ": "blanks"}
 _LINES = 200  # of the file are looked at
-_SAID = re.compile(r'"?sep=(.)"?\n', re.IGNORECASE)
 _QUOTES = ('"', "'", '\\"', '""')
 
 
@@ -90,16 +90,6 @@ def layout_of(text: Lines, name: str, separator: str | None = None) -> Layout:
         raise ValueError(f"{name} may be separated by {kinds}: say which with the setting separator, for example "
                          f"separator = {widest[0]!r}")
     return Layout(widest[0], _quote(first, quotes, widest[0]), escape, skip)
-
-
-def said_separator(line: str) -> str | None:
-    """Return the separator that a first line "sep=;" says, as Excel writes it; None for another line.
-
-    Args:
-        line: First line of a file, with its end.
-    """
-    said = _SAID.match(line)
-    return said[1] if said else None
 
 
 def _quotes(lines: Iterable[str]) -> set[str]:
@@ -185,12 +175,13 @@ class CsvFile(NamedTuple):
         """
         with _incomplete_is_refused(self.text.path), self.text.open() as text:
             frame: pd.DataFrame = _parsed(text, self.layout).set_axis(self.names, axis=1)
-        first = frame.iloc[:, 0].astype("str").str.strip() == self.names[0]
-        again = [place for place in first.to_numpy().nonzero()[0].tolist() if repeats(frame.iloc[place], self.names)]
-        if again:
-            _log.warning("left out: lines that repeat the names of the columns, %s of %s: was it put together from "
-                         "several files?", f"{len(again):,}", self.text.path)
-        return frame.drop(index=frame.index[again]).reset_index(drop=True) if again else frame
+        alike = frame[frame.iloc[:, 0].astype("str").str.strip() == self.names[0]]
+        again = [line[0] for line in alike.itertuples() if repeats(line[1:], self.names)]
+        if not again:
+            return frame
+        _log.warning("left out: lines that repeat the names of the columns, %s of %s: was it put together from several "
+                     "files?", f"{len(again):,}", self.text.path)
+        return frame.drop(index=again).reset_index(drop=True)
 
 
 def repeats(values: Iterable[object], names: Sequence[str]) -> bool:

@@ -33,13 +33,13 @@ def plain_rows(lines: Iterable[str], needed: list[str], file: str) -> tuple[list
     """
     remaining = iter(lines)
     first = next(remaining, "")
-    said = _SAYS_SEPARATOR.match(first)
+    said = said_separator(first)
     if said:
         first = next(remaining, "")
     if not first.strip():
         raise ValueError(f"{file} is no table: its first line must hold the names of the columns")
     quote = "'" if first.strip().startswith("'") and '"' not in first else '"'
-    separator = said[1] if said else _separator(first, quote, needed)
+    separator = said or _separator(first, quote, needed)
     names = _names(first, separator, quote)
     for name in names:
         if name and names.count(name) > 1:
@@ -61,6 +61,16 @@ def plain_rows(lines: Iterable[str], needed: list[str], file: str) -> tuple[list
     if len(rows) < 2:
         raise ValueError(f"{file} has names of columns, but no records below them")
     return [name or f"Unnamed: {place}" for place, name in enumerate(names)], rows[1:]
+
+
+def said_separator(line: str) -> str | None:
+    """Return the separator that a first line "sep=;" says, as Excel writes it; None for another line.
+
+    Args:
+        line: First line of a file, with its end.
+    """
+    said = _SAYS_SEPARATOR.match(line)
+    return said[1] if said else None
 
 
 def _separator(first: str, quote: str, needed: list[str]) -> str:

@@ -20,7 +20,8 @@ import pandas as pd
 
 from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.files.csv_file import Layout, named, refuse_repeated, refuse_values, repeats, said_separator
+from fedfair.datasets.files.csv_file import Layout, named, refuse_repeated, refuse_values, repeats
+from fedfair.datasets.files.plain_rows import said_separator
 from fedfair.datasets.files.text_file import Text, text_by_line
 
 _BROKEN = re.compile("[\\0\\ufffd\\udc80-\\udcff]")

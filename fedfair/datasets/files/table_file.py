@@ -79,7 +79,7 @@ def _parquet(path: Path, asked: Asked) -> pd.DataFrame:
     import pyarrow.parquet as pq
 
     frame = of_arrow(pq.read_table(path))
-    return frame.astype(dict.fromkeys(codes_of_parquet(path), "category"))
+    return frame.astype({name: "category" for name in codes_of_parquet(path) if name in frame})  # no index
 
 
 def codes_of_parquet(path: Path) -> list[str]:

@@ -172,6 +172,19 @@ def test_a_file_of_a_run_that_tells_is_found(people: Path, monkeypatch: pytest.M
     assert {where.partition(":")[0] for where in audited_run(people)} == {"environment.json"}
 
 
+def test_a_table_that_is_refused_itself_is_no_finding_and_no_clean_bill(people: Path) -> None:
+    with pytest.raises(ValueError, match=r"the table itself is refused, .* unknown column 'hire'"):
+        replay(fit_of(Wanted(people, "hire", "sex")), people, "hired", "sex")
+
+
+def test_an_audit_whose_row_is_in_no_release_says_so(people: Path) -> None:
+    made = replay(run_of({"strategy": "sgd", "label": "hired", "group": "sex", "steps": 1, "hidden": (4,),
+                          "batch_size": 1, "ranges": {"years": [0, 30]}, "missing": "drop", "decimal": ".",
+                          "categories": {"city": ["Bonn", "Kiel", "other"]}}), people, "hired", "sex")
+    assert made.epsilon == 0
+    assert "No changed row was in any release" in str(made.table().caption)
+
+
 @pytest.fixture
 def few(people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Change a row in fewer ways."""

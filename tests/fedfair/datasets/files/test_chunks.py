@@ -20,7 +20,7 @@ from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.columns.written_numbers import numbers
 from fedfair.datasets.features.encoder import kept
-from fedfair.datasets.files.chunks import chunks_of, one_chunk
+from fedfair.datasets.files.chunks import chunks_of, one_chunk, read_rows
 from fedfair.datasets.files.part_files import table_name
 from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.grouped import GroupedDataset
@@ -242,6 +242,9 @@ def test_whole_numbers_that_a_file_calls_categories_are_categories(suffix: str, 
                          "hired": [0, 1, 1, 0, 0] * 4})
     getattr(rows, f"to_{suffix}")(tmp_path / f"own.{suffix}")
     assert chunks_of(tmp_path / f"own.{suffix}").listed == ("ward",)
+    rows.drop(columns="ward").set_index(pd.CategoricalIndex(range(20))).to_parquet(tmp_path / "index.parquet")
+    assert read_rows(tmp_path / "index.parquet").frame.shape == (20, 3)
+    assert chunks_of(tmp_path / "index.parquet").listed == ()
     made = Task(csv=str(tmp_path / f"own.{suffix}"), label="hired", group="sex", missing="drop").data().train
     assert sorted(name for column, name in zip(made.columns, made.categories, strict=True) if column == "ward"
                   ) == ["1", "3"]
