@@ -139,6 +139,10 @@ class Task(BaseModel):
     sheet: str | None = Field(
         default=None, json_schema_extra={"records": True},
         description="Sheet of your workbook; by default the only one with records.")
+    header_row: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, json_schema_extra={"records": True},
+        description="Number of the row of your workbook that has the names of the columns, from 1; what stands above "
+                    "it, such as a title, is not read. By default the first.")
     decimal: Annotated[tuple[tuple[str, Decimal], ...], BeforeValidator(_by_column)] | None = Field(
         default=None, json_schema_extra={"records": True, "allowed": "\".\" or \",\", also by column"},
         description='Decimal mark of the numbers in your file, "." or ","; the other mark is between thousands. '
@@ -450,7 +454,7 @@ class Task(BaseModel):
         named = {*self.numbers, *(column for column, _, _ in self.ranges or ()), *filter(None, [self.record_weight])}
         return Asked(self.separator, self.encoding, self.sheet, self.decimal or (), self.missing_marks, self.capitals,
                      self.categorical or (), tuple(sorted(named)),
-                     self.bands or ())
+                     self.bands or (), self.header_row)
 
     def data(self) -> Parts:
         """Return the prepared parts in the run's dtype, pixels as bytes; the same object for the same task and file.
@@ -649,7 +653,8 @@ def _columns(values: dict[str, Any]) -> list[str]:
     from fedfair.datasets.files.chunks import names_of  # here, with pandas, which other data do without
 
     try:
-        asked = Asked(separator=values.get("separator"), encoding=values.get("encoding"), sheet=values.get("sheet"))
+        named = {name: values.get(name) for name in ("separator", "encoding", "sheet", "header_row")}
+        asked = Asked(**named)
         return names_of(Path(values["csv"]), asked) if values.get("csv") else []
     except (OSError, ValueError, TypeError):
         return []

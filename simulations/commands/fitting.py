@@ -199,7 +199,8 @@ def predict(
 
 
 def _rows(file: Path, encoding: str | None, folder: Path, needed: list[str]) -> pd.DataFrame:
-    """Return the rows of a file; where they are not in UTF-8, they are in the encoding of the training's file.
+    """Return the rows of a file; where they are not in UTF-8, they are in the encoding of the training's file, and
+    where a workbook has a title, its names are in the row of the training's workbook.
 
     Args:
         file: File of the rows.
@@ -211,31 +212,38 @@ def _rows(file: Path, encoding: str | None, folder: Path, needed: list[str]) -> 
     """
     import pandas as pd
 
+    from fedfair.datasets.columns.convention import Asked
     from fedfair.datasets.files.plain_rows import plain_rows
     from fedfair.datasets.files.table_file import is_text, read_table
     from fedfair.datasets.files.text_file import text_of
 
     if not is_text(file):
-        return read_table(file).frame
+        try:
+            return read_table(file).frame
+        except ValueError:
+            row = _of_the_training(folder, "header_row")
+            if row is None:
+                raise
+            return read_table(file, Asked(header_row=int(row))).frame
     try:
         text = text_of(file, encoding)
     except ValueError:
-        of_the_training = None if encoding else _encoding(folder / "config.toml")
-        if not of_the_training:
+        name = None if encoding else _of_the_training(folder, "encoding")
+        if name is None:
             raise
-        text = text_of(file, of_the_training)
+        text = text_of(file, str(name))
     with text.open() as lines:
         names, rows = plain_rows(lines, needed, str(file))
     return pd.DataFrame(rows, columns=names, dtype=str)
 
 
-def _encoding(config: Path) -> str | None:
-    """Return the encoding in the settings of a run or a comparison; None if they are not there, or name none."""
+def _of_the_training(folder: Path, setting: str) -> Any:
+    """Return a setting of the run or the comparison in a folder; None if it is not there, or at its default."""
+    config = folder / "config.toml"
     if not config.is_file():
         return None
     written = tomllib.loads(config.read_text(encoding="utf-8"))
-    found = written.get("settings", written).get("encoding")
-    return None if found is None else str(found)
+    return written.get("settings", written).get(setting)
 
 
 def export(

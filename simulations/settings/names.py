@@ -14,10 +14,10 @@ from typing import Any
 
 SETTINGS = (
     "accountant", "alpha", "answer_timeout", "attribute_in_model", "average", "balance", "bands", "batch_size", "bins",
-    "capitals", "categorical", "categories", "class_weights", "clients", "clip_norm", "count_noise_multiplier",
-    "csv", "dataset", "decimal", "delta", "deprived", "device", "drop_first", "dropouts", "dtype", "duplicates",
-    "edges", "encoding", "epochs", "eval_every", "favourable", "features", "figures", "figures_epsilon", "gamma",
-    "group", "group_epsilon", "hidden", "imbalance", "known_from", "label", "learning_rate", "metrics", "missing",
+    "capitals", "categorical", "categories", "class_weights", "clients", "clip_norm", "count_noise_multiplier", "csv",
+    "dataset", "decimal", "delta", "deprived", "device", "drop_first", "dropouts", "dtype", "duplicates", "edges",
+    "encoding", "epochs", "eval_every", "favourable", "features", "figures", "figures_epsilon", "gamma", "group",
+    "group_epsilon", "header_row", "hidden", "imbalance", "known_from", "label", "learning_rate", "metrics", "missing",
     "missing_marks", "mode", "model", "momentum", "noise", "noise_multiplier", "numbers", "optimizer", "options",
     "participant", "partition", "pixels", "preprocessing", "preprocessing_epsilon", "randomness", "ranges",
     "record_weight", "risk_every", "risk_records", "risk_vectors", "round_sizes", "sampling_rate", "scalings",

@@ -25,6 +25,7 @@ class Asked:
         categorical: Columns of codes, which are categories even if they are numbers.
         numeric: Columns of numbers, even if they look like codes, identifiers or dates.
         bands: Lower ends of all bands but the first, by column, or of the only protected column (`ALL`).
+        header_row: Number of the row of a workbook, from 1, that has the names of the columns.
     """
 
     separator: str | None = None
@@ -36,6 +37,7 @@ class Asked:
     categorical: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
     bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    header_row: int | None = None
 
 
 class Reading(NamedTuple):

@@ -30,6 +30,7 @@ from fedfair.datasets.files.table_file import (
     plain_values,
     read_table,
 )
+from fedfair.datasets.files.workbook import refuse_header_row
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,7 +137,7 @@ class Chunks(NamedTuple):
     listed: tuple[str, ...] = ()
 
 
-_State = tuple[tuple[tuple[Path, int, int], ...], str | None, str | None, str | None]
+_State = tuple[tuple[tuple[Path, int, int], ...], str | None, str | None, str | None, int | None]
 
 _held: dict[_State, Chunks] = {}
 
@@ -174,7 +175,7 @@ def _state(path: Path, asked: Asked) -> _State:
     """Return what tells files, in their present state, and a way to read them from others."""
     states = [(file, file.stat()) for file in part_files(path)]
     return (tuple((file, state.st_mtime_ns, state.st_size) for file, state in states), asked.separator, asked.encoding,
-            asked.sheet)
+            asked.sheet, asked.header_row)
 
 
 def chunks_of(path: Path, asked: Asked = _AS_ASKED, cells: int = CELLS) -> Chunks:
@@ -226,6 +227,7 @@ def read_rows(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
 
 def _of_file(path: Path, asked: Asked, cells: int) -> Chunks:
     """Return the table of one file."""
+    refuse_header_row(path, asked)
     if is_text(path):
         file = open_rows(path, asked)
         return Chunks(file.names, partial(file.frames, _rows(cells, file.names)), file.layout.separator)

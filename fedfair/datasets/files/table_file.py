@@ -14,6 +14,7 @@ from pandas.api.types import is_integer_dtype
 
 from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.files import workbook
 from fedfair.datasets.files.csv_file import read_csv
 
 _AS_ASKED = Asked()
@@ -48,6 +49,7 @@ def read_table(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
         ValueError: If the file cannot be read; the message names the setting that may mend it.
     """
     suffix = path.suffix.lower()
+    workbook.refuse_header_row(path, asked)
     if is_text(path):
         frame, layout = read_csv(path, asked)
         return TableFile(frame, layout.separator, f"text, {layout}")
@@ -142,22 +144,9 @@ def _record(line: str) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def _workbook(path: Path, asked: Asked) -> pd.DataFrame:
-    """Read the only sheet of a workbook, or the one that was asked for; raise `ValueError` if it is not clear."""
-    with pd.ExcelFile(path, engine="openpyxl") as book:
-        sheets = {str(name): sheet for name in book.sheet_names
-                  if not (sheet := book.parse(name, dtype=object, keep_default_na=False, na_values=[""])).empty}
-    if asked.sheet is None and len(sheets) == 1:
-        return next(iter(sheets.values()))
-    if asked.sheet not in sheets:
-        raise ValueError(f"{path} has the sheets {', '.join(map(repr, sheets)) or 'without records only'}: say which "
-                         "with the setting sheet")
-    return sheets[asked.sheet]
-
-
 _READERS: dict[str, Callable[[Path, Asked], pd.DataFrame]] = {
-    ".parquet": _parquet, ".pq": _parquet, ".feather": _feather, ".arrow": _feather, ".xlsx": _workbook,
-    ".xlsm": _workbook, ".json": _json, ".jsonl": _json, ".ndjson": _json}
+    ".parquet": _parquet, ".pq": _parquet, ".feather": _feather, ".arrow": _feather,
+    **dict.fromkeys(workbook.SUFFIXES, workbook.read_workbook), ".json": _json, ".jsonl": _json, ".ndjson": _json}
 
 _OTHERS = {".xls": "an old workbook", ".ods": "a workbook of OpenDocument", ".dta": "a file of Stata",
            ".sav": "a file of SPSS", ".sas7bdat": "a file of SAS", ".rds": "a file of R", ".rdata": "a file of R",

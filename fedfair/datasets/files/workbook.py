@@ -1,0 +1,117 @@
+"""Reading a workbook: one of its sheets, below a row with the names of the columns.
+
+Merged cells and the row of names are the layout of a sheet, which is public as the format of every file is: what is
+refused for them is refused before a record is looked at, whatever the records hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pandas as pd
+
+from fedfair.datasets.columns.cell import spelled
+from fedfair.datasets.columns.convention import Asked
+
+SUFFIXES = (".xlsx", ".xlsm")
+_END_OF_CELLS = b"</sheetData>"
+_MERGED = re.compile(rb"<(?:\w+:)?mergeCell\s[^>]*ref=\"([A-Z]+)(\d+):([A-Z]+)(\d+)\"")
+_PORTION = 2**20  # bytes that are looked through at a time
+_NAMED = 5  # columns, or fewer, are named
+
+
+def read_workbook(path: Path, asked: Asked) -> pd.DataFrame:
+    """Read the only sheet of a workbook, or the one that was asked for.
+
+    Args:
+        path: File.
+        asked: What the user says: the sheet, and the number of the row that has the names of the columns.
+
+    Returns:
+        The rows below the names, each value of the type that its own cell has.
+
+    Raises:
+        ValueError: If the sheet is not clear, the row of names is none, or cells below it are merged.
+    """
+    first = (asked.header_row or 1) - 1
+    with pd.ExcelFile(path, engine="openpyxl") as book:
+        sheets = {str(name): sheet for name in book.sheet_names
+                  if len(sheet := book.parse(name, header=None, dtype=object, keep_default_na=False, na_values=[""]))}
+        full = {name: sheet for name, sheet in sheets.items() if len(sheet) > first + 1}
+        chosen = next(iter(full)) if asked.sheet is None and len(full) == 1 else asked.sheet
+        if chosen not in full:
+            below = f" below row {asked.header_row}" if asked.header_row else ""
+            raise ValueError(f"{path} has the sheets {', '.join(map(repr, full)) or 'without records only'}{below}: "
+                             f"say which with the setting sheet{', or another header_row' if below else ''}")
+        cells, part = full[str(chosen)], str(book.book[chosen]._worksheet_path)
+    values = [*cells.iloc[first]]
+    _refuse_title(values, path, first + 1)
+    names = [spelled(str(value)) if filled else f"Unnamed: {place}"
+             for place, (value, filled) in enumerate(zip(values, cells.iloc[first].notna(), strict=True))]
+    _refuse_merged(path, part, names, first + 1)
+    return cells.iloc[first + 1:].set_axis(names, axis=1).reset_index(drop=True)
+
+
+def refuse_header_row(path: Path, asked: Asked) -> None:
+    """Raise `ValueError` if a row of names is said of a file that is no workbook.
+
+    Args:
+        path: File.
+        asked: What the user says of it.
+    """
+    if asked.header_row is not None and path.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"header_row is {asked.header_row}, but {path} is no workbook: remove what stands above the "
+                         "names of the columns, and leave header_row out")
+
+
+def _refuse_title(values: Sequence[Any], path: Path, row: int) -> None:
+    """Raise `ValueError` if the row of names has a single value, or more gaps than values, as a title has."""
+    filled = [place for place, missing in enumerate(pd.isna(pd.Series(values, dtype=object))) if not missing]
+    if len(filled) > 1 and 2 * len(filled) > filled[-1] + 1:
+        return
+    raise ValueError(f"row {row} of {path} is no row of names: {len(filled)} of its cells "
+                     f"{'has' if len(filled) == 1 else 'have'} a value, as in a title. Say in which row the names of "
+                     "the columns stand, for example header_row = 3, or remove what stands above them")
+
+
+def _refuse_merged(path: Path, part: str, names: Sequence[str], row: int) -> None:
+    """Raise `ValueError` if cells are merged in the row of names or below; those above, as of titles, may be."""
+    merged = [(first, last, f"{first}{top}:{last}{bottom}") for first, top, last, bottom in _merged(path, part)
+              if bottom >= row]
+    if not merged:
+        return
+    columns = sorted({*chain.from_iterable(range(_place(first), _place(last) + 1) for first, last, _ in merged)})
+    named = [repr(names[place]) for place in columns if place < len(names)] or ["beside the table"]
+    shown = ", ".join(named[:_NAMED]) + (", ..." if len(named) > _NAMED else "")
+    raise ValueError(f"column {shown} of {path} has merged cells ({merged[0][2]}{', ...' if len(merged) > 1 else ''}), "
+                     "of which only the first has a value, so that the others would count as missing: unmerge them, "
+                     "and fill in every cell (in Excel: Unmerge Cells; Go To Special, Blanks; = and the cell above; "
+                     "Ctrl+Enter)")
+
+
+def _merged(path: Path, part: str) -> list[tuple[str, int, str, int]]:
+    """Return the merged cells of a sheet, each by its first column and row and its last ones.
+
+    They stand behind all cells of the sheet's part, whose bytes are looked through without being parsed again.
+    """
+    text = b""
+    with ZipFile(path) as book, book.open(part.lstrip("/")) as file:
+        while portion := file.read(_PORTION):
+            text += portion
+            if _END_OF_CELLS not in text:
+                text = text[-len(_END_OF_CELLS):]
+    return [(first.decode(), int(top), last.decode(), int(bottom))
+            for first, top, last, bottom in _MERGED.findall(text)]
+
+
+def _place(letters: str) -> int:
+    """Return the place of a column by its letters, from 0."""
+    place = 0
+    for letter in letters:
+        place = 26 * place + ord(letter) - ord("A") + 1
+    return place - 1
