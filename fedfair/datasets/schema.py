@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fedfair.datasets.columns.cell import written_number
 from fedfair.datasets.features.encoding import OTHER, Feature
 from fedfair.datasets.features.features import Range, to_ranges
 from fedfair.datasets.grouped import GroupedDataset
@@ -122,8 +123,8 @@ def position(category: str, known: Sequence[str]) -> int:
     """
     if category in known:
         return known.index(category)
-    number = _number(category)
-    same = [place for place, text in enumerate(known) if number is not None and _number(text) == number]
+    number = written_number(category)
+    same = [place for place, text in enumerate(known) if number is not None and written_number(text) == number]
     if len(same) == 1:
         return same[0]
     return known.index(OTHER) if OTHER in known else -1
@@ -187,11 +188,3 @@ def _of_list(data: GroupedDataset, old: Sequence[int], categories: Sequence[str]
             x[:, place] += data.x[:, at]
     kept = [at for at, name in enumerate(known) if name not in gone]
     return [Feature(column, known[at]) for at in kept], x if len(kept) == len(known) else x[:, kept]
-
-
-def _number(text: str) -> float | None:
-    """Return the number that a text writes, or None."""
-    try:
-        return float(text)
-    except ValueError:
-        return None

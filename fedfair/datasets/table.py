@@ -20,8 +20,7 @@ from fedfair.datasets.columns.tidy import listed, reading_as_asked, reading_of, 
 from fedfair.datasets.features.encoder import cells_of, encode, kept, learn
 from fedfair.datasets.features.features import leave_out
 from fedfair.datasets.features.kept_table import kept_table
-from fedfair.datasets.files.chunks import Chunks, chunks_of, one_chunk, read_rows
-from fedfair.datasets.files.table_file import read_table
+from fedfair.datasets.files.chunks import Chunks, chunks_of, one_chunk, read_files, read_rows
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.names import visible
 from fedfair.datasets.split import Missing, numbers_of_names, numbers_of_rows
@@ -207,7 +206,8 @@ def _complete_or_all_wrong(tidy: pd.DataFrame, missing: Missing, roles: tuple[st
 
 def as_declared(asked: Asked, raw: Iterable[str], numbers: Sequence[str], roles: Sequence[str | None]) -> Asked:
     """Return what is asked where the columns of numbers are declared, so that no value changes what a column is."""
-    others = tuple(str(name) for name in raw if name not in numbers and name not in roles)
+    others = tuple(str(name) for name in raw
+                   if name not in numbers and (name not in roles or name in asked.categorical))
     return replace(asked, categorical=others, numeric=tuple(numbers))
 
 
@@ -280,13 +280,13 @@ def features_alone(without: Sequence[str], columns: Container[str], roles: Seque
 def from_csv(path: Path, label: str, group: str, missing: Missing = "refuse", participant: str | None = None,
              without: Sequence[str] = (), numbers: Sequence[str] | None = None, asked: Asked = _AS_ASKED,
              weight: str | None = None, site: str | None = None) -> GroupedDataset:
-    """Read and encode a file of the user's, of any format that `read_table` knows; see `from_table`.
+    """Read and encode a file of the user's, of any format that `read_files` knows; see `from_table`.
 
-    Raises what `read_table` and `from_table` raise.
+    Raises what `read_files` and `from_table` raise.
     """
     if missing == "keep":
         return from_chunks(chunks_of(path, asked), label, group, participant, without, numbers, asked, weight, site)
-    file = read_table(path, asked) if numbers is None else read_rows(path, asked)
+    file = read_files(path, asked) if numbers is None else read_rows(path, asked)
     return from_table(file.frame, label, group, missing, participant, without, numbers, asked, file.separator, weight,
                       site)
 

@@ -56,7 +56,8 @@ def describe(name: Name, label: Label = None, group: Group = None) -> None:
     _describe(name, Experiment(dataset=name, label=label, group=group).task)
 
 
-def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet, Feather, .xlsx or JSON.")],
+def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet, Feather, .xlsx or JSON; or a folder "
+                                           "or a pattern of files.")],
           label: Annotated[str, typer.Option(help="Column to predict.")],
           group: Annotated[str, typer.Option(help="Columns that name each record's group, separated by commas.")],
           missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop them.")] = "refuse",
@@ -66,6 +67,7 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
 
     Example: fedfair data check people.csv --label hired --group sex
     """
+    from fedfair.datasets.files.part_files import table_name
     from simulations.drawing.terminal import terminal
     from simulations.results.terminal_table import columns_table
     from simulations.settings.experiment import Experiment
@@ -88,7 +90,7 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
     words = [word for option in options.items() if option[1] for word in option]
     for pair in set_:
         words += ["--set", pair]
-    print(visible(f"Next: fedfair compare {shlex.join(map(str, words))} --out out/{file.stem}"))
+    print(visible(f"Next: fedfair compare {shlex.join(map(str, words))} --out out/{table_name(file)}"))
 
 
 def _describe(name: str, task: Task) -> None:
@@ -114,13 +116,13 @@ def schema(file: Annotated[Path, typer.Argument(help="Your own file.")],
     Example: fedfair data schema people.csv --label hired --group sex --out people.schema.toml
     """
     from fedfair.datasets.columns.tidy import reading_of, tidied
-    from fedfair.datasets.files.table_file import read_table
+    from fedfair.datasets.files.chunks import read_files
     from fedfair.datasets.table import features_alone
     from simulations.settings.experiment import Experiment
     from simulations.settings.own_file import schema_text
 
     task = Experiment(csv=str(file), label=label, group=group, **pairs(set_)).task
-    table, roles = read_table(file, task.asked), (label, *task.attributes)
+    table, roles = read_files(file, task.asked), (label, *task.attributes)
     read = table.frame.drop(columns=features_alone(names_of(without), table.frame, roles))
     text = schema_text(tidied(read, reading_of(read, task.asked, table.separator)), label,
                        [str(name) for name in task.attributes])

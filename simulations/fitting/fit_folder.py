@@ -13,6 +13,7 @@ import pandas as pd
 
 from fedfair.accounting import Ledger
 from fedfair.accounting.figures import up
+from fedfair.datasets.columns.spelling import written_twice
 from fedfair.datasets.features.encoding import OTHER
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL, shown_in
@@ -167,6 +168,10 @@ class Story:
             lines.append(f"Nothing was learned of {', '.join(self.unlearned)}: no value is that of enough records, as "
                          "of names, dates and codes. Make a number of a date, a few classes of codes, or leave it out "
                          "by --without.")
+        for column, names in self.written_twice.items():
+            lines.append(f"{' and '.join(names)} of {column} are one number written in different ways, and count as "
+                         "different categories: write it in one way in all files, or take "
+                         f'--set \'numbers=["{column}"]\', by which it is a number.')
         if "unreadable_rows" in self.asked:
             lines.append(f"About {self.asked['unreadable_rows']:,} rows of the table could not be read, and count "
                          "nowhere: `fedfair data check` names their lines.")
@@ -192,6 +197,16 @@ class Story:
             nothing = feature.category == OTHER or feature.missing
             learned[feature.column] = learned.get(feature.column, False) or not nothing
         return [column for column, has_any in learned.items() if not has_any]
+
+    @property
+    def written_twice(self) -> dict[str, tuple[str, ...]]:
+        """The first categories of each column that are one number, of those that private counts listed."""
+        names: dict[str, list[str]] = {}
+        for feature in self.description.encoding.features:
+            names.setdefault(feature.column, []).extend(filter(None, [feature.category]))
+        twice = {column: written_twice(categories) for column, categories in names.items()}
+        asked = {*self.config.get("categorical", ())}
+        return {column: sets[0] for column, sets in twice.items() if sets and column not in asked}
 
     @property
     def alternatives(self) -> list[int]:

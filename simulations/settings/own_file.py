@@ -20,12 +20,14 @@ import pandas as pd
 import tomli_w
 import torch
 
-from fedfair.datasets.columns.convention import Reading
+from fedfair.datasets.columns.convention import Asked, Reading
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column, understand
 from fedfair.datasets.columns.tidy import listed, reading_of, tidied
 from fedfair.datasets.features.encoding import OTHER
+from fedfair.datasets.files.chunks import read_files
+from fedfair.datasets.files.part_files import part_files
 from fedfair.datasets.files.row_file import open_rows, unreadable
-from fedfair.datasets.files.table_file import is_text, read_table
+from fedfair.datasets.files.table_file import is_text
 from fedfair.datasets.grouped import GroupedDataset, Parts
 from fedfair.datasets.names import as_text
 from fedfair.datasets.schema import RECORDS
@@ -48,7 +50,7 @@ class FileFindings(NamedTuple):
 def examine(task: Task) -> FileFindings:
     """Return how the file of a task is read; raise `ValueError` or `FileNotFoundError` if it cannot be."""
     asked, attributes = task.asked, [name for name in task.attributes if name]
-    file = read_table(Path(task.csv or ""), asked)
+    file = read_files(Path(task.csv or ""), asked)
     asked = replace(asked, categorical=(*asked.categorical, *listed(file.frame)))
     roles = (task.label, task.participant, *attributes)
     read = file.frame.drop(columns=features_alone(task.without or (), file.frame, roles))
@@ -60,17 +62,24 @@ def examine(task: Task) -> FileFindings:
 
 
 def _unreadable(task: Task) -> list[str]:
-    """Say which lines of a file cannot be read by themselves, as a fit reads them."""
-    path = Path(task.csv or "")
+    """Say which lines of files of text cannot be read by themselves, as a fit reads them."""
+    files = part_files(Path(task.csv or ""))
+    sentences = [_unreadable_lines(file, task.asked) for file in files if is_text(file)]
+    return [f"{file}: {sentence}" if len(files) > 1 else sentence
+            for file, sentence in zip(filter(is_text, files), sentences, strict=True) if sentence]
+
+
+def _unreadable_lines(file: Path, asked: Asked) -> str:
+    """Say which lines of a file cannot be read by themselves; "" if all can."""
     try:
-        lines = [*islice(unreadable(open_rows(path, task.asked)), _LINES + 1)] if is_text(path) else []
+        lines = [*islice(unreadable(open_rows(file, asked)), _LINES + 1)]
     except ValueError as error:
-        return [f"A fit, which reads each line by itself, would say: {error}."]
+        return f"A fit, which reads each line by itself, would say: {error}."
     if not lines:
-        return []
+        return ""
     named = ", ".join(map(str, lines[:_LINES])) + (", ..." if len(lines) > _LINES else "")
-    return ["Lines that a fit leaves out, since they are no complete row by themselves (a value over several lines, an "
-            f"open quote, too many values, the names of the columns again, another encoding): {named}."]
+    return ("Lines that a fit leaves out, since they are no complete row by themselves (a value over several lines, an "
+            f"open quote, too many values, the names of the columns again, another encoding): {named}.")
 
 
 def _convention(reading: Reading) -> str:

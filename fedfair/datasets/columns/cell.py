@@ -136,8 +136,8 @@ class Column(NamedTuple):
             return text
         if self.same_capitals and folded(text) in (by_letters := {folded(name): name for name in known}):
             return by_letters[folded(text)]
-        number = _number(text)
-        same = [name for name in known if number is not None and _number(name) == number]
+        number = written_number(text)
+        same = [name for name in known if number is not None and written_number(name) == number]
         return same[0] if len(same) == 1 else truth_values(known).get(text.lower())
 
     def text(self, cell: object) -> str | None:
@@ -182,7 +182,7 @@ def _finite(number: object) -> float | None:
     return made + 0.0 if math.isfinite(made) else None  # "-0" is 0
 
 
-def _number(text: str) -> float | None:
+def written_number(text: str) -> float | None:
     """Return the number that a text writes, as a program does; None if it writes none."""
     try:
         return float(text)

@@ -19,7 +19,7 @@ from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_integer_
 
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.missing_marks import AMONG_NUMBERS, doubtful_mark
-from fedfair.datasets.columns.spelling import alike
+from fedfair.datasets.columns.spelling import alike, written_twice
 
 _ID = re.compile(r"(.*[\W_])?(id|ids|uid|uuid|guid|pk|nr|index|rownum|rowid|account|ssn|iban|phone|telephone|mrn)|"
                  r".*[\W_](key|no|num|number)", re.IGNORECASE)
@@ -90,16 +90,17 @@ def of_names(name: str, kind: str, known: pd.Series, asked: Asked) -> str | None
     if twice:
         return (f"column {name!r} has {' and '.join(map(repr, twice[0]))}, which differ by capital letters alone: give "
                 f'capitals = "same" if they are the same {kind}, or capitals = "different"')
+    written = [] if name in asked.categorical else written_twice(names)
+    if written:
+        return (f"column {name!r} has {' and '.join(map(repr, written[0]))}, which are one number written in different "
+                "ways, as when a spreadsheet drops zeros: write it in one way, or give "
+                + (f'numbers = ["{name}"] to take it as a number, or ' if kind not in _ROLES else "")
+                + f'categorical = ["{name}"] if the texts differ')
     words = [value for value in names if value.casefold() in AMONG_NUMBERS]
     if words and asked.missing_marks is None:
         return (f"is {words[0]!r} in column {name!r} an answer, as it is taken? If not, give missing_marks = "
                 f'["{words[0]}"]')
     return None
-
-
-def are_alike(known: pd.Series) -> bool:
-    """Return whether some names differ by capitals alone."""
-    return bool(alike(str(value) for value in known.unique()))
 
 
 def _has_id_name(name: str) -> bool:
@@ -270,9 +271,10 @@ def _problem_of_role(name: str, kind: Kind, known: pd.Series, asked: Asked) -> s
     if distinct > _CLASSES:
         return (f"column {name!r} has {distinct:,} different values, too many for a {kind}: put them into at most "
                 f"{_CLASSES} classes, for example ranges")
-    if not numeric and asked.capitals == "refuse" and are_alike(known):
-        return of_names(name, kind, known, asked)
-    return None
+    names = [str(value) for value in known.unique()]
+    alike_names = (asked.capitals == "refuse" and alike(names)) or (name not in asked.categorical
+                                                                    and written_twice(names))
+    return of_names(name, kind, known, asked) if alike_names and not numeric else None
 
 
 def _stray(known: pd.Series) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import pandas as pd
 
-from fedfair.datasets.columns.cell import folded, spelled
+from fedfair.datasets.columns.cell import folded, spelled, written_number
 
 _SPELLED = r"(?:[!-~]+(?: [!-~]+)*)?"  # visible ASCII, with single spaces: most texts, which are told at once
 
@@ -26,6 +27,21 @@ def alike(names: Iterable[str]) -> list[tuple[str, ...]]:
     sets: dict[str, set[str]] = {}
     for name in names:
         sets.setdefault(folded(name), set()).add(name)
+    return [tuple(sorted(names)) for names in sets.values() if len(names) > 1]
+
+
+def written_twice(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the sets of names that are one number, each sorted, as a spreadsheet makes them that drops zeros.
+
+    Examples:
+        >>> written_twice(["01", "1", "1.0", "2", "10", "a", "nan"])
+        [('01', '1', '1.0')]
+    """
+    sets: dict[float, set[str]] = {}
+    for name in names:
+        number = written_number(name)
+        if number is not None and math.isfinite(number):
+            sets.setdefault(number, set()).add(name)
     return [tuple(sorted(names)) for names in sets.values() if len(names) > 1]
 
 

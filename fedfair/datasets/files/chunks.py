@@ -205,6 +205,32 @@ def chunks_of(path: Path, asked: Asked = _AS_ASKED, cells: int = CELLS) -> Chunk
     return Chunks(parts[0].names, partial(_one_after_another, parts), parts[0].separator, parts[0].listed)
 
 
+def read_files(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
+    """Read a table as `fedfair.datasets.files.table_file.read_table` does, from a file, or from all of a folder or a
+    pattern, put together in the order of their names.
+
+    Args:
+        path: File, folder or pattern.
+        asked: What the user says of the files.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If a file cannot be read, or has other columns than the first.
+    """
+    files = part_files(path)
+    if path.is_file() or not files:
+        return read_table(path, asked)
+    tables = [read_table(file, asked) for file in files]
+    chunks = [_with_values(one_chunk(table.frame, table.separator), folder_values(file, path))
+              for file, table in zip(files, tables, strict=True)]
+    _refuse_others(files, chunks)
+    frame = pd.concat(_one_after_another(chunks), ignore_index=True)
+    codes = [name for name in chunks[0].listed if all(name in part.listed for part in chunks)]
+    frame = frame.astype(dict.fromkeys(codes, "category"))  # each file has its own list
+    described = tables[0].described if len(files) == 1 else f"{len(files)} files, the first as {tables[0].described}"
+    return TableFile(frame, tables[0].separator, described)
+
+
 def read_rows(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
     """Read a table from a file as `fedfair.datasets.files.table_file.read_table` does, but text row by row.
 

@@ -158,3 +158,23 @@ def test_a_schema_is_written_edited_and_makes_a_run_proved(tmp_path: Path) -> No
     assert guarantee("edited") == "proved"
     ledger = (next((tmp_path / "edited").rglob("ledger.json"))).read_text()
     assert "the survey's code book" in ledger
+
+
+def test_files_of_one_table_are_looked_at_together(tmp_path: Path) -> None:
+    """A spreadsheet made 1 of 01 in one of them; a line that is broken is named with its file."""
+    for year, county in ((2024, "0{}"), (2025, "{}")):
+        rows = [f"{age},{'fm'[age % 2]},{county.format(age % 3)},{'no' if age % 5 else 'yes'}" for age in range(20, 80)]
+        (tmp_path / f"{year}.csv").write_text("\n".join(["age,sex,county,hired", *rows]) + "\n")
+    for table in (tmp_path, tmp_path / "*.csv"):
+        shown = said("data", "check", table, "--label", "hired", "--group", "sex")
+        assert "120 records" in shown
+        assert "Question: Column 'county' has" in shown
+        assert shown.endswith(f"--out out/{tmp_path.name}")
+    with (tmp_path / "2025.csv").open("a") as file:
+        file.write("age,sex,county,hired\n")
+    shown = said("data", "check", tmp_path, "--label", "hired", "--group", "sex")
+    assert "2025.csv: Lines that a fit leaves out" in shown
+    assert "120 records" in shown
+    (tmp_path / "2023.csv").write_text("age,sex,hired\n1,m,yes\n")
+    refused = said("data", "check", tmp_path, "--label", "hired", "--group", "sex", code=2)
+    assert "has the columns county, which" in refused

@@ -47,3 +47,18 @@ def test_a_fit_says_of_which_columns_it_learned_nothing(story: Story) -> None:
 def test_a_column_of_which_something_was_learned_is_not_named(tmp_path: Path) -> None:
     wanted = Wanted(people(2000).drop(columns=["born", "postcode"]), "granted", "sex", 3.0, settings=SEEDED)
     assert save(fit(wanted), tmp_path / "out").unlearned == []
+
+
+def test_categories_of_one_number_in_two_writings_are_named(tmp_path: Path) -> None:
+    """As the counts that are charged list them; a file that a spreadsheet went through has 1 for 01."""
+    frame = people(2000).drop(columns=["born", "postcode"])
+    frame["county"] = np.where(frame.index < 1000, "0", "") + (frame.index % 3 + 1).astype(str)
+    (doubt,) = [doubt for doubt in told(frame, {}, tmp_path / "one").doubts if "county" in doubt]
+    assert "01 and 1 of county are one number" in doubt
+    for settings in ({"categorical": ["county"]}, {"numbers": ["county"]}):
+        assert not any("county" in doubt for doubt in told(frame, settings, tmp_path / str(*settings)).doubts)
+
+
+def told(frame: pd.DataFrame, settings: dict[str, Any], folder: Path) -> Story:
+    """Return what a fit at a large epsilon tells of a table."""
+    return save(fit(Wanted(frame, "granted", "sex", 20.0, settings={**SEEDED, **settings})), folder)

@@ -25,6 +25,7 @@ from fedfair.datasets.files.csv_file import layout_of
 from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.grouped import Parts
 from fedfair.datasets.names import as_text, names_in
+from fedfair.datasets.split import Missing
 from fedfair.datasets.table import from_csv, from_table, group_names
 from fedfair.protocol.task import Task
 
@@ -103,6 +104,27 @@ def test_names_have_one_spelling() -> None:
     assert spelled("  Ma\u0301laga \u00a0 x\u200b") == "Málaga x"
     frame = table(sex=["Ma\u0301laga", "Málaga ", "Sevilla"])
     assert from_table(frame, "good", "sex").names == ("Málaga", "Sevilla")
+
+
+def test_one_number_in_two_writings_is_asked_about() -> None:
+    """A spreadsheet made 1 of 01 in one of the files."""
+    frame = table(county=["01", "02", "1"])
+    found = next(c for c in understand(tidied(frame, reading_of(frame, Asked())), "good", "sex") if c.name == "county")
+    assert found.question
+    assert "'county' has '01' and '1', which are one number" in found.question
+    as_number = Asked(numeric=("county",))
+    assert tidied(frame, reading_of(frame, as_number))["county"].tolist()[:3] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("role", ["sex", "good"])
+@pytest.mark.parametrize("missing", ["refuse", "keep"])
+def test_a_group_or_class_in_two_writings_is_refused_unless_it_is_a_code(role: str, missing: Missing) -> None:
+    frame = table(**{role: ["01", "2", "1"], "age": [1, 2, 3, 4]})
+    with pytest.raises(ValueError, match=f"column '{role}' has '01' and '1', which are one number"):
+        from_table(frame, "good", "sex", missing)
+    numbers = None if missing == "refuse" else ("age",)
+    data = from_table(frame, "good", "sex", missing, numbers=numbers, asked=Asked(categorical=(role,)))
+    assert (data.names if role == "sex" else data.labels) == ("01", "1", "2")
 
 
 def test_names_that_differ_by_capitals_are_asked_about() -> None:
