@@ -653,8 +653,8 @@ def _columns(values: dict[str, Any]) -> list[str]:
     from fedfair.datasets.files.chunks import names_of  # here, with pandas, which other data do without
 
     try:
-        named = {name: values.get(name) for name in ("separator", "encoding", "sheet", "header_row")}
-        asked = Asked(**named)
+        asked = Asked(separator=values.get("separator"), encoding=values.get("encoding"), sheet=values.get("sheet"),
+                      header_row=values.get("header_row"))
         return names_of(Path(values["csv"]), asked) if values.get("csv") else []
     except (OSError, ValueError, TypeError):
         return []
