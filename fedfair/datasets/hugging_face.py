@@ -138,11 +138,11 @@ def _from_table(rows: Dataset, label: str, group: str, missing: Missing, partici
                 ) -> GroupedDataset:
     """Encode a data set without images."""
     frame = _frame(rows)
-    reading = reading_of(frame.drop(columns=_PART), asked)
+    reading = reading_of(frame.drop(columns=_PART), asked, names=(label, group, participant))
     tidy = tidied(frame, reading)
     refuse_hidden_labels(tidy[label], tidy[_PART])
     whole = frame.loc[complete(tidy, missing).index]
-    settled = replace(asked, decimal=((ALL, reading.decimal), *reading.exceptions))
+    settled = replace(asked, decimal=((ALL, reading.decimal), *reading.exceptions), quantities=reading.quantities)
     data = from_table(whole.drop(columns=_PART), label, group, missing, participant, without, numbers, settled,
                       weight=weight)
     if numbers is not None:  # what all parts together told is found, though it is settled for each

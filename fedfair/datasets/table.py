@@ -16,7 +16,16 @@ from pandas.api.types import is_float_dtype
 from fedfair.datasets.columns.bands import in_bands
 from fedfair.datasets.columns.convention import ALL, PLAIN, Asked, Reading
 from fedfair.datasets.columns.kinds import LEFT_OUT, problems, understand
-from fedfair.datasets.columns.tidy import listed, reading_as_asked, reading_of, reading_of_declared, tidied
+from fedfair.datasets.columns.tidy import (
+    cells,
+    common_quantity,
+    declared_quantity,
+    listed,
+    reading_as_asked,
+    reading_of,
+    reading_of_declared,
+    tidied,
+)
 from fedfair.datasets.features.encoder import cells_of, encode, kept, learn
 from fedfair.datasets.features.features import leave_out
 from fedfair.datasets.features.kept_table import kept_table
@@ -99,7 +108,9 @@ def from_table(frame: pd.DataFrame, label: str, group: str, missing: Missing = "
     unread = _unread(frame.columns, without, roles, weight, site, asked)
     raw = frame.drop(columns=unread)
     asked = asked if numbers is None else as_declared(asked, [*map(str, raw)], numbers, (*roles, weight, site))
-    reading = with_bands((reading_of if numbers is None else reading_of_declared)(raw, asked, separator), asked, group)
+    reading = (reading_of(raw, asked, separator, [*roles, site]) if numbers is None else
+               reading_of_declared(raw, asked, separator))
+    reading = with_bands(reading, asked, group)
     if numbers is None:
         whole = _complete_or_all_wrong(tidied(raw, reading), missing, roles, asked, reading)
     else:
@@ -200,7 +211,7 @@ def _complete_or_all_wrong(tidy: pd.DataFrame, missing: Missing, roles: tuple[st
     try:
         return complete(tidy, missing, roles)
     except ValueError as error:
-        wrong = problems(understand(shown(tidy, reading), *roles, asked))
+        wrong = problems(understand(shown(tidy, reading), *roles, as_read(asked, reading)))
         raise ValueError(f"{wrong}; {error}" if wrong else str(error)) from None
 
 
@@ -211,13 +222,23 @@ def as_declared(asked: Asked, raw: Iterable[str], numbers: Sequence[str], roles:
     return replace(asked, categorical=others, numeric=tuple(numbers))
 
 
+def as_read(asked: Asked, reading: Reading) -> Asked:
+    """Return what is asked with the dates, durations and times that were found, which are numbers and no codes.
+
+    Args:
+        asked: What the user says.
+        reading: How the table is read.
+    """
+    return replace(asked, quantities=reading.quantities, numeric=(*asked.numeric, *dict(reading.quantities)))
+
+
 def _kinds(whole: pd.DataFrame, roles: tuple[str, str, str | None], asked: Asked, reading: Reading
            ) -> tuple[list[str], list[str]]:
     """Return the columns of numbers, and those with nothing to learn from, as their values tell.
 
     Raises `ValueError` for columns that cannot be used.
     """
-    columns = understand(shown(whole, reading), *roles, asked)
+    columns = understand(shown(whole, reading), *roles, as_read(asked, reading))
     if problems(columns):
         raise ValueError(problems(columns))
     left_out = [column.name for column in columns if column.kind in LEFT_OUT]
@@ -234,8 +255,16 @@ def declared(whole: pd.DataFrame, numbers: Sequence[str], roles: Sequence[str | 
         strays = whole[name][pd.to_numeric(whole[name], errors="coerce").isna()]
         if len(strays):
             raise ValueError(f"column {name!r} has {str(strays.iloc[0])!r} in row {strays.index[0] + 1}, where the "
-                             "settings say that it holds numbers: correct it, or list the column's categories")
+                             "settings say that it holds numbers: correct it, or list the column's categories"
+                             f"{_as_quantity(name, whole[name])}")
     return columns
+
+
+def _as_quantity(name: str, column: pd.Series) -> str:
+    """Return the setting by which a column of dates, durations or times is a number; "" for another column."""
+    text = cells(column)
+    quantity = declared_quantity(column) if text is None else common_quantity(text)
+    return f', or give quantities = {{ {name} = "{quantity}" }}' if quantity else ""
 
 
 def with_bands(reading: Reading, asked: Asked, group: str) -> Reading:

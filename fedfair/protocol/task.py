@@ -13,7 +13,7 @@ from torch import nn
 from fedfair.accounting.events import PUBLIC, Unit
 from fedfair.datasets import DATASETS, GroupedDataset, Parts
 from fedfair.datasets.agreement import Agreement
-from fedfair.datasets.columns.convention import ALL, Asked, Capitals, Decimal
+from fedfair.datasets.columns.convention import ALL, Asked, Capitals, Decimal, Quantity
 from fedfair.datasets.features.bounded import FeatureMap
 from fedfair.datasets.features.encoding import Encoding
 from fedfair.datasets.features.features import Range, Standard
@@ -71,6 +71,11 @@ def _weights(weights: Any) -> Any:
                          "example class_weights = { yes = 5.0 }; weights counted from the records would tell of every "
                          "one of them")
     return weights
+
+
+def _pairs(quantities: Any) -> Any:
+    """Return a list of quantities by column from a table by column."""
+    return list(quantities.items()) if isinstance(quantities, dict) else quantities
 
 
 def _by_column(value: Any) -> Any:
@@ -164,6 +169,11 @@ class Task(BaseModel):
         default=None, json_schema_extra={"records": True, "allowed": "list of numbers, also by column"},
         description="Bands of a protected number, by the lower ends of all but the first: [25, 60] makes the groups "
                     "under 25, 25 to under 60, and 60 and over; {age = [25, 60]} beside other protected columns.")
+    quantities: Annotated[tuple[tuple[str, Quantity], ...], BeforeValidator(_pairs)] | None = Field(
+        default=None, json_schema_extra={"records": True, "allowed": "table of date, duration or time by column"},
+        description='Columns of your file that hold dates, durations or times of day, {born = "date"}, which are '
+                    "numbers: days since 1970-01-01, days, and hours since midnight. Text is read as programs write "
+                    "it, such as 2024-01-31, 3 days 12:00:00 or 13:30. By default found as kinds of columns are.")
     split: tuple[Share, Share, Share] = Field(
         default=(0.7, 0.1, 0.2), json_schema_extra={"records": True},
         description="Shares of the training, validation and test parts, which sum to 1; parts that the source "
@@ -451,10 +461,11 @@ class Task(BaseModel):
     @property
     def asked(self) -> Asked:
         """What is said of the user's file."""
-        named = {*self.numbers, *(column for column, _, _ in self.ranges or ()), *filter(None, [self.record_weight])}
+        named = {*self.numbers, *(column for column, _, _ in self.ranges or ()), *filter(None, [self.record_weight]),
+                 *(column for column, _ in self.quantities or ())}
         return Asked(self.separator, self.encoding, self.sheet, self.decimal or (), self.missing_marks, self.capitals,
                      self.categorical or (), tuple(sorted(named)),
-                     self.bands or (), self.header_row)
+                     self.bands or (), self.header_row, self.quantities or ())
 
     def data(self) -> Parts:
         """Return the prepared parts in the run's dtype, pixels as bytes; the same object for the same task and file.

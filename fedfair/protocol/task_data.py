@@ -108,7 +108,8 @@ def _loaded(task: Preparation) -> GroupedDataset:
     if task.agreement is not None:
         return _agreed(task.agreement, task.csv, task.modified)
     numbers = None if task.prepares == "records" else tuple(sorted(
-        {*(known.column for known in task.schema_of_columns.ranges), *task.numbers}))
+        {*(known.column for known in task.schema_of_columns.ranges), *task.numbers,
+         *(column for column, _ in task.asked.quantities)}))
     unread = tuple(name for name in task.without or () if task.is_own and name not in task.attributes)
     return reduce(crossed, [_source(task.dataset, task.csv, task.label, attribute, task.missing, task.participant,
                                     task.record_weight, task.site, unread, numbers, task.asked, task.modified)

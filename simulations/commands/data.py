@@ -117,15 +117,16 @@ def schema(file: Annotated[Path, typer.Argument(help="Your own file.")],
     """
     from fedfair.datasets.columns.tidy import reading_of, tidied
     from fedfair.datasets.files.chunks import read_files
-    from fedfair.datasets.table import features_alone
+    from fedfair.datasets.table import as_read, features_alone
     from simulations.settings.experiment import Experiment
     from simulations.settings.own_file import schema_text
 
     task = Experiment(csv=str(file), label=label, group=group, **pairs(set_)).task
     table, roles = read_files(file, task.asked), (label, *task.attributes)
     read = table.frame.drop(columns=features_alone(names_of(without), table.frame, roles))
-    text = schema_text(tidied(read, reading_of(read, task.asked, table.separator)), label,
-                       [str(name) for name in task.attributes])
+    reading = reading_of(read, task.asked, table.separator, (*roles, task.site))
+    text = schema_text(tidied(read, reading), label, [str(name) for name in task.attributes],
+                       as_read(task.asked, reading))
     if out is None:
         print(text, end="")
         return

@@ -91,11 +91,11 @@ class Fitted:
     Attributes:
         wanted: What was asked.
         result: The run, whose ledger holds all releases of the fit.
-        kinds: Columns that were found to hold numbers.
+        kinds: Columns that were found to hold numbers, or dates, durations or times.
         needed: What would be enough, if noise costs accuracy since records are few; else None.
         among: What was selected among; None for moments alone.
         nodes: Number of nodes that kept their records; 0 if the fit read a table.
-        unreadable: About how many rows could not be read; 0 if that cannot be told from none.
+        counted: What noisy counts told of the columns; None for a fit over nodes.
     """
 
     wanted: Wanted
@@ -104,7 +104,7 @@ class Fitted:
     needed: Needed | None = None
     among: Among | None = None
     nodes: int = 0
-    unreadable: int = 0
+    counted: Kinds | None = None
 
 
 def fit(wanted: Wanted, engine: str | Engine = "local") -> Fitted:
@@ -186,19 +186,22 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
         counts.cells, asked, reading, commas, budget.kinds, made.noise, source(key, "kinds"))
     terms = selected and Terms(selected, wanted.epsilon, delta, made.accountant, budget.released)
     noise = multiplier_of(budget.target_epsilon, delta, made.accountant) if terms is None else terms.trial().multiplier
-    numbers = (*made.numbers, *found.numbers)
+    numbers = (*made.numbers, *found.numbers, *dict(found.quantities))
+    quantities = (*(made.quantities or ()), *found.quantities)
     if "bins" not in wanted.settings:
         made = made.model_copy(update={"bins": _bins(made, counts.records, len(table.names), numbers, noise)})
     settings = {**settings_of(wanted, _OWN), "csv": made.csv, "dataset": made.dataset, "delta": delta,
                 "target_epsilon": budget.target_epsilon, "figures_epsilon": budget.figures_epsilon, "numbers": numbers,
                 "bins": made.bins, **({"categorical": made.categorical} if table.listed else {}),
+                **({"quantities": quantities} if found.quantities else {}),
                 **({} if found.decimal == reading.decimal else {"decimal": found.decimal})}
     planned = Experiment(**settings)
     del table  # which may hold rows, and the run has a table of its own
     result = run(planned, engine) if terms is None else select(planned, terms, engine)
     few = _needed(result, noise, terms)
     whole = replace(result, ledger=_with_kinds(result.ledger, budget))
-    return Fitted(replace(wanted, delta=delta), whole, found.numbers, few, selected, unreadable=found.unreadable)
+    return Fitted(replace(wanted, delta=delta), whole, (*found.numbers, *dict(found.quantities)), few, selected,
+                  counted=found)
 
 
 def _bins(made: Experiment, records: int, columns: int, numbers: Sequence[str], noise: float) -> int:
@@ -249,7 +252,8 @@ def _may_have_commas(made: Experiment, separator: str | None) -> bool:
 def _unknown_columns(made: Experiment, columns: Sequence[str]) -> list[str]:
     """Return the columns of which nothing says whether they hold numbers."""
     roles = (made.label, *made.attributes, made.participant, made.record_weight, made.site)
-    known = {*roles, *(made.without or ()), *made.known_columns, *made.numbers, *(made.categorical or ())}
+    known = {*roles, *(made.without or ()), *made.known_columns, *made.numbers, *(made.categorical or ()),
+             *dict(made.quantities or ())}
     return [name for name in columns if name not in known]
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from fedfair.accounting import Ledger
 from fedfair.accounting.figures import up
+from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.spelling import written_twice
 from fedfair.datasets.features.encoding import OTHER
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
@@ -172,6 +173,10 @@ class Story:
             lines.append(f"{' and '.join(names)} of {column} are one number written in different ways, and count as "
                          "different categories: write it in one way in all files, or take "
                          f'--set \'numbers=["{column}"]\', by which it is a number.')
+        lines += _of_kinds(self.asked)
+        if self.config.get("quantities"):
+            named = (f"{column} in {UNITS[quantity]}" for column, quantity in self.config["quantities"])
+            lines.append(f"Read as numbers: {', '.join(named)}.")
         if "unreadable_rows" in self.asked:
             lines.append(f"About {self.asked['unreadable_rows']:,} rows of the table could not be read, and count "
                          "nowhere: `fedfair data check` names their lines.")
@@ -229,3 +234,19 @@ class Story:
         return {(row["point"], row["split"], str(row["group"]), row["metric"]): Estimate(row["value"], row["low"],
                                                                                       row["high"])
                 for row in records(self.front)}
+
+
+_SHOWN_BY = "`fedfair data check` shows them."
+
+
+def _of_kinds(asked: Mapping[str, Any]) -> list[str]:
+    """Say what the noisy counts of cells tell of quantities that are not plain numbers."""
+    columns = {name: ", ".join(asked.get(name, ())) for name in ("measures", "strays", "shares")}
+    return [line for name, line in {
+        "measures": f"Most values of {columns['measures']} look like quantities that are written with a bound, a unit "
+                    "or two numbers, and are read as text, each a category: write plain numbers in one unit, or say "
+                    f"that they are categories by --set categorical. {_SHOWN_BY}",
+        "strays": f"Some values of {columns['strays']} are quantities with a bound or a unit, no plain numbers, and "
+                  f"count as missing: write plain numbers in one unit. {_SHOWN_BY}",
+        "shares": f"Some values of {columns['shares']} have a sign of per cent, and others none; they are read as if "
+                  "none had: write all in one way."}.items() if columns[name]]

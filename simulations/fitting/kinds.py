@@ -1,15 +1,16 @@
 """Which columns of a table hold numbers, and with which decimal mark, from noisy counts: the first release of a fit.
 
-A cell of a record is a number, a number that only a dot before decimals explains, one that only a comma explains, a
-code with leading zeros, another text, or empty. A record adds 1 to one count of each of m columns, and takes 1 from
-that of empty rows where it stands in place of one, so it moves all of them by at most sqrt(m + 1).
+A cell of a record is a number, a number that only a dot before decimals explains, one that only a comma explains, one
+with a sign of per cent, a code with leading zeros, a date, a duration, a time of day, a quantity that is written with a
+bound or a unit, another text, or empty: one of these, by itself. A record adds 1 to one count of each of m columns, and
+takes 1 from that of empty rows where it stands in place of one, so it moves all of them by at most sqrt(m + 1).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,8 +19,10 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from torch import Tensor
 
-from fedfair.datasets.columns.convention import Decimal, Reading
-from fedfair.datasets.columns.tidy import cells, column_numbers, is_text, own_numbers
+from fedfair.datasets.columns.convention import Decimal, Quantity, Reading
+from fedfair.datasets.columns.measures import way_of
+from fedfair.datasets.columns.quantities import quantity_of_text
+from fedfair.datasets.columns.tidy import cells, column_numbers, declared_quantity, is_text, own_numbers
 from fedfair.datasets.features.kept_table import by_value
 from fedfair.datasets.files.chunks import Chunks
 from fedfair.mechanisms.noise import NoiseName, add_noise
@@ -27,7 +30,8 @@ from fedfair.mechanisms.randomness import Source
 
 _MOSTLY = 0.8  # of a column's values are numbers: then it holds numbers
 _CODE = r"[+-]?0\d+"  # a number does not start with a 0 before other digits
-_COUNTS = 5  # of cells: numbers, those by dot, those by comma, codes, other texts
+_NUMBER, _BY_DOT, _BY_COMMA, _CODED, _TEXT, _SHARE, _DATE, _DURATION, _TIME, _MEASURE, _COUNTS = range(11)
+_QUANTITIES: dict[Quantity, int] = {"date": _DATE, "duration": _DURATION, "time": _TIME}
 _TOLD = 4.0  # deviations of the noise: as many codes are no accident of it
 _EITHER = r"([^.]*[^.\d])?[1-9]\d{0,2}(\.\d{3})+([^.\d][^.]*)?"  # a dot that may stand between thousands
 
@@ -39,11 +43,19 @@ class Kinds(NamedTuple):
         numbers: Columns that hold numbers; all others hold categories.
         decimal: Decimal mark of the table.
         unreadable: About how many rows have no value, as those that cannot be read; 0 if the noise may be all of it.
+        quantities: Columns that hold dates, durations or times, which are numbers in a unit of theirs.
+        measures: Columns of categories most of whose cells write a quantity, with a bound or a unit.
+        strays: Columns of numbers or quantities of which some cells write another quantity, and count as missing.
+        shares: Columns of numbers of which some have a sign of per cent, and others none.
     """
 
     numbers: tuple[str, ...]
     decimal: Decimal
     unreadable: int = 0
+    quantities: tuple[tuple[str, Quantity], ...] = ()
+    measures: tuple[str, ...] = ()
+    strays: tuple[str, ...] = ()
+    shares: tuple[str, ...] = ()
 
 
 class Counts(NamedTuple):
@@ -51,8 +63,8 @@ class Counts(NamedTuple):
 
     Attributes:
         records: Number of rows.
-        cells: By column the cells with a number, with one that needs a dot or a comma, with a code, and with another
-            text; then the number of rows without any value, and zeros: `[columns + 1, 5]`.
+        cells: By column the cells of each kind, see above; then the number of rows without any value, and zeros:
+            `[columns + 1, kinds]`.
     """
 
     records: int
@@ -82,7 +94,7 @@ def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_comm
     """Return what noisy counts of cells tell of a table.
 
     Args:
-        exact: The counts, `[columns + 1, 5]`; a row changes one of each column, or the last.
+        exact: The counts, `[columns + 1, kinds]`; a row changes one of each column, or the last.
         columns: Columns that nothing is known of, at least one.
         reading: How cells are read, with a dot before decimals.
         may_have_commas: Whether the decimal mark is to be found; else it is that of the reading.
@@ -93,28 +105,41 @@ def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_comm
     deviation = multiplier * math.sqrt(len(columns) + 1)
     *of_columns, empty = add_noise(noise, {"kinds": exact}, deviation, draws)["kinds"]
     counts = torch.stack(of_columns)
-    by_dot, by_comma = counts[:, 1].sum(), counts[:, 2].sum()
+    by_dot, by_comma = counts[:, _BY_DOT].sum(), counts[:, _BY_COMMA].sum()
     comma = may_have_commas and bool(by_comma > by_dot)
-    numbers = counts[:, 0] + (counts[:, 2] if comma else counts[:, 1])
-    codes = counts[:, 3]
-    texts = codes + counts[:, 4] + (counts[:, 1] if comma else counts[:, 2])
-    are_numbers = (numbers > _MOSTLY * (numbers + texts)) & (codes <= _TOLD * deviation)
-    found = tuple(name for name, is_number in zip(columns, are_numbers, strict=True) if is_number)
-    unreadable = round(float(empty[0])) if empty[0] > _TOLD * deviation else 0
-    return Kinds(found, "," if comma else reading.decimal, unreadable)
+    numbers = counts[:, _NUMBER] + counts[:, _SHARE] + counts[:, _BY_COMMA if comma else _BY_DOT]
+    told, most = _TOLD * deviation, _MOSTLY * counts.sum(1)
+    are_numbers = (numbers > most) & (counts[:, _CODED] <= told)
+    are = {quantity: counts[:, place] > most for quantity, place in _QUANTITIES.items()}
+    others = counts[:, [*_QUANTITIES.values(), _MEASURE]].sum(1)
+    read = are_numbers | torch.stack([*are.values()]).any(0)
+    own = torch.stack([counts[:, place] * are[quantity] for quantity, place in _QUANTITIES.items()]).sum(0)
+
+    def named(chosen: Tensor) -> tuple[str, ...]:
+        """Return the columns that are chosen, `[columns]`."""
+        return tuple(name for name, is_chosen in zip(columns, chosen, strict=True) if is_chosen)
+
+    return Kinds(
+        named(are_numbers), "," if comma else reading.decimal, round(float(empty[0])) if empty[0] > told else 0,
+        tuple((name, quantity) for quantity, chosen in are.items() for name in named(chosen)),
+        measures=named(~read & (numbers + others > most) & (others > told)),
+        strays=named(read & (others - own > told)),
+        shares=named(are_numbers & (counts[:, _SHARE] > told) & (numbers - counts[:, _SHARE] > told)))
 
 
 def _cells(column: pd.Series, reading: Reading, may_have_commas: bool) -> tuple[int, ...]:
-    """Count the cells with a number, with one that needs a dot or a comma, with a code, and with another text."""
+    """Count the cells of each kind."""
     if not is_text(column):
-        known = int(column.notna().sum())
-        return (known, 0, 0, 0, 0) if is_numeric_dtype(column) and not is_bool_dtype(column) else (0, 0, 0, 0, known)
+        own = declared_quantity(column)
+        is_number = is_numeric_dtype(column) and not is_bool_dtype(column)
+        kind = _QUANTITIES[own] if own else _NUMBER if is_number else _TEXT
+        return tuple(int(column.notna().sum()) if place == kind else 0 for place in range(_COUNTS))
     numbers = pd.Series(False, column.index)
     if column.dtype == object:
         numbers = own_numbers(column).notna() & ~column.map(lambda cell: isinstance(cell, bool))
     places, found = by_value(column[~numbers], lambda texts: _kinds_of(texts, reading, may_have_commas))
     counts = np.bincount(found.to_numpy()[places], minlength=_COUNTS + 1)[:_COUNTS]
-    counts[0] += int(numbers.sum())
+    counts[_NUMBER] += int(numbers.sum())
     return tuple(counts.tolist())
 
 
@@ -124,13 +149,23 @@ def _kinds_of(texts: pd.Series, reading: Reading, may_have_commas: bool) -> pd.S
     assert text is not None
     known, coded = text.notna().to_numpy(), _fits(text, _CODE)
     numbers = column_numbers(text, name, reading).notna().to_numpy() & ~coded
-    found = np.select([~known, numbers, coded], [_COUNTS, 0, 3], 4)
+    found = np.select([~known, numbers, coded], [_COUNTS, _NUMBER, _CODED], _TEXT)
+    found[numbers & text.str.contains("[%\u2030]").fillna(False).to_numpy(bool)] = _SHARE
+    others = np.flatnonzero(found == _TEXT)
+    found[others] = [_kind_of_text(each) for each in text.iloc[others]]
     if may_have_commas:
         dotted = numbers & text.str.contains(".", regex=False).fillna(False).to_numpy(bool)
-        found[dotted & ~_fits(text, _EITHER)] = 1
+        found[dotted & ~_fits(text, _EITHER)] = _BY_DOT
         by_comma = column_numbers(text, name, reading._replace(decimal=",")).notna().to_numpy()
-        found[known & ~numbers & text.str.contains(",", regex=False).fillna(False).to_numpy(bool) & by_comma] = 2
+        with_comma = text.str.contains(",", regex=False).fillna(False).to_numpy(bool)
+        found[known & ~numbers & with_comma & by_comma] = _BY_COMMA
     return pd.Series(found)
+
+
+def _kind_of_text(text: str) -> int:
+    """Return what a text is that is no number: the place of its count."""
+    quantity: Any = quantity_of_text(text)
+    return _QUANTITIES[quantity] if quantity else _MEASURE if way_of(text) else _TEXT
 
 
 def _fits(text: pd.Series, pattern: str) -> NDArray[np.bool_]:

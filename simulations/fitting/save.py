@@ -104,8 +104,10 @@ def _asked(fitted: Fitted) -> dict[str, Any]:
         asked |= {"gap": wanted.gap, "missed": _gap(fitted, point) > wanted.gap}
     if fitted.among is not None:
         asked |= {"trials": fitted.among.trials, "candidates": [*map(in_words, fitted.among.methods)]}
-    if fitted.unreadable:
-        asked |= {"unreadable_rows": fitted.unreadable}
+    if fitted.counted is not None:
+        counted = fitted.counted._asdict()
+        asked |= {"unreadable_rows": counted["unreadable"]} if counted["unreadable"] else {}
+        asked |= {name: list(counted[name]) for name in ("measures", "strays", "shares") if counted[name]}
     if fitted.needed is not None:
         asked |= {"needed_records": fitted.needed.records, "needed_epsilon": fitted.needed.epsilon}
     return asked

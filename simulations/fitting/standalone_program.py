@@ -10,7 +10,7 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
-from fedfair.datasets.columns import cell
+from fedfair.datasets.columns import cell, quantities
 from fedfair.datasets.columns.bands import band_names
 from fedfair.datasets.columns.convention import MISSING
 from fedfair.datasets.features.encoding import OTHER
@@ -19,7 +19,7 @@ from fedfair.datasets.files import plain_rows
 from simulations.fitting import shipped_program
 from simulations.fitting.fit_folder import Story
 
-_SHIPPED = (cell, plain_rows, shipped_program)
+_SHIPPED = (quantities, cell, plain_rows, shipped_program)
 """Files that the program holds, in their order: they need the standard library alone."""
 
 _TOP = '''"""Scorecard of {name}, written by fedfair {version}: epsilon {epsilon} at delta {delta}.

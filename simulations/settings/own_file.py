@@ -22,6 +22,7 @@ import torch
 
 from fedfair.datasets.columns.convention import Asked, Reading
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column, understand
+from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.tidy import listed, reading_of, tidied
 from fedfair.datasets.features.encoding import OTHER
 from fedfair.datasets.files.chunks import read_files
@@ -31,7 +32,7 @@ from fedfair.datasets.files.table_file import is_text
 from fedfair.datasets.grouped import GroupedDataset, Parts
 from fedfair.datasets.names import as_text
 from fedfair.datasets.schema import RECORDS
-from fedfair.datasets.table import features_alone, shown, whole_numbers, with_bands
+from fedfair.datasets.table import as_read, features_alone, shown, whole_numbers, with_bands
 from fedfair.protocol.task import Task
 from simulations.drawing.table import Table
 
@@ -54,8 +55,10 @@ def examine(task: Task) -> FileFindings:
     asked = replace(asked, categorical=(*asked.categorical, *listed(file.frame)))
     roles = (task.label, task.participant, *attributes)
     read = file.frame.drop(columns=features_alone(task.without or (), file.frame, roles))
-    reading = with_bands(reading_of(read, asked, file.separator), asked, attributes[0])
-    columns = understand(shown(tidied(read, reading), reading), str(task.label), attributes, task.participant, asked)
+    reading = reading_of(read, asked, file.separator, (*roles, task.site))
+    reading = with_bands(reading, asked, attributes[0])
+    columns = understand(shown(tidied(read, reading), reading), str(task.label), attributes, task.participant,
+                         as_read(asked, reading))
     asked_of = [column.question for column in columns if column.question]
     questions = [f"Question: {question[0].upper()}{question[1:]}" for question in asked_of]
     return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.", questions + _unreadable(task))
@@ -87,6 +90,7 @@ def _convention(reading: Reading) -> str:
     parts = [f"numbers with {_MARKS[reading.decimal]} before decimals"]
     parts += [f"{_MARKS[mark]} in {name}" for name, mark in reading.exceptions]
     parts += [f"{name} in {sign}" for name, sign in reading.signs]
+    parts += [f"{name} in {UNITS[quantity]}" for name, quantity in reading.quantities]
     if reading.missing:
         parts.append(f"missing: {', '.join(reading.missing)}")
     return ", ".join(parts)
@@ -135,15 +139,16 @@ _HEAD = f"""\
 """
 
 
-def schema_text(frame: pd.DataFrame, label: str, groups: Sequence[str]) -> str:
+def schema_text(frame: pd.DataFrame, label: str, groups: Sequence[str], asked: Asked) -> str:
     """Return the schema of a tidied table, with ranges that end in round numbers.
 
     Args:
         frame: Tidied table.
         label: Column to predict.
         groups: Columns of the groups, whose names are public anyway, as those of the classes are.
+        asked: What the user says, with the quantities that were found.
     """
-    kinds = {column.name: column.kind for column in understand(frame, label, groups)}
+    kinds = {column.name: column.kind for column in understand(frame, label, groups, None, asked)}
     ranges = {name: list(_round_range(frame[name])) for name, kind in kinds.items() if kind == "number"}
     categories = {name: [*_values(frame[name]), OTHER] for name, kind in kinds.items()
                   if kind in ("boolean", "category")}

@@ -14,6 +14,8 @@ from numbers import Number
 from typing import NamedTuple
 from unicodedata import normalize
 
+from fedfair.datasets.columns.quantities import WRITTEN, number_of, quantity_of
+
 _INVISIBLE = str.maketrans("", "", "\u200b\u200c\u200d\u2060\ufeff\u00ad")
 
 
@@ -92,6 +94,7 @@ class Column(NamedTuple):
         words: Texts, in small letters, that stand for a missing number.
         mark: Mark before decimals, "." or ",".
         same_capitals: Whether categories that differ by capitals alone are one.
+        quantity: Which of `columns.quantities.UNITS` the column holds; "" for plain numbers.
     """
 
     name: str
@@ -102,20 +105,27 @@ class Column(NamedTuple):
     words: frozenset[str]
     mark: str
     same_capitals: bool
+    quantity: str = ""
 
     def number(self, cell: object) -> float | None:
         """Return the number of a cell, NaN if it is missing; None if the cell is something else.
 
         Args:
-            cell: Text, or a value that a format with types holds. No number is infinite.
+            cell: Text, or a value that a format with types holds. No number is infinite, and none is a date, a duration
+                or a time, of which a plain number does not say the unit.
         """
         if cell is None or cell != cell:
             return math.nan
+        quantity = quantity_of(cell)
+        if quantity is not None:
+            return quantity[1] if quantity[0] == self.quantity else None
         if isinstance(cell, Number):
-            return _finite(cell)
+            return None if self.quantity else _finite(cell)
         text = spelled(str(cell))
         if text in self.missing or text.lower() in self.words:
             return math.nan
+        if self.quantity:
+            return number_of(text, self.quantity)
         written = plain(text, self.mark)
         return None if written is None else _finite(written)
 
@@ -227,9 +237,11 @@ def unreadable(column: Column, doubts: list[Doubt]) -> str:
     """
     first, more = doubts[0], len(doubts) - 1
     others = f" and {more:,} other cell{'s' * (more > 1)} that {'are no numbers' if more > 1 else 'is no number'}"
+    needed = (f"a {column.quantity}, such as {WRITTEN[column.quantity]}" if column.quantity else
+              f"a number with a {'dot' if column.mark == '.' else 'comma'} before decimals")
     return (f"column {column.name!r} has {_shown(first.cell)} in row {first.row}{others if more else ''}, where the "
-            f"model needs a number with a {'dot' if column.mark == '.' else 'comma'} before decimals, as in its "
-            "training: correct that, leave it empty, or count what cannot be read as missing (--unreadable missing)")
+            f"model needs {needed}, as in its training: correct that, leave it empty, or count what cannot be read as "
+            "missing (--unreadable missing)")
 
 
 def counted_as_missing(column: Column, doubts: list[Doubt], rows: int) -> str:

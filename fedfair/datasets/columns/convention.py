@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 Decimal = Literal[".", ","]
 Capitals = Literal["refuse", "same", "different"]
+Quantity = Literal["date", "duration", "time"]
 ALL = ""
 """Name of no column: what is asked for all columns."""
 
@@ -25,6 +26,7 @@ class Asked:
         categorical: Columns of codes, which are categories even if they are numbers.
         numeric: Columns of numbers, even if they look like codes, identifiers or dates.
         bands: Lower ends of all bands but the first, by column, or of the only protected column (`ALL`).
+        quantities: What dates, durations and times columns hold, by column; see `columns.quantities.UNITS`.
         header_row: Number of the row of a workbook, from 1, that has the names of the columns.
     """
 
@@ -38,6 +40,7 @@ class Asked:
     numeric: tuple[str, ...] = ()
     bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
     header_row: int | None = None
+    quantities: tuple[tuple[str, Quantity], ...] = ()
 
 
 class Reading(NamedTuple):
@@ -54,6 +57,7 @@ class Reading(NamedTuple):
         bands: Lower ends of all bands but the first, by protected column.
         keeps_missing: Whether a missing value is a value: the category `MISSING`, or a number's bin of its own.
         found: Declared columns of numbers of which all rows together told how they are written.
+        quantities: Columns of numbers whose cells are dates, durations or times; other cells are none of theirs.
     """
 
     decimal: Decimal = "."
@@ -66,6 +70,11 @@ class Reading(NamedTuple):
     bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
     keeps_missing: bool = False
     found: tuple[str, ...] = ()
+    quantities: tuple[tuple[str, Quantity], ...] = ()
+
+    def quantity(self, column: str) -> str:
+        """Return the quantity of a column, "" if it is none but plain numbers or categories."""
+        return dict(self.quantities).get(column, "")
 
     def mark(self, column: str) -> Decimal:
         """Return the decimal mark of a column."""

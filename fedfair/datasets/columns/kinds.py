@@ -17,8 +17,11 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_integer_dtype, is_numeric_dtype
 
+from fedfair.datasets.columns.cell import sign_of
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.columns.missing_marks import AMONG_NUMBERS, doubtful_mark
+from fedfair.datasets.columns.measures import unit_of, way_of, ways
+from fedfair.datasets.columns.missing_marks import AMONG_NUMBERS, doubtful_mark, without_words
+from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.spelling import alike, written_twice
 
 _ID = re.compile(r"(.*[\W_])?(id|ids|uid|uuid|guid|pk|nr|index|rownum|rowid|account|ssn|iban|phone|telephone|mrn)|"
@@ -127,6 +130,8 @@ _WITHOUT = 'without = ["{}"]'
 _CLASSES = 100  # the most classes of a label, or groups
 _TEXTS = 1000  # the most different texts in one column
 _FEW = 20  # different texts, or fewer, do not identify people
+_MOSTLY = 0.8  # of a column's values write a quantity: then it is asked about
+_UNITS = 10  # different units, or fewer, are units
 _NEARLY = 0.9  # of a column's values are numbers: then the others are probably mistakes
 
 
@@ -171,7 +176,8 @@ def _understood(column: pd.Series, role: Kind | None, asked: Asked) -> Column:
     name, known = str(column.name), column.dropna()
     kind = role or _kind(name, known, len(column), asked)
     problem = _problem(name, kind, known, len(column), asked)
-    return Column(name, kind, _in_words(known, kind), int(column.isna().sum()), problem,
+    quantity = dict(asked.quantities).get(name, "")
+    return Column(name, kind, _in_words(known, kind, quantity), int(column.isna().sum()), problem,
                   None if problem else _question(name, kind, known, asked))
 
 
@@ -208,13 +214,17 @@ def _question(name: str, kind: Kind, known: pd.Series, asked: Asked) -> str | No
     """Return what to ask about a column that can be used as it is; None if nothing is doubtful."""
     if kind == "number":
         return question_on_numbers(name, known, asked)
-    return None if is_numeric_dtype(known) else of_names(name, kind, known, asked)
+    if is_numeric_dtype(known):
+        return None
+    return _measures(name, kind, known, asked) or of_names(name, kind, known, asked)
 
 
-def _in_words(known: pd.Series, kind: Kind) -> str:
+def _in_words(known: pd.Series, kind: Kind, quantity: str) -> str:
     """Describe the values of a column: their range, the most frequent ones, or the classes of a label."""
+    if kind == "number" and quantity == "date":
+        return " to ".join(str(pd.Timestamp(day, unit="D").date()) for day in (known.min(), known.max()))
     if kind in ("number", "row number", "date") and len(known):
-        return f"{_short(known.min())} to {_short(known.max())}"
+        return f"{_short(known.min())} to {_short(known.max())}{f' {UNITS[quantity]}' if quantity else ''}"
     distinct = known.nunique()
     if kind.startswith("label"):
         return f"{distinct:,}: {numbered(sorted(known.unique()))}"
@@ -248,6 +258,9 @@ def _problem(name: str, kind: Kind, known: pd.Series, rows: int, asked: Asked) -
     if kind == "identifier" and is_numeric_dtype(known):
         return (f"column {name!r} has another number in each of {rows:,} rows, as identifiers have: leave it out with "
                 f'{_WITHOUT.format(name)}, or give numbers = ["{name}"]')
+    measures = _measures(name, kind, known, asked)
+    if measures and distinct > _FEW:
+        return measures
     if kind in ("identifier", "category") and (stray := _stray(known)):
         return (f"column {name!r} has numbers, but also {stray}: correct that, or leave it empty, which missing = "
                 '"drop" leaves out')
@@ -275,6 +288,37 @@ def _problem_of_role(name: str, kind: Kind, known: pd.Series, asked: Asked) -> s
     alike_names = (asked.capitals == "refuse" and alike(names)) or (name not in asked.categorical
                                                                     and written_twice(names))
     return of_names(name, kind, known, asked) if alike_names and not numeric else None
+
+
+def _measures(name: str, kind: Kind, known: pd.Series, asked: Asked) -> str:
+    """Return what to ask about a column of texts that write quantities with bounds, units or signs; "" for others.
+
+    Few ranges are bands, which are categories, and many different units are parts of names, as in codes of post.
+    """
+    if kind not in ("identifier", "category") or name in asked.categorical or is_numeric_dtype(known):
+        return ""
+    values = without_words(known.astype("string")).dropna()
+    texts = pd.Series(values.unique(), dtype="string")
+    written, signs = texts[ways(texts) != ""], texts.map(sign_of)
+    share = values.isin({*written, *texts[signs.notna()]}).mean()
+    if len(texts) <= 2 or share <= _MOSTLY or _are_bands(written, len(texts)):
+        return ""
+    mend = f'or give categorical = ["{name}"] if each text is a category'
+    if len(written) and len({*written.map(unit_of)}) <= _UNITS:
+        first = str(written.iloc[0])
+        return (f"column {name!r} writes quantities as text, such as {first!r}, with {way_of(first)}: write plain "
+                "numbers in one unit, for a bound one that stands for it, such as half of a limit of detection, "
+                f"{mend}")
+    if signs.nunique() > 1 and not len(written):
+        two = texts.groupby(signs).first().tolist()[:2]
+        return f"column {name!r} has {two[0]!r} and {two[1]!r}, with different signs: write all in one way, {mend}"
+    return ""
+
+
+def _are_bands(written: pd.Series, different: int) -> bool:
+    """Return whether texts are few ranges of a number, such as 18-25 or 3+."""
+    are_ranges = (ways(written) == "two numbers") | written.str.endswith("+")
+    return bool(len(written)) and bool(are_ranges.all()) and different <= _FEW
 
 
 def _stray(known: pd.Series) -> str:

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Literal
 
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_integer_dtype, is_numeric_dtype
+from pandas.api.types import (
+    is_bool_dtype,
+    is_datetime64_any_dtype,
+    is_integer_dtype,
+    is_numeric_dtype,
+    is_timedelta64_dtype,
+)
 
 from fedfair.datasets.columns.cell import folded
-from fedfair.datasets.columns.convention import ALL, ANY_SIGN, PLAIN, Asked, Reading
+from fedfair.datasets.columns.convention import ALL, ANY_SIGN, PLAIN, Asked, Quantity, Reading
 from fedfair.datasets.columns.missing_marks import without_marks, without_words
+from fedfair.datasets.columns.quantities import DAY, number_of, quantity_of_text
 from fedfair.datasets.columns.spelling import all_spelled, same_capitals
 from fedfair.datasets.columns.written_numbers import are_codes, common_sign, decimal_marks, numbers
 
 
-def reading_of(frame: pd.DataFrame, asked: Asked, separator: str | None = None) -> Reading:
+def reading_of(frame: pd.DataFrame, asked: Asked, separator: str | None = None, names: Collection[str | None] = ()
+               ) -> Reading:
     """Return how the cells of a table are read: one convention for all its columns.
 
     Args:
         frame: Table as it was read from a file.
         asked: What the user says.
         separator: What separates values in the file; None if there is no file of text.
+        names: Columns whose values are names, as those of label and group are, even if they are dates.
 
     Raises:
         ValueError: If columns contradict each other, or numbers may be read in two ways; the message says which setting
@@ -34,7 +44,34 @@ def reading_of(frame: pd.DataFrame, asked: Asked, separator: str | None = None) 
     decimal, exceptions = decimal_marks(texts, asked, separator)
     signs = {name: common_sign(text) for name, text in texts.items()}
     return Reading(decimal, exceptions, tuple((name, sign) for name, sign in signs.items() if sign), missing,
-                   asked.capitals == "same", asked.categorical, asked.numeric)
+                   asked.capitals == "same", asked.categorical, asked.numeric,
+                   quantities=_quantities(frame, texts, asked, names))
+
+
+def _quantities(frame: pd.DataFrame, texts: Mapping[str, pd.Series], asked: Asked, names: Collection[str | None]
+                ) -> tuple[tuple[str, Quantity], ...]:
+    """Return the columns of dates, durations or times: as the user says, as their types say, or as all texts write."""
+    found: dict[str, Any] = {str(name): declared_quantity(column) for name, column in frame.items()
+                             if name not in asked.categorical}
+    found |= {name: quantity for name, text in texts.items() if (quantity := common_quantity(without_words(text)))}
+    return tuple({**{name: quantity for name, quantity in found.items() if quantity and name not in names},
+                  **dict(asked.quantities)}.items())
+
+
+def declared_quantity(column: pd.Series) -> Quantity | Literal[""]:
+    """Return the quantity that the type of a column declares: "date" of dates and moments, "duration", or ""."""
+    return "date" if is_datetime64_any_dtype(column) else "duration" if is_timedelta64_dtype(column) else ""
+
+
+def common_quantity(texts: pd.Series) -> str:
+    """Return the quantity that all texts of a column write, "" if there is none; missing texts are not looked at."""
+    quantity = ""
+    for place, text in enumerate(texts.dropna().unique()):
+        own = quantity_of_text(text)
+        if not own or (place and own != quantity):
+            return ""
+        quantity = own
+    return quantity
 
 
 def reading_of_declared(frame: pd.DataFrame, asked: Asked, separator: str | None = None) -> Reading:
@@ -57,7 +94,7 @@ def reading_of_declared(frame: pd.DataFrame, asked: Asked, separator: str | None
     reading, found = reading_of(frame, asked, separator), found_in_rows(frame, asked)
     settled = [name for name in map(str, frame) if name in asked.numeric and is_text(frame[name]) and name not in found]
     signs = dict(reading.signs) | dict.fromkeys(settled, ANY_SIGN)
-    return reading._replace(signs=tuple(signs.items()), found=found)
+    return reading._replace(signs=tuple(signs.items()), found=found, quantities=asked.quantities)
 
 
 def found_in_rows(frame: pd.DataFrame, asked: Asked) -> tuple[str, ...]:
@@ -69,7 +106,8 @@ def found_in_rows(frame: pd.DataFrame, asked: Asked) -> tuple[str, ...]:
     """
     said = dict(asked.decimal)
     return () if ALL in said else tuple(name for name in map(str, frame) if name in asked.numeric
-                                        and name not in said and is_text(frame[name]))
+                                        and name not in said and is_text(frame[name])
+                                        and name not in dict(asked.quantities))
 
 
 def reading_as_asked(asked: Asked) -> Reading:
@@ -84,7 +122,7 @@ def reading_as_asked(asked: Asked) -> Reading:
     mark = said.pop(ALL, ".")
     exceptions = tuple((name, other) for name, other in said.items() if other != mark)
     return Reading(mark, exceptions, (), tuple(asked.missing_marks or ()), asked.capitals == "same", asked.categorical,
-                   asked.numeric, keeps_missing=True)
+                   asked.numeric, keeps_missing=True, quantities=asked.quantities)
 
 
 def tidied(frame: pd.DataFrame, reading: Reading = PLAIN) -> pd.DataFrame:
@@ -97,10 +135,10 @@ def tidied(frame: pd.DataFrame, reading: Reading = PLAIN) -> pd.DataFrame:
 
 def tidied_column(column: pd.Series, reading: Reading = PLAIN) -> pd.Series:
     """Return one column as `tidied` makes it."""
-    text = cells(column, reading.missing)
+    name, text = str(column.name), cells(column, reading.missing)
     if text is None:
-        return _without_numbers(column, reading.missing)
-    name = str(column.name)
+        plain = _without_numbers(column, reading.missing)
+        return typed_numbers(plain) if reading.quantity(name) and declared_quantity(column) else plain
     if name in reading.categorical or (are_codes(text) and name not in reading.numeric):
         return named(text, reading)
     found = column_numbers(text, name, reading)
@@ -111,8 +149,21 @@ def tidied_column(column: pd.Series, reading: Reading = PLAIN) -> pd.Series:
 
 def column_numbers(text: pd.Series, name: str, reading: Reading) -> pd.Series:
     """Return the numbers of a column of text; missing where a text is none."""
+    quantity = reading.quantity(name)
+    if quantity:
+        return text.map({each: number_of(each, quantity) for each in text.dropna().unique()}).astype("float64")
     sign = ANY_SIGN if reading.keeps_missing else dict(reading.signs).get(name, "")
     return numbers(without_words(text), reading.mark(name), None if sign == ANY_SIGN else sign)
+
+
+def typed_numbers(column: pd.Series) -> pd.Series:
+    """Return the numbers of a column of dates, moments or durations by type, `[n]`; NaN where one is missing."""
+    if is_timedelta64_dtype(column):
+        micro = column.to_numpy("timedelta64[us]")
+    else:
+        utc = column.dt.tz_convert("UTC").dt.tz_localize(None) if column.dt.tz is not None else column
+        micro = utc.to_numpy("datetime64[us]")
+    return pd.Series(micro.astype("int64") / DAY, column.index, name=column.name).mask(column.isna())
 
 
 def own_numbers(column: pd.Series) -> pd.Series:
@@ -151,8 +202,10 @@ def listed(frame: pd.DataFrame) -> tuple[str, ...]:
 
 
 def is_text(column: pd.Series) -> bool:
-    """Return whether a column holds texts, or what is read as such: neither numbers, nor truth values, nor moments."""
-    return not (is_numeric_dtype(column) or is_bool_dtype(column) or is_datetime64_any_dtype(column))
+    """Return whether a column holds texts, or what is read as such: neither numbers, nor truth values, nor moments or
+    durations.
+    """
+    return not (is_numeric_dtype(column) or is_bool_dtype(column) or declared_quantity(column))
 
 
 def cells(column: pd.Series, missing: Sequence[str] = ()) -> pd.Series | None:

@@ -10,10 +10,18 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_datetime64_any_dtype, union_categoricals
+from pandas.api.types import union_categoricals
 
 from fedfair.datasets.columns.convention import Reading
-from fedfair.datasets.columns.tidy import cells, column_numbers, is_text, own_numbers, tidied_column
+from fedfair.datasets.columns.tidy import (
+    cells,
+    column_numbers,
+    declared_quantity,
+    is_text,
+    own_numbers,
+    tidied_column,
+    typed_numbers,
+)
 from fedfair.datasets.features.encoder import kept
 from fedfair.datasets.files.chunks import Chunks
 
@@ -81,13 +89,15 @@ def _number_column(column: pd.Series, reading: Reading) -> pd.Series:
     numbers = pd.Series(found.to_numpy()[places], name=column.name)
     if column.dtype != object:
         return numbers
-    return _numbers(own_numbers(column), reading).fillna(numbers)
+    return numbers if reading.quantity(str(column.name)) else _numbers(own_numbers(column), reading).fillna(numbers)
 
 
 def _numbers(column: pd.Series, reading: Reading) -> pd.Series:
-    """Return the number of each value, NaN where there is none; a moment is none."""
-    if is_datetime64_any_dtype(column):
+    """Return the number of each value, NaN where there is none, or where it is of another quantity than the column."""
+    if not is_text(column) and declared_quantity(column) != reading.quantity(str(column.name)):
         return pd.Series(np.nan, column.index, name=column.name)
+    if declared_quantity(column):
+        return typed_numbers(column)
     text = cells(column, reading.missing)
     found = column if text is None else column_numbers(text, str(column.name), reading)
     numbers = pd.to_numeric(found, errors="coerce").to_numpy("float64", na_value=np.nan)

@@ -42,7 +42,8 @@ def columns_of(encoding: Encoding) -> tuple[Column, ...]:
         known = None if not categories or name in dict(reading.bands) else categories
         other = OTHER if OTHER in categories else None
         made.append(Column(name, known, other, MISSING if MISSING in categories else other,
-                           ALWAYS | {*reading.missing}, AMONG_NUMBERS, reading.mark(name), reading.same_capitals))
+                           ALWAYS | {*reading.missing}, AMONG_NUMBERS, reading.mark(name), reading.same_capitals,
+                           reading.quantity(name)))
     return tuple(made)
 
 
@@ -72,7 +73,10 @@ def read_new(frame: pd.DataFrame, encoding: Encoding, unread: Unreadable = "refu
     refused: list[str] = []
     for column in columns:
         cells = frame[column.name].reset_index(drop=True)
-        if not encoding.reading.keeps_missing:
+        if column.quantity and not encoding.reading.keeps_missing:
+            made[column.name], doubts = _numbers(cells, column)
+            refused += [unreadable(column, doubts)] * bool(doubts)
+        elif not encoding.reading.keeps_missing:
             made[column.name], doubts = cells if column.known is None else _as_known(cells, column), []
             if column.known is not None and column.unknown is not None:
                 doubts = _others(made[column.name], column, encoding)
@@ -92,7 +96,7 @@ def read_new(frame: pd.DataFrame, encoding: Encoding, unread: Unreadable = "refu
 
 def _numbers(cells: pd.Series, column: Column) -> tuple[pd.Series, list[Doubt]]:
     """Return the numbers of a column, NaN where one is missing, and the cells that are none."""
-    if is_float_dtype(cells) or is_integer_dtype(cells):
+    if not column.quantity and (is_float_dtype(cells) or is_integer_dtype(cells)):
         numbers = cells.to_numpy("float64", na_value=np.nan)
         strange = np.isinf(numbers)
         return pd.Series(np.where(strange, np.nan, numbers)), _doubts(cells, strange)

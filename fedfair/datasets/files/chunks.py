@@ -109,7 +109,8 @@ def _is_plain(kind: pa.DataType) -> bool:
     import pyarrow.types as types
 
     checks = (types.is_integer, types.is_float32, types.is_float64, types.is_boolean, types.is_string,
-              types.is_large_string, types.is_string_view, types.is_timestamp, types.is_date32, types.is_null)
+              types.is_large_string, types.is_string_view, types.is_timestamp, types.is_date, types.is_duration,
+              types.is_time, types.is_decimal, types.is_null)
     if types.is_dictionary(kind):
         return bool(types.is_string(kind.value_type) or types.is_large_string(kind.value_type))
     return any(check(kind) for check in checks)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections.abc import Callable
-from datetime import datetime, time
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,7 +120,11 @@ def of_arrow(table: Any) -> pd.DataFrame:
     exact: dict[Any, Any] = {pa.bool_(): pd.BooleanDtype()}
     for name in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"):
         exact[getattr(pa, name.lower())()] = pd.api.types.pandas_dtype(name)  # doubles would round whole numbers
-    frame: pd.DataFrame = table.to_pandas(types_mapper=exact.get)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=exact.get, date_as_object=False)
+    for label, column in frame.items():
+        if isinstance(column.dtype, pd.ArrowDtype):  # as the file's pandas wrote it; its type is declared all the same
+            plain = table.column(str(label)).to_pandas(types_mapper=exact.get, date_as_object=False)
+            frame[label] = plain.set_axis(frame.index)
     return frame
 
 
@@ -201,12 +206,12 @@ def plain_values(column: pd.Series) -> pd.Series:
         return pd.Series(pd.Categorical.from_codes(column.cat.codes, names), column.index, name=column.name)
     if column.dtype != object:
         return column
+    column = _without_types(column)
     known = column.dropna()
     kinds = {type(value) for value in known}
     if kinds == {int} and all(-2**63 <= value < 2**63 for value in known):
         return column.astype("Int64" if len(known) < len(column) else "int64")
-    if {kind.__name__ for kind in kinds} == {"Decimal"} or (kinds and kinds <= {int, float} and all(
-            abs(value) <= 2**53 for value in known if isinstance(value, int))):
+    if kinds and kinds <= {int, float} and all(abs(value) <= 2**53 for value in known if isinstance(value, int)):
         return column.astype("float64")
     if len(kinds) <= 1 and not kinds <= {int, float}:
         return column.infer_objects()
@@ -217,8 +222,21 @@ def plain_values(column: pd.Series) -> pd.Series:
 
 def _named_by_itself(value: Any) -> Any:
     """Return a value of a column of several kinds as `fedfair.datasets.features.encoder.kept` names one of its kind."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _without_types(column: pd.Series) -> pd.Series:
+    """Return a column of objects with exact decimals as numbers, and dates, durations and times as text."""
+    listed = [value if missing else _written(value) for value, missing in zip(column, column.isna(), strict=True)]
+    return pd.Series(listed, column.index, dtype=object, name=column.name)
+
+
+def _written(value: Any) -> Any:
+    """Return an exact decimal as a number, a date, duration or time as text, and any other value as it is."""
+    if isinstance(value, Decimal):
+        return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
     if isinstance(value, datetime):
-        return str(value.date() if value.time() == time() else value)
-    return value
+        return str(value.date() if value.time() == time() and value.tzinfo is None else value)
+    if isinstance(value, timedelta):
+        return str(pd.Timedelta(value))
+    return str(value) if isinstance(value, date | time) else value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -261,3 +263,15 @@ def test_a_decimal_mark_that_all_rows_tell_makes_the_guarantee_nominal(tmp_path:
              "ranges": {"age": [0, 100], "dose": [0, 10]}, "categories": {"town": ["town 0", "other"]}}
     assert "how the numbers in dose are written was found" in str(Task(**asked).learned_from_records())
     assert Task(**asked, decimal=".").learned_from_records() is None
+
+
+def test_dates_durations_and_times_are_numbers(tmp_path: Path) -> None:
+    born = [datetime.date(1990, 1, 1) + datetime.timedelta(days=number) for number in range(ROWS)]
+    stay = [datetime.timedelta(days=number, hours=12) for number in range(ROWS)]
+    pay = [Decimal(number) / 4 for number in range(ROWS)]
+    rows(born=born, stay=stay, pay=pay).to_parquet(tmp_path / "train.parquet")
+    data = hugging_face.load(str(tmp_path), "good", "sex", without=["person", "town"])
+    by_name = dict(zip(data.columns, data.x.T, strict=True))
+    assert torch.equal(by_name["stay"], torch.arange(ROWS) + 0.5)
+    assert torch.equal(by_name["born"], torch.arange(ROWS) + 7305.0)
+    assert torch.equal(by_name["pay"], torch.arange(ROWS) / 4)

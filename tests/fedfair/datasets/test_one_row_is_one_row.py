@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -14,7 +16,7 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.convention import Asked, Quantity
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.features.kept_table import kept_table
 from fedfair.datasets.files.chunks import chunks_of, one_chunk
@@ -30,8 +32,10 @@ CELLS = ["1", "2.5", "1,5", "1.234", "0,5", "", "?", "x", '24"', '"24', "'", "\\
          "no\udcff"]
 """Cells as files have them, some of which a reader may take for the convention of the whole file."""
 TYPED: list[Any] = [None, 1, 2**60 + 1, 10**400, 1.5, 2.0, "1", "x", True, "0,5", "1.5"]
-MOMENTS: list[Any] = [*TYPED, pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01 03:04"), "2020-01-01"]
-ASKED = [Asked(), Asked(decimal=(("", ","),))]
+MOMENTS: list[Any] = [*TYPED, pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01 03:04"), "2020-01-01", "13:30",
+                      "<0.5", "7 kg", pd.Timedelta(days=1, hours=2), datetime.time(13, 30), datetime.date(2020, 1, 1),
+                      Decimal("1.50"), Decimal(2**60), pd.Timestamp("2020-01-01", tz="UTC")]
+ASKED = [Asked(), Asked(decimal=(("", ","),)), *(Asked(quantities=(("n", kind),)) for kind in get_args(Quantity))]
 QUICK = settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.generate))  # shrinking takes minutes
 LINES = st.text(st.sampled_from("".join(sorted({*"".join(CELLS)})) + ',;"'), max_size=20)
 

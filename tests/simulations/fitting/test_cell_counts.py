@@ -18,7 +18,8 @@ from fedfair.datasets.files.table_file import read_table
 from simulations.fitting.kinds import count
 
 READING = reading_as_asked(Asked())
-CELLS = ["1", "2.5", "1,5", "1.234", "1.234,5", "x", "", "(5)", "007", "1e5", "inf", "1e400", "unknown", "?", "9" * 20]
+CELLS = ["1", "2.5", "1,5", "1.234", "1.234,5", "x", "", "(5)", "007", "1e5", "inf", "1e400", "unknown", "?", "9" * 20,
+         "<0.5", "70 kg", "2020-01-01", "13:30", "1 days 00:00:00", "5%", "1,5%", "2.5%"]
 
 
 def counted(frame: pd.DataFrame, commas: bool = True) -> torch.Tensor:

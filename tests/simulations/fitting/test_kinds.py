@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,43 @@ def test_categories_of_one_number_in_two_writings_are_named(tmp_path: Path) -> N
     assert "01 and 1 of county are one number" in doubt
     for settings in ({"categorical": ["county"]}, {"numbers": ["county"]}):
         assert not any("county" in doubt for doubt in told(frame, settings, tmp_path / str(*settings)).doubts)
+
+
+def test_what_a_type_declares_as_a_quantity_is_one_and_its_unit_is_said(tmp_path: Path) -> None:
+    """Each was a category a day. From CSV, where the same values are text, it is the same scorecard."""
+    draws = np.random.default_rng(2)
+    days, cents = draws.integers(0, 300, 2000), draws.integers(0, 10_000, 2000)
+    frame = pd.DataFrame({
+        "stay": pd.to_timedelta(days, unit="D"), "seen": pd.Timestamp("2020-01-01") + pd.to_timedelta(cents, unit="h"),
+        "born": [datetime.date(1990, 1, 1) + datetime.timedelta(days=int(day)) for day in days],
+        "woke": [datetime.time(cent % 24, cent % 60) for cent in cents],
+        "pay": [Decimal(int(cent)) / 100 for cent in cents],
+        "sex": draws.choice(["f", "m"], 2000), "granted": np.where(days + cents / 50 > 250, "yes", "no")})
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    stories = [save(fit(Wanted(data, "granted", "sex", 10.0, settings={**SEEDED, "dataset": "table"})), tmp_path / name)
+               for name, data in (("typed", frame), ("text", tmp_path / "own.csv"))]
+    for story in stories:
+        binned = {feature.column for feature in story.description.encoding.features if feature.bin}
+        assert binned == {"stay", "seen", "born", "woke", "pay"}
+        assert any("stay in days, woke in hours since midnight" in doubt for doubt in story.doubts)
+    assert stories[0].scorecard.equals(stories[1].scorecard)
+
+
+def test_a_fit_says_which_texts_look_like_quantities(tmp_path: Path) -> None:
+    """By noisy counts, so that no single row decides what is said; a name that begins with a number is none."""
+    frame = people(2000).drop(columns=["born", "postcode"])
+    frame["kilos"] = (frame.index % 40 + 50).astype(str) + " kg"
+    frame["crp"] = np.where(frame.index % 10 == 0, "<0.5", (frame.index % 37 / 10).astype(str))
+    frame["share"] = (frame.index % 50).astype(str) + np.where(frame.index % 2, " %", "")
+    frame["street"] = (frame.index % 50).astype(str) + " Main Street"
+    text = "\n".join(told(frame, {}, tmp_path / "out").doubts)
+    assert "Most values of kilos look like quantities" in text
+    assert "Some values of crp are quantities with a bound or a unit" in text
+    assert "Some values of share have a sign of per cent" in text
+    assert "street look" not in text
+    assert "kg" not in text.replace("kilos", "")
+    doubts = told(frame, {"categorical": ["kilos"]}, tmp_path / "other").doubts
+    assert not any("kilos look" in doubt for doubt in doubts)
 
 
 def told(frame: pd.DataFrame, settings: dict[str, Any], folder: Path) -> Story:

@@ -178,3 +178,50 @@ def test_the_classifier_of_scikit_learn_reads_alike() -> None:
         model._model.predict(pd.concat([x, x[["age"]]], axis=1))
     with pytest.raises(ValueError, match="column 'age' has '61 years' in row 1 and 1,999 other cells"):
         model.predict(x.assign(age="61 years"))
+
+
+MOMENTS = {"stay": ["0 days 12:00:00", "200 days 00:00:00"], "born": ["1990-01-01", "1995-06-01"],
+           "woke": ["01:00:00", "23:30:00"]}
+"""What programs write of durations, dates and times; the first of each is mostly not ill."""
+
+
+@pytest.fixture(scope="module")
+def moments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a fit of durations, dates and times."""
+    draws = np.random.default_rng(3)
+    late = pd.DataFrame({name: draws.integers(0, 2, 2000) for name in MOMENTS})
+    ill = late.sum(axis=1) > 1
+    frame = pd.DataFrame({name: np.array(values)[late[name]] for name, values in MOMENTS.items()})
+    typed = frame.assign(stay=pd.to_timedelta(frame["stay"]), born=pd.to_datetime(frame["born"]))
+    out = tmp_path_factory.mktemp("fits") / "moments"
+    made = typed.assign(sex=draws.choice(["f", "m"], 2000), ill=np.where(ill, "yes", "no"))
+    save(fit(Wanted(made, "ill", "sex", 20.0, settings={"randomness": "seeded"})), out)
+    return out
+
+
+def test_a_quantity_is_read_as_its_type_was_in_all_forms(moments: Path, tmp_path: Path) -> None:
+    early, late = ({name: values[place] for name, values in MOMENTS.items()} for place in (0, 1))
+    writings = {"stay": ["200 days, 0:00:00", "P200D"], "born": ["1995-06-01 00:00:00", "1995-06-01T02:00+02:00"],
+                "woke": ["23:30", "23:30:00.0"]}
+    rows = [early, late, *({**late, name: other} for name, others in writings.items() for other in others)]
+    expected = ["no", *["yes"] * (len(rows) - 1)]
+    file = written(tmp_path, [[*MOMENTS], *([row[name] for name in MOMENTS] for row in rows)])
+    assert by_all(moments, file) == (0, expected, "")
+    typed = pd.DataFrame([early, late])
+    typed = typed.assign(stay=pd.to_timedelta(typed["stay"]), born=pd.to_datetime(typed["born"]).dt.tz_localize("UTC"))
+    assert predict(moments, typed)["predicted"].tolist() == expected[:2]
+
+
+@pytest.mark.parametrize(("name", "cell"), [("stay", "200"), ("stay", "1995-06-01"), ("born", "9282"),
+                                            ("born", "1.6.1995"), ("woke", "25:00"), ("woke", "7")])
+def test_a_number_without_its_unit_is_refused_where_a_quantity_stands(moments: Path, tmp_path: Path, name: str,
+                                                                      cell: str) -> None:
+    row = {**{column: values[0] for column, values in MOMENTS.items()}, name: cell}
+    code, _, said = by_all(moments, written(tmp_path, [[*MOMENTS], [row[column] for column in MOMENTS]]))
+    assert code == 2
+    assert f"column '{name}' has '{cell}' in row 1, where the model needs a " in said
+    typed = pd.DataFrame([row]).assign(**{name: [float(cell) if cell.isdigit() else cell]})
+    with pytest.raises(ValueError, match=f"column '{name}' has"):
+        predict(moments, typed)
+    assert by_all(moments, written(tmp_path, [[*MOMENTS], [row[column] for column in MOMENTS]]),
+                  "--unreadable", "missing")[0] == 0

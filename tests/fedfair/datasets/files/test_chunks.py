@@ -11,12 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.convention import PLAIN, Asked
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.columns.written_numbers import numbers
 from fedfair.datasets.features.encoder import kept
@@ -36,7 +37,9 @@ LARGE = 2**53 + 1  # no double
 TYPED: list[list[Any]] = [
     [True, False], [True, None], [1, 2, LARGE], [1, 2, LARGE, None], [1.5, -0.0, float("inf"), None],
     [datetime.date(2020, 1, 1), None], [pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01 03:00"), pd.NaT],
-    [decimal.Decimal("1.5"), None], ["a", "b", None], [pd.Timedelta(days=1), pd.Timedelta(hours=1)]]
+    [decimal.Decimal("1.5"), decimal.Decimal("2.0"), None], [datetime.time(13, 30), None],
+    [pd.Timestamp("2020-01-01", tz="Europe/Berlin"), None], ["a", "b", None],
+    [pd.Timedelta(days=1), pd.Timedelta(hours=1)]]
 ASKED = [Asked(), Asked(capitals="same"), Asked(missing_marks=("a", "1")), Asked(decimal=(("", ","),))]
 
 
@@ -156,11 +159,11 @@ def test_a_row_with_too_many_values_is_a_row_of_empty_cells_wherever_a_chunk_end
 
 def test_a_type_that_cannot_be_read_in_chunks_is_read_whole_and_said(tmp_path: Path,
                                                                      caplog: pytest.LogCaptureFixture) -> None:
-    frame = pd.DataFrame({"a": range(10), "wait": pd.to_timedelta(range(10), unit="h")})
+    frame = pd.DataFrame({"a": range(10), "wait": [b"x"] * 10})
     frame.to_parquet(tmp_path / "own.parquet")
     chunks = chunks_of(tmp_path / "own.parquet", cells=2)
     assert [len(chunk) for chunk in chunks.frames()] == [10]
-    assert "is read whole, since its column 'wait' holds values of the type duration" in caplog.text
+    assert "is read whole, since its column 'wait' holds values of the type binary" in caplog.text
 
 
 def test_several_files_are_one_table(tmp_path: Path) -> None:
@@ -248,3 +251,22 @@ def test_whole_numbers_that_a_file_calls_categories_are_categories(suffix: str, 
     made = Task(csv=str(tmp_path / f"own.{suffix}"), label="hired", group="sex", missing="drop").data().train
     assert sorted(name for column, name in zip(made.columns, made.categories, strict=True) if column == "ward"
                   ) == ["1", "3"]
+
+
+def test_types_of_arrow_in_pandas_are_read_as_those_of_pandas(tmp_path: Path) -> None:
+    """The file says that its columns were of Arrow's own kind, and pandas makes them so again."""
+    values: dict[Any, list[Any]] = {
+        pa.date32(): [datetime.date(2020, 1, 1), None], pa.duration("s"): [pd.Timedelta(days=1), None],
+        pa.decimal128(8, 2): [decimal.Decimal("1.50"), None], pa.time64("us"): [datetime.time(13), None],
+        pa.timestamp("us"): [pd.Timestamp("2020-01-01 03:00"), None], pa.int64(): [LARGE, None]}
+    arrow = {str(kind): pd.array(cells, dtype=pd.ArrowDtype(kind)) for kind, cells in values.items()}
+    plain = {str(kind): pd.Series(cells, dtype="Int64" if kind == pa.int64() else None)
+             for kind, cells in values.items()}
+    pd.DataFrame(arrow).to_parquet(tmp_path / "arrow.parquet")
+    pd.DataFrame(plain).to_parquet(tmp_path / "plain.parquet")
+    for whole in (True, False):
+        one, other = (read_table(path).frame if whole else next(chunks_of(path).frames())
+                      for path in (tmp_path / "arrow.parquet", tmp_path / "plain.parquet"))
+        for name in arrow:
+            assert kept(one[name], PLAIN).tolist() == kept(other[name], PLAIN).tolist(), name
+            assert not isinstance(one[name].dtype, pd.ArrowDtype)
