@@ -27,7 +27,8 @@ SMALL: dict[str, Any] = {"split": (0.3, 0.2, 0.5), "hidden": (30,), "steps": 2, 
 STAY_OUT = {"answer_timeout", "device", "figures", "metrics", "eval_every", "risk_every", "risk_records",
             "risk_vectors", "secure_aggregation", "theta"}
 VALUES: list[Any] = [True, False, 3, 4, 0.123, 0.456, "x", ["x"], {"x": 1}, [0.5, 0.25, 0.25], [0.5, 0.5],
-                     {"x": [0, 1]}, ["a", "b"], [3, 4], ["f1_macro"]]
+                     {"x": [0, 1]}, ["a", "b"], [3, 4], ["f1_macro"],
+                     {"x": "date"}]
 
 
 def key_of(made: Experiment) -> str:
