@@ -13,6 +13,7 @@ import pandas as pd
 
 from fedfair.accounting import Ledger, Release, epsilon, multiplier_of
 from fedfair.accounting.events import Preprocessed
+from fedfair.datasets.columns.kinds import holds_dates
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.files.chunks import hold_chunks, release_chunks
 from fedfair.datasets.files.in_memory import removed_after
@@ -173,6 +174,7 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     for column in filter(None, (made.label, *made.attribute_columns, made.site)):
         if column not in table.names:
             raise unknown("column", column, table.names)
+    _refuse_dates(made, table.dates)
     if table.listed:
         made = made.model_copy(update={"categorical": (*(made.categorical or ()), *table.listed)})
     asked, commas = _unknown_columns(made, table.names), _may_have_commas(made, table.separator)
@@ -255,6 +257,20 @@ def _unknown_columns(made: Experiment, columns: Sequence[str]) -> list[str]:
     known = {*roles, *(made.without or ()), *made.known_columns, *made.numbers, *(made.categorical or ()),
              *dict(made.quantities or ())}
     return [name for name in columns if name not in known]
+
+
+def _refuse_dates(made: Experiment, dates: Sequence[str]) -> None:
+    """Raise `ValueError` for a column that its file declares to hold dates, unless the settings say what it is.
+
+    Args:
+        made: The settings.
+        dates: Columns that the format of the file declares, which is public, so that no row decides it.
+    """
+    named = {*(made.without or ()), *(made.categorical or ()), *dict(made.quantities or ()), made.label, made.site,
+             *made.attributes, made.participant, *(known.column for known in made.categories or ())}
+    wrong = [holds_dates(name, None, may_be_days=True) for name in dates if name not in named]
+    if wrong:
+        raise ValueError("; ".join(wrong))
 
 
 def _with_kinds(ledger: Ledger, budget: Budget) -> Ledger:

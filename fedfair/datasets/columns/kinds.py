@@ -23,6 +23,7 @@ from fedfair.datasets.columns.measures import unit_of, way_of, ways
 from fedfair.datasets.columns.missing_marks import AMONG_NUMBERS, doubtful_mark, without_words
 from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.spelling import alike, written_twice
+from fedfair.datasets.columns.tidy import common_quantity
 
 _ID = re.compile(r"(.*[\W_])?(id|ids|uid|uuid|guid|pk|nr|index|rownum|rowid|account|ssn|iban|phone|telephone|mrn)|"
                  r".*[\W_](key|no|num|number)", re.IGNORECASE)
@@ -253,8 +254,7 @@ def _problem(name: str, kind: Kind, known: pd.Series, rows: int, asked: Asked) -
     if kind in _ROLES:
         return _problem_of_role(name, kind, known, asked)
     if kind == "date":
-        return (f"column {name!r} holds dates, such as {known.iloc[0]}: turn them into numbers, for example an age, or "
-                f"leave the column out with {_WITHOUT.format(name)}")
+        return holds_dates(name, str(known.iloc[0]), is_datetime64_any_dtype(known) or _are_iso_dates(known))
     if kind == "identifier" and is_numeric_dtype(known):
         return (f"column {name!r} has another number in each of {rows:,} rows, as identifiers have: leave it out with "
                 f'{_WITHOUT.format(name)}, or give numbers = ["{name}"]')
@@ -271,6 +271,25 @@ def _problem(name: str, kind: Kind, known: pd.Series, rows: int, asked: Asked) -
         return (f"column {name!r} has {distinct:,} different texts, and each would be a feature: put them into at most "
                 f"{_TEXTS:,} classes, or leave the column out with {_WITHOUT.format(name)}")
     return None
+
+
+def holds_dates(name: str, example: str | None, may_be_days: bool) -> str:
+    """Return the sentence that refuses a column of dates.
+
+    Args:
+        name: The column.
+        example: One of its dates; None where it must not be shown.
+        may_be_days: Whether the dates are such as can be read.
+    """
+    shown = "" if example is None else f", such as {example}"
+    days = f', take days since 1970-01-01 with quantities = {{ {name} = "date" }}' if may_be_days else ""
+    return (f"column {name!r} holds dates{shown}: turn them into numbers, for example an age{days}, or leave the "
+            f"column out with {_WITHOUT.format(name)}")
+
+
+def _are_iso_dates(known: pd.Series) -> bool:
+    """Return whether all texts of a column are dates as programs write them."""
+    return not is_numeric_dtype(known) and common_quantity(known.astype("string")) == "date"
 
 
 def _problem_of_role(name: str, kind: Kind, known: pd.Series, asked: Asked) -> str | None:

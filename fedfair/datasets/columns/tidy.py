@@ -50,12 +50,16 @@ def reading_of(frame: pd.DataFrame, asked: Asked, separator: str | None = None, 
 
 def _quantities(frame: pd.DataFrame, texts: Mapping[str, pd.Series], asked: Asked, names: Collection[str | None]
                 ) -> tuple[tuple[str, Quantity], ...]:
-    """Return the columns of dates, durations or times: as the user says, as their types say, or as all texts write."""
+    """Return the columns of durations or times, as their types say or all texts write, and those that the user says.
+
+    Dates are quantities only where the user says so: an age or a date may be meant.
+    """
     found: dict[str, Any] = {str(name): declared_quantity(column) for name, column in frame.items()
                              if name not in asked.categorical}
     found |= {name: quantity for name, text in texts.items() if (quantity := common_quantity(without_words(text)))}
-    return tuple({**{name: quantity for name, quantity in found.items() if quantity and name not in names},
-                  **dict(asked.quantities)}.items())
+    taken = {name: quantity for name, quantity in found.items()
+             if quantity in ("duration", "time") and name not in names}
+    return tuple({**taken, **dict(asked.quantities)}.items())
 
 
 def declared_quantity(column: pd.Series) -> Quantity | Literal[""]:

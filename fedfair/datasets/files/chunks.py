@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from glob import has_magic
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,7 @@ import pandas as pd
 
 from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.columns.tidy import listed
+from fedfair.datasets.columns.tidy import declared_quantity, listed
 from fedfair.datasets.files.part_files import folder_values, part_files
 from fedfair.datasets.files.row_file import open_rows
 from fedfair.datasets.files.table_file import (
@@ -45,10 +46,12 @@ class ParquetFile(NamedTuple):
     Args:
         path: File.
         names: Names of the columns.
+        dates: Those that hold dates or moments.
     """
 
     path: Path
     names: list[str]
+    dates: tuple[str, ...]
 
     def frames(self, rows: int) -> Iterator[pd.DataFrame]:
         """Yield the rows, some at a time.
@@ -69,6 +72,8 @@ def open_parquet(path: Path) -> ParquetFile | None:
     Raises:
         ValueError: If it cannot be read, has no records, or names a column twice.
     """
+    from pyarrow.types import is_date, is_timestamp
+
     with _opened(path) as file:
         schema, records = file.schema_arrow, file.metadata.num_rows
     for field in schema:
@@ -78,7 +83,9 @@ def open_parquet(path: Path) -> ParquetFile | None:
             return None
     if not records:
         raise ValueError(f"{path} has no records")
-    return ParquetFile(path, [*map(str, next(_frames(path, 1)))])
+    names = [*map(str, next(_frames(path, 1)))]
+    dates = (spelled(field.name) for field in schema if is_date(field.type) or is_timestamp(field.type))
+    return ParquetFile(path, names, tuple(name for name in dates if name in names))
 
 
 def _frames(path: Path, rows: int) -> Iterator[pd.DataFrame]:
@@ -130,12 +137,14 @@ class Chunks(NamedTuple):
         frames: Yields the rows, some at a time; text is not interpreted yet.
         separator: What separated values; None for a file that knows its values' types.
         listed: Columns of which the file says that their whole numbers are codes of categories.
+        dates: Columns of which the file says that they hold dates or moments.
     """
 
     names: list[str]
     frames: Callable[[], Iterator[pd.DataFrame]]
     separator: str | None = None
     listed: tuple[str, ...] = ()
+    dates: tuple[str, ...] = ()
 
 
 _State = tuple[tuple[tuple[Path, int, int], ...], str | None, str | None, str | None, int | None]
@@ -203,7 +212,8 @@ def chunks_of(path: Path, asked: Asked = _AS_ASKED, cells: int = CELLS) -> Chunk
     parts = [_with_values(part, folder_values(file, path)) for file, part in zip(files or [path], parts, strict=True)]
     if len(parts) > 1:
         _refuse_others(files, parts)
-    return Chunks(parts[0].names, partial(_one_after_another, parts), parts[0].separator, parts[0].listed)
+    return Chunks(parts[0].names, partial(_one_after_another, parts), parts[0].separator, parts[0].listed,
+                  tuple(dict.fromkeys(chain.from_iterable(part.dates for part in parts))))
 
 
 def read_files(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
@@ -261,7 +271,8 @@ def _of_file(path: Path, asked: Asked, cells: int) -> Chunks:
     parquet = open_parquet(path) if path.suffix.lower() in (".parquet", ".pq") and path.is_file() else None
     if parquet is not None:
         return Chunks(parquet.names, partial(parquet.frames, _rows(cells, parquet.names)),
-                      listed=tuple(name for name in map(spelled, codes_of_parquet(path)) if name in parquet.names))
+                      listed=tuple(name for name in map(spelled, codes_of_parquet(path)) if name in parquet.names),
+                      dates=parquet.dates)
     return one_chunk(read_table(path, asked).frame)
 
 
@@ -276,7 +287,7 @@ def _with_values(part: Chunks, values: Mapping[str, str]) -> Chunks:
         for frame in part.frames():
             yield frame.assign(**{name: pd.Series(value, frame.index, dtype="str") for name, value in more.items()})
 
-    return Chunks([*part.names, *more], frames, part.separator, part.listed)
+    return Chunks([*part.names, *more], frames, part.separator, part.listed, part.dates)
 
 
 def _refuse_others(files: list[Path], parts: list[Chunks]) -> None:
@@ -308,7 +319,8 @@ def one_chunk(frame: pd.DataFrame, separator: str | None = None) -> Chunks:
         frame: The table.
         separator: What separated values in its file.
     """
-    return Chunks([*map(str, frame)], lambda: iter([frame]), separator, listed(frame))
+    return Chunks([*map(str, frame)], lambda: iter([frame]), separator, listed(frame),
+                  tuple(str(name) for name, column in frame.items() if declared_quantity(column) == "date"))
 
 
 def _rows(cells: int, names: list[str]) -> int:

@@ -14,6 +14,7 @@ import torch
 from PIL import Image as Pillow
 
 from fedfair.datasets import DATASETS, hugging_face
+from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.split import split
 from fedfair.protocol.task import Task
 
@@ -270,7 +271,10 @@ def test_dates_durations_and_times_are_numbers(tmp_path: Path) -> None:
     stay = [datetime.timedelta(days=number, hours=12) for number in range(ROWS)]
     pay = [Decimal(number) / 4 for number in range(ROWS)]
     rows(born=born, stay=stay, pay=pay).to_parquet(tmp_path / "train.parquet")
-    data = hugging_face.load(str(tmp_path), "good", "sex", without=["person", "town"])
+    with pytest.raises(ValueError, match=r'quantities = \{ born = "date" \}'):
+        hugging_face.load(str(tmp_path), "good", "sex", without=["person", "town"])
+    asked = Asked(quantities=(("born", "date"),))
+    data = hugging_face.load(str(tmp_path), "good", "sex", without=["person", "town"], asked=asked)
     by_name = dict(zip(data.columns, data.x.T, strict=True))
     assert torch.equal(by_name["stay"], torch.arange(ROWS) + 0.5)
     assert torch.equal(by_name["born"], torch.arange(ROWS) + 7305.0)

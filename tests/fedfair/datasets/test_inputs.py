@@ -21,11 +21,12 @@ LIKE_BASE = ("bom.csv", "eu.csv", "eu_thousands.csv", "gz.csv.gz", "index_col.cs
              "utf16.csv", "people.parquet", "people.xlsx")
 READ: dict[str, tuple[int, ...]] = {
     "base.csv": (400, 7), "cats40.csv": (400, 47), "currency.csv": (400, 8), "group12.csv": (2000, 8),
-    "group2.csv": (2000, 8), "imbalanced.csv": (4000, 7), "isodates.csv": (400, 8),
-    "label spaces.csv": (800, 7), "label_bool.csv": (800, 7), "label_pm1.csv": (800, 7), "people.csv": (600, 5), "people.json": (50, 7), "tiny6.csv": (6, 7)}
+    "group2.csv": (2000, 8), "imbalanced.csv": (4000, 7), "label spaces.csv": (800, 7), "label_bool.csv": (800, 7),
+    "label_pm1.csv": (800, 7), "people.csv": (600, 5), "people.json": (50, 7), "tiny6.csv": (6, 7)}
 MENDED: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
     "cats40_int.csv": ('categorical = ["zip"]', {"asked": Asked(categorical=("zip",))}, (2000, 47)),
     "dates.csv": ('without = ["opened"]', {"without": ["opened"]}, (400, 7)),
+    "isodates.csv": ('opened = "date"', {"asked": Asked(quantities=(("opened", "date"),))}, (400, 8)),
     "ids_int.csv": ('without = ["customer_id"]', {"without": ["customer_id"]}, (400, 7)),
     "ids_str.csv": ('without = ["iban"]', {"without": ["iban"]}, (400, 7)),
     "latin1.csv": ('"Köln": then set encoding = "cp1252"', {"asked": Asked(encoding="cp1252")}, (400, 7)),

@@ -92,7 +92,7 @@ def test_missing_values_are_dropped_in_a_run_that_says_so(tmp_path: Path, caplog
 
 @pytest.mark.parametrize(("column", "values", "message"), [
     ("name", [f"person {i}" for i in range(420)], "column 'name' has 420 different texts in 420 rows, as names have"),
-    ("born", ["2.1.1980", "4.3.1990"] * 210, "column 'born' holds dates, such as 2.1.1980: turn them into")])
+    ("born", ["1980-01-02", "1990-03-04"] * 210, "column 'born' holds dates, such as 1980-01-02: turn them into")])
 def test_a_column_that_is_no_feature_is_refused(column: str, values: list[str], message: str, tmp_path: Path) -> None:
     file = put(people(3).assign(**{column: values}), tmp_path)
     assert message in said("data", "check", file, "--label", "outcome", "--group", "group", code=2)

@@ -72,13 +72,28 @@ def test_what_a_type_declares_as_a_quantity_is_one_and_its_unit_is_said(tmp_path
         "pay": [Decimal(int(cent)) / 100 for cent in cents],
         "sex": draws.choice(["f", "m"], 2000), "granted": np.where(days + cents / 50 > 250, "yes", "no")})
     frame.to_csv(tmp_path / "own.csv", index=False)
-    stories = [save(fit(Wanted(data, "granted", "sex", 10.0, settings={**SEEDED, "dataset": "table"})), tmp_path / name)
+    settings = {**SEEDED, "dataset": "table", "quantities": {"seen": "date", "born": "date"}}
+    stories = [save(fit(Wanted(data, "granted", "sex", 10.0, settings=settings)), tmp_path / name)
                for name, data in (("typed", frame), ("text", tmp_path / "own.csv"))]
     for story in stories:
         binned = {feature.column for feature in story.description.encoding.features if feature.bin}
         assert binned == {"stay", "seen", "born", "woke", "pay"}
         assert any("stay in days, woke in hours since midnight" in doubt for doubt in story.doubts)
     assert stories[0].scorecard.equals(stories[1].scorecard)
+
+
+def test_a_date_is_refused_by_its_type_before_anything_is_charged_and_read_as_days_where_it_is_text(tmp_path: Path
+                                                                                                 ) -> None:
+    """A type is the format of a file, which is public; of text noisy counts tell, and then no row may stop a fit."""
+    frame = people(2000)[["pay", "sex", "granted"]]
+    seen = pd.Timestamp("2020-01-01") + pd.to_timedelta(frame.index, unit="D")
+    count_in = tmp_path / "spending.toml"
+    with pytest.raises(ValueError, match=r"column 'seen' holds dates: .* quantities = \{ seen = \"date\" \}"):
+        fit(Wanted(frame.assign(seen=seen), "granted", "sex", 5.0, settings=SEEDED, count_in=count_in))
+    assert not count_in.exists()
+    frame.assign(seen=seen.astype(str)).to_csv(tmp_path / "own.csv", index=False)
+    story = save(fit(Wanted(tmp_path / "own.csv", "granted", "sex", 5.0, settings=SEEDED)), tmp_path / "out")
+    assert "Read as numbers: seen in days since 1970-01-01." in story.doubts
 
 
 def test_a_fit_says_which_texts_look_like_quantities(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> Path:
     typed = frame.assign(stay=pd.to_timedelta(frame["stay"]), born=pd.to_datetime(frame["born"]))
     out = tmp_path_factory.mktemp("fits") / "moments"
     made = typed.assign(sex=draws.choice(["f", "m"], 2000), ill=np.where(ill, "yes", "no"))
-    save(fit(Wanted(made, "ill", "sex", 20.0, settings={"randomness": "seeded"})), out)
+    save(fit(Wanted(made, "ill", "sex", 20.0, settings={"randomness": "seeded", "quantities": {"born": "date"}})), out)
     return out
 
 

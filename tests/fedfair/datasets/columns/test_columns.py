@@ -26,11 +26,11 @@ def table(**columns: Any) -> pd.DataFrame:
     return pd.DataFrame({name: [values[i % len(values)] for i in range(ROWS)] for name, values in named.items()})
 
 
-def column(values: list[Any], name: str = "x") -> Column:
+def column(values: list[Any], name: str = "x", asked: Asked = Asked()) -> Column:  # noqa: B008
     """Return what one column is taken as."""
     frame = table(**{name: values})
-    reading = reading_of(frame, Asked())
-    columns = understand(tidied(frame, reading), "good", "sex", asked=as_read(Asked(), reading))
+    reading = reading_of(frame, asked)
+    columns = understand(tidied(frame, reading), "good", "sex", asked=as_read(asked, reading))
     return next(column for column in columns if column.name == name)
 
 
@@ -43,7 +43,7 @@ def column(values: list[Any], name: str = "x") -> Column:
     (["yes", "no", "perhaps"], "category", "3: yes, no, perhaps"), (["x", " x", "y", ""], "category", "2: x, y"),
     (list("abcdefgh"), "category", "8: a, b, c, d, e, ..."), (["1", "2", "many"], "category", "3: 1, 2, many"),
     (["same"], "single value", "1: same"), ([7], "single value", "1: 7"), ([None], "single value", "0: "),
-    (["1999-12", "2001-02"], "date", "1999-12 to 2001-02"),
+    (["1999-12-01", "2001-02-03T10:00"], "date", "1999-12-01 to 2001-02-03T10:00"),
     (["1.2.1999", "31.12.2001"], "date", "1.2.1999 to 31.12.2001"),
     (["12/24/99", "1/2/03"], "date", "1/2/03 to 12/24/99"),
     ([f"person {i}" for i in range(ROWS)], "identifier", "60: person 0, person 1, person 2, person 3, person 4, ..."),
@@ -55,8 +55,11 @@ def test_what_a_column_is_taken_as(values: list[Any], kind: str, words: str) -> 
 
 
 @pytest.mark.parametrize("values", [["2001-02-03", "2004-05-06T10:00"], pd.to_datetime(["2001-02-03", "2004-05-06"])])
-def test_dates_that_programs_write_are_numbers_of_days(values: Any) -> None:
+def test_dates_are_numbers_of_days_if_the_user_says_so(values: Any) -> None:
     found = column(list(values))
+    assert found.kind == "date"
+    assert 'quantities = { x = "date" }' in str(found.problem)
+    found = column(list(values), asked=Asked(quantities=(("x", "date"),)))
     assert (found.kind, found.values, found.problem) == ("number", "2001-02-03 to 2004-05-06", None)
 
 
@@ -79,7 +82,7 @@ def test_label_group_and_participant_are_what_they_are_said_to_be() -> None:
 
 
 @pytest.mark.parametrize(("columns", "message"), [
-    ({"born": ["12/1/1999", "2/3/2001"]}, "column 'born' holds dates, such as 12/1/1999: turn them into numbers"),
+    ({"born": ["1999-12-01", "2001-02-03"]}, "column 'born' holds dates, such as 1999-12-01: turn them into numbers"),
     ({"name": [f"p{i}" for i in range(ROWS)]}, "column 'name' has 60 different texts in 60 rows, as names have"),
     ({"good": [i / 7 for i in range(101)]}, None),
     ({"age": [*map(str, range(20, 79)), "young"]}, r"'age' has numbers, but also 'young' in row 60: correct that"),
