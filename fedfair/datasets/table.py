@@ -41,6 +41,19 @@ _AS_ASKED = Asked()
 _MOSTLY = 0.3  # of the rows that a column lacks: dropping them would leave too few
 
 
+class MissingValues(ValueError):
+    """A table has missing values, which are to be refused.
+
+    Args:
+        message: What to do about them.
+        gaps: How many there are, by column and in all rows.
+    """
+
+    def __init__(self, message: str, gaps: str) -> None:
+        super().__init__(message)
+        self.gaps = gaps
+
+
 def from_frame(frame: pd.DataFrame, label: str, group: str, numeric: Sequence[str] = (), reading: Reading = PLAIN
                ) -> GroupedDataset:
     """Encode a complete table; see `features.encoder.learn`. All columns but the label become features.
@@ -212,7 +225,9 @@ def _complete_or_all_wrong(tidy: pd.DataFrame, missing: Missing, roles: tuple[st
         return complete(tidy, missing, roles)
     except ValueError as error:
         wrong = problems(understand(shown(tidy, reading), *roles, as_read(asked, reading)))
-        raise ValueError(f"{wrong}; {error}" if wrong else str(error)) from None
+        if not wrong:
+            raise
+        raise ValueError(f"{wrong}; {error}") from None
 
 
 def as_declared(asked: Asked, raw: Iterable[str], numbers: Sequence[str], roles: Sequence[str | None]) -> Asked:
@@ -337,9 +352,9 @@ def complete(frame: pd.DataFrame, missing: Missing, roles: Sequence[str | None] 
     if missing == "refuse":
         most = [str(name) for name, count in counts.items() if count > _MOSTLY * len(frame) and name not in roles]
         rather = f"; rather leave out columns that lack many, with without = {json.dumps(most)}" if most else ""
-        raise ValueError(f'the table has {gaps}: fill them, or leave those rows out with missing = "drop"{rather}; in '
-                         "a file, cells with NA, None or null count as missing: write another word where that is an "
-                         "answer")
+        raise MissingValues(f'the table has {gaps}: fill them, or leave those rows out with missing = "drop"{rather}; '
+                            "in a file, cells with NA, None or null count as missing: write another word where that is "
+                            "an answer", gaps)
     if lost.all():
         raise ValueError(f"the table has {gaps}: no row is complete; fill them, or leave those columns out by without")
     _log.warning("left out: rows with %s", visible(gaps))

@@ -63,11 +63,13 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
           missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop them.")] = "refuse",
           without: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.")] = "",
           encoding: Encoding = None, set_: Set = []) -> None:  # noqa: B006
-    """Print how your own file is read, ask about what is doubtful, and say whether the file can be used.
+    """Print how your own file is read, ask about what is doubtful, and say whether the file can be used, and how.
 
     Example: fedfair data check people.csv --label hired --group sex
     """
+    from fedfair.datasets.columns.kinds import problems
     from fedfair.datasets.files.part_files import table_name
+    from fedfair.datasets.table import MissingValues
     from simulations.drawing.terminal import terminal
     from simulations.results.terminal_table import columns_table
     from simulations.settings.experiment import Experiment
@@ -81,16 +83,24 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
     console.print(terminal(columns_table(str(file), found.columns)))
     for sentence in (found.described, *found.questions):
         console.print(Text(visible(sentence)))
-    _describe(str(file), task)
-    console.print(terminal(label_rates(task.data())))
-    for sentence in small_groups(task.data()):
-        console.print(Text(visible(f"Warning: {sentence}"), style="bold"))
-    options = {"--csv": str(file), "--label": label, "--group": group, "--encoding": encoding, "--without": without,
-               "--missing": missing if missing != "refuse" else None}
+    if wrong := problems(found.columns):
+        raise ValueError(wrong)
+    options = {"--label": label, "--group": group, "--encoding": encoding or "", "--without": without}
     words = [word for option in options.items() if option[1] for word in option]
-    for pair in set_:
-        words += ["--set", pair]
-    print(visible(f"Next: fedfair compare {shlex.join(map(str, words))} --out out/{table_name(file)}"))
+    words += [word for pair in set_ for word in ("--set", pair)]
+    try:
+        _describe(str(file), task)
+    except MissingValues as error:
+        console.print(Text(visible(f"The table has {error.gaps}. A fit keeps them, each as a value of its own; other "
+                                   "runs need them filled, or leave those rows out with --missing drop.")))
+    else:
+        console.print(terminal(label_rates(task.data())))
+        for sentence in small_groups(task.data()):
+            console.print(Text(visible(f"Warning: {sentence}"), style="bold"))
+        dropped = [] if missing == "refuse" else ["--missing", missing]
+        compared = shlex.join(["--csv", str(file), *words, *dropped])
+        print(visible(f"To compare methods: fedfair compare {compared} --out out/{table_name(file)}"))
+    print(visible(f"Next: fedfair fit {shlex.join([str(file), *words])} --out out/{table_name(file)}"))
 
 
 def _describe(name: str, task: Task) -> None:

@@ -33,6 +33,7 @@ from fedfair.datasets.grouped import GroupedDataset, Parts
 from fedfair.datasets.names import as_text
 from fedfair.datasets.schema import RECORDS
 from fedfair.datasets.table import as_read, features_alone, shown, whole_numbers, with_bands
+from fedfair.plugins.registry import unknown
 from fedfair.protocol.task import Task
 from simulations.drawing.table import Table
 
@@ -54,6 +55,9 @@ def examine(task: Task) -> FileFindings:
     file = read_files(Path(task.csv or ""), asked)
     asked = replace(asked, categorical=(*asked.categorical, *listed(file.frame)))
     roles = (task.label, task.participant, *attributes)
+    for name in filter(None, (*roles, task.site)):
+        if name not in file.frame:
+            raise unknown("column", name, map(str, file.frame))
     read = file.frame.drop(columns=features_alone(task.without or (), file.frame, roles))
     reading = reading_of(read, asked, file.separator, (*roles, task.site))
     reading = with_bands(reading, asked, attributes[0])

@@ -15,13 +15,15 @@ def part_files(path: Path) -> list[Path]:
 
     Args:
         path: A file, a folder, or a pattern. In a folder, names that begin with a dot or a low line are not meant, and
-            folders in it only if their names hold values (`folder_values`).
+            folders in it only if their names hold values (`folder_values`); where Hugging Face's `save_to_disk` wrote
+            it, the data alone, not what describes them.
     """
     if path.is_file():
         return [path]
     if path.is_dir():
+        saved = (path / "state.json").is_file() and (path / "dataset_info.json").is_file()
         found = sorted(each for each in path.iterdir() if each.name[0] not in "._")
-        files = [file for file in found if file.is_file()]
+        files = [file for file in found if file.is_file() and (file.suffix == ".arrow" or not saved)]
         for folder in found:
             files += part_files(folder) if folder.is_dir() and "=" in folder.name.strip("=") else []
         return files

@@ -19,6 +19,7 @@ from fedfair.datasets.files import workbook
 from fedfair.datasets.files.csv_file import read_csv
 
 _AS_ASKED = Asked()
+_STREAM = b"\xff\xff\xff\xff"  # begins each message of Arrow
 
 
 class TableFile(NamedTuple):
@@ -103,10 +104,15 @@ def codes_of_parquet(path: Path) -> list[str]:
 
 
 def _feather(path: Path, asked: Asked) -> pd.DataFrame:
-    """Read a Feather file."""
-    from pyarrow import feather
+    """Read a Feather file, or a stream of Arrow, as Hugging Face's `save_to_disk` writes it under the same ending."""
+    from pyarrow import feather, ipc, memory_map
 
-    return of_arrow(feather.read_table(path))
+    with path.open("rb") as file:
+        is_stream = file.read(len(_STREAM)) == _STREAM
+    if not is_stream:
+        return of_arrow(feather.read_table(path))
+    with memory_map(str(path)) as file, ipc.open_stream(file) as stream:
+        return of_arrow(stream.read_all())
 
 
 def of_arrow(table: Any) -> pd.DataFrame:

@@ -76,8 +76,11 @@ def test_a_file_is_checked_column_by_column(tmp_path: Path) -> None:
                   "outcome │ label │ 2: 0 = a, 1 = b", "Unnamed: 0 │ row number, left out",
                   "413 records, (9,) features, 2 classes"):
         assert words in shown
-    refused = said("data", "check", file, "--label", "outcome", "--group", "group", code=2)
-    assert "missing values in town (7), in 7 of 420 rows: fill them, or leave those rows out with missing" in refused
+    kept = said("data", "check", file, "--label", "outcome", "--group", "group")
+    assert "The table has missing values in town (7), in 7 of 420 rows. A fit keeps them" in kept
+    assert "fedfair compare" not in kept
+    for words in (shown, kept):
+        assert words.endswith(f"Next: fedfair fit {file} --label outcome --group group --out out/people")
 
 
 def test_missing_values_are_dropped_in_a_run_that_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -41,7 +41,7 @@ def messy(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_messy_file_is_read_after_two_answers_and_the_last_line_compares(messy: Path, tmp_path: Path,
+def test_a_messy_file_is_read_after_an_answer_and_the_last_lines_are_commands(messy: Path, tmp_path: Path,
                                                                           monkeypatch: pytest.MonkeyPatch) -> None:
     """Each refusal ends with all options that mend it; what is left of a check is the command to go on with."""
     monkeypatch.chdir(tmp_path)
@@ -51,11 +51,19 @@ def test_a_messy_file_is_read_after_two_answers_and_the_last_line_compares(messy
         said = CliRunner().invoke(app, words)
         assert said.exit_code == 2
         words += shlex.split(said.stderr.strip().splitlines()[-1].partition("you mean: ")[2])
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.stderr
-    last = done.stdout.strip().splitlines()[-1]
-    assert last.startswith("Next: fedfair compare --csv klinik.csv --label 'Wieder da?' --group Geschlecht")
-    command = [*shlex.split(last)[2:], "--strategies", "sgd", "--seeds", "1", "--set", "epochs=1"]
+        assert "--missing" not in words  # a fit keeps missing values
+    kept = CliRunner().invoke(app, words)
+    assert kept.exit_code == 0, kept.stderr
+    assert "A fit keeps them" in kept.stdout
+    without_notes = [f"{word},Bemerkung" if word == "Nr,Aufnahme" else word for word in words]
+    done = CliRunner().invoke(app, [*without_notes, "--missing", "drop"])
+    *_, compare, last = done.stdout.strip().splitlines()
+    assert last == kept.stdout.strip().splitlines()[-1].replace("Aufnahme", "Aufnahme,Bemerkung")
+    assert last.startswith("Next: fedfair fit klinik.csv --label 'Wieder da?' --group Geschlecht")
+    fitted = CliRunner().invoke(app, [*shlex.split(last)[2:], "--out", "out/fit"])
+    assert fitted.exit_code == 0, fitted.stderr
+    assert compare.startswith("To compare methods: fedfair compare --csv klinik.csv --label 'Wieder da?' --group")
+    command = [*shlex.split(compare)[4:], "--strategies", "sgd", "--seeds", "1", "--set", "epochs=1"]
     compared = CliRunner().invoke(app, command)
     assert compared.exit_code == 0, compared.stderr
     new = tmp_path / "new.csv"

@@ -16,12 +16,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import feather
 
 from fedfair.datasets.columns.convention import PLAIN, Asked
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.columns.written_numbers import numbers
 from fedfair.datasets.features.encoder import kept
-from fedfair.datasets.files.chunks import chunks_of, one_chunk, read_rows
+from fedfair.datasets.files.chunks import chunks_of, one_chunk, read_files, read_rows
 from fedfair.datasets.files.part_files import table_name
 from fedfair.datasets.files.table_file import read_table
 from fedfair.datasets.grouped import GroupedDataset
@@ -270,3 +271,23 @@ def test_types_of_arrow_in_pandas_are_read_as_those_of_pandas(tmp_path: Path) ->
         for name in arrow:
             assert kept(one[name], PLAIN).tolist() == kept(other[name], PLAIN).tolist(), name
             assert not isinstance(one[name].dtype, pd.ArrowDtype)
+
+
+def test_a_stream_of_arrow_is_read_as_a_file_of_it(tmp_path: Path) -> None:
+    """Hugging Face saves data sets so, beside two files that describe them, under the ending of Feather."""
+    frame = pd.DataFrame({"n": [1, None, 3], "born": [datetime.date(2020, 1, 1)] * 3, "y": ["yes", "no", "no"]})
+    table, saved = pa.Table.from_pandas(frame), tmp_path / "saved"
+    saved.mkdir()
+    feather.write_feather(table, tmp_path / "own.feather")
+    for number in range(2):
+        with pa.ipc.new_stream(str(saved / f"data-{number}.arrow"), table.schema) as stream:
+            stream.write_table(table)
+    for name in ("state", "dataset_info"):
+        (saved / f"{name}.json").write_text("{}")
+    expected = read_table(tmp_path / "own.feather").frame
+    pd.testing.assert_frame_equal(read_table(saved / "data-0.arrow").frame, expected)
+    for read in (pd.concat(chunks_of(saved).frames(), ignore_index=True), read_files(saved).frame):
+        pd.testing.assert_frame_equal(read, pd.concat([expected] * 2, ignore_index=True))
+    (saved / "data-1.arrow").write_bytes((saved / "data-0.arrow").read_bytes()[:200])
+    with pytest.raises(ValueError, match=r"data-1.arrow cannot be read as arrow .* check that it was copied whole"):
+        chunks_of(saved)
