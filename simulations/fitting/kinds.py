@@ -32,6 +32,8 @@ _MOSTLY = 0.8  # of a column's values are numbers: then it holds numbers
 _CODE = r"[+-]?0\d+"  # a number does not start with a 0 before other digits
 _NUMBER, _BY_DOT, _BY_COMMA, _CODED, _TEXT, _SHARE, _DATE, _DURATION, _TIME, _MEASURE, _COUNTS = range(11)
 _QUANTITIES: dict[Quantity, int] = {"date": _DATE, "duration": _DURATION, "time": _TIME}
+_RARE = [_SHARE, _DATE, _DURATION, _TIME, _MEASURE]
+_LIKELY = 3.0  # deviations of the noise: kinds that few columns have count from there, so that their noise adds up less
 _TOLD = 4.0  # deviations of the noise: as many codes are no accident of it
 _EITHER = r"([^.]*[^.\d])?[1-9]\d{0,2}(\.\d{3})+([^.\d][^.]*)?"  # a dot that may stand between thousands
 
@@ -105,15 +107,19 @@ def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_comm
     deviation = multiplier * math.sqrt(len(columns) + 1)
     *of_columns, empty = add_noise(noise, {"kinds": exact}, deviation, draws)["kinds"]
     counts = torch.stack(of_columns)
+    rare = counts[:, _RARE]
+    counts[:, _RARE] = torch.where(rare > _LIKELY * deviation, rare, 0.0)
     by_dot, by_comma = counts[:, _BY_DOT].sum(), counts[:, _BY_COMMA].sum()
     comma = may_have_commas and bool(by_comma > by_dot)
     numbers = counts[:, _NUMBER] + counts[:, _SHARE] + counts[:, _BY_COMMA if comma else _BY_DOT]
     told, most = _TOLD * deviation, _MOSTLY * counts.sum(1)
     are_numbers = (numbers > most) & (counts[:, _CODED] <= told)
-    are = {quantity: counts[:, place] > most for quantity, place in _QUANTITIES.items()}
+    most_frequent = counts[:, [*_QUANTITIES.values()]].max(1)
+    are_quantities = (most_frequent.values > most) & (most_frequent.values > 0) & ~are_numbers
+    names = [[*_QUANTITIES][place] for place in most_frequent.indices.tolist()]
     others = counts[:, [*_QUANTITIES.values(), _MEASURE]].sum(1)
-    read = are_numbers | torch.stack([*are.values()]).any(0)
-    own = torch.stack([counts[:, place] * are[quantity] for quantity, place in _QUANTITIES.items()]).sum(0)
+    strays = others - torch.where(are_quantities, most_frequent.values, 0.0)
+    read = are_numbers | are_quantities
 
     def named(chosen: Tensor) -> tuple[str, ...]:
         """Return the columns that are chosen, `[columns]`."""
@@ -121,9 +127,8 @@ def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_comm
 
     return Kinds(
         named(are_numbers), "," if comma else reading.decimal, round(float(empty[0])) if empty[0] > told else 0,
-        tuple((name, quantity) for quantity, chosen in are.items() for name in named(chosen)),
-        measures=named(~read & (numbers + others > most) & (others > told)),
-        strays=named(read & (others - own > told)),
+        tuple(pair for pair, is_one in zip(zip(columns, names, strict=True), are_quantities, strict=True) if is_one),
+        measures=named(~read & (numbers + others > most) & (others > told)), strays=named(read & (strays > told)),
         shares=named(are_numbers & (counts[:, _SHARE] > told) & (numbers - counts[:, _SHARE] > told)))
 
 

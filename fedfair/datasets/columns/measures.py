@@ -15,13 +15,14 @@ _NUMBER = r"[-+\u2212]?(?:\d{1,3}(?:[,.'\u2019\u00a0\u202f ]\d{3})+(?:[.,]\d+)?|
 _MONEY = r"(?:[A-Z]{0,3}[$\u20ac\u00a3\u00a5\u20b9] ?)?"
 _UNIT = r"(?:[^\W\d_]|[%\u2030\u00b0\u00b5'\"\u2032\u2033/\u00b2\u00b3^])[^\s\d]{0,7}(?: [^\W\d_]{1,4}\b)?"
 _BOUND = r"(?:[<>\u2264\u2265\u2248~\u00b1]=?|(?:about|ca\.?|under|over|up to|less than|more than|at least|at most)\b)"
-_MONTH = r"[^\W\d_]{3,9}\.?"
+_MONTH = r"(?:jan|feb|mar|m\u00e4r|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)[^\W\d_]{0,6}\.?"
+_FIRST = rf"(?!0\d){_NUMBER}"  # superfluous zeros are those of codes
 _WAYS = {
     "a date": rf"\d{{4}}[-/.]\d{{1,2}}(?:[-/.]\d{{1,2}}(?:[T ].*)?)?|\d{{1,2}}[-/.]\d{{1,2}}[-/.](?:\d{{4}}|\d\d)"
               rf"(?: .*)?|\d{{1,2}}[-. ] ?{_MONTH}[-. ,]+\d{{2,4}}|{_MONTH} \d{{1,2}}, \d{{4}}|{_MONTH}[- ]\d{{4}}",
     "a bound": rf"{_BOUND} ?{_MONEY}{_NUMBER}(?: ?{_UNIT})?",
-    "two numbers": rf"{_NUMBER} ?(?:[-\u2013/:x\u00d7]|to) ?{_NUMBER}(?: ?{_UNIT})?",
-    "a unit": rf"{_MONEY}{_NUMBER} ?{_UNIT}(?: ?{_NUMBER} ?(?:{_UNIT})?){{0,2}}\+?|{_MONEY}{_NUMBER}\+",
+    "two numbers": rf"{_FIRST} ?(?:[-\u2013/:x\u00d7]|to) ?{_NUMBER}(?: ?{_UNIT})?",
+    "a unit": rf"{_MONEY}{_FIRST} ?{_UNIT}(?: ?{_NUMBER} ?(?:{_UNIT})?){{0,2}}\+?|{_MONEY}{_FIRST}\+",
 }
 _PATTERNS = {way: re.compile(pattern, re.IGNORECASE) for way, pattern in _WAYS.items()}
 _TOLD = re.compile(rf"[\d.,'\u2019\u00a0\u202f -]|{_BOUND}")

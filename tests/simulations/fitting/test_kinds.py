@@ -10,9 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from fedfair.datasets.columns.convention import Asked
+from fedfair.datasets.columns.tidy import reading_as_asked
+from fedfair.mechanisms.randomness import source
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
+from simulations.fitting.kinds import kinds
 from simulations.fitting.save import save
 
 SEEDED: dict[str, Any] = {"randomness": "seeded"}
@@ -116,3 +121,21 @@ def test_a_fit_says_which_texts_look_like_quantities(tmp_path: Path) -> None:
 def told(frame: pd.DataFrame, settings: dict[str, Any], folder: Path) -> Story:
     """Return what a fit at a large epsilon tells of a table."""
     return save(fit(Wanted(frame, "granted", "sex", 20.0, settings={**SEEDED, **settings})), folder)
+
+
+@pytest.mark.parametrize(("records", "deviation", "least"), [(4000, 100, 1.0), (400, 40, 0.84)])
+def test_kinds_that_few_columns_have_make_others_no_less_certain(records: int, deviation: float, least: float) -> None:
+    """All counts have noise, which would add up over kinds that no cell of a column is of."""
+    wanted = {"number": 0, "text": 4, "date": 6, "measure": 9}
+    exact = torch.zeros(len(wanted) + 1, 10, dtype=torch.float64)
+    for row, kind in enumerate(wanted.values()):
+        exact[row, kind] = records
+    right = dict.fromkeys(wanted, 0)
+    for seed in range(200):
+        found = kinds(exact, [*wanted], reading_as_asked(Asked()), False, deviation / len(exact)**0.5, "gaussian",
+                      source(str(seed), "kinds"))
+        right["number"] += "number" in found.numbers
+        right["text"] += "text" not in (*found.numbers, *dict(found.quantities), *found.measures)
+        right["date"] += ("date", "date") in found.quantities
+        right["measure"] += "measure" in found.measures
+    assert min(right.values()) >= least * 200, right

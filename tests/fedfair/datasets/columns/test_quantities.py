@@ -89,7 +89,9 @@ def test_texts_that_write_quantities_are_asked_about(values: list[str], way: str
 @pytest.mark.parametrize("values", [
     ["18-25", "26-35", "36-45", "46+"], ["0", "1", "2", "3+"], ["A1", "B2", "C3"], ["1st", "2nd"],
     [f"{number} {chr(65 + number % 26)}{chr(65 + number // 3)}" for number in range(1000, 1030)], ["01", "02", "11"],
-    ["12 Main Street", "3 High Street", "4 Low Street"], [f"E{number / 10}" for number in range(20, 60)]])
+    ["12 Main Street", "3 High Street", "4 Low Street"],
+    [f"person {number}" for number in range(1990, 2030)], [f"00{number}-{number % 7}" for number in range(40)],
+    [f"E{number / 10}" for number in range(20, 60)]])
 def test_names_that_begin_with_numbers_are_not_asked_about(values: list[str]) -> None:
     assert "writes quantities" not in asked_about(values)[1]
 
