@@ -15,6 +15,7 @@ from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, sensitivity
 from fedfair.mechanisms.noise import Trust, client_share, server_share
 from fedfair.moments import logistic, release, sums
+from fedfair.moments.filled_bins import Filled, filled
 from fedfair.moments.front import EVEN, LOGISTIC, HeadName, Point, few_points, front, points
 from fedfair.moments.heads import Constraint, Head, least_squares
 from fedfair.moments.sums import CLASSES, unmixed
@@ -112,6 +113,7 @@ class Moments(Strategy):
         self._refuse_misfit_of_steps()
         self.second = self.first = torch.empty(0, dtype=torch.float64)  # the sums as they were released
         self.adding = self.sharers  # clients whose noise is in the moments
+        self.stepped: Head | None = None  # the logistic regression of the latest round, of the features it is fitted to
 
     def rule(self) -> ClipRule:
         """Return what one record adds at most to moments, or to a gradient: sqrt(2), without clipping."""
@@ -161,12 +163,13 @@ class Moments(Strategy):
         if not self._has_moments:
             self.adding = self.answering
             self.second, self.first = noisy["second"], unmixed(noisy["first"]) if self._mixes else noisy["first"]
-            trained = logistic.start(self.released.pooled(), self.options.floor) if left else None
+            trained = logistic.start(self.told.pooled(), self.options.floor) if left else None
         else:
-            pooled, gradient = self.released.pooled(), noisy[self._parameter].double().cpu().T
+            pooled, gradient = self.told.pooled(), noisy[self._parameter].double().cpu().T[self.bins.kept]
             trained = logistic.stepped(self._latest(pooled), gradient, pooled, self.step)
+        self.stepped = trained
         if trained is not None:
-            self._become(trained.weights)
+            self._become(self.bins.lift @ trained.weights)
         if left == 0:
             self._finish(trained)
 
@@ -180,7 +183,8 @@ class Moments(Strategy):
                 points(self._heads, self._constrains, options.by_group, self.population.classes,
                        options.floor if trained else None))
         wanted = [*dict.fromkeys((chosen, *grid))]
-        self.made = front(self.released, wanted, options.constraint, self._favourable, trained)
+        fitted = front(self.told, wanted, options.constraint, self._favourable, trained)
+        self.made = fitted._replace(weights=self.bins.ending @ fitted.weights)
         self._take(0)
 
     def choose(self, front: MeasuredFront) -> None:
@@ -233,14 +237,19 @@ class Moments(Strategy):
                                self._mixes)
 
     @property
-    def trained(self) -> Head:
-        """The classifier of the latest round."""
-        return self._latest(self.released.pooled())
+    def bins(self) -> Filled:
+        """The features that some record has, as the released moments tell."""
+        return filled(self.released, self.task.data().train.encoding)
+
+    @property
+    def told(self) -> release.Moments:
+        """The moments of these features, by which classifiers are fitted."""
+        return self.released.of_features(self.bins.kept)
 
     def _latest(self, pooled: release.Pooled) -> Head:
         """Return the classifier of the latest round, with the matrix by which it was stepped."""
         weights = self.descent.weights[self._parameter].detach().double().cpu().T.clone()
-        return Head(weights, least_squares(pooled, self.options.floor).inverse)
+        return Head(weights[self.bins.kept], least_squares(pooled, self.options.floor).inverse)
 
     @property
     def _constrains(self) -> bool:

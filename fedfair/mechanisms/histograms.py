@@ -1,9 +1,10 @@
-"""Private histograms of a column: a public grid, prefix sums with little noise, and the quantiles that follow.
+"""Private histograms of a column: a public grid, prefix sums with little noise, and means that follow.
 
 A public grid for numbers of any size, so that a histogram of a column needs no range.
 
-Every power of two from 2^-10 to 2^40 has 16 cells of equal width; numbers nearer to zero share one cell, and numbers
-further away are in the last. Dwork and Lei 2009 look for a range by powers of two in the same way.
+Every power of two from 2^-10 to 2^40 has 256 cells of equal width, so that years are in fours and amounts exact to
+.4 %; numbers nearer to zero share one cell, and numbers further away are in the last. 16 times as many cells as 16 a
+power of two cost 1.26 times the noise. Dwork and Lei 2009 look for a range by powers of two in the same way.
 
 Private counts whose prefix sums carry little noise: Fichtenberger, Henzinger and Upadhyay 2023, "Constant matters".
 
@@ -13,15 +14,17 @@ of C's first column, and C h + z, z Gaussian relative to it, is private. Applyin
 
     h + C^-1 z
 
-has the prefix sums A h + C z. Their noise grows with the logarithm of n, not with its square root.
+has the prefix sums A h + C z. Their noise grows with the logarithm of n, not with its square root. Both products are
+convolutions, by fast Fourier transform: its rounding errors are some 1e-12 of the largest count.
 
-What noisy counts of a column's numbers by cell (`float_grid`) tell beside its range: post-processing.
+Mean and deviation of a column follow from its noisy counts; where its bins end, `bin_ends` says.
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,7 +32,7 @@ from fedfair.mechanisms import noise as noises
 from fedfair.mechanisms.noise import NoiseName
 from fedfair.mechanisms.randomness import Source
 
-_LOW, _HIGH, _STEPS = -10, 40, 16
+_LOW, _HIGH, _STEPS = -10, 40, 256
 _POSITIVE = (_HIGH - _LOW) * _STEPS
 
 CELLS = 2 * _POSITIVE + 1
@@ -75,8 +78,8 @@ def add_noise(noise: NoiseName, counts: Tensor, deviation: float, source: Source
     """
     if deviation == 0:
         return counts
-    root, inverse = (_toeplitz(_coefficients(counts.shape[-1], power)).to(counts.dtype) for power in (-0.5, 0.5))
-    return noises.add_noise(noise, {"z": counts @ root.T}, deviation, source)["z"] @ inverse.T
+    rooted = _times(counts, -0.5)
+    return _times(noises.add_noise(noise, {"z": rooted}, deviation, source)["z"], 0.5)
 
 
 def largest_deviation(cells: int, multiplier: float) -> float:
@@ -96,27 +99,12 @@ def _coefficients(n: int, power: float) -> Tensor:
     return torch.cat([torch.ones(1, dtype=torch.float64), ((j - 1 - power) / j).cumprod(0)])
 
 
-def _toeplitz(column: Tensor) -> Tensor:
-    """Return the lower triangular Toeplitz matrix with this first column."""
-    n = len(column)
-    below = torch.arange(n)[:, None] - torch.arange(n)
-    return torch.where(below >= 0, column[below.clamp(min=0)], 0.0)
-
-
-def edges(below: Tensor, total: int, bins: int, limits: tuple[float, float]) -> tuple[float, ...]:
-    """Return ends between bins that hold about equally many records, rising, inside a range.
-
-    Args:
-        below: Noisy numbers of records up to each cell, `[CELLS]`.
-        total: Public number of records.
-        bins: Number of bins, at least 2.
-        limits: Smallest and largest number of the range.
-    """
-    wanted = torch.linspace(0, 1, bins + 1, dtype=torch.float64)[1:-1] * total
-    rising = below.cummax(0).values  # the noise may let them fall
-    reached = torch.searchsorted(rising, wanted).clamp(max=CELLS - 1)
-    found = sorted({ends(int(cell))[1] for cell in reached})
-    return tuple(end for end in found if limits[0] < end < limits[1])
+def _times(counts: Tensor, power: float) -> Tensor:
+    """Return the lower triangular Toeplitz matrix of (1 - x)^power times `counts` along the last dimension."""
+    n = counts.shape[-1]
+    length = 2 ** (2 * n - 1).bit_length()
+    spectrum = np.fft.rfft(counts.double().numpy(), length) * np.fft.rfft(_coefficients(n, power).numpy(), length)
+    return torch.from_numpy(np.fft.irfft(spectrum, length)[..., :n].copy()).to(counts.dtype)
 
 
 def mean_and_deviation(below: Tensor, limits: tuple[float, float]) -> tuple[float, float]:

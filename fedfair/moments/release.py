@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -79,6 +79,22 @@ class Moments:
         return Pooled(second, torch.einsum("k,kdc->dc", factors, self.first),
                       self._noise_of_second(factors) if self.by_group else self.noise, self._noise_of_class(factors),
                       self.last)
+
+    def sum_of_features(self) -> tuple[Tensor, float]:
+        """Return the sum of the features over all records, `[d]`, and the standard deviation of its noise."""
+        groups, classes = len(self.first), self.first.shape[2]
+        if not self.mixing:
+            each = self._noise_of_second(torch.ones(groups, dtype=torch.float64))
+            return self.first.sum((0, 2)), each * classes**0.5
+        return self.first.sum((0, 2)), self.noise * deviation(torch.ones(groups, classes, dtype=torch.float64), True)
+
+    def of_features(self, kept: Tensor) -> Moments:
+        """Return the moments of some features alone.
+
+        Args:
+            kept: Their positions, `[k]`; the constant last feature is among them.
+        """
+        return replace(self, second=self.second[:, kept][:, :, kept], first=self.first[:, kept])
 
     def group_means(self, label: int | None = None) -> Tensor:
         """Return the mean features of each group, of the records of one class or of all, `[K, d]`."""

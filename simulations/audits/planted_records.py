@@ -20,6 +20,7 @@ from fedfair import client_app
 from fedfair.datasets import GroupedDataset, Parts
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.randomness import generator
+from fedfair.moments.filled_bins import Filled
 from fedfair.moments.heads import Head
 from fedfair.moments.logistic import gradient_of_step
 from fedfair.moments.release import Moments as Released
@@ -63,20 +64,24 @@ def audit_moments(experiment: Experiment, strategy: Moments, canaries: int, conf
              for number, parts in clients.items()]
     seen: list[Released] = []
     heads: list[Head] = []
+    bins: list[Filled] = []
 
     def note(rounds: Rounds, now: int) -> None:
         """Keep what was released, and the weights after each round."""
         assert isinstance(rounds.method, Moments)
         seen.append(rounds.method.released)
-        heads.append(rounds.method.trained)
+        if rounds.method.stepped is not None:
+            heads.append(rounds.method.stepped)
+        bins.append(rounds.method.bins)
 
     with client_app.replaced_nodes(task, nodes), quiet_flower():
         result = conduct(experiment, LocalGrid(client_app.app, len(nodes)), progress, watch=note)
     known = [parts.train for parts in clients.values()]
     scores = scores_of(seen[-1], known, planted, wanted)
+    told = seen[-1].of_features(bins[-1].kept).pooled()
     for number, (before, after) in enumerate(pairwise(heads), 1):
-        gradient = gradient_of_step(before, after, seen[-1].pooled(), number)
-        scores = scores + scores_of_step(before, gradient, seen[-1], known, planted)
+        gradient = gradient_of_step(before, after, told, number)
+        scores = scores + scores_of_step(before, gradient, bins[-1], seen[-1].noise, known, planted)
     return judged("white box", result, Guesses(scores.numpy(), planted.included.numpy(), planted.group.numpy()),
                   confidence)
 
@@ -137,30 +142,32 @@ def _weighted(first: Tensor, released: Released, others: float) -> Tensor:
             + contrast / (2 * released.noise**2 / (1 + 2 * len(first)) + others))
 
 
-def scores_of_step(before: Head, gradient: Tensor, released: Released, known: list[GroupedDataset], planted: Planted
-                   ) -> Tensor:
+def scores_of_step(before: Head, gradient: Tensor, bins: Filled, noise: float, known: list[GroupedDataset],
+                   planted: Planted) -> Tensor:
     """Score by one logistic step how likely it is that each canary is in, `[m]`.
 
     Args:
-        before: The classifier before the step.
-        gradient: What it was taken along, `[d, 2]`.
-        released: The moments, whose noise a gradient has too.
+        before: The classifier before the step, of k features.
+        gradient: What it was taken along, `[k, 2]`.
+        bins: Which features these are.
+        noise: Standard deviation of the noise on a number of the moments, and of a gradient.
         known: The records that the attacker knows, by client.
         planted: The canaries.
     """
-    errors = _errors(before, planted.x, planted.y)
-    left = gradient[:, 1] - planted.x.T @ errors / 2
+    weights, own = bins.lift @ before.weights, planted.x[:, bins.kept]
+    errors = _errors(weights, planted.x, planted.y)
+    left = gradient[:, 1] - own.T @ errors / 2
     for data in known:
         x = within_one(data.x.double())
-        left = left - x.T @ _errors(before, x, data.y)
+        left = left - x[:, bins.kept].T @ _errors(weights, x, data.y)
     count, width = planted.x.shape
     others = count / width * float(errors.square().mean())
-    return errors * (planted.x @ left) / (released.noise**2 / 2 + others / 4)
+    return errors * (own @ left) / (noise**2 / 2 + others / 4)
 
 
-def _errors(head: Head, x: Tensor, y: Tensor) -> Tensor:
+def _errors(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Return by how much the probability of class 1 is off, `[n]`."""
-    return torch.softmax(x @ head.weights, 1)[:, 1] - y.double()
+    return torch.softmax(x @ weights, 1)[:, 1] - y.double()
 
 
 def _sums(data: GroupedDataset, wanted: Wanted) -> Gradients:

@@ -233,7 +233,7 @@ def test_private_preprocessing_learns_bins_and_is_charged(data_dir: Path) -> Non
     for feature in binned:
         by_column[feature.column] = by_column.get(feature.column, 0) + 1
     assert by_column
-    assert max(by_column.values()) <= 6
+    assert max(by_column.values()) <= 8  # with two more for a tail
     assert result.ledger.nominal is None
 
 
@@ -257,8 +257,11 @@ def test_under_local_trust_a_client_adds_noise_to_the_numbers_of_its_own_groups_
     monkeypatch.setattr("strategies.moments.release.Moments", lambda *parts: seen.append(Released(*parts)) or seen[-1])
     settings = {**table, "partition": "group", "trust": "local", "bins": 30, "options": {"by_group": by_group}}
     for nodes in (1, 2):
-        made = [run(experiment(**settings, noise_multiplier=sigma), nodes=nodes).ledger for sigma in (0.0, 2.0)]
-        quiet, noisy = seen[-2:]
+        made, of_each = [], []
+        for sigma in (0.0, 2.0):
+            made.append(run(experiment(**settings, noise_multiplier=sigma), nodes=nodes).ledger)
+            of_each.append(seen[-1])
+        quiet, noisy = of_each
         for part, factor in (("first", 1.0), ("second", second)):
             drawn = ((numbers(noisy, part) - numbers(quiet, part)) / (2 * math.sqrt(2) * factor)).numpy()
             assert drawn.std() == pytest.approx(1, abs=0.15), part

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import pytest
@@ -20,6 +20,7 @@ from fedfair.moments.front import LOGISTIC, Point
 from fedfair.moments.logistic import apart, gradient_of_step
 from simulations import run
 from simulations.engines.checkpoint import Checkpoint
+from strategies.moments import Moments
 from strategies.server.rounds import Rounds
 from tests.strategies.test_moments import experiment, weights
 
@@ -45,20 +46,22 @@ def test_without_noise_every_deal_of_the_records_gives_the_same_classifier(table
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_gradients_carry_the_noise_that_the_ledger_charges(table: dict[str, Any], trust: Trust, noise: str) -> None:
     """Of deviation sigma sqrt(2) on each number, so sigma on what is apart; under local trust of each client."""
-    settings = {**table, "partition": "site", "clients": 3, "trust": trust, "noise": noise, "bins": 60}
+    settings = {**table, "partition": "site", "clients": 3, "trust": trust, "noise": noise, "bins": 30}
     drawn, clients = [], 3 if trust is Trust.LOCAL else 1
-    for seed in range(4):
+    for seed in range(14):
         heads: list[Any] = []
 
         def note(rounds: Rounds, now: int, heads: list[Any] = heads) -> None:
-            heads.append((rounds.method.trained, rounds.method.released.pooled()))  # type: ignore[attr-defined]
+            method = cast(Moments, rounds.method)
+            heads.append((method.stepped, method.told.pooled(), method.bins))
 
         made = experiment(**settings, noise_multiplier=2.0, seed=seed, options=STEPS)
         train = run(made, watch=note).data.train
-        for number, ((before, moments), (after, _)) in enumerate(pairwise(heads), 1):
-            errors = torch.softmax(train.x @ before.weights, 1) - torch.nn.functional.one_hot(train.y, 2)
+        for number, ((before, moments, bins), (after, _, _)) in enumerate(pairwise(heads), 1):
+            scores = train.x @ bins.lift @ before.weights
+            errors = torch.softmax(scores, 1) - torch.nn.functional.one_hot(train.y, 2)
             noisy = gradient_of_step(before, after, moments, number)
-            drawn.append((noisy - apart(train.x.T @ errors))[:, 1] / (2.0 * math.sqrt(clients)))
+            drawn.append((noisy - apart(train.x[:, bins.kept].T @ errors))[:, 1] / (2.0 * math.sqrt(clients)))
     values = torch.cat(drawn).numpy()
     assert len(values) > 400
     assert stats.kstest(values, "norm").pvalue > 1e-4

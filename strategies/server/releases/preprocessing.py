@@ -25,6 +25,7 @@ from fedfair.datasets.features.encoding import OTHER
 from fedfair.datasets.features.features import Range, Standard
 from fedfair.datasets.schema import Listed
 from fedfair.mechanisms import histograms
+from fedfair.mechanisms.bin_ends import bin_ends
 from fedfair.mechanisms.noise import Trust, client_share, server_share, sum_share
 from fedfair.mechanisms.randomness import source
 from fedfair.node.column_counts import COUNTS, NOISE, TEXTS, keep_frequent, send_column_counts
@@ -109,6 +110,8 @@ def learn_columns(task: Task, training: Training, population: Population, grid: 
     counts = histograms.add_noise(
         training.noise, added(replies, "sums", like)["numbers"],
         server_share(trust) * deviation * histograms.sensitivity(histograms.CELLS), source(noise_key, NOISE))
+    noise = histograms.largest_deviation(histograms.CELLS, deviation * sum_share(
+        trust, len(population.sizes) - training.dropouts))
     below = dict(zip(columns.numbers, counts.cumsum(1), strict=True))
     totals = {column: _total(row, task, public) for column, row in below.items()}
     ranges = [Range(column, *_range(row, totals[column], margin)) for column, row in below.items()]
@@ -119,18 +122,16 @@ def learn_columns(task: Task, training: Training, population: Population, grid: 
         lists.append(Listed(column, (*sorted(kept.keys() - {OTHER}), OTHER)))
     return task.model_copy(update={"ranges": (*(task.ranges or ()), *ranges),
                                    "categories": (*(task.categories or ()), *lists),
-                                   **_features_of(task, ranges, below, totals)})
+                                   **_features_of(task, ranges, below, noise)})
 
 
-def _features_of(task: Task, ranges: Sequence[Range], below: Mapping[str, Tensor], totals: Mapping[str, int]
-                 ) -> dict[str, Any]:
+def _features_of(task: Task, ranges: Sequence[Range], below: Mapping[str, Tensor], noise: float) -> dict[str, Any]:
     """Return what else the features need to know of each number: ends between bins, or mean and deviation.
 
     Both follow from the same noisy counts, and cost nothing more.
     """
     if task.feature_map == "binned":
-        edges = {name: histograms.edges(below[name], totals[name], task.bins, (low, high))
-                 for name, low, high in ranges}
+        edges = {name: bin_ends(below[name], task.bins, noise) for name, _, _ in ranges}
         return {"edges": (*edges.items(), *(task.edges or ()))}
     if task.feature_map == "standardised":
         made = [Standard(name, *histograms.mean_and_deviation(below[name], (low, high)))

@@ -47,10 +47,10 @@ def table(records: list[tuple[float, float, str, str]]) -> GroupedDataset:
 def released(data: GroupedDataset, asked: Counting) -> torch.Tensor:
     """Return everything that a client's statistics are, in the units in which the noise is added."""
     numbers = column_counts._noisy_numbers(data, asked, SystemEntropy())
-    root = histograms._toeplitz(histograms._coefficients(histograms.CELLS, -0.5))
+    rooted = histograms._times(numbers, -0.5)
     counts = column_counts._categories(data, asked, SystemEntropy())
     texts = [counts[column].get(name, 0.0) for column, names in (("town", "nsw"), ("job", "xyz")) for name in names]
-    return torch.cat([(numbers @ root.T / histograms.sensitivity(histograms.CELLS)).flatten(),
+    return torch.cat([(rooted / histograms.sensitivity(histograms.CELLS)).flatten(),
                       torch.tensor(texts, dtype=torch.float64)])
 
 
@@ -90,8 +90,7 @@ def test_the_release_carries_the_noise_that_it_is_charged(data_dir: Path, trust:
     spent = ledgers[0].preprocessing
     assert spent is not None
     difference = torch.stack(seen[1:]) - seen[0]  # twice the variance
-    root = histograms._toeplitz(histograms._coefficients(histograms.CELLS, -0.5))
-    noise = difference @ root.T / histograms.sensitivity(histograms.CELLS) / math.sqrt(2)
+    noise = histograms._times(difference, -0.5) / histograms.sensitivity(histograms.CELLS) / math.sqrt(2)
     expected = spent.multiplier * math.sqrt(6) * (math.sqrt(2) if trust == "local" else 1)
     assert float(noise.std()) == pytest.approx(expected, rel=0.05)
 

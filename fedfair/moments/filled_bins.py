@@ -1,0 +1,162 @@
+"""Bins that no record fills have no say: how many records fill each is told by noisy sums that were released anyway.
+
+Each category and each bin of a number is a feature that is c for its records and 0 for others; the last feature is l for
+all. So the number n_j of records of feature j is in the sums several times, each with noise of its own:
+
+    n_j = S_jj / c^2  =  S_jd / (c l)  =  sum_k V_kj / c  =  sum_i S_ji / c^2  over all bins i of another column
+
+and their mean by inverse variances is the most exact. A number within three deviations of 0 is taken for 0. Classifiers
+are fitted without such a feature, and then its weight is what decides nothing: the mean of its column's other weights
+over records, or where bins have an order, of the next ones that records fill. (To fit with these ties would add the
+noise of empty bins to others; it was measured to be worse.) In the end the mean of each column's weights over records
+becomes part of what every record gets, which changes no decision: a score of 0 is that of what decides nothing, and a
+column of which one feature is left has no other.
+
+All of it is post-processing. A model that scores by noise alone where nobody was: Nori et al. 2021 (DP-EBM), whose
+library sets such scores to 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
+from fedfair.moments.release import Moments
+
+_STANDS_OUT = 3.0  # deviations of the noise of a number of records
+_EXACT = 1e-6  # least deviation that is counted with
+
+
+class Records(NamedTuple):
+    """About how many records have each feature but the constant one.
+
+    Attributes:
+        numbers: Noisy numbers, `[d - 1]`.
+        deviations: Standard deviations of their noise, `[d - 1]`.
+    """
+
+    numbers: Tensor
+    deviations: Tensor
+
+    @property
+    def told(self) -> Tensor:
+        """Whether each number can be told from 0, `[d - 1]`."""
+        return self.numbers > _STANDS_OUT * self.deviations
+
+
+class Filled(NamedTuple):
+    """The features that classifiers are fitted to, and what the weights of the others are.
+
+    Attributes:
+        kept: Positions of the features that are fitted to, rising, `[k]`.
+        lift: Matrix from these weights to those of all features, `[d, k]`.
+        ending: The same for the weights that a run ends with, whose mean over records is 0 in each column.
+        records: About how many records have each feature; None where features are not counted.
+    """
+
+    kept: Tensor
+    lift: Tensor
+    ending: Tensor
+    records: Records | None
+
+
+def is_counted(encoding: Encoding) -> bool:
+    """Return whether all features are categories or bins, so that sums of them are numbers of records.
+
+    Args:
+        encoding: How the columns of a table became features.
+    """
+    return encoding.bounding is not None and bool(encoding.features) and all(
+        feature.category is not None or feature.bin is not None or feature.missing for feature in encoding.features)
+
+
+def filled(moments: Moments, encoding: Encoding) -> Filled:
+    """Return which features some record has, and what the weights of the others are.
+
+    Args:
+        moments: What was released, of d features.
+        encoding: How the columns of a table became the features.
+    """
+    width = moments.first.shape[1]
+    whole = torch.eye(width, dtype=torch.float64)
+    if not is_counted(encoding):
+        return Filled(torch.arange(width), whole, whole, None)
+    assert encoding.bounding is not None
+    records = numbers_of_records(moments, encoding)
+    lift, centre = whole.clone(), whole.clone()
+    for column, places in _columns(encoding.features).items():
+        own = [place for place in places if records.told[place]] or [max(places, key=records.numbers.__getitem__)]
+        mean = _mean(own, records.numbers, width)
+        for place in set(places) - set(own):
+            lift[place] = _next(place, own, encoding.features, mean)
+        if _is_complete(column, encoding):
+            centre[places] -= mean
+            centre[-1] += mean / encoding.bounding.constant
+    kept = (lift.diagonal() == 1).nonzero().flatten()
+    return Filled(kept, lift[:, kept], (centre @ lift)[:, kept], records)
+
+
+def numbers_of_records(moments: Moments, encoding: Encoding) -> Records:
+    """Return about how many records have each feature.
+
+    Args:
+        moments: What was released, of d features.
+        encoding: How the columns of a table became the features: categories and bins.
+    """
+    assert encoding.bounding is not None
+    pooled, value = moments.pooled(), moments.last / encoding.bounding.constant
+    sums, noise = moments.sum_of_features()
+    width, deviation = len(sums), pooled.noise_second / value**2
+    found = [(pooled.second.diagonal() / value**2, deviation, None),
+             (pooled.second[:, -1] / (value * moments.last), deviation * value / moments.last / math.sqrt(2), None),
+             (sums / value, noise / value, None)]
+    for column, places in _columns(encoding.features).items():
+        if _is_complete(column, encoding):
+            across = pooled.second[:, places].sum(1) / value**2
+            found.append((across, deviation * math.sqrt(len(places) / 2), places))
+    total, precision = torch.zeros(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
+    for numbers, of_noise, places in found:
+        weight = torch.full((width,), max(of_noise, _EXACT) ** -2, dtype=torch.float64)
+        weight[places or []] = 0.0
+        total, precision = total + weight * numbers, precision + weight
+    return Records((total / precision)[:-1], precision.rsqrt()[:-1])
+
+
+def _columns(features: Sequence[Feature]) -> Mapping[str, list[int]]:
+    """Return the positions of the features of each column."""
+    places: dict[str, list[int]] = {}
+    for place, feature in enumerate(features):
+        places.setdefault(feature.column, []).append(place)
+    return places
+
+
+def _is_complete(column: str, encoding: Encoding) -> bool:
+    """Return whether every record has one of a column's features, as far as its kind tells."""
+    own = [feature for feature in encoding.features if feature.column == column]
+    if any(feature.column == column for feature in encoding.left_out):
+        return False
+    names = {feature.category for feature in own}
+    return own[0].category is None or OTHER in names or column not in encoding.listed
+
+
+def _mean(own: Sequence[int], numbers: Tensor, width: int) -> Tensor:
+    """Return how much of each weight, `[d]`, the mean over the records of a column's features is."""
+    row, counts = torch.zeros(width, dtype=torch.float64), numbers[list(own)].clamp(min=1.0)
+    row[list(own)] = counts / counts.sum()
+    return row
+
+
+def _next(place: int, own: Sequence[int], features: Sequence[Feature], mean: Tensor) -> Tensor:
+    """Return how much of each weight, `[d]`, that of a feature without records is: of the next bins, or of the mean."""
+    beside = [other for other in own if features[other].bin is not None] if features[place].bin is not None else []
+    near = [other for other in beside if other < place][-1:] + [other for other in beside if other > place][:1]
+    if not near:
+        return mean
+    row = torch.zeros_like(mean)
+    row[near] = 1 / len(near)
+    return row

@@ -1,0 +1,87 @@
+"""Bins that no record fills: how many records fill each, against counting, and weights that decide nothing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedfair.datasets.features.encoding import OTHER, Bounding, Encoding, Feature
+from fedfair.mechanisms.randomness import generator
+from fedfair.moments.filled_bins import filled, numbers_of_records
+from fedfair.moments.release import Moments
+from fedfair.moments.sums import mixed, moment_sums, svec, unmixed, unsvec
+
+BINS = (Feature("age", bin=(None, 0.0)), Feature("age", bin=(0.0, 30.0)), Feature("age", bin=(30.0, 60.0)),
+        Feature("age", bin=(60.0, None)), Feature("age", missing=True))
+TOWNS = (Feature("town", "a"), Feature("town", "b"), Feature("town", OTHER))
+ONLY = (Feature("job", "x"), Feature("job", OTHER))
+BOUNDING = Bounding(math.sqrt(3), 1.0)
+ENCODING = Encoding((*BINS, *TOWNS, *ONLY), bounding=BOUNDING, listed=("town", "job"))
+AGES = torch.tensor([1] * 400 + [3] * 600)  # none under 0, from 30 to 60, or missing
+IN_TOWN = torch.tensor(([0] * 3 + [1] * 2) * 200)
+
+
+def features() -> Tensor:
+    """Return the features of 1,000 records, `[1000, 11]`."""
+    x = torch.zeros(1000, 10, dtype=torch.float64)
+    rows = torch.arange(1000)
+    x[rows, AGES] = x[rows, 5 + IN_TOWN] = x[rows, 8] = 1.0
+    return BOUNDING.of(x)
+
+
+def released(noise: float, seed: int = 0, mixing: bool = True) -> Moments:
+    """Return moments of these records with noise."""
+    draws, y = generator(seed, "filled"), (AGES == 3).long()
+    exact = moment_sums(features(), y, IN_TOWN, 2, 2, by_group=False)
+    second = exact["second"] + noise * torch.randn(exact["second"].shape, generator=draws, dtype=torch.float64)
+    first = mixed(exact["first"]) if mixing else exact["first"]
+    first = first + noise * torch.randn(first.shape, generator=draws, dtype=torch.float64)
+    assert svec(unsvec(second)) == pytest.approx(second)
+    return Moments(unsvec(second), unmixed(first) if mixing else first, noise, BOUNDING.last, mixing=mixing)
+
+
+@pytest.mark.parametrize("mixing", [True, False])
+def test_numbers_are_exact_without_noise_and_their_deviation_is_that_of_draws(mixing: bool) -> None:
+    exact = features()[:, :-1].count_nonzero(0).double()
+    assert numbers_of_records(released(0.0, mixing=mixing), ENCODING).numbers == pytest.approx(exact)
+    drawn = [numbers_of_records(released(3.0, seed, mixing), ENCODING) for seed in range(400)]
+    apart = torch.stack([(found.numbers - exact) / found.deviations for found in drawn])
+    assert apart.mean(0).abs().max() < 0.25
+    assert apart.std(0) == pytest.approx(torch.ones(10, dtype=torch.float64), abs=0.15)
+    assert float(drawn[0].deviations.max()) < 0.7 * 3.0 * (3 + 1)  # than that of S_jj alone
+
+
+def test_what_no_record_has_decides_nothing() -> None:
+    bins = filled(released(3.0), ENCODING)
+    assert bins.kept.tolist() == [1, 3, 5, 6, 8, 10]
+    weights = torch.randn(6, 2, generator=generator(1, "filled"), dtype=torch.float64)
+    lifted, ending = bins.lift @ weights, bins.ending @ weights
+    assert torch.equal(lifted[bins.kept], weights)
+    assert torch.allclose(lifted[0], weights[0])  # below the first bin with records: as in that
+    assert torch.allclose(lifted[2], (weights[0] + weights[1]) / 2)  # between two
+    assert torch.allclose(ending[[4, 7, 8, 9]], torch.zeros(4, 2, dtype=torch.float64), atol=1e-12)  # missing, other, job
+    x = features()
+    assert torch.allclose(x @ lifted, x @ ending)  # no record is decided otherwise
+    assert torch.allclose(x @ lifted, x[:, bins.kept] @ weights)
+
+
+def test_a_table_with_too_much_noise_keeps_one_bin_of_each_column() -> None:
+    bins = filled(released(1e6), ENCODING)
+    assert len(bins.kept) == 4
+    assert bins.ending[:-1].abs().max() == 0
+
+
+def test_features_that_are_no_bins_are_all_kept() -> None:
+    bins = filled(released(3.0), ENCODING._replace(features=(*BINS, *TOWNS, Feature("x"), Feature("z"))))
+    assert bins.records is None
+    assert torch.equal(bins.lift, torch.eye(11, dtype=torch.float64))
+
+
+def test_a_column_of_which_a_category_is_left_out_is_not_centred() -> None:
+    """A record may have none of its features, so that what they share is not what every record gets."""
+    less = ENCODING._replace(left_out=(Feature("job", "z"),))
+    bins = filled(released(3.0), less)
+    assert bins.ending[8].abs().max() > 0
