@@ -183,8 +183,9 @@ class Moments(Strategy):
                 points(self._heads, self._constrains, options.by_group, self.population.classes,
                        options.floor if trained else None))
         wanted = [*dict.fromkeys((chosen, *grid))]
-        fitted = front(self.told, wanted, options.constraint, self._favourable, trained)
-        self.made = fitted._replace(weights=self.bins.ending @ fitted.weights)
+        fitted, bins = front(self.told, wanted, options.constraint, self._favourable, trained), self.bins
+        self.made = fitted._replace(weights=bins.ending @ fitted.weights,
+                                    records=bins.records.rounded if bins.records else None)
         self._take(0)
 
     def choose(self, front: MeasuredFront) -> None:

@@ -13,10 +13,7 @@ from tests.conftest import SHARED
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[1]
-NOT_YET = {"76-score-of-what-no-record-has"}
-"""The new cases that do not hold; one that does is taken out."""
-CASES = sorted(run.parent for folder in ("cases", "new-cases") for run in (SHARED / folder).glob("*/run.sh")
-               if run.parent.name not in NOT_YET)
+CASES = sorted(run.parent for folder in ("cases", "new-cases") for run in (SHARED / folder).glob("*/run.sh"))
 MOVED = {"from fedfair.gradients import per_example": "from fedfair.gradients.probe import per_example",
          "from fedfair.models import loss": "from fedfair.models.published import loss"}
 

@@ -70,7 +70,7 @@ def _quantiles(counts: Counts, heavy: npt.NDArray[np.int64], bins: int) -> npt.N
     left[heavy] = 0.0
     number = max(bins - len(heavy), 2)
     shares = np.array([*(at / number for at in range(1, number)), *(1 - part / number for part in _TAIL)])
-    return np.searchsorted(left.cumsum(), shares * left.sum())
+    return np.asarray(np.searchsorted(left.cumsum(), shares * left.sum()), dtype=np.int64)
 
 
 def _joined(counts: Counts, starts: Sequence[int], least: float) -> list[int]:
@@ -81,7 +81,7 @@ def _joined(counts: Counts, starts: Sequence[int], least: float) -> list[int]:
         smallest = min(range(len(held)), key=held.__getitem__)
         if held[smallest] >= least:
             break
-        goes_left = smallest == len(held) - 1 or 0 < smallest and held[smallest - 1] <= held[smallest + 1]
+        goes_left = smallest == len(held) - 1 or (smallest > 0 and held[smallest - 1] <= held[smallest + 1])
         del kept[smallest if goes_left else smallest + 1]
     return kept
 

@@ -48,6 +48,11 @@ class Records(NamedTuple):
         """Whether each number can be told from 0, `[d - 1]`."""
         return self.numbers > _STANDS_OUT * self.deviations
 
+    @property
+    def rounded(self) -> Tensor:
+        """Whole numbers, 0 where that cannot be told from none, `[d - 1]`."""
+        return torch.where(self.told, self.numbers, 0.0).round()
+
 
 class Filled(NamedTuple):
     """The features that classifiers are fitted to, and what the weights of the others are.
@@ -112,17 +117,18 @@ def numbers_of_records(moments: Moments, encoding: Encoding) -> Records:
     pooled, value = moments.pooled(), moments.last / encoding.bounding.constant
     sums, noise = moments.sum_of_features()
     width, deviation = len(sums), pooled.noise_second / value**2
-    found = [(pooled.second.diagonal() / value**2, deviation, None),
-             (pooled.second[:, -1] / (value * moments.last), deviation * value / moments.last / math.sqrt(2), None),
-             (sums / value, noise / value, None)]
+    nowhere: list[int] = []
+    found = [(pooled.second.diagonal() / value**2, deviation, nowhere),
+             (pooled.second[:, -1] / (value * moments.last), deviation * value / moments.last / math.sqrt(2), nowhere),
+             (sums / value, noise / value, nowhere)]
     for column, places in _columns(encoding.features).items():
         if _is_complete(column, encoding):
             across = pooled.second[:, places].sum(1) / value**2
             found.append((across, deviation * math.sqrt(len(places) / 2), places))
     total, precision = torch.zeros(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
-    for numbers, of_noise, places in found:
+    for numbers, of_noise, apart in found:
         weight = torch.full((width,), max(of_noise, _EXACT) ** -2, dtype=torch.float64)
-        weight[places or []] = 0.0
+        weight[apart] = 0.0
         total, precision = total + weight * numbers, precision + weight
     return Records((total / precision)[:-1], precision.rsqrt()[:-1])
 

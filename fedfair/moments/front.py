@@ -111,10 +111,13 @@ class Front(NamedTuple):
     Attributes:
         points: Settings.
         weights: Weights of each classifier, `[points, d, C]`.
+        records: About how many records have each feature but the constant one, 0 where that cannot be told from none,
+            `[d - 1]`; None where features are not counted.
     """
 
     points: tuple[Point, ...]
     weights: Tensor
+    records: Tensor | None = None
 
 
 def points(heads: Sequence[HeadName], constrains: bool, by_group: bool, classes: int, logistic: float | None = None

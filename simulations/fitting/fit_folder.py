@@ -15,7 +15,6 @@ from fedfair.accounting import Ledger
 from fedfair.accounting.figures import up
 from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.spelling import written_twice
-from fedfair.datasets.features.encoding import OTHER
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL, shown_in
 from simulations.fitting.figures_by_site import SiteStory
@@ -23,7 +22,7 @@ from simulations.results.front_files import CURVES, FIGURES, FRONT
 from simulations.results.model_metadata import Description
 from simulations.results.node_files import NODES_FILE
 from simulations.results.run_folder import RunFolder
-from simulations.results.scorecard import SCORECARD
+from simulations.results.scorecard import EVERY, SCORECARD
 
 FIT = "fit.toml"
 """What was asked of a fit."""
@@ -33,6 +32,8 @@ OF_GROUPS = {metric.name: metric.words for metric in shown_in("fit groups")}
 
 OF_ALL = {metric.name: metric.words for metric in shown_in("fit all")}
 """Figures of all groups together, and what they are called."""
+
+_SAME = 1e-9  # scores that differ by less differ by rounding
 
 
 @dataclass(frozen=True)
@@ -166,9 +167,9 @@ class Story:
             if not self.figure("accuracy", group).told:
                 lines.append(f"Of the group {group} too little can be told at this epsilon.")
         if self.unlearned:
-            lines.append(f"Nothing was learned of {', '.join(self.unlearned)}: no value is that of enough records, as "
-                         "of names, dates and codes. Make a number of a date, a few classes of codes, or leave it out "
-                         "by --without.")
+            lines.append(f"Nothing was learned of {', '.join(self.unlearned)}: no two values or bins are told to be "
+                         "those of enough records, as of names, dates and codes. Make a number of a date, a few "
+                         "classes of codes, or leave it out by --without.")
         for column, names in self.written_twice.items():
             lines.append(f"{' and '.join(names)} of {column} are one number written in different ways, and count as "
                          "different categories: write it in one way in all files, or take "
@@ -196,12 +197,10 @@ class Story:
 
     @property
     def unlearned(self) -> list[str]:
-        """Columns of which no value became a feature: all of theirs are "other", as private counts had it."""
-        learned: dict[str, bool] = {}
-        for feature in self.description.encoding.features:
-            nothing = feature.category == OTHER or feature.missing
-            learned[feature.column] = learned.get(feature.column, False) or not nothing
-        return [column for column, has_any in learned.items() if not has_any]
+        """Columns that decide nothing: all of their scores are the same."""
+        scores = self.scorecard.filter(like="score of ").groupby(self.scorecard["column"], sort=False)
+        apart = (scores.max() - scores.min()).max(axis=1)
+        return [str(column) for column in apart.index[apart < _SAME] if column != EVERY]
 
     @property
     def written_twice(self) -> dict[str, tuple[str, ...]]:

@@ -23,6 +23,7 @@ from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
 from simulations.fitting.privacy_statement import how_selected, promise
 from simulations.report.page_files import as_it_is, templates
+from simulations.results.scorecard import RECORDS
 
 
 def front(story: Story) -> str:
@@ -96,12 +97,19 @@ def _points(story: Story) -> list[dict[str, Any]]:
     return shown
 
 
-def _card(story: Story) -> list[tuple[str, str, list[str]]]:
-    """Return the scorecard: column, value, and the score of each class."""
+def _card(story: Story) -> list[tuple[str, str, str, list[str]]]:
+    """Return the scorecard: column, value, about how many training records have it, and the score of each class."""
     scores = story.scorecard.filter(like="score of ").to_numpy().tolist()
-    return [(str(row["column"]), "" if pd.isna(row["value"]) else str(row["value"]),
+    return [(str(row["column"]), "" if pd.isna(row["value"]) else str(row["value"]), _about(row.get(RECORDS)),
              [f"{number:+.3f}" for number in own])
             for row, own in zip(records(story.scorecard), scores, strict=True)]
+
+
+def _about(number: float | None) -> str:
+    """Return a noisy number of records in words."""
+    if number is None or pd.isna(number):
+        return ""
+    return f"{number:,.0f}" if number else "none told"
 
 
 def _nodes(story: Story) -> list[tuple[str, list[str]]]:

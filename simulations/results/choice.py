@@ -24,7 +24,7 @@ from simulations.results.classifier import TrainedClassifier
 from simulations.results.front_files import CURVES, FIGURES, SITES, read_front, settings_of
 from simulations.results.result_folder import carry_over, replaced
 from simulations.results.run_folder import RunFolder
-from simulations.results.scorecard import SCORECARD, scorecard
+from simulations.results.scorecard import RECORDS, SCORECARD, scorecard
 from simulations.statistics.summary import summarise
 
 CHOICE = "choice.toml"
@@ -171,9 +171,11 @@ def _replace_scorecard(folder: Path, new: Path, run: str) -> None:
     """Replace the scorecard of a run, if it has one, by that of its new model."""
     if not (folder / SCORECARD).is_file():
         return
-    cards = pd.read_csv(folder / SCORECARD, keep_default_na=False, dtype={"run": str})
+    cards = pd.read_csv(folder / SCORECARD, keep_default_na=False, dtype={"run": str, RECORDS: str})
     model = TrainedClassifier.load(new, run or None)
     card = scorecard(model.model, model.encoding, model.labels)
+    if RECORDS in cards:
+        card[RECORDS] = cards.loc[cards["run"] == run, RECORDS].to_numpy()
     made = pd.concat([cards[cards["run"] != run], card.assign(run=run)[[*cards.columns]]])
     (new / SCORECARD).write_text(to_csv(made), encoding="utf-8")
 

@@ -231,8 +231,9 @@ def write_folder(folder: Path, settings: Mapping[str, Any], named: Mapping[str, 
         nodes = {name: result.nodes for name, result in named.items() if result.nodes is not None}
         if nodes:
             (new / NODES_FILE).write_text(to_csv(pd.concat(nodes, names=["run"]).reset_index("run")), encoding="utf-8")
-        cards = {name: scorecard(result.model, train.encoding, train.labels) for name, result in named.items()
-                 if is_scorecard(result.experiment.model, train := result.data.train)}
+        cards = {name: scorecard(result.model, train.encoding, train.labels,
+                                 result.front.front.records if result.front else None)
+                 for name, result in named.items() if is_scorecard(result.experiment.model, train := result.data.train)}
         if cards:
             (new / SCORECARD).write_text(to_csv(pd.concat(cards, names=["run"]).reset_index("run")), encoding="utf-8")
         thresholds = {name: r.threshold_to_dict() for name, r in by_run(results).items() if r.threshold}

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
-from torch import nn
+from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
 from fedfair.datasets.features.encoding import Encoding, Feature
+from fedfair.moments.filled_bins import is_counted
 
 SCORECARD = "scorecard.csv"
+EVERY = "every record"
+"""In place of a column: what every record gets."""
+RECORDS = "training records"
+"""Column: about how many have a category or bin; 0 where noisy sums cannot tell it from none: such scores decide nothing.
+"""
 
 
 def is_scorecard(model: str, data: GroupedDataset) -> bool:
@@ -20,13 +26,11 @@ def is_scorecard(model: str, data: GroupedDataset) -> bool:
         model: Name of the model.
         data: Records with its features.
     """
-    encoding = data.encoding
-    bounded = bool(encoding.features) and encoding.bounding is not None
-    return model == "linear" and bounded and all(
-        feature.category is not None or feature.bin is not None or feature.missing for feature in encoding.features)
+    return model == "linear" and is_counted(data.encoding)
 
 
-def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str]) -> pd.DataFrame:
+def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str], records: Tensor | None = None
+              ) -> pd.DataFrame:
     """Return a row for each category and bin, and a last one for what every record gets.
 
     The score of a class is the sum of its numbers over the record's categories and bins; scores are logits, so the
@@ -36,9 +40,12 @@ def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str]) -> pd
         model: A trained model for which `is_scorecard` holds.
         encoding: How the columns of a table become its features.
         labels: Names of the classes.
+        records: About how many training records have each category and bin, 0 where that cannot be told from none,
+            `[d - 1]`; None where that is not known.
 
     Returns:
-        Columns: column, value, and the score of each class. The mean of a row over the classes is 0.
+        Columns: column, value, the number of records where it is known, and the score of each class. The mean of a row
+            over the classes is 0.
     """
     layer = next(module for module in model.modules() if isinstance(module, nn.Linear))
     bounding = encoding.bounding
@@ -47,7 +54,9 @@ def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str]) -> pd
     scores = (scores - scores.mean(0)).T.clone()
     scores[-1] *= bounding.constant
     rows = [(feature.column, _in_words(feature)) for feature in encoding.features]
-    table = pd.DataFrame([*rows, ("every record", "")], columns=["column", "value"])
+    table = pd.DataFrame([*rows, (EVERY, "")], columns=["column", "value"])
+    if records is not None:
+        table = table.assign(**{RECORDS: [*map(str, records.int().tolist()), ""]})
     return table.assign(**{f"score of {label}": scores[:, number].tolist()
                            for number, label in enumerate(labels)})
 
