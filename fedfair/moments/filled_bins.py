@@ -1,7 +1,7 @@
-"""Bins that no record fills have no say: how many records fill each is told by noisy sums that were released anyway.
+"""Bins that no record fills have no say. How many records fill each is told by noisy sums that were released anyway.
 
-Each category and each bin of a number is a feature that is c for its records and 0 for others; the last feature is l for
-all. So the number n_j of records of feature j is in the sums several times, each with noise of its own:
+Each category and each bin of a number is a feature that is c for its records and 0 for others; the last feature is l
+for all. So the number n_j of records of feature j is in the sums several times, each with noise of its own:
 
     n_j = S_jj / c^2  =  S_jd / (c l)  =  sum_k V_kj / c  =  sum_i S_ji / c^2  over all bins i of another column
 

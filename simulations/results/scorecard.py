@@ -15,8 +15,7 @@ SCORECARD = "scorecard.csv"
 EVERY = "every record"
 """In place of a column: what every record gets."""
 RECORDS = "training records"
-"""Column: about how many have a category or bin; 0 where noisy sums cannot tell it from none: such scores decide nothing.
-"""
+"""Column: about how many have a category or bin; 0 where noisy sums cannot tell, and the score decides nothing."""
 
 
 def is_scorecard(model: str, data: GroupedDataset) -> bool:

@@ -23,24 +23,23 @@ def below(numbers: np.ndarray, multiplier: float = 0.0, seed: int = 0) -> torch.
 def test_ends_rise_and_every_bin_holds_a_number(numbers: list[float], bins: int) -> None:
     found = bin_ends(below(np.array(numbers)), bins, 0.0)
     assert list(found) == sorted(set(found))
-    assert len(found) <= bins + 2 + 1
+    assert len(found) <= 3 * bins
     placed = cells(torch.tensor(numbers, dtype=torch.float64))
     held = np.searchsorted(found, sorted(float(number) for number in numbers), side="right")
     assert len(placed) == len(held)
     assert len(set(held)) >= len(found)  # numbers nearer to each other than a cell may share a bin's end
 
 
-def test_without_noise_bins_hold_about_equal_shares_and_the_tail_is_divided() -> None:
+def test_without_noise_bins_hold_about_equal_shares() -> None:
     numbers = np.random.default_rng(0).normal(50, 10, 20_000)
     found = bin_ends(below(numbers), 10, 0.0)
     shares = np.diff([0.0, *(float((numbers < end).mean()) for end in found), 1.0])
-    assert shares[:9] == pytest.approx(0.1, abs=0.01)
-    assert shares[9:] == pytest.approx([0.05, 0.025, 0.025], abs=0.01)
+    assert shares == pytest.approx(np.full(10, 0.1), abs=0.01)
 
 
 @pytest.mark.parametrize(("values", "ends"), [
     ([0] * 50 + [1] * 50, (1.0,)), ([0] * 95 + [1] * 5, (1.0,)), ([7] * 40, ()),
-    ([40] * 90 + [*range(1, 40)] + [*range(41, 80)], (27.0, 40.0, 41.0, 54.0, 67.0, 74.0))])
+    ([40] * 90 + [*range(1, 40)] + [*range(41, 80)], (27.0, 40.0, 41.0, 54.0))])
 def test_a_value_that_is_heavy_has_a_bin_of_its_own(values: list[int], ends: tuple[float, ...]) -> None:
     assert bin_ends(below(np.array(values)), 4, 0.0) == ends
 
