@@ -51,6 +51,7 @@ def fit_of(wanted: Wanted, seed: int = 0) -> Program:
         """Fit, and save."""
         fitted = fit(replace(seeded, data=table))
         save(fitted, folder)
+        _leave_seal_out(folder)
         delta = fitted.result.ledger.delta
         return Left(wanted.epsilon, lambda moved: _together([distance for _, distance in moved], delta))
 
@@ -84,14 +85,19 @@ def run_of(settings: dict[str, Any]) -> Program:
         for name, parts in RunFolder(folder).ledgers[""].files.items():
             if any(part.protection in _EXACT for part in parts):
                 (folder / name).unlink(missing_ok=True)
-        about = json.loads((folder / "environment.json").read_text())
-        (folder / "environment.json").write_text(json.dumps({**about, _SEAL: None}, indent=1, sort_keys=True))
+        _leave_seal_out(folder)
         sizes = {f"{part} records of {name}": size for part, data in result.data
                  for name, size in zip(data.names, data.group_sizes(), strict=True)}
         return Left(result.ledger.epsilon(), lambda moved: _sampled(moved, result.ledger), sizes,
                     may_refuse=True)
 
     return leave
+
+
+def _leave_seal_out(folder: Path) -> None:
+    """Leave the seal of the table out, which is another one each time, also of one table."""
+    about = json.loads((folder / "environment.json").read_text())
+    (folder / "environment.json").write_text(json.dumps({**about, _SEAL: None}, indent=1, sort_keys=True))
 
 
 def nodes_of(wanted: Wanted, others: Sequence[Path], seed: int = 0) -> Program:

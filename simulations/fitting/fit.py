@@ -143,7 +143,7 @@ def _with_seed(wanted: Wanted) -> Wanted:
     """
     if "seed" in wanted.settings or wanted.settings.get("randomness", "system") != "system":
         return wanted
-    return replace(wanted, settings={**wanted.settings, "seed": int(random_bits(SystemEntropy(), 1)[0] >> 33)})
+    return replace(wanted, settings={**wanted.settings, "seed": int(random_bits(SystemEntropy(), 1)[0]) >> 33})
 
 
 def without_records(fitted: Fitted) -> Fitted:

@@ -86,6 +86,13 @@ def test_nothing_but_the_releases_tells_of_a_row(people: Path, settings: dict[st
     assert audited(people, **settings) == []
 
 
+def test_nothing_but_the_releases_tells_of_a_row_where_the_table_lies(people: Path, monkeypatch: pytest.MonkeyPatch
+                                                                      ) -> None:
+    """There a table is sealed, by another seal each time."""
+    monkeypatch.chdir(people.parent)
+    assert not audited(people)
+
+
 def test_nothing_but_the_releases_tells_of_a_row_of_parquet(people: Path, tmp_path: Path) -> None:
     pd.read_csv(people, quotechar="'").to_parquet(tmp_path / "people.parquet")
     assert audited(tmp_path / "people.parquet") == []
