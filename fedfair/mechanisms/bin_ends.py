@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from fedfair.mechanisms.histograms import ends
+from fedfair.mechanisms.histograms import CELLS, ends
 
 _STANDS_OUT = 1.0  # deviations of the noise of a prefix sum; by measurement, of .4 to 3
 
@@ -86,9 +86,14 @@ def _joined(counts: Counts, starts: Sequence[int], least: float) -> list[int]:
 
 
 def _gap(filled: npt.NDArray[np.int64], start: int) -> tuple[float, float]:
-    """Return between which numbers a bin may start, of those cells that are filled: after one, and up to the next."""
+    """Return between which numbers a bin may start, of those cells that are filled: after one, and up to the next.
+
+    A cell of negative numbers holds the end that is nearer to zero, which a bin starts after.
+    """
     after = int(np.searchsorted(filled, start))
-    return ends(int(filled[after - 1]))[1], ends(int(filled[after]))[0]
+    before, high = int(filled[after - 1]), ends(int(filled[after]))[0]
+    low = ends(before)[1]
+    return (math.nextafter(low, math.inf) if before < CELLS // 2 else low), high
 
 
 def _roundest(low: float, high: float) -> float:

@@ -229,7 +229,8 @@ def _in_words(known: pd.Series, kind: Kind, quantity: str) -> str:
     distinct = known.nunique()
     if kind.startswith("label"):
         return f"{distinct:,}: {numbered(sorted(known.unique()))}"
-    frequent = known.value_counts().index[:5].astype(str)
+    counts = known.value_counts(sort=False).sort_values(ascending=False, kind="stable")  # of any pandas
+    frequent = counts.index[:5].astype(str)
     return f"{distinct:,}: {', '.join(frequent)}{', ...' if distinct > len(frequent) else ''}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedfair.mechanisms.bin_ends import bin_ends, rising_counts
@@ -19,15 +19,18 @@ def below(numbers: np.ndarray, multiplier: float = 0.0, seed: int = 0) -> torch.
     return add_noise("gaussian", counts, multiplier * sensitivity(CELLS), generator(seed, "bins")).cumsum(0)
 
 
+@settings(deadline=None)
+@example([0, -11, -12, -1.0], 4)  # the end of a cell of negative numbers is in it
 @given(st.lists(st.one_of(st.integers(-100, 100), st.floats(-1e6, 1e6)), min_size=1, max_size=60), st.integers(2, 12))
-def test_ends_rise_and_every_bin_holds_a_number(numbers: list[float], bins: int) -> None:
-    found = bin_ends(below(np.array(numbers)), bins, 0.0)
+def test_ends_rise_and_divide_numbers_as_their_cells_do(numbers: list[float], bins: int) -> None:
+    """Every bin holds a number, and numbers of one cell are in one bin."""
+    found, sorted_numbers = bin_ends(below(np.array(numbers)), bins, 0.0), sorted(float(number) for number in numbers)
     assert list(found) == sorted(set(found))
     assert len(found) <= 3 * bins
-    placed = cells(torch.tensor(numbers, dtype=torch.float64))
-    held = np.searchsorted(found, sorted(float(number) for number in numbers), side="right")
-    assert len(placed) == len(held)
-    assert len(set(held)) >= len(found)  # numbers nearer to each other than a cell may share a bin's end
+    held = np.searchsorted(found, sorted_numbers, side="right").tolist()
+    assert {*held} == {*range(len(found) + 1)}
+    by_cell = {*zip(cells(torch.tensor(sorted_numbers, dtype=torch.float64)).tolist(), held, strict=True)}
+    assert len(by_cell) == len({cell for cell, _ in by_cell})
 
 
 def test_without_noise_bins_hold_about_equal_shares() -> None:
