@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -56,6 +57,8 @@ class Moments(Strategy):
     - `logistic_steps`: after the moments, as many releases of the gradient of logistic regression over all records,
       each with as much noise; mu^2 adds up (`fedfair.moments.logistic`). The model and its part of the front are then
       logistic regression, which loses less than least squares. "auto" takes 3 of two classes' records, else none.
+
+    A category or bin that no record is told to have decides nothing (`fedfair.moments.filled_bins`).
 
     The front, all of a grid of such settings, is kept with the result: `fedfair choose` takes another of them. With
     `gap`, the run itself ends with the most accurate of them whose gap between groups, of what `constraint` names, is
@@ -183,9 +186,9 @@ class Moments(Strategy):
                 points(self._heads, self._constrains, options.by_group, self.population.classes,
                        options.floor if trained else None))
         wanted = [*dict.fromkeys((chosen, *grid))]
-        fitted, bins = front(self.told, wanted, options.constraint, self._favourable, trained), self.bins
-        self.made = fitted._replace(weights=bins.ending @ fitted.weights,
-                                    records=bins.records.rounded if bins.records else None)
+        fitted, counted = front(self.told, wanted, options.constraint, self._favourable, trained), self.bins.records
+        self.made = fitted._replace(weights=self.bins.ending @ fitted.weights,  # sums of participants count no records
+                                    records=counted.rounded if counted and self.protects == "record" else None)
         self._take(0)
 
     def choose(self, front: MeasuredFront) -> None:
@@ -231,18 +234,18 @@ class Moments(Strategy):
         """Whether the moments have been released."""
         return len(self.second) > 0
 
-    @property
+    @cached_property  # which nobody asks for before they were released, and they are released once
     def released(self) -> release.Moments:
         """The moments as they were released."""
         return release.Moments(sums.unsvec(self.second), self.first, self._deviation, self._last, self._deviations,
                                self._mixes)
 
-    @property
+    @cached_property
     def bins(self) -> Filled:
         """The features that some record has, as the released moments tell."""
         return filled(self.released, self.task.data().train.encoding)
 
-    @property
+    @cached_property
     def told(self) -> release.Moments:
         """The moments of these features, by which classifiers are fitted."""
         return self.released.of_features(self.bins.kept)

@@ -19,6 +19,7 @@ library sets such scores to 0.
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -159,8 +160,9 @@ def _mean(own: Sequence[int], numbers: Tensor, width: int) -> Tensor:
 
 def _next(place: int, own: Sequence[int], features: Sequence[Feature], mean: Tensor) -> Tensor:
     """Return how much of each weight, `[d]`, that of a feature without records is: of the next bins, or of the mean."""
-    beside = [other for other in own if features[other].bin is not None] if features[place].bin is not None else []
-    near = [other for other in beside if other < place][-1:] + [other for other in beside if other > place][:1]
+    ordered = [other for other in own if features[other].bin is not None]
+    at = bisect(ordered, place)
+    near = ordered[max(at - 1, 0):at + 1] if features[place].bin is not None else []
     if not near:
         return mean
     row = torch.zeros_like(mean)

@@ -109,6 +109,14 @@ def test_a_participant_is_protected_by_clipping_its_sums(table: dict[str, Any]) 
                             noise_multiplier=1.5))
     assert result.ledger.protects == "participant"
     assert result.ledger.epsilon() == pytest.approx(epsilon({Release(1.0, 1.5): 1}, 1e-6, "pld"))
+    assert result.front is not None
+    assert result.front.front.records is None  # clipped sums do not count records
+
+
+def test_the_front_says_how_many_training_records_have_each_feature(table: dict[str, Any]) -> None:
+    result = run(experiment(**table, noise_multiplier=1e-9))
+    assert result.front is not None
+    assert torch.equal(result.front.front.records, result.data.train.x[:, :-1].count_nonzero(0).double())
 
 
 def round_(rule: Any, rates: tuple[float, ...] = (1.0, 1.0)) -> Round:

@@ -233,6 +233,8 @@ def _named_by_itself(value: Any) -> Any:
 
 def _without_types(column: pd.Series) -> pd.Series:
     """Return a column of objects with exact decimals as numbers, and dates, durations and times as text."""
+    if {type(value) for value in column.dropna()} <= {str, int, float, bool}:
+        return column
     listed = [value if missing else _written(value) for value, missing in zip(column, column.isna(), strict=True)]
     return pd.Series(listed, column.index, dtype=object, name=column.name)
 
