@@ -58,7 +58,7 @@ def test_rows_are_encoded_as_those_that_were_trained_on(frame: pd.DataFrame, set
         assert part.encoding == parts.train.encoding == saved
         rows = pd.read_csv(file, dtype=kept_as).iloc[part.records.numpy()]
         assert torch.equal(encode(rows, part.encoding), part.x)
-        for row in range(10):  # alone, most commas could be between thousands
+        for row in range(2):  # alone, most commas could be between thousands
             assert torch.equal(encode(rows[row : row + 1], part.encoding), part.x[row : row + 1])
 
 

@@ -93,7 +93,7 @@ def read_both_ways(path: Path, asked: Asked, cells: int, numeric: tuple[str, ...
     return made(lambda: chunks_of(path, asked, cells)), made(lambda: one_chunk(whole.frame, whole.separator))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(frame=texts(), cells=st.integers(1, 80), asked=st.sampled_from(ASKED), separator=st.sampled_from(",;\t"),
        numeric=st.sampled_from([("number",), ("number", "other"), ()]))
 def test_text_in_chunks_is_read_as_if_whole(frame: pd.DataFrame, cells: int, asked: Asked, separator: str,
@@ -108,7 +108,7 @@ def test_text_in_chunks_is_read_as_if_whole(frame: pd.DataFrame, cells: int, ask
         assert same(one, other)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(frame=typed(), cells=st.integers(1, 80), asked=st.sampled_from(ASKED), compact=st.booleans(),
        numeric=st.sampled_from([("number",), ("number", "other"), ()]))
 def test_parquet_in_chunks_is_read_as_if_whole(frame: pd.DataFrame, cells: int, asked: Asked, compact: bool,
