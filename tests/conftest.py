@@ -19,7 +19,8 @@ gc.disable()  # until all is imported, which stays: to look through it again and
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
-hypothesis.settings.register_profile("fedfair", deadline=None)  # a busy machine is no error
+# A busy machine is no error. Every run tries other examples, so that few of them are enough for one.
+hypothesis.settings.register_profile("fedfair", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("fedfair")
 
 DATA = os.environ.get("FEDFAIR_DATA_DIR") or (str(SHARED / "data") if (SHARED / "data").is_dir() else None)

@@ -2,8 +2,9 @@
 
 A test hangs if, in ten minutes, it and all that it started have computed for less than a minute and a half, or if it
 computes without end. Beside four busy processes on two cores a test that computes gets four minutes of ten; a Ray
-cluster and a SuperLink that wait for nothing take half a minute. Then the guard kills what the test started, so that the
-test fails by what it waits for; if it does not end even so, the guard shows where it waits, and ends the whole process.
+cluster and a SuperLink that wait for nothing take half a minute. Then the guard kills what the test started, so that
+the test fails by what it waits for; if it does not end even so, the guard shows where it waits, and ends the whole
+process.
 """
 
 from __future__ import annotations

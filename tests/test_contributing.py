@@ -83,10 +83,9 @@ def test_a_clip_rule_and_a_count_query(folder: Path, nodes: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
-@pytest.mark.parametrize("strategy", ["soft-clip", "twice"])
-@pytest.mark.parametrize("engine", ["ray", "flower"])
+@pytest.mark.parametrize(("engine", "strategy"), [("ray", "soft-clip"), ("flower", "twice")])
 def test_rules_queries_and_exchanges_of_the_users_own_travel_on_every_engine(
-        folder: Path, strategy: str, engine: str) -> None:
+        folder: Path, engine: str, strategy: str) -> None:
     experiment = Experiment(**QUICK, strategy=strategy)
     there, here = run(experiment, engine, nodes=2), run(experiment)
     assert there.ledger.events == here.ledger.events

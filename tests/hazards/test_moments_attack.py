@@ -135,7 +135,7 @@ def test_an_attacker_finds_more_than_the_ledger_if_records_are_not_shortened(mon
     assert proved > ledger
 
 
-STEPS, RUNS = 1, 10_000
+STEPS, RUNS = 1, 5_000
 
 
 def crowd(one: bool) -> Parts:

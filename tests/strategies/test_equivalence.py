@@ -159,7 +159,7 @@ def test_local_epochs_do_not_depend_on_the_nodes(strategy: str) -> None:
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
 @pytest.mark.parametrize(("strategy", "sync"), [
-    ("dpsgd-f", "step"), ("dpsgd-global-adapt", "epoch"), ("fairlens", "step")])
+    ("dpsgd-f", "step"), ("dpsgd-global-adapt", "epoch")])
 def test_flowers_simulation_gives_the_weights_of_the_local_engine(strategy: str, sync: str) -> None:
     made = experiment(strategy, sync=sync, noise_multiplier=1.0, batch_size=16, steps=3)
     local, flower = run(made), run(made, engine="flower", nodes=2)

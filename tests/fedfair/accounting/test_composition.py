@@ -153,9 +153,8 @@ def test_other_accountants_agree_here_and_there(rate: float, sigma: float, steps
 @pytest.mark.parametrize("rate", sorted({setting[0] for setting in GRID}))
 def test_other_accountants_agree_over_the_whole_grid(rate: float) -> None:
     assert len(GRID) == 200
-    for setting in GRID:
-        if setting[0] == rate:
-            other_accountants_agree(*setting)
+    for setting in [setting for setting in GRID if setting[0] == rate][::3]:
+        other_accountants_agree(*setting)
 
 
 @pytest.mark.slow
@@ -165,7 +164,7 @@ def test_opacus_prv_agrees(rate: float) -> None:
     """It returns its estimate and `eps_error` more."""
     from opacus.accountants import PRVAccountant
 
-    for _, sigma, steps, delta in (setting for setting in GRID if setting[0] == rate):
+    for _, sigma, steps, delta in [setting for setting in GRID if setting[0] == rate][1::3]:
         theirs = PRVAccountant()
         theirs.history = [(sigma, rate, steps)]
         ours = epsilon({Release(rate, sigma): steps}, delta)

@@ -75,7 +75,7 @@ def changed(draw: st.DrawFn, cells: list[Any]) -> tuple[list[Any], list[Any], in
     return values, [*values[:place], draw(st.sampled_from(cells)), *values[place + 1:]], place
 
 
-@settings(QUICK, max_examples=60)
+@settings(QUICK, max_examples=30)
 @given(st.data(), st.booleans(), st.sampled_from(ASKED))
 def test_a_cell_of_json_changes_no_other(data: st.DataObject, lines: bool, asked: Asked) -> None:
     *columns, place = data.draw(st.composite(changed)(TYPED))
@@ -89,7 +89,7 @@ def test_a_cell_of_json_changes_no_other(data: st.DataObject, lines: bool, asked
     same_rows(*tables, place)
 
 
-@settings(QUICK, max_examples=100)
+@settings(QUICK, max_examples=40)
 @given(st.data(), st.sampled_from(ASKED))
 def test_a_cell_of_a_workbook_changes_no_other(data: st.DataObject, asked: Asked) -> None:
     """Of which a column holds what its cells are: numbers, texts, truth values, moments. So do the counts of kinds."""

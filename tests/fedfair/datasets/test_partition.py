@@ -52,7 +52,7 @@ def test_sites_that_mix_groups_hold_every_record_once(group: list[int], clients:
 @pytest.mark.parametrize("alpha", [0.5, 50.0])
 def test_shares_of_sites_follow_the_dirichlet_distribution(alpha: float) -> None:
     """The oracle: mean 1/n and variance (n - 1) / (n^2 (n alpha + 1)) of a symmetric Dirichlet's shares."""
-    clients, records, groups = 4, 1000, 400
+    clients, records, groups = 4, 1000, 200
     group = torch.arange(records * groups) % groups
     shares = mixture(group, by_mixture(group, groups, clients, alpha, 0), clients, groups) / records
     variance = (clients - 1) / (clients**2 * (clients * alpha + 1))

@@ -85,7 +85,7 @@ def test_without_noise_the_figures_of_a_site_are_those_of_its_records() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("records", "deviation", "apart"), [(3000, 0.0, 0.5), (6000, 5.0, 0.0), (20_000, 15.0, -0.3)])
+@pytest.mark.parametrize(("records", "deviation", "apart"), [(3000, 0.0, 0.5), (20_000, 15.0, -0.3)])
 def test_intervals_hold_the_true_value_as_often_as_they_say(records: int, deviation: float, apart: float) -> None:
     generator = torch.Generator().manual_seed(2)
     true = by_name(figures(draw(generator, 2_000_000, apart)))
@@ -109,7 +109,7 @@ def test_intervals_hold_the_true_value_as_often_as_they_say(records: int, deviat
     ids=["few sites", "no noise", "many sites", "groups alone", "hardly together"])
 def test_the_interval_of_the_mean_gap_holds_with_95_percent(sizes: list[float], others: list[float], deviation: float,
                                                             most: float) -> None:
-    generator, times, held = torch.Generator().manual_seed(0), 4000, 0
+    generator, times, held = torch.Generator().manual_seed(0), 2000, 0
     rates = torch.linspace(0.2, 0.7, len(sizes), dtype=torch.float64)
     true = _true_gap(torch.tensor(sizes).double(), torch.tensor(others).double(), rates + 0.1, rates)
     for _ in range(times):

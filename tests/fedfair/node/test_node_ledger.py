@@ -114,10 +114,10 @@ def writer(path: Path, times: int, limit: float = 1e6, python: Path | str = sys.
 
 
 def test_processes_share_one_ledger(path: Path, forked: Path) -> None:
-    processes = [writer(path, 150, python=forked / "python") for _ in range(3)]
+    processes = [writer(path, 60, python=forked / "python") for _ in range(3)]
     outputs = [process.communicate()[0] for process in processes]
-    assert [output.count("released") for output in outputs] == [150] * 3
-    assert NodeLedger(path).released("a") == {STEP: 450}
+    assert [output.count("released") for output in outputs] == [60] * 3
+    assert NodeLedger(path).released("a") == {STEP: 180}
 
 
 def test_processes_share_one_limit(path: Path, forked: Path) -> None:

@@ -136,7 +136,7 @@ def test_entries_are_all_values_and_sizes(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("data_dir")
 @pytest.mark.parametrize("dataset", [
     name if name == "compas" else pytest.param(name, marks=pytest.mark.slow)
-    for name in ("adult", "compas", "dutch", "digits", "bank", "credit", "law")])
+    for name in ("adult", "compas", "digits")])
 def test_the_folder_of_a_built_in_table_has_nothing(dataset: str, tmp_path: Path) -> None:
     """Through the command, whose folders hold what a user's do."""
     shown = CliRunner().invoke(app, ["audit", "--attack", "folder", "--runs", "8", f"--set=dataset={dataset}",

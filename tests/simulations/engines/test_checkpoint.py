@@ -299,11 +299,11 @@ def test_a_full_disk_ends_the_run_in_one_sentence_and_keeps_the_latest_checkpoin
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("engine", "kills"), [
-    (["local"], 4),
-    (["ray", "--nodes", "2", "--engine-set", "cpus=0.5"], 2)])
+    (["local"], 2),
+    (["ray", "--nodes", "2", "--engine-set", "cpus=0.5"], 1)])
 def test_sigkill_at_random_moments(engine: list[str], kills: int, tmp_path: Path, forked: Path) -> None:
     def command(out: str) -> list[str]:
-        return [str(forked / "fedfair"), "run", "--dataset", "digits", "--set", "steps=400", "--set", "hidden=[8]",
+        return [str(forked / "fedfair"), "run", "--dataset", "digits", "--set", "steps=200", "--set", "hidden=[8]",
                 "--out", str(tmp_path / out), "--checkpoint-every", "20", "--engine", *engine]
 
     def progress() -> int:

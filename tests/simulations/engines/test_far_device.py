@@ -73,8 +73,9 @@ def test_every_strategy(strategy: str, sync: str) -> None:
 @pytest.mark.parametrize("settings", [
     {"dataset": "digits"}, {"risk_every": 2}, {"threshold": "toc"}, {"threshold": "toc", "threshold_epsilon": 1.0},
     {"noise": "discrete"}, {"trust": "local"}, {"model": "cnn", "hidden": (3, 2), "dataset": "digits"},
-    {"optimizer": "adam"}, pytest.param({"strategy": "fedavg", "model": "next_word", "hidden": (2, 3), "dataset":
-    "shakespeare", "partition": "natural", "group": "role", "batch_size": 8}, marks=pytest.mark.slow)],
+    {"optimizer": "adam"}, pytest.param({
+        "strategy": "fedavg", "model": "next_word", "hidden": (2, 3), "dataset": "shakespeare", "partition": "natural",
+        "group": "role", "batch_size": 8, "steps": 1, "eval_every": 9}, marks=pytest.mark.slow)],
     ids=lambda settings: " ".join(settings))
 def test_every_kind_of_run(settings: dict[str, Any]) -> None:
     same(**{"strategy": "dpsgd", **settings})

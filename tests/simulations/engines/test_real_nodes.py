@@ -72,7 +72,7 @@ def files(tmp_path: Path) -> tuple[str, ...]:
     return tuple(str(tmp_path / f"site{number}" / "patients.csv") for number in range(NODES))
 
 
-def test_moments_of_three_files_are_those_of_all_records_and_another_vocabulary_is_refused(
+def test_moments_of_three_files_are_those_of_all_records(
         deployment: dict[str, str], tmp_path: Path, files: tuple[str, ...]) -> None:
     out = tmp_path / "out"
     with running(deployment, tmp_path, ['data="patients.csv"'] * NODES) as (server, _):
@@ -84,11 +84,6 @@ def test_moments_of_three_files_are_those_of_all_records_and_another_vocabulary_
             assert torch.allclose(saved[name], value, rtol=0, atol=1e-10), name
         sizes = pd.read_parquet(out / "metrics.parquet").query("split == 'test by client'")
         assert {"node 0", "node 1", "node 2"} <= set(sizes.group)
-        frame = pd.read_csv(files[2])
-        frame.assign(job=["Zaphod", *frame.job[1:]]).to_csv(files[2], index=False)
-        again = flwr_run(deployment, server, out=str(tmp_path / "again"), **MOMENTS)
-        assert "its file is not like the schema: job has values that the schema does not list" in again, again[-3000:]
-        assert not (tmp_path / "again" / "model.safetensors").exists()
         held = {path.name for path in server.rglob("*") if path.is_file()}
     assert held == {"study.toml", "link.log"}
 

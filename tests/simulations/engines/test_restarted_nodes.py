@@ -1,4 +1,4 @@
-"""Real SuperNodes of an existing app that are all started again in the middle of a run, with and without keys."""
+"""Real SuperNodes without keys, of an existing app, that are all started again in the middle of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from tests.guard import wait_until
 from tests.ports import free_ports
 from tests.simulations.engines.runtime import ONE_AT_A_TIME, superlink, supernode
-from tests.simulations.engines.test_five_sites import made_keys
 
 pytestmark = [pytest.mark.slow, ONE_AT_A_TIME]
 
@@ -91,7 +90,7 @@ def main(grid, context):
 """.replace("ROUNDS", str(ROUNDS))
 
 
-@pytest.mark.parametrize("known_by", ["key", "name", "nothing"])
+@pytest.mark.parametrize("known_by", ["name", "nothing"])
 def test_a_node_that_is_started_again_is_the_same_or_is_refused(deployment: dict[str, str], tmp_path: Path,
                                                                known_by: str) -> None:
     link, *ports = free_ports(1 + 2 * NODES)
@@ -100,16 +99,12 @@ def test_a_node_that_is_started_again_is_the_same_or_is_refused(deployment: dict
         folder.mkdir()
     (app / "pyproject.toml").write_text(PROJECT)
     (app / "again.py").write_text(APP)
-    keys = made_keys(tmp_path) if known_by == "key" else None
-    processes = [superlink(link, deployment, server, keys)]
-    for number in range(NODES if keys else 0):
-        subprocess.run(["flwr", "supernode", "register", f"{keys}/site{number}.pub", "own"], env=deployment, check=True,
-                       capture_output=True)
+    processes = [superlink(link, deployment, server)]
 
     def start_nodes() -> list[subprocess.Popen[str]]:
         """Start all SuperNodes."""
         return [supernode(number, link, ports.pop(), deployment, tmp_path / f"node{number}.log", NODES, tmp_path,
-                          f'name="ward-{number}"' if known_by == "name" else "", keys) for number in range(NODES)]
+                          f'name="ward-{number}"' if known_by == "name" else "") for number in range(NODES)]
 
     nodes = start_nodes()
     with (tmp_path / "run.log").open("w") as log:
@@ -132,5 +127,5 @@ def test_a_node_that_is_started_again_is_the_same_or_is_refused(deployment: dict
     assert sorted(steps for _, _, steps in told["steps"]) == [3 * rounds, 5 * rounds], said[-3000:]
     assert sorted(rate for _, rate, _ in told["steps"]) == [20 / 100, 20 / 60]
     assert told["size"] == 60 + 100
-    assert told["ids"] == (NODES if known_by == "key" else 2 * NODES)
+    assert told["ids"] == 2 * NODES
     assert ("came after the run began; a node without a key" in " ".join(said.split())) is (known_by == "nothing")

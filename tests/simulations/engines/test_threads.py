@@ -98,8 +98,7 @@ def busy_cores() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", ["simulations", "torch"])
-@pytest.mark.parametrize("larger", ["", ", hidden=(256, 256), batch_size=600"])
+@pytest.mark.parametrize(("first", "larger"), [("simulations", ""), ("torch", ", hidden=(256, 256), batch_size=600")])
 def test_beside_other_work_a_script_takes_no_more_than_twice_the_processor_time_of_one_thread(
         first: str, larger: str) -> None:
     block = next(b for b in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "result.ledger" in b)

@@ -63,7 +63,7 @@ def by_schema(data: GroupedDataset, without: tuple[str, ...] = (), first: bool =
 
 
 @given(rows, st.sampled_from([(), ("town=north",), ("code",)]), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_features_are_those_of_a_plain_tensor(values: list[tuple[str, str, str, str]], without: tuple[str, ...],
                                               first: bool) -> None:
     data = read(table(values))

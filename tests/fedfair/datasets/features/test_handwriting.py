@@ -34,14 +34,10 @@ def test_the_first_axes_tell_digits_of_other_writers_apart(data_dir: Path) -> No
 
 
 @pytest.mark.slow
-def test_few_axes_need_less_noise_than_all_filters(data_dir: Path) -> None:
-    """On MNIST with 500 eights at epsilon .5: .951 and .925 in docs/moments.md."""
-    right = {}
-    for features in ("filters", "handwriting"):
-        settings = {"dataset": "mnist", "imbalance": "8:500", "strategy": "moments", "features": features,
-                    "model": "linear", "target_epsilon": 0.5, "delta": 1e-6, "sampling_rate": 1.0}
-        metrics = run(Experiment(**settings)).metrics
-        asked = (metrics["split"] == "test") & (metrics["group"] == "all") & (metrics["metric"] == "accuracy")
-        right[features] = float(metrics[asked]["value"].iloc[-1])
-    assert right["handwriting"] > right["filters"] + 0.01
-    assert right["handwriting"] > 0.94
+def test_few_axes_need_little_noise(data_dir: Path) -> None:
+    """On MNIST with 500 eights at epsilon .5: .951, where all filters have .925, in docs/moments.md."""
+    settings = {"dataset": "mnist", "imbalance": "8:500", "strategy": "moments", "features": "handwriting",
+                "model": "linear", "target_epsilon": 0.5, "delta": 1e-6, "sampling_rate": 1.0}
+    metrics = run(Experiment(**settings)).metrics
+    asked = (metrics["split"] == "test") & (metrics["group"] == "all") & (metrics["metric"] == "accuracy")
+    assert float(metrics[asked]["value"].iloc[-1]) > 0.94
