@@ -117,12 +117,12 @@ def least_constrained(front: MeasuredFront, gaps: Sequence[str], limit: float) -
         limit: The largest that each may be.
 
     Returns:
-        Its position; if none is within the limit, that of the classifier whose largest gap is smallest.
+        Its position. If none is within the limit, that of the one that decides alike for everybody, which has no gap;
+        or of the one whose largest gap is smallest.
     """
     wide = largest_gaps(front, gaps)
-    fitted = [point for point, made in enumerate(front.front.points) if made.head != "constant"]
-    rising = sorted(fitted, key=lambda point: -front.front.points[point].tau)
-    return next((point for point in rising if wide[point] <= limit), min(fitted, key=wide.__getitem__))
+    points = sorted(enumerate(front.front.points), key=lambda each: (each[1].head == "constant", -each[1].tau))
+    return next((point for point, _ in points if wide[point] <= limit), min(wide, key=wide.__getitem__))
 
 
 def most_accurate(front: MeasuredFront, gaps: Sequence[str], limit: float) -> int:
