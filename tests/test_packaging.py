@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 import tarfile
-import zipfile
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from flwr.cli.build import build_fab_from_disk
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = {"fedfair/py.typed", "strategies/py.typed", "simulations/py.typed",
@@ -30,11 +32,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_the_wheel_holds_the_packages_and_their_files_and_no_tests(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
-    names = set(zipfile.ZipFile(wheel).namelist())
+    names = set(ZipFile(wheel).namelist())
     assert names >= NEEDED
     assert {name.split("/")[0] for name in names} <= {"fedfair", "strategies", "simulations", "fedfair-0.1.0.dist-info"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any("benchmarks" in name for name in names)
+
+
+@pytest.mark.slow
+def test_what_flwr_run_sends_to_every_node_is_the_program() -> None:
+    names = ZipFile(BytesIO(build_fab_from_disk(ROOT))).namelist()
+    program = {name for name in NEEDED if name.endswith((".py", ".toml"))}
+    assert {*names} >= {"pyproject.toml", "LICENSE", "README.md", *program}
+    folders = {name.split("/")[0] for name in names if "/" in name}
+    assert folders == {"fedfair", "strategies", "simulations", ".info"}
+    assert not any(name.startswith("simulations/benchmarks/") for name in names)
 
 
 @pytest.mark.slow

@@ -4,7 +4,10 @@ A count n_j of records is known as n_j + z_j, z_j ~ N(0, s^2). A rate r = A / B 
 A among those of B. At the true r the difference A - r B has mean 0 and, by its binomial part and its noise, the
 variance
 
-    r (1 - r) B + s^2 (p (1 - r)^2 + q r^2),      p cells in A, q others in B.
+    r (1 - r) B + s^2 (a - 2 b r + c r^2),
+
+where s^2 a and s^2 c are the variances of the noise of A and of B, and s^2 b is their covariance: a = b = p and
+c = p + q for independent noise on p cells in A and q others in B.
 
 The interval holds every r for which A - r B is within z of these deviations (Fieller 1954; without noise it is Wilson's
 of 1927), cut to [0, 1]. Differences and ratios of two groups' rates follow by square-and-add (Newcombe 1998; Zou and
@@ -72,13 +75,31 @@ def quantile(confidence: float, comparisons: int = 1) -> float:
     return NormalDist().inv_cdf(1 - (1 - confidence) / (2 * comparisons))
 
 
-def rate(part: float, whole: float, cells: tuple[int, int], deviation: float, z: float) -> Estimate:
+class Spread(NamedTuple):
+    """Variances of the noise of A and B, and their covariance, in units of that of one cell."""
+
+    part: float
+    both: float
+    whole: float
+
+
+def of_cells(own: int, others: int) -> Spread:
+    """Return the spread of independent noise.
+
+    Args:
+        own: Number of cells in A.
+        others: Number of the others in B.
+    """
+    return Spread(own, own, own + others)
+
+
+def rate(part: float, whole: float, spread: Spread, deviation: float, z: float) -> Estimate:
     """Return a rate with its interval.
 
     Args:
         part: Noisy sum A.
         whole: Noisy sum B, those of A included.
-        cells: Number of cells in A, and of the others in B.
+        spread: How the noise of the two spreads.
         deviation: Standard deviation of the noise on every cell.
         z: Deviations that the interval reaches.
 
@@ -88,9 +109,9 @@ def rate(part: float, whole: float, cells: tuple[int, int], deviation: float, z:
     if whole <= 0:
         return Estimate(math.nan, 0.0, 1.0)
     noise = (z * deviation) ** 2
-    square = whole**2 + z**2 * whole - noise * (cells[0] + cells[1])
-    half = part * whole + z**2 * whole / 2 - noise * cells[0]
-    root = half**2 - square * (part**2 - noise * cells[0])
+    square = whole**2 + z**2 * whole - noise * spread.whole
+    half = part * whole + z**2 * whole / 2 - noise * spread.both
+    root = half**2 - square * (part**2 - noise * spread.part)
     value = min(max(part / whole, 0.0), 1.0)
     if square <= 0 or root < 0:
         return Estimate(value, 0.0, 1.0)

@@ -25,9 +25,11 @@ from fedfair.fairness.group_counts import favourable_of
 from fedfair.fairness.intervals import (
     UNKNOWN,
     Estimate,
+    Spread,
     difference,
     folded,
     largest,
+    of_cells,
     quantile,
     rate,
     ratio,
@@ -74,12 +76,16 @@ class NoisyCounts:
         deviation: Standard deviation of the noise by table.
         favourable: Number of the favourable class; None for none.
         names: Names of the groups.
+        decided: The class that every record is decided as, so that other cells are 0 without noise; None for several.
+        alike: Number of tables by which the numbers of records with each label were made alike (`made_alike`).
     """
 
     tables: Mapping[str, Tensor]
     deviation: Mapping[str, float]
     favourable: int | None
     names: tuple[str, ...]
+    decided: int | None = None
+    alike: int = 1
 
     def figures(self, confidence: float = CONFIDENCE) -> list[Figure]:
         """Return all figures."""
@@ -98,6 +104,38 @@ class NoisyCounts:
         return points
 
 
+def made_alike(tables: Tensor) -> tuple[Tensor, Tensor]:
+    """Return counts of several classifiers on the same records with the same numbers of records with each label.
+
+    Those are known best as the mean over the classifiers; each count takes an equal part of what its own sum is off.
+
+    Args:
+        tables: Counts of decisions with noise, `[points, K, C, C]`: by group, label and decision.
+
+    Returns:
+        The counts, and the numbers of records by group and label, `[K, C]`.
+    """
+    totals = tables.sum(3)
+    labels = totals.mean(0)
+    return tables + ((labels - totals) / tables.shape[3])[..., None], labels
+
+
+def constant_counts(labels: Tensor, deviation: float, favourable: int | None, names: tuple[str, ...], decided: int
+                    ) -> NoisyCounts:
+    """Return the counts of a classifier that decides alike for every record.
+
+    Args:
+        labels: Numbers of records by group and label with noise, `[K, C]`.
+        deviation: Standard deviation of it.
+        favourable: Number of the favourable class; None for none.
+        names: Names of the groups.
+        decided: The class that it decides for.
+    """
+    table = torch.zeros(*labels.shape, labels.shape[1], dtype=torch.float64)
+    table[:, :, decided] = labels
+    return NoisyCounts({CONFUSION: table}, {CONFUSION: deviation}, favourable, names, decided)
+
+
 class Summed:
     """Counts of some groups together: confusion `[C, C]`, and scores `[2, LEVELS]` or None, with their deviations."""
 
@@ -107,11 +145,30 @@ class Summed:
         self.confusion, self.noise = summed[CONFUSION], noise[CONFUSION]
         self.scores, self.scores_noise = summed.get(SCORES), noise.get(SCORES, 0.0)
         self.favourable = favourable_of(counts.favourable, len(self.confusion))
+        self.counted = torch.ones_like(self.confusion, dtype=torch.bool) if counts.decided is None else self.mask(
+            decision=counts.decided)
+        self.alike = counts.alike
 
     def rate(self, part: Tensor, whole: Tensor, z: float) -> Estimate:
-        """Return the share of the cells `part` in the cells `whole`, masks `[C, C]`, the first within the second."""
-        cells = int(part.sum()), int(whole.sum() - part.sum())
-        return rate(float(self.confusion[part].sum()), float(self.confusion[whole].sum()), cells, self.noise, z)
+        """Return the share of the cells `part` in the cells `whole`, masks `[C, C]`, the first within the second.
+
+        It is known where only one of the two has cells that can hold a record, whoever the records are.
+        """
+        own, others = part & self.counted, whole & ~part & self.counted
+        if not (own.any() and others.any()):
+            return Estimate(*[float(own.any())] * 3) if own.any() or others.any() else UNKNOWN
+        spread = Spread(self.spread(own, own), self.spread(own, own | others), self.spread(own | others, own | others))
+        return rate(float(self.confusion[part].sum()), float(self.confusion[whole].sum()), spread, self.noise, z)
+
+    def spread(self, cells: Tensor, others: Tensor) -> float:
+        """Return the covariance of the noise of two sums of cells, masks `[C, C]`, in units of that of one cell.
+
+        Noise within a label differs from its mean as before; the mean is that of all tables that were made alike.
+        """
+        first, second = cells.double(), others.double()
+        means = first.mean(1), second.mean(1)
+        apart = ((first - means[0][:, None]) * (second - means[1][:, None])).sum()
+        return float(apart + len(first) / self.alike * (means[0] * means[1]).sum())
 
     def mask(self, label: int | None = None, decision: int | None = None) -> Tensor:
         """Return the cells of a label and a decision; None for any."""
@@ -122,7 +179,7 @@ class Summed:
 
 def _records(group: Summed, z: float) -> Estimate:
     """Return the number of records; its interval is for the noise alone."""
-    total, error = float(group.confusion.sum()), z * group.noise * math.sqrt(group.confusion.numel())
+    total, error = float(group.confusion.sum()), z * group.noise * math.sqrt(group.spread(group.counted, group.counted))
     return Estimate(max(total, 0.0), max(total - error, 0.0), max(total + error, 0.0))
 
 
@@ -232,7 +289,7 @@ def _curve(name: str, group: Summed, z: float) -> Iterator[CurvePoint]:
     others, own = group.scores.tolist()
     stated = probabilities().tolist()
     for at, (rest, part) in enumerate(zip(others, own, strict=True)):
-        share = rate(part, part + rest, (1, 1), group.scores_noise, z)
+        share = rate(part, part + rest, of_cells(1, 1), group.scores_noise, z)
         yield CurvePoint(name, ends[at], ends[at + 1], stated[at], *share)
 
 

@@ -134,6 +134,14 @@ class Story:
         told = self.front[self.front["head"] != "constant"].drop_duplicates("point")
         return [int(point) for point in told.sort_values("tau", ascending=False)["point"]]
 
+    @property
+    def decides_alike(self) -> str | None:
+        """The class that the model decides for everybody; None where it looks at the records."""
+        if records(self.front[self.front["point"] == self.chosen])[0]["head"] != "constant":
+            return None
+        every = self.scorecard[self.scorecard["column"] == EVERY].filter(like="score of ").to_numpy()[0]
+        return self.description.labels[int(every.argmax())]
+
     def tau(self, point: int) -> float:
         """Return the share of differences between groups' mean scores that a point leaves."""
         return float(next(row["tau"] for row in records(self.front) if row["point"] == point))
@@ -166,7 +174,7 @@ class Story:
         for group in self.groups:
             if not self.figure("accuracy", group).told:
                 lines.append(f"Of the group {group} too little can be told at this epsilon.")
-        if self.unlearned:
+        if self.unlearned and self.decides_alike is None:
             lines.append(f"Nothing was learned of {', '.join(self.unlearned)}: no two values or bins are told to be "
                          "those of enough records, as of names, dates and codes. Make a number of a date, a few "
                          "classes of codes, or leave it out by --without.")
@@ -188,6 +196,10 @@ class Story:
         if self.epsilon > self.asked["epsilon"] * (1 + 1e-6):
             lines.append(f"A round was interrupted and repeated. Both are charged, so that epsilon is "
                          f"{up(self.epsilon, '.4g')}, not the {self.asked['epsilon']:g} that was asked for.")
+        if self.decides_alike is not None:
+            others = (f": no other model of the front was within the gap of {self.asked['gap']:g} on the validation "
+                      f"part, and the least was {self.asked['least_gap']:.3f}" if "least_gap" in self.asked else "")
+            lines.append(f"The model decides {self.decides_alike} for everybody{others}.")
         if self.asked.get("missed"):
             lines.append(f"No model of the front was within the gap of {self.asked['gap']:g} on the validation part: "
                          "this is the nearest.")

@@ -77,6 +77,7 @@ def chosen_again(folder: Path, point: int) -> Story:
     """
     asked = tomllib.loads((folder / FIT).read_text(encoding="utf-8"))
     now = {**asked, "chosen": point, "chosen_later": True, "missed": False}
+    now.pop("least_gap", None)  # of the others than the point that was taken first
     with replaced(folder) as new:
         (new / FIT).write_text(tomli_w.dumps(now), encoding="utf-8")
         carry_over(folder, new)
@@ -101,7 +102,10 @@ def _asked(fitted: Fitted) -> dict[str, Any]:
         asked |= {"nodes": fitted.nodes, "held_by": "nodes, each a file of its own; the server none",
                   "secure_aggregation": fitted.result.ledger.secure_aggregation}
     if wanted.gap is not None:
-        asked |= {"gap": wanted.gap, "missed": _gap(fitted, point) > wanted.gap}
+        gaps = _gaps(fitted)
+        asked |= {"gap": wanted.gap, "missed": gaps[point] > wanted.gap}
+        if all(gaps[other] > wanted.gap for other in gaps if other != point):
+            asked |= {"least_gap": min((gaps[other] for other in gaps if other != point), default=gaps[point])}
     if fitted.among is not None:
         asked |= {"trials": fitted.among.trials, "candidates": [*map(in_words, fitted.among.methods)]}
     if fitted.counted is not None:
@@ -113,11 +117,11 @@ def _asked(fitted: Fitted) -> dict[str, Any]:
     return asked
 
 
-def _gap(fitted: Fitted, point: int) -> float:
-    """Return the gap of a point on the validation part, by which it was chosen."""
+def _gaps(fitted: Fitted) -> dict[int, float]:
+    """Return the gap of each point on the validation part, by which one was chosen."""
     front = fitted.result.front
     assert front is not None
-    return largest_gaps(front, GAPS[fitted.wanted.constraint])[point]
+    return largest_gaps(front, GAPS[fitted.wanted.constraint])
 
 
 def _point(fitted: Fitted) -> int:

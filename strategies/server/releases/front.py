@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 import torch
 from flwr.app import ArrayRecord, Message
@@ -117,12 +117,16 @@ def least_constrained(front: MeasuredFront, gaps: Sequence[str], limit: float) -
         limit: The largest that each may be.
 
     Returns:
-        Its position; if none is within the limit, that of the classifier whose largest gap is smallest.
+        Its position. If none is within the limit, that of the classifier whose largest gap is smallest; if that is told
+        to be above the limit, noise or not, that of the one that decides alike for everybody, which has no gap.
     """
-    wide = largest_gaps(front, gaps)
+    wide, least = largest_gaps(front, gaps), largest_gaps(front, gaps, "low")
     fitted = [point for point, made in enumerate(front.front.points) if made.head != "constant"]
     rising = sorted(fitted, key=lambda point: -front.front.points[point].tau)
-    return next((point for point in rising if wide[point] <= limit), min(fitted, key=wide.__getitem__))
+    nearest = min(fitted, key=wide.__getitem__)
+    if least[nearest] > limit:
+        return min(wide, key=wide.__getitem__)
+    return next((point for point in rising if wide[point] <= limit), nearest)
 
 
 def most_accurate(front: MeasuredFront, gaps: Sequence[str], limit: float) -> int:
@@ -141,18 +145,19 @@ def most_accurate(front: MeasuredFront, gaps: Sequence[str], limit: float) -> in
     return max(within, key=accuracy.__getitem__)
 
 
-def _on_validation(front: MeasuredFront, metric: str) -> dict[int, float]:
+def _on_validation(front: MeasuredFront, metric: str, of: Literal["value", "low"] = "value") -> dict[int, float]:
     """Return a figure of all records of the validation part by the position of the classifier."""
-    return {row["point"]: row["value"] for row in front.rows
+    return {row["point"]: row[of] for row in front.rows
             if row["split"] == "valid" and row["group"] == ALL and row["metric"] == metric}
 
 
-def largest_gaps(front: MeasuredFront, gaps: Sequence[str]) -> dict[int, float]:
+def largest_gaps(front: MeasuredFront, gaps: Sequence[str], of: Literal["value", "low"] = "value") -> dict[int, float]:
     """Return the largest of some gaps on the validation part, by position of the classifier; infinite if unknown.
 
     Args:
         front: Classifiers with figures on the validation part.
         gaps: Names of gaps between groups.
+        of: Whether the value of each is meant, or the lower end of its interval.
     """
-    found = [_on_validation(front, gap) for gap in gaps]
-    return {point: max(of.get(point, math.inf) for of in found) for point in range(len(front.front.points))}
+    found = [_on_validation(front, gap, of) for gap in gaps]
+    return {point: max(each.get(point, math.inf) for each in found) for point in range(len(front.front.points))}

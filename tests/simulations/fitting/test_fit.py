@@ -139,7 +139,7 @@ def test_page_and_card_tell_the_figures(folder: Path) -> None:
 
 def test_a_gap_that_no_model_keeps_is_told(tmp_path: Path) -> None:
     story = save(fit(Wanted(file(tmp_path, 3000), gap=0.0, **FIT)), tmp_path / "out")
-    assert any("No model of the front was within the gap of 0" in line for line in story.doubts)
+    assert any("model of the front was within the gap of 0 on" in line for line in story.doubts)
 
 
 def test_a_folder_that_cannot_be_finished_is_not_left_behind(fitted: Fitted, tmp_path: Path,
