@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,15 +31,15 @@ def nobody() -> str:
         return f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_dead_address_is_refused_by_the_command_in_seconds(nobody: str) -> None:
+def test_a_dead_address_is_refused_by_the_command_in_seconds(nobody: str, forked: Path) -> None:
     """In processes of their own: in this one another test may have a Ray running, which is then used.
 
     Ray itself would go on trying for ten minutes, in which the guard over all tests would end this one.
     """
     for engine in ("ray", "flower"):
         words = ["run", "--engine", engine, "--nodes", "2", "--set", "steps=1"]
-        done = subprocess.run([sys.executable, "-c", "from simulations.cli import app; app()", *words], check=False,
-                              capture_output=True, text=True, env={**os.environ, "RAY_ADDRESS": nobody})
+        done = subprocess.run([forked / "fedfair", *words], check=False, capture_output=True, text=True,
+                              env={**os.environ, "RAY_ADDRESS": nobody})
         assert done.returncode == 2
         assert f"no Ray cluster answers at '{nobody}'" in done.stderr.replace("\n", " ")
         assert "unset RAY_ADDRESS" in done.stderr.replace("\n", " ")

@@ -265,7 +265,7 @@ def test_a_sweep_killed_at_random_moments_gives_the_table_of_single_runs(
         """Return how many trials have ended."""
         return len(list((tmp_path / "out" / "trials").glob("*/summary.csv")))
 
-    assert killed_in_the_middle(command(config), 3, finished, chance) > 0
+    assert killed_in_the_middle(command(config), 2, finished, chance) > 0
     tables = [summary(compare(cell.experiments)).assign(learning_rate=cell.chosen["learning_rate"])
               for cell in Sweep(**SMALL).cells()]
     found = pd.read_csv(tmp_path / "out" / "summary.csv")
