@@ -19,6 +19,7 @@ from fedfair.moments import logistic, release, sums
 from fedfair.moments.filled_bins import Filled, filled
 from fedfair.moments.front import EVEN, LOGISTIC, HeadName, Point, few_points, front, points
 from fedfair.moments.heads import Constraint, Head, least_squares
+from fedfair.moments.monotone import directions_of, made_monotone, refuse_unordered
 from fedfair.moments.sums import CLASSES, unmixed
 from fedfair.node.exchanges import send_gradient_sum
 from fedfair.node.masked_sums import send_masked_gradient_sum
@@ -58,6 +59,9 @@ class Moments(Strategy):
       each with as much noise; mu^2 adds up (`fedfair.moments.logistic`). The model and its part of the front are then
       logistic regression, which loses less than least squares. "auto" takes 3 of two classes' records, else none.
 
+    - `monotone`: columns whose number the score of the favourable class rises or falls with, as ["income=up"]
+      (`fedfair.moments.monotone`).
+
     A category or bin that no record is told to have decides nothing (`fedfair.moments.filled_bins`).
 
     The front, all of a grid of such settings, is kept with the result: `fedfair choose` takes another of them. With
@@ -79,6 +83,7 @@ class Moments(Strategy):
         by_group: bool = False
         gap: Annotated[float, Field(ge=0, le=1)] | None = None
         logistic_steps: Annotated[int, Field(ge=0, le=1000)] | Literal["auto"] = 0
+        monotone: tuple[str, ...] = ()
 
     modes = ("step",)
     needs = "features of bounded norm, and model linear"
@@ -114,6 +119,7 @@ class Moments(Strategy):
             raise ValueError(f"options.threshold is {options.threshold:g}, but there are {self.population.classes} "
                              "classes, and it is for 2: leave options.threshold out")
         self._refuse_misfit_of_steps()
+        refuse_unordered(directions_of(options.monotone), task.data().train.encoding, self.population.classes)
         self.second = self.first = torch.empty(0, dtype=torch.float64)  # the sums as they were released
         self.adding = self.sharers  # clients whose noise is in the moments
         self.stepped: Head | None = None  # the logistic regression of the latest round, of the features it is fitted to
@@ -187,7 +193,12 @@ class Moments(Strategy):
                        options.floor if trained else None))
         wanted = [*dict.fromkeys((chosen, *grid))]
         fitted, counted = front(self.told, wanted, options.constraint, self._favourable, trained), self.bins.records
-        self.made = fitted._replace(weights=self.bins.ending @ fitted.weights,  # sums of participants count no records
+        weights = self.bins.ending @ fitted.weights
+        if options.monotone:
+            numbers = counted.numbers if counted else torch.ones(weights.shape[1] - 1, dtype=torch.float64)
+            weights = made_monotone(weights, directions_of(options.monotone), self.task.data().train.encoding, numbers,
+                                    self._favourable or 0)
+        self.made = fitted._replace(weights=weights,  # sums of participants count no records
                                     records=counted.rounded if counted and self.protects == "record" else None)
         self._take(0)
 

@@ -44,6 +44,9 @@ def fit(
                                               "validation records; by default that of the most accurate.")] = None,
     constraint: Annotated[Literal["demographic_parity", "equal_opportunity", "both"], typer.Option(
         help="Of what the gap is.")] = "demographic_parity",
+    monotone: Annotated[list[str], typer.Option(help="COLUMN=up or COLUMN=down: a number that the favourable class "
+                                                "must get more or less probable with, at no cost in privacy; repeat it "
+                                                "for others.")] = [],  # noqa: B006 - Typer copies it
     methods: Annotated[str, typer.Option(help="Methods to select among, separated by commas: moments, dpsgd, "
                                          "dpsgd-global-adapt. With others than moments alone, a random number of "
                                          "trainings is tried, and epsilon pays for the choice.")] = "moments",
@@ -83,7 +86,7 @@ def fit(
     if out is not None:
         refuse_folder(out)
     fitted = fit_model(Wanted(file, label, group, epsilon, delta, gap, constraint, settings, tuple(names_of(methods)),
-                              _number(trials), site, count_in))
+                              _number(trials), site, count_in, tuple(monotone)))
     story = told(fitted) if out is None else save(fitted, out)
     show(story, json)
     if count_in is not None:

@@ -167,6 +167,9 @@ def refuse_unfit(made: Experiment, wanted: Mapping[str, Any], gap: float | None,
     if gap is not None:
         raise ValueError(f"the gap is {gap:g}, but only the front of moments has models with smaller gaps, and a "
                          "selection is by accuracy alone: leave gap out, or fit moments alone")
+    if made.options.get("monotone"):
+        raise ValueError(f"monotone is asked of {', '.join(made.options['monotone'])}, but only the front of moments "
+                         "has models whose scores go one way: leave monotone out, or fit moments alone")
     if made.randomness != "system":
         raise ValueError(f"randomness is {made.randomness!r}, but trials of one candidate would then share their "
                          'noise: take randomness = "system", or fit moments alone')

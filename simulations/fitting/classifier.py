@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -44,6 +45,8 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             protection.
         count_in: File that counts this fit with others of the same rows (`simulations.fitting.spending.Spending`): a
             cross-validation of five fits costs five times epsilon. None for none.
+        monotonic_cst: 1 for each column, by its name, with which the favourable class must get more probable, -1 where
+            less; None for none.
 
     Attributes:
         classes_: Classes, sorted.
@@ -67,11 +70,12 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def __init__(self, epsilon: float = 1.0, delta: float | None = None,
                  constraint: Constraint = "demographic_parity", gap: float | None = None, favourable: Any = None,
                  attribute_in_model: bool = False, split: tuple[float, float, float] = (0.7, 0.1, 0.2),
-                 random_state: int | np.random.RandomState | None = None,
-                 count_in: str | Path | None = None) -> None:
+                 random_state: int | np.random.RandomState | None = None, count_in: str | Path | None = None,
+                 monotonic_cst: Mapping[str, Literal[-1, 0, 1]] | None = None) -> None:
         self.epsilon, self.delta, self.constraint, self.gap = epsilon, delta, constraint, gap
         self.favourable, self.attribute_in_model = favourable, attribute_in_model
         self.split, self.random_state, self.count_in = split, random_state, count_in
+        self.monotonic_cst = monotonic_cst
 
     def fit(self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike | None = None,
             sites: ArrayLike | None = None) -> FairPrivateClassifier:
@@ -109,7 +113,9 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             **({"randomness": "system"} if seed is None else {"randomness": "seeded", "seed": seed}),
             **({} if self.favourable is None else {"favourable": f"{_place(self.classes_, self.favourable):06d}"})}
         self.fitted_ = fit(Wanted(table, _LABEL, group, self.epsilon, self.delta, self.gap, self.constraint, settings,
-                                  site=None if sites is None else _SITE, count_in=self.count_in))
+                                  site=None if sites is None else _SITE, count_in=self.count_in,
+                                  monotone=tuple(f"{name}={'up' if way > 0 else 'down'}"
+                                                 for name, way in (self.monotonic_cst or {}).items() if way)))
         self._model = TrainedClassifier.of(self.fitted_.result)
         return self
 

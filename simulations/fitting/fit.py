@@ -19,6 +19,7 @@ from fedfair.datasets.files.chunks import hold_chunks, release_chunks
 from fedfair.datasets.files.in_memory import removed_after
 from fedfair.mechanisms.randomness import SystemEntropy, random_bits, source
 from fedfair.moments.heads import Constraint
+from fedfair.moments.monotone import directions_of
 from fedfair.moments.sums import SENSITIVITY
 from fedfair.plugins.registry import unknown
 from simulations.engines.engines import Engine
@@ -60,6 +61,7 @@ class Wanted:
         site: Column with the site of each record, for figures by site as well; None for none.
         trials: Expected number of trials of a selection; None for `candidates.AUTO`.
         count_in: File that counts this fit with others of the same records (`spending.Spending`); None for none.
+        monotone: Columns with numbers that the score of the favourable class rises or falls with, as "income=up".
     """
 
     data: Any
@@ -74,6 +76,7 @@ class Wanted:
     trials: float | None = None
     site: str | None = None
     count_in: str | Path | None = None
+    monotone: tuple[str, ...] = ()
 
     def charge(self, delta: float) -> None:
         """Count the fit before it releases anything, if it is to be counted.
@@ -171,9 +174,13 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     if selected is not None:
         refuse_unfit(made, wanted.settings, wanted.gap, selected)
     table, reading = hold_chunks(Path(str(made.csv)), made.asked), reading_as_asked(made.asked)  # the run takes it
-    for column in filter(None, (made.label, *made.attribute_columns, made.site)):
+    directed = directions_of(wanted.monotone)
+    for column in filter(None, (made.label, *made.attribute_columns, made.site, *directed)):
         if column not in table.names:
             raise unknown("column", column, table.names)
+    _refuse_roles(made, [*directed])
+    known = {*made.numbers, *dict(made.quantities or ()), *(entry.column for entry in made.ranges or ())}
+    made = made.model_copy(update={"numbers": (*made.numbers, *(name for name in directed if name not in known))})
     _refuse_dates(made, table.dates)
     if table.listed:
         made = made.model_copy(update={"categorical": (*(made.categorical or ()), *table.listed)})
@@ -241,7 +248,8 @@ def settings_of(wanted: Wanted, own: Mapping[str, Any]) -> dict[str, Any]:
     data = str(wanted.data) if isinstance(wanted.data, Path) else wanted.data
     named = {"csv": data, "label": wanted.label or None, "group": wanted.group or None, "site": wanted.site}
     options = {"constraint": wanted.constraint, "logistic_steps": "auto",
-               **({} if wanted.gap is None else {"gap": wanted.gap})}
+               **({} if wanted.gap is None else {"gap": wanted.gap}),
+               **({"monotone": wanted.monotone} if wanted.monotone else {})}
     return {"randomness": "system", "noise": "discrete", "dtype": "float64", **wanted.settings, **own,
             **{name: value for name, value in named.items() if value is not None}, "options": options}
 
@@ -257,6 +265,23 @@ def _unknown_columns(made: Experiment, columns: Sequence[str]) -> list[str]:
     known = {*roles, *(made.without or ()), *made.known_columns, *made.numbers, *(made.categorical or ()),
              *dict(made.quantities or ())}
     return [name for name in columns if name not in known]
+
+
+def _refuse_roles(made: Experiment, directed: Sequence[str]) -> None:
+    """Raise `ValueError` for a column with a direction that is not a number among the features.
+
+    Args:
+        made: The settings.
+        directed: The columns.
+    """
+    listed = {known.column for known in made.categories or ()}
+    roles = {made.label: "the label", made.site: "the site", made.participant: "the participant",
+             **dict.fromkeys(made.attributes, "the group"), **dict.fromkeys(made.without or (), "left out"),
+             **dict.fromkeys({*(made.categorical or ()), *listed}, "a category")}
+    for column in directed:
+        if column in roles and not (made.attribute_in_model and roles[column] == "the group"):
+            raise ValueError(f"monotone is asked of {column!r}, which is {roles[column]}: name a column with numbers "
+                             "that is a feature, or leave it out")
 
 
 def _refuse_dates(made: Experiment, dates: Sequence[str]) -> None:

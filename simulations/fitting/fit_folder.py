@@ -17,6 +17,7 @@ from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.spelling import written_twice
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL, shown_in
+from fedfair.moments.monotone import directions_of
 from simulations.fitting.figures_by_site import SiteStory
 from simulations.results.front_files import CURVES, FIGURES, FRONT
 from simulations.results.model_metadata import Description
@@ -141,6 +142,14 @@ class Story:
             return None
         every = self.scorecard[self.scorecard["column"] == EVERY].filter(like="score of ").to_numpy()[0]
         return self.description.labels[int(every.argmax())]
+
+    @property
+    def directions(self) -> str:
+        """Which numbers the score goes one way with, in words; "" for none."""
+        words = {"up": "more", "down": "less"}
+        asked = directions_of(self.asked.get("monotone", ()))
+        told = [f"{self.favourable} is {words[way]} probable the larger {column} is" for column, way in asked.items()]
+        return f"{', '.join(told)}, all else being equal" if told else ""
 
     def tau(self, point: int) -> float:
         """Return the share of differences between groups' mean scores that a point leaves."""

@@ -106,6 +106,8 @@ def _asked(fitted: Fitted) -> dict[str, Any]:
         asked |= {"gap": wanted.gap, "missed": gaps[point] > wanted.gap}
         if all(gaps[other] > wanted.gap for other in gaps if other != point):
             asked |= {"least_gap": min((gaps[other] for other in gaps if other != point), default=gaps[point])}
+    if wanted.monotone:
+        asked |= {"monotone": list(wanted.monotone)}
     if fitted.among is not None:
         asked |= {"trials": fitted.among.trials, "candidates": [*map(in_words, fitted.among.methods)]}
     if fitted.counted is not None:

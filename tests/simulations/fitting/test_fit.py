@@ -142,6 +142,36 @@ def test_a_gap_that_no_model_keeps_is_told(tmp_path: Path) -> None:
     assert any("model of the front was within the gap of 0 on" in line for line in story.doubts)
 
 
+def test_scores_go_one_way_where_that_is_asked(tmp_path: Path) -> None:
+    """With what grows and falls again in truth, in all of the front."""
+    draws = np.random.default_rng(0)
+    age, sex = draws.integers(18, 80, 4000), draws.choice(["f", "m"], 4000)
+    hired = np.where(np.abs(age - 50) + draws.normal(0, 5, 4000) < 18, "yes", "no")
+    table = pd.DataFrame({"age": age, "sex": sex, "hired": hired})
+    fitted = fit(Wanted(table, "hired", "sex", epsilon=8.0, monotone=("age=down",)))
+    encoding, made = fitted.result.data.train.encoding, fitted.result.front
+    assert made is not None
+    bins = [place for place, feature in enumerate(encoding.features) if feature.bin is not None]
+    scores = made.front.weights[:, bins, 1] - made.front.weights[:, bins, 0]
+    assert len(bins) > 3
+    assert (scores.diff(dim=1) <= 1e-9).all()
+    assert (scores[0, 0] - scores[0, -1]) > 0.1
+    story = save(fitted, tmp_path / "out")
+    assert "yes is less probable the larger age is, all else being equal" in (tmp_path / "out/report.html").read_text()
+    assert story.asked["monotone"] == ["age=down"]
+
+
+@pytest.mark.parametrize(("asked", "message"), [
+    (("sex=up",), "monotone is asked of 'sex', which is the group"), (("hired=up",), "which is the label"),
+    (("ages=up",), "unknown column 'ages'")])
+def test_a_direction_of_what_is_no_number_is_refused_before_anything_is_released(
+        asked: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    spent = tmp_path / "spent.jsonl"
+    with pytest.raises(ValueError, match=message):
+        fit(Wanted(file(tmp_path, 200), monotone=asked, count_in=spent, **FIT))
+    assert not spent.exists()
+
+
 def test_a_folder_that_cannot_be_finished_is_not_left_behind(fitted: Fitted, tmp_path: Path,
                                                             monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(story: Story) -> str:
