@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
-from safetensors import safe_open
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor, nn
 
@@ -27,7 +26,8 @@ from fedfair.datasets.names import visible
 from fedfair.datasets.table import group_names
 from fedfair.fairness.reject_option import RejectOption, decided
 from fedfair.plugins.registry import unknown
-from simulations.results.model_metadata import Description
+from simulations.files.saved_files import saved_weights
+from simulations.results.model_metadata import Description, described
 from simulations.results.result import Result
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         file = Path(folder) / "model.safetensors"
         if not file.is_file():
             raise FileNotFoundError(f"there is no model.safetensors in {folder}: give the folder of a finished run")
-        with safe_open(str(file), "pt") as saved:
+        with saved_weights(file) as saved:
             runs = saved.metadata() or {}
             if not runs:
                 raise ValueError(f"{file} does not describe its weights: give a folder that fedfair wrote")
@@ -109,8 +109,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise unknown("run", name, runs)
             weights = {key.removeprefix(f"{name}/"): saved.get_tensor(key) for key in saved.keys()  # noqa: SIM118
                        if "/" not in key or key.startswith(f"{name}/")}
-        described = Description.model_validate_json(runs[name])
-        return _described(described.build(weights), described)
+        about = described(runs[name], file)
+        return _described(about.build(weights), about)
 
     @property
     def classes_(self) -> NDArray[np.int64]:
@@ -208,9 +208,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.model(rows.to(like.dtype) if rows.is_floating_point() else rows).cpu()  # type: ignore[no-any-return]
 
 
-def _described(model: nn.Module, described: Description) -> TrainedClassifier:
+def _described(model: nn.Module, about: Description) -> TrainedClassifier:
     """Make a classifier of a model and its description."""
-    return TrainedClassifier(model, **{name: getattr(described, name) for name in (
+    return TrainedClassifier(model, **{name: getattr(about, name) for name in (
         "groups", "labels", "threshold", "pixels", "encoding", "group_columns")})
 
 

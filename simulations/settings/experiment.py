@@ -147,6 +147,8 @@ class RunKey(NamedTuple):
 
 _ALWAYS = ("dataset", "seed", "strategy")
 """Fields that name an experiment, even at their defaults."""
+_LONGEST = 200
+"""Characters of a value that an error shows."""
 
 
 def identity_of(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,8 +171,17 @@ def in_words(error: ValidationError, known: Any) -> str:
         elif problem["type"] == "value_error":
             sentences.append(problem["msg"].removeprefix("Value error, "))
         else:
-            sentences.append(f"{field} is {problem['input']!r}: {_wanted(problem)}")
+            sentences.append(f"{field} is {_shown(problem['input'])}: {_wanted(problem)}")
     return "; ".join(sentences)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as it was given, or its beginning where it is long."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "nested too deep"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _wanted(problem: Mapping[str, Any]) -> str:
