@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -191,6 +195,13 @@ def test_a_folder_that_holds_a_different_experiment(tmp_path: Path) -> None:
     assert (tmp_path / "other" / "letter.txt").exists()
 
 
+def _refuse_in(folder: Path, dir: Path) -> BytesIO:
+    """Take the place of `TemporaryFile` where nothing may be changed in a folder."""
+    if dir == folder:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return BytesIO()
+
+
 @pytest.mark.parametrize("command", [["run"], ["compare", "--strategies", "sgd,dpsgd", "--seeds", "1"], ["curve"],
                                      ["audit"]])
 def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_computed(
@@ -199,8 +210,8 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_computed(
     (tmp_path / "file").write_text("")
     expected = f"cannot be written, because {tmp_path / 'file'} is a file: choose another"
     assert expected in error_of(*command, "--out", str(tmp_path / "file" / "x"))
-    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
-    expected = f"cannot be written, because nothing may be changed in {tmp_path}: choose another"
+    monkeypatch.setattr("simulations.files.atomic_files.TemporaryFile", partial(_refuse_in, tmp_path))
+    expected = f"cannot be written, because nothing may be changed in {tmp_path} (permission denied): choose another"
     assert expected in error_of(*command, "--out", str(tmp_path / "new" / "x"))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -215,7 +226,7 @@ def test_a_folder_whose_place_no_other_can_take_is_refused_before_anything_is_co
     with monkeypatch.context() as patch:
         patch.setattr(Path, "is_mount", lambda path: path == tmp_path / "out")
         assert "cannot be the folder where a disk is mounted: name one in it" in error_of(*command, "--out", "out")
-    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    monkeypatch.setattr("simulations.files.atomic_files.TemporaryFile", partial(_refuse_in, tmp_path))
     assert f"because nothing may be changed in {tmp_path}" in error_of(*command, "--out", "out")
 
 
