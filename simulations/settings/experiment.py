@@ -38,7 +38,7 @@ class Experiment(Task, Training):
         >>> Experiment(strategy="dpsgd", epoch=5)
         Traceback (most recent call last):
             ...
-        simulations.settings.experiment.SettingsError: unknown setting 'epoch': did you mean 'epochs'? known are ...
+        simulations.settings.experiment.SettingsError: unknown setting 'epoch': did you mean 'epochs'? ...
     """
 
     strategy: str = Field(
@@ -167,7 +167,7 @@ def in_words(error: ValidationError, known: Any) -> str:
     for problem in error.errors():
         field = ".".join(map(str, problem["loc"][:-1] if problem["type"] == "missing" else problem["loc"])) or "it"
         if problem["type"] == "extra_forbidden":
-            sentences.append(str(unknown("setting", field, known or ("none",))))
+            sentences.append(str(unknown("setting", field, known or ("none",), "`fedfair settings`")))
         elif problem["type"] == "value_error":
             sentences.append(problem["msg"].removeprefix("Value error, "))
         else:
