@@ -55,7 +55,7 @@ def test_of_many_names_the_nearest_are_listed_or_what_shows_all() -> None:
     many = [f"name-{number}" for number in range(40)]
     assert str(unknown("thing", "x", many)) == ("unknown thing 'x': known are name-4, name-5, name-6, name-7, "
                                                 "name-8, name-9 and 34 others")
-    assert "name-7 and 34 others" in str(unknown("thing", "nme7", many))
+    assert "did you mean 'name-7'" in str(unknown("thing", "nme-7", many))
     assert str(unknown("thing", "x", many, "`seq`")) == "unknown thing 'x': `seq` lists them all"
 
 
