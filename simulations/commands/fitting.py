@@ -20,7 +20,7 @@ from rich.console import Console
 
 from fedfair.datasets.names import spreadsheet_cell, visible
 from simulations.commands.options import Attribute, Delta, Encoding, Json, Set, Without, names_of
-from simulations.commands.terminal import say
+from simulations.commands.terminal import say, telling_if_stopped
 from simulations.files.atomic_files import refuse_as_file, write_text
 
 if TYPE_CHECKING:
@@ -81,9 +81,11 @@ def fit(
     settings: dict[str, Any] = {**{name: value for name, value in given.items() if value is not None}, **pairs(set_)}
     if out is not None:
         refuse_folder(out)
-    fitted = fit_model(Wanted(file, label, group, epsilon, delta, gap, constraint, settings, tuple(names_of(methods)),
-                              _number(trials), site, count_in))
-    story = told(fitted) if out is None else save(fitted, out)
+    counted = "" if count_in is None else f"; {count_in} counts the fit once it had begun to release something"
+    with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"):
+        fitted = fit_model(Wanted(file, label, group, epsilon, delta, gap, constraint, settings,
+                                  tuple(names_of(methods)), _number(trials), site, count_in))
+        story = told(fitted) if out is None else save(fitted, out)
     show(story, json)
     if count_in is not None:
         say(Spending(count_in).told())
