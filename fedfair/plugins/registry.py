@@ -31,8 +31,8 @@ def unknown(kind: str, name: str, known: Iterable[str], all_of_them: str = "") -
     Examples:
         >>> unknown("fruit", "appel", ["apple", "pear"])
         ValueError("unknown fruit 'appel': did you mean 'apple'? known are apple, pear")
-        >>> unknown("number", "17a", map(str, range(100)), "`seq 99`")
-        ValueError("unknown number '17a': did you mean '17' or '7'? `seq 99` lists them all")
+        >>> unknown("number", "17 a", map(str, range(100)), "`seq 99`")
+        ValueError("unknown number '17 a': did you mean '17'? `seq 99` lists them all")
     """
     known = sorted(known)
     near = get_close_matches(name, known, n=2, cutoff=0.51)
