@@ -31,9 +31,18 @@ def reason(account: Account) -> str:
         return f"{doubts}; with secret randomness it would be proved"
     chosen = ("; one is the best of a random number of trials, and is charged for the choice (see "
               "`fedfair.accounting.selection`)" if account.selections else "")
-    return doubts or (f"every release is a Poisson-sampled Gaussian with noise in proportion to what one "
+    return doubts or (f"every release is {_releases(account)} with noise in proportion to what one "
                       f"{account.protects} can add{chosen}; composed by {account.accountant}; "
                       f"neighbours differ by one {account.protects}")
+
+
+def _releases(account: Account) -> str:
+    """Say what the releases are, by the rates at which their events sampled."""
+    whole = {rate == 1 for event in account.log.counted() for rate in event.rates}
+    if whole == {True}:
+        return f"a Gaussian of all {account.protects}s, without sampling,"
+    return f"a Gaussian, Poisson-sampled or of all {account.protects}s," if len(whole) == 2 else (
+        "a Poisson-sampled Gaussian")
 
 
 def held_out_data(account: Account, part: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -17,6 +16,7 @@ from fedfair.datasets.features.encoding import OTHER, Feature
 from fedfair.datasets.features.features import Range, to_ranges
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.names import as_text
+from fedfair.plugins.text_values import from_toml
 
 RECORDS = "records"
 """Source of a schema that was read off the records, so that it is not public."""
@@ -138,11 +138,10 @@ def read(path: Path) -> Schema:
         ValueError: If it is no schema.
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-        return _schema(values)
+        return _schema(from_toml(path.read_text(encoding="utf-8-sig")))
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no schema {path}: `fedfair data schema FILE` writes one") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is no schema ({error}): it has the lines source = \"...\", [ranges] with "
                          'age = [17, 90], and [categories] with job = ["clerk", "nurse", "other"]') from error
 

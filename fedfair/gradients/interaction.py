@@ -84,6 +84,10 @@ def _batch(trial: Trial, size: int, before: ModelState) -> tuple[Tensor, Tensor]
     if len(output) != size:
         _refuse(trial.model, f"gives {len(output)} outputs for {size} examples: its examples interact, so clipping one "
                              "example's gradient bounds nothing; keep the batch as the first dimension")
+    if output.is_complex() or output.isnan().any():
+        _refuse(trial.model, "gives complex numbers: return real logits" if output.is_complex() else
+                "gives outputs that are no numbers (NaN) for made-up examples: its weights are none, or it takes a "
+                "logarithm or a quotient that not every input has; mend that before it is trained")
     return x, trial.targets(output)
 
 

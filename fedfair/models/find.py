@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,12 @@ def refuse_outputs(model: nn.Module, where: str, like: Tensor, classes: int) -> 
     model.eval()
     output = _output(model, where, x)
     _refuse_shape(output, where, classes)
+    if output.is_complex():
+        raise ValueError(f"{where}: the model's outputs are complex, of the type {output.dtype}: return real logits, "
+                         "for example their real parts")
+    if output.isnan().any():
+        raise ValueError(f"{where}: the model's outputs for made-up examples are no numbers (NaN), as of the logarithm "
+                         "of a negative number or 0 / 0: let it give a number for every input")
     if not output.requires_grad:
         raise ValueError(f"{where}: the model's outputs, of the type {output.dtype}, do not depend on its parameters, "
                          "so that nothing can be trained: return the logits themselves, without argmax, detach() or "
@@ -127,7 +134,25 @@ def build(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, 
     if not isinstance(model, nn.Module):
         raise ValueError(f"{place_of(builder)}: {builder.__name__} returns {_shown(model)}: it must return the model, "
                          "a torch.nn.Module")
+    if builder.__module__ != published.__name__:
+        _refuse_unusable(model, place_of(builder))
     return model.to(dtype)
+
+
+def _refuse_unusable(model: nn.Module, where: str) -> None:
+    """Raise `ValueError` for a model that contains itself, or has parameters that are complex, or no numbers."""
+    try:
+        TopologicalSorter({id(layer): [*map(id, layer.children())] for layer in model.modules()}).prepare()
+    except CycleError:
+        raise ValueError(f"{where}: the model contains itself, as a layer of its own or of one of its layers: keep "
+                         "only layers that lie below it as attributes") from None
+    for name, parameter in model.named_parameters():
+        if parameter.is_complex():
+            raise ValueError(f"{where}: the parameter {name} of the model is complex, of the type {parameter.dtype}: "
+                             "make it of real numbers")
+        if not parameter.isfinite().all():
+            raise ValueError(f"{where}: the parameter {name} of the model has values that are no finite numbers before "
+                             "any training: initialise it with numbers")
 
 
 def refuse_misfit(name: str, hidden: Sequence[int], classes: int, like: Tensor) -> None:

@@ -23,6 +23,7 @@ from fedfair.node.exchanges import is_of_fedfair
 from fedfair.node.node import Node
 from fedfair.node.node_ledger import NodeLedger
 from fedfair.node.policy import NOT_CHARGED, PRIVATE, Data, Policy, Refused
+from fedfair.plugins.text_values import from_json
 from fedfair.protocol.exchange import Exchange, Promise, Request
 from fedfair.protocol.round import Round
 
@@ -42,7 +43,7 @@ def check_model(policy: Policy, name: Any) -> None:
 
 def check_plan(policy: Policy, text: str) -> None:
     """Raise `Refused` for a round whose rule or query the policy does not list, or whose noise a seed gives away."""
-    plan = json.loads(text)
+    plan = from_json(text)
     if plan.get("key") is not None:
         raise Refused("the round's noise and batches would come from a seed, which the server knows: its policy wants "
                       'randomness = "system"')
@@ -134,7 +135,7 @@ class Guard:
             Refused: For what the policy does not list.
         """
         check_exchange(self.policy, exchange)
-        asked: Mapping[str, Any] = json.loads(task)
+        asked: Mapping[str, Any] = from_json(task)
         if asked.get("preprocessing") == PRIVATE:
             raise Refused(f"the task has preprocessing = {PRIVATE!r}, {NOT_CHARGED}")
         entry = next((entry for entry in self.policy.data if entry.allows(asked)), None)

@@ -23,6 +23,7 @@ from filelock import FileLock
 
 from fedfair.accounting.events import Release
 from fedfair.accounting.odometer import spent, stays_within
+from fedfair.plugins.text_values import from_json
 
 _BLOCK = 1 << 16
 _TOTALS = b'\n{"totals"'
@@ -59,7 +60,7 @@ class State:
     def take(self, text: bytes) -> None:
         """Add a line; one that cannot be read counts like the latest entry."""
         try:
-            line = json.loads(text)
+            line = from_json(text)
         except ValueError:
             line = self.latest or {}
         self.lines += 1

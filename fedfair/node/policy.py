@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
@@ -17,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from fedfair.plugins.registry import unknown
+from fedfair.plugins.text_values import read_toml
 from fedfair.protocol.task import NODES, Preprocessing, Task
 
 VARIABLE = "FEDFAIR_NODE_POLICY"
@@ -209,9 +209,7 @@ def read_policy(path: Path) -> Policy:
 def _read(path: Path, modified: int, size: int) -> Policy:
     """Read a policy in one state of its file."""
     try:
-        policy = Policy(**_beside(path.parent, tomllib.loads(path.read_text(encoding="utf-8"))))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not TOML: {error}") from error
+        policy = Policy(**_beside(path.parent, read_toml(path)))
     except ValidationError as error:
         raise ValueError(f"{path}: {_in_words(error)}") from None
     return policy.model_copy(update={"ledger": path.parent / policy.ledger})

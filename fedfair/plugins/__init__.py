@@ -1,1 +1,1 @@
-"""Registries of named values, reserved names, and Python files of the user's."""
+"""Registries of named values, reserved names, texts with values, and Python files of the user's."""

@@ -14,12 +14,36 @@ from fedfair.plugins.user_files import find_in_file, name_in_file
 T = TypeVar("T")
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> ValueError:
-    """Return the error for a `name` that is not among the `known` ones; it names the nearest first."""
+_MOST = 30
+"""Of more names than these, an error has the nearest only: who reads all of them has lost the sentence."""
+_NEAREST = 6
+
+
+def unknown(kind: str, name: str, known: Iterable[str], all_of_them: str = "") -> ValueError:
+    """Return the error for a name that is not known: it asks for the nearest ones, and has all, or a few of many.
+
+    Args:
+        kind: What the name is of.
+        name: The name.
+        known: All that are known.
+        all_of_them: What shows all of them, for example a command.
+
+    Examples:
+        >>> unknown("fruit", "appel", ["apple", "pear"])
+        ValueError("unknown fruit 'appel': did you mean 'apple'? known are apple, pear")
+        >>> unknown("number", "17 a", map(str, range(100)), "`seq 99`")
+        ValueError("unknown number '17 a': did you mean '17'? `seq 99` lists them all")
+    """
     known = sorted(known)
     near = get_close_matches(name, known, n=2, cutoff=0.51)
     hint = f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
-    return ValueError(f"unknown {kind} {name!r}: {hint}known are {', '.join(known)}")
+    if len(known) <= _MOST:
+        return ValueError(f"unknown {kind} {name!r}: {hint}known are {', '.join(known)}")
+    if all_of_them:
+        return ValueError(f"unknown {kind} {name!r}: {hint}{all_of_them} lists them all")
+    nearest = [*dict.fromkeys([*get_close_matches(name, known, _NEAREST, 0), *known])][:_NEAREST]
+    return ValueError(f"unknown {kind} {name!r}: {hint}known are {', '.join(sorted(nearest))} and "
+                      f"{len(known) - _NEAREST} others")
 
 
 class Registry(Generic[T]):

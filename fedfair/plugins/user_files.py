@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
 from typing import Any
 
-from fedfair.plugins.user_errors import blaming_user_files, note_user_file
+from fedfair.plugins.user_errors import UserFileError, blaming_user_files, note_user_file
 
 METHOD_FOLDERS = ("", "strategies")
 """The folders, below the current one, in which files with methods, clip rules, queries and exchanges are looked up."""
@@ -75,8 +76,20 @@ def _top_level(path: Path) -> set[str]:
     """Return the names of the classes and functions that a file defines at its top level, without running it."""
     note_user_file(path, f"{_PREFIX}{path.stem}")
     with blaming_user_files():
-        program = ast.parse(path.read_bytes(), str(path))
+        program = _as_python(path, ast.parse)
     return {node.name for node in program.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+
+
+def _as_python(path: Path, parse: Callable[[bytes, str], Any]) -> Any:
+    """Parse or compile a file; raise `UserFileError` for one in which Python itself finds no line to blame."""
+    try:
+        return parse(path.read_bytes(), str(path))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if isinstance(error, SyntaxError) and error.filename:
+            raise
+        said = "it is nested too deep" if isinstance(error, RecursionError | MemoryError) else error
+        raise UserFileError(f"{path} cannot be read as Python ({said}): save it as text in UTF-8, or write it in "
+                            "shorter expressions") from None
 
 
 def _run(path: Path) -> Mapping[str, Any]:
@@ -92,7 +105,7 @@ def _executed(path: Path) -> Mapping[str, Any]:
     module = ModuleType(name)
     module.__file__ = str(path)
     # Not by importlib: its bytecode is taken as current for a file of the same size within the same second.
-    program = compile(path.read_bytes(), str(path), "exec")
+    program = _as_python(path, partial(compile, mode="exec"))
     sys.modules[name] = module  # where dataclasses look up their annotations
     try:
         exec(program, vars(module))  # noqa: S102 - the user's own file

@@ -16,6 +16,7 @@ from fedfair.mechanisms.noise import NoiseName, Trust, client_share, server_shar
 from fedfair.mechanisms.rule_numbers import is_number
 from fedfair.mechanisms.rule_trial import refuse_broken_query, refuse_broken_rule
 from fedfair.models.optimizers import OptimizerName
+from fedfair.plugins.text_values import from_json
 from fedfair.protocol.local_budget import LocalBudget, noise_within
 
 
@@ -304,7 +305,7 @@ class Round:
     @lru_cache(maxsize=2)
     def from_json(text: str) -> Round:
         """Read the round that `to_json` wrote; raises `ValueError` for an unknown rule or query."""
-        parts = _tuples(json.loads(text))
+        parts = _tuples(from_json(text))
         parts["trust"] = Trust(parts["trust"])
         for name, registry in (("rule", CLIP_RULES), ("query", COUNT_QUERIES)):
             if parts[name]:

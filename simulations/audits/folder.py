@@ -16,7 +16,6 @@ All that a folder says, as single entries: every value of every file, and the si
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,14 +25,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from safetensors import safe_open
 from torch import Tensor
 
 from fedfair.datasets import Parts
 from fedfair.fairness.metrics import metrics
 from fedfair.node.node import Node
+from fedfair.plugins.text_values import read_json, read_toml
 from simulations.audits.neighbours import neighbours
 from simulations.engines.run import Progress, run
+from simulations.files.saved_files import saved_weights
 from simulations.settings.experiment import Experiment
 from strategies.server.rounds import Rounds
 
@@ -89,7 +89,7 @@ def _cells(table: pd.DataFrame) -> Named:
 
 def _safetensors(path: Path) -> Named:
     """Yield the numbers of a model, and what describes it."""
-    with safe_open(str(path), "pt") as saved:
+    with saved_weights(path) as saved:
         for name, text in (saved.metadata() or {}).items():
             yield from _leaves(json.loads(text), f"description/{name}")
         for name in saved.keys():  # noqa: SIM118 - no mapping
@@ -98,8 +98,8 @@ def _safetensors(path: Path) -> Named:
 
 
 _READERS: Mapping[str, Callable[[Path], Named]] = {
-    ".json": lambda path: _leaves(json.loads(path.read_text(encoding="utf-8"))),
-    ".toml": lambda path: _leaves(tomllib.loads(path.read_text(encoding="utf-8"))),
+    ".json": lambda path: _leaves(read_json(path)),
+    ".toml": lambda path: _leaves(read_toml(path)),
     ".csv": lambda path: _cells(pd.read_csv(path)), ".parquet": lambda path: _cells(pd.read_parquet(path)),
     ".safetensors": _safetensors}
 

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,7 +20,7 @@ from rich.console import Console
 
 from fedfair.datasets.names import spreadsheet_cell, visible
 from simulations.commands.options import Attribute, Delta, Encoding, Json, Set, Without, names_of
-from simulations.commands.terminal import say
+from simulations.commands.terminal import say, telling_if_stopped
 from simulations.files.atomic_files import refuse_as_file, write_text
 
 if TYPE_CHECKING:
@@ -85,9 +84,11 @@ def fit(
     settings: dict[str, Any] = {**{name: value for name, value in given.items() if value is not None}, **pairs(set_)}
     if out is not None:
         refuse_folder(out)
-    fitted = fit_model(Wanted(file, label, group, epsilon, delta, gap, constraint, settings, tuple(names_of(methods)),
-                              _number(trials), site, count_in, tuple(monotone)))
-    story = told(fitted) if out is None else save(fitted, out)
+    counted = "" if count_in is None else f"; {count_in} counts the fit once it had begun to release something"
+    with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"):
+        fitted = fit_model(Wanted(file, label, group, epsilon, delta, gap, constraint, settings,
+                                  tuple(names_of(methods)), _number(trials), site, count_in))
+        story = told(fitted) if out is None else save(fitted, out)
     show(story, json)
     if count_in is not None:
         say(Spending(count_in).told())
@@ -143,6 +144,7 @@ def choose(
     from simulations.drawing.table import Table  # here, because pandas takes time
     from simulations.drawing.terminal import terminal
     from simulations.files.atomic_files import in_json
+    from simulations.fitting.fit_folder import Story
     from simulations.fitting.save import chosen_again, is_fit
     from simulations.results.choice import Gap, Wish
     from simulations.results.choice import choose as choose_point
@@ -151,6 +153,8 @@ def choose(
         "demographic_parity": demographic_parity, "equal_opportunity": equal_opportunity,
         "equalised_odds": equalised_odds, "accuracy_parity": accuracy_parity}
     wish = Wish({name: limit for name, limit in limits.items() if limit is not None}, worst_group, tau, threshold)
+    if is_fit(folder):
+        Story.read(folder)  # before the model is replaced: its page is made of these files
     chosen = choose_point(folder, wish, run)
     if is_fit(folder):
         show(chosen_again(folder, chosen.number), json)
@@ -242,11 +246,14 @@ def _rows(file: Path, encoding: str | None, folder: Path, needed: list[str]) -> 
 
 def _of_the_training(folder: Path, setting: str) -> Any:
     """Return a setting of the run or the comparison in a folder; None if it is not there, or at its default."""
+    from fedfair.plugins.text_values import read_toml
+
     config = folder / "config.toml"
     if not config.is_file():
         return None
-    written = tomllib.loads(config.read_text(encoding="utf-8"))
-    return written.get("settings", written).get(setting)
+    written = read_toml(config)
+    settings = written.get("settings", written)
+    return settings.get(setting) if isinstance(settings, dict) else None
 
 
 def export(

@@ -47,7 +47,7 @@ from simulations.commands.options import (
     settings_of,
 )
 from simulations.commands.progress import showing_progress
-from simulations.commands.terminal import say, show, telling_of_kept
+from simulations.commands.terminal import say, show, telling_if_stopped, telling_of_kept
 
 if TYPE_CHECKING:
     from simulations.engines.engines import Engine
@@ -169,10 +169,21 @@ def _run_one(experiment: Experiment, engine: Engine, out: Path | None, every: in
     name = f"{experiment.strategy}, seed {experiment.seed}"
     tracked = out.with_name(f"{out.name}-tracking") if out is not None else Path("tracking")
     followed = tracking(track, tracked, experiment) if track else nullcontext(lambda strategy, now: None)
-    with showing_progress() as on_round, followed as watch:
+    with telling_if_stopped(lambda: _kept(out)), showing_progress() as on_round, followed as watch:
         result = run_experiment(experiment, engine, checkpoint=checkpoint, watch=watch,
                                 progress=lambda rounds, of: on_round(0, 1, name, rounds, of))
     show(compared([result]), result.save(out) if out is not None else None, json)
+
+
+def _kept(out: Path | None) -> str:
+    """Say what a run that is stopped leaves."""
+    from simulations.results.result_folder import CHECKPOINT
+
+    if out is None:
+        return "nothing is kept; with --out, a run can go on where it was stopped"
+    if not (out / CHECKPOINT).is_file():
+        return f"no round is kept in {out}; the same command begins anew"
+    return f"{out} keeps a checkpoint, from which the same command goes on"
 
 
 def sweep(

@@ -50,7 +50,8 @@ def settings(name: Name = None) -> None:
     else:
         owners = {strategy: setting for strategy, own in options.items() for setting in own if setting.name == name}
         if not owners:
-            raise unknown("setting", name, [*fields, *{setting.name for own in options.values() for setting in own}])
+            known = {*fields, *(setting.name for own in options.values() for setting in own)}
+            raise unknown("setting", name, known, "`fedfair settings`")
         for strategy, setting in owners.items():
             _describe(setting, [f"of the strategy {strategy}"])
 

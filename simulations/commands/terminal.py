@@ -76,7 +76,12 @@ def version(asked: Annotated[bool, typer.Option("--version", is_eager=True, call
 
 
 def _is_expected(error: Exception) -> bool:
-    """Return whether an error is one that commands end with by design."""
+    """Return whether an error is one that commands end with by design.
+
+    Where nobody reads what is printed any more, as behind `| head`, the command line ends by itself without a word.
+    """
+    if isinstance(error, BrokenPipeError):
+        return False
     if isinstance(error, ValueError | OSError | MemoryError):
         return True
     from fedfair.node.node import ClientError  # here, because importing PyTorch takes a second
@@ -115,6 +120,20 @@ def show(comparison: Comparison, saved: Path | None, json: bool) -> None:
 def say(line: str) -> None:
     """Tell a person something, beside what a command prints for programs."""
     Console(stderr=True).print(Text(visible(line)), soft_wrap=True)
+
+
+@contextmanager
+def telling_if_stopped(kept: Callable[[], str]) -> Iterator[None]:
+    """Say what is kept if a person stops the command, by Ctrl-C.
+
+    Args:
+        kept: Returns what is kept, in a sentence.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"Stopped: {kept()}")
+        raise
 
 
 @contextmanager

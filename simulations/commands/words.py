@@ -16,6 +16,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from fedfair.plugins.text_values import from_toml
 from simulations.settings.names import SETTINGS
 
 
@@ -147,7 +148,7 @@ def as_options(sentence: str) -> str:
 def _value(text: str) -> Any:
     """Return a value in TOML; None for one that is cut off, as a name with brackets is."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return from_toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return None
 

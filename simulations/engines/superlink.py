@@ -100,8 +100,19 @@ def stale(link: Started, asking: Started) -> list[str]:
 
 
 def mend(link: Started) -> str:
-    """Return the command that ends a SuperLink."""
-    return f"end it with `kill {link.process}`; the next `flwr run` starts another"
+    """Return the command that ends a SuperLink, and which runs would end with it."""
+    active = _runs_of(link)
+    ended = {0: "no run is active in it", 1: "the run that is active in it would end too"}.get(
+        active, f"the {active} runs that are active in it would end too")
+    return f"end it with `kill {link.process}` ({ended}); the next `flwr run` starts another"
+
+
+def _runs_of(link: Started) -> int:
+    """Return how many runs a SuperLink has started that have not ended."""
+    try:
+        return sum(_is(each, "flwr-simulation") for each in psutil.Process(link.process).children(recursive=True))
+    except psutil.Error:
+        return 0
 
 
 def is_silent() -> bool:
@@ -129,7 +140,8 @@ def _is(process: psutil.Process, program: str, *words: str) -> bool:
     except psutil.Error:
         return False
     names = [Path(part).name for part in command[:2]]
-    return program in names and all(word in command for word in words)
+    is_run = names[:1] == [program] or (names[1:] == [program] and names[0].startswith("python"))  # not `vim FILE`
+    return is_run and all(word in command for word in words)
 
 
 def _started(process: psutil.Process) -> Started | None:

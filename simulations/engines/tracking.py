@@ -6,6 +6,7 @@ Tracked values were measured without noise, except the ledger's epsilon: they ar
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -183,7 +184,10 @@ class MLflow:
     def measured(self, values: Mapping[str, float], round_: int) -> None:
         """See `Tracker`."""
         for name, value in values.items():
-            self._client.log_metric(self._run, self._allowed(name), value, step=round_)
+            if math.isinf(value):  # of which MLflow makes the largest number that there is
+                self._client.set_tag(self._run, self._allowed(name), f"infinite in round {round_}")
+            else:
+                self._client.log_metric(self._run, self._allowed(name), value, step=round_)
 
     def _allowed(self, name: str) -> str:
         """Return the name that MLflow gets: without characters that it refuses, and no other value's."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -22,9 +22,11 @@ def refuse_unwritable(folder: Path) -> None:
     nearest = next(path for path in (whole, *whole.parents) if path.exists())
     if not nearest.is_dir():
         raise NotADirectoryError(f"{folder} cannot be written, because {nearest} is a file: choose another folder")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise PermissionError(f"{folder} cannot be written, because nothing may be changed in {nearest}: choose "
-                              "another folder")
+    try:
+        TemporaryFile(dir=nearest).close()  # without a name; permissions tell less: of /proc, they allow it to root
+    except OSError as error:
+        raise PermissionError(f"{folder} cannot be written, because nothing may be changed in {nearest} "
+                              f"({(error.strerror or str(error)).lower()}): choose another folder") from None
 
 
 def refuse_unnameable(path: Path) -> None:
@@ -53,12 +55,24 @@ def refuse_as_file(path: Path) -> None:
     """Raise `OSError` if a file could not be written at `path`; change nothing."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file in it, for example {path / 'out'}{path.suffix}")
+    _refuse_device(path)
     refuse_unwritable(path.parent)
+
+
+def _refuse_device(path: Path) -> None:
+    """Raise `FileExistsError` for a device or a pipe, such as /dev/null: a file would replace it, for everybody."""
+    if path.exists() and not path.is_file():
+        raise FileExistsError(f"{path} is no plain file, but a device or a pipe, which a file would replace: name "
+                              "another file")
 
 
 @contextmanager
 def in_place(path: Path) -> Iterator[Path]:
-    """Yield a temporary name to write a file under; the file then replaces `path`, or is removed if that fails."""
+    """Yield a temporary name to write a file under; the file then replaces `path`, or is removed if that fails.
+
+    Raises `FileExistsError` for a device or a pipe.
+    """
+    _refuse_device(path)
     new = path.with_name(f".{path.name}.new")
     try:
         yield new

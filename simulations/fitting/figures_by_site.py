@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import pandas as pd
-
 from fedfair.datasets.names import from_spreadsheet_cell
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL, find, shown_in
 from fedfair.fairness.site_figures import COMPARED, LESS_OTHERS, WITHIN_SITES
-from simulations.results.front_files import SITES
+from simulations.files.saved_files import saved_table
+from simulations.results.front_files import SITE_COLUMNS, SITES
 
 OF_SITES = {metric.name: metric.words for metric in shown_in("fit sites")}
 """Figures of every site, and of every group within it, and what they are called."""
@@ -50,7 +49,7 @@ class SiteStory:
         """Read what a folder tells by site."""
         if not (folder / SITES).is_file():
             return SiteStory((), {})
-        table = pd.read_csv(folder / SITES, keep_default_na=False, dtype={"site": str, "group": str},
+        table = saved_table(folder / SITES, SITE_COLUMNS, keep_default_na=False, dtype={"site": str, "group": str},
                             na_values={name: [""] for name in ("value", "low", "high")})
         rows = records(table[table["split"] == "test"])
         figures = {(str(from_spreadsheet_cell(row["site"])), str(from_spreadsheet_cell(row["group"])), row["metric"]):

@@ -275,9 +275,10 @@ def _refuse_roles(made: Experiment, directed: Sequence[str]) -> None:
         directed: The columns.
     """
     listed = {known.column for known in made.categories or ()}
-    roles = {made.label: "the label", made.site: "the site", made.participant: "the participant",
-             **dict.fromkeys(made.attributes, "the group"), **dict.fromkeys(made.without or (), "left out"),
-             **dict.fromkeys({*(made.categorical or ()), *listed}, "a category")}
+    roles: dict[str | None, str] = {
+        made.label: "the label", made.site: "the site", made.participant: "the participant",
+        **dict.fromkeys(made.attributes, "the group"), **dict.fromkeys(made.without or (), "left out"),
+        **dict.fromkeys({*(made.categorical or ()), *listed}, "a category")}
     for column in directed:
         if column in roles and not (made.attribute_in_model and roles[column] == "the group"):
             raise ValueError(f"monotone is asked of {column!r}, which is {roles[column]}: name a column with numbers "

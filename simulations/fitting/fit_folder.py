@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,8 +17,16 @@ from fedfair.datasets.columns.spelling import written_twice
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL, shown_in
 from fedfair.moments.monotone import directions_of
+from simulations.files.saved_files import saved_table, saved_toml
 from simulations.fitting.figures_by_site import SiteStory
-from simulations.results.front_files import CURVES, FIGURES, FRONT
+from simulations.results.front_files import (
+    CURVE_COLUMNS,
+    CURVES,
+    FIGURE_COLUMNS,
+    FIGURES,
+    FRONT,
+    FRONT_COLUMNS,
+)
 from simulations.results.model_metadata import Description
 from simulations.results.node_files import NODES_FILE
 from simulations.results.run_folder import RunFolder
@@ -33,6 +40,10 @@ OF_GROUPS = {metric.name: metric.words for metric in shown_in("fit groups")}
 
 OF_ALL = {metric.name: metric.words for metric in shown_in("fit all")}
 """Figures of all groups together, and what they are called."""
+
+_ASKED = {"epsilon": (int, float), "delta": (int, float), "constraint": str, "chosen": int}
+_SETTINGS = {"label": str, "group": (str, list), "attribute_in_model": bool}
+"""Entries of a fit's files that every face of it tells, and their types."""
 
 _SAME = 1e-9  # scores that differ by less differ by rounding
 
@@ -82,13 +93,15 @@ class Story:
         """
         if not (folder / FIT).is_file():
             raise FileNotFoundError(f"{folder} holds no fit: `fedfair fit TABLE --out {folder}` writes one")
-        asked = tomllib.loads((folder / FIT).read_text(encoding="utf-8"))
+        asked = saved_toml(folder / FIT, _ASKED)
+        config = saved_toml(folder / "config.toml", _SETTINGS)
         saved = RunFolder(folder)
-        return Story(name or folder.resolve().name, asked, saved.settings, saved.ledgers[""],
-                     pd.read_csv(folder / FIGURES), pd.read_csv(folder / CURVES), pd.read_parquet(folder / FRONT),
-                     int(asked["chosen"]), pd.read_csv(folder / SCORECARD), next(iter(saved.models.values())),
+        return Story(name or folder.resolve().name, asked, config, saved.ledgers[""],
+                     saved_table(folder / FIGURES, FIGURE_COLUMNS), saved_table(folder / CURVES, CURVE_COLUMNS),
+                     saved_table(folder / FRONT, FRONT_COLUMNS), int(asked["chosen"]),
+                     saved_table(folder / SCORECARD, ("column", "value")), next(iter(saved.models.values())),
                      SiteStory.read(folder),
-                     pd.read_csv(folder / NODES_FILE) if (folder / NODES_FILE).is_file() else pd.DataFrame())
+                     saved_table(folder / NODES_FILE, ()) if (folder / NODES_FILE).is_file() else pd.DataFrame())
 
     @property
     def groups(self) -> Sequence[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +10,7 @@ from typing import Any
 import tomli_w
 import torch
 
+from fedfair.plugins.text_values import read_toml
 from simulations.fitting.card import card_in_json, card_in_markdown
 from simulations.fitting.fit import Fitted
 from simulations.fitting.fit_folder import FIT, Story
@@ -75,7 +75,7 @@ def chosen_again(folder: Path, point: int) -> Story:
         folder: Folder of a fit.
         point: Number of the point.
     """
-    asked = tomllib.loads((folder / FIT).read_text(encoding="utf-8"))
+    asked = read_toml(folder / FIT)
     now = {**asked, "chosen": point, "chosen_later": True, "missed": False}
     now.pop("least_gap", None)  # of the others than the point that was taken first
     with replaced(folder) as new:

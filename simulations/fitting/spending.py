@@ -9,6 +9,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from fedfair.accounting.figures import up
+from fedfair.plugins.text_values import from_json
 
 
 class Spending:
@@ -76,7 +77,7 @@ class Spending:
         if not self.path.exists():
             return []
         try:
-            lines = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+            lines = [from_json(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
             return [{"epsilon": float(line["epsilon"]), "delta": float(line["delta"])} for line in lines]
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{self.path} is no count of fits: name a file that is not there yet, or one that a fit "

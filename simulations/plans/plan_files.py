@@ -7,7 +7,6 @@ Curves in a folder: their configuration, their points and their picture.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import tomli_w
 
 from fedfair.accounting.contents import OTHER, Contents, Part, objections, to_json
 from fedfair.fairness.intervals import Estimate
+from fedfair.plugins.text_values import read_json
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.panels import drawing
 from simulations.files.atomic_files import alone_in, write_json, write_text
@@ -96,7 +96,7 @@ def _parts(name: str, folder: Path, known: Contents) -> tuple[Part, ...]:
 def _trial_objections(folder: Path) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
     """Yield why each finished trial cannot be published, by its name."""
     for ledger in sorted(folder.glob(f"{_TRIALS}/*/ledger.json")):
-        yield ledger.parent.name, json.loads(ledger.read_text(encoding="utf-8")).get("cannot_be_published_because", {})
+        yield ledger.parent.name, read_json(ledger).get("cannot_be_published_because", {})
 
 
 @contextmanager

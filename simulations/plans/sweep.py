@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from fedfair.plugins.text_values import read_toml
 from fedfair.protocol.fields import MOST_RUNS
 from simulations.files.atomic_files import write_text
 from simulations.plans.compare import experiments
@@ -109,9 +109,10 @@ class Sweep(BaseModel):
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path}: give the sweep's description in TOML")
         try:
-            return Sweep(**tomllib.loads(path.read_text(encoding="utf-8")))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{path} is not TOML: {error}") from None
+            values = read_toml(path)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+        return Sweep(**values)
 
     def to_toml(self) -> str:
         """Return the description, as `read` reads it."""

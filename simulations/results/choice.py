@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 import tomli_w
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -20,6 +19,7 @@ from fedfair.fairness.metrics import ALL
 from fedfair.moments.front import Point
 from fedfair.protocol.messages import BY_CLIENT
 from simulations.files.csv_text import to_csv
+from simulations.files.saved_files import saved_table, saved_weights
 from simulations.results.classifier import TrainedClassifier
 from simulations.results.front_files import CURVES, FIGURES, SITES, read_front, settings_of
 from simulations.results.result_folder import carry_over, replaced
@@ -161,7 +161,7 @@ def _replace_figures(folder: Path, new: Path, run: str, own: pd.DataFrame) -> No
     """Replace the private figures of a run, if it has some; what was not measured of a classifier is left out."""
     for name in (FIGURES, CURVES, SITES):
         if (folder / name).is_file():
-            table = pd.read_csv(folder / name, keep_default_na=False, na_values=[""])
+            table = saved_table(folder / name, ("run",), keep_default_na=False, na_values=[""])
             mine = [own.assign(run=run)[[*table.columns]]] if name == FIGURES else []
             others = table[table["run"].fillna("") != run]
             (new / name).write_text(to_csv(pd.concat([others, *mine])), encoding="utf-8")
@@ -171,7 +171,7 @@ def _replace_scorecard(folder: Path, new: Path, run: str) -> None:
     """Replace the scorecard of a run, if it has one, by that of its new model."""
     if not (folder / SCORECARD).is_file():
         return
-    cards = pd.read_csv(folder / SCORECARD, keep_default_na=False, dtype={"run": str, RECORDS: str})
+    cards = saved_table(folder / SCORECARD, ("run",), keep_default_na=False, dtype={"run": str, RECORDS: str})
     model = TrainedClassifier.load(new, run or None)
     card = scorecard(model.model, model.encoding, model.labels)
     if RECORDS in cards:
@@ -182,7 +182,7 @@ def _replace_scorecard(folder: Path, new: Path, run: str) -> None:
 
 def _replace_model(old: Path, new: Path, run: str, weights: Tensor) -> None:
     """Write a file of models anew, with other weights of one run's linear model."""
-    with safe_open(str(old), "pt") as saved:
+    with saved_weights(old) as saved:
         tensors = {name: saved.get_tensor(name) for name in saved.keys()}  # noqa: SIM118 - no mapping
         described = saved.metadata()
     own = [name for name in tensors if name.startswith(f"{run}/") or not run]

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
-from safetensors import safe_open
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor, nn
 
@@ -22,12 +21,14 @@ from fedfair.datasets.features.bounded import image_features
 from fedfair.datasets.features.encoder import encode
 from fedfair.datasets.features.encoding import NO_TABLE, Encoding
 from fedfair.datasets.features.new_rows import Unreadable, columns_of, read_new
+from fedfair.datasets.files.in_memory import as_pandas
 from fedfair.datasets.grouped import Pixels
 from fedfair.datasets.names import visible
 from fedfair.datasets.table import group_names
 from fedfair.fairness.reject_option import RejectOption, decided
 from fedfair.plugins.registry import unknown
-from simulations.results.model_metadata import Description
+from simulations.files.saved_files import saved_weights
+from simulations.results.model_metadata import Description, described
 from simulations.results.result import Result
 
 _log = logging.getLogger(__name__)
@@ -36,9 +37,9 @@ _log = logging.getLogger(__name__)
 class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier that predicts classes 0, 1, ... for the rows of a table, or for an array of prepared rows.
 
-    A `DataFrame` has the columns of the training table. An array holds rows prepared like those of `Result.data`, or
-    pixels if its type is uint8. With a `threshold`, decisions depend on the record's group. `fit` changes nothing: the
-    model is trained.
+    A `DataFrame`, or a table of polars or Arrow, has the columns of the training table. An array holds rows prepared
+    like those of `Result.data`, or pixels if its type is uint8. With a `threshold`, decisions depend on the record's
+    group. `fit` changes nothing: the model is trained.
 
     Args:
         model: Trained model, from rows to logits `[n, classes]`.
@@ -97,7 +98,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         file = Path(folder) / "model.safetensors"
         if not file.is_file():
             raise FileNotFoundError(f"there is no model.safetensors in {folder}: give the folder of a finished run")
-        with safe_open(str(file), "pt") as saved:
+        with saved_weights(file) as saved:
             runs = saved.metadata() or {}
             if not runs:
                 raise ValueError(f"{file} does not describe its weights: give a folder that fedfair wrote")
@@ -109,8 +110,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise unknown("run", name, runs)
             weights = {key.removeprefix(f"{name}/"): saved.get_tensor(key) for key in saved.keys()  # noqa: SIM118
                        if "/" not in key or key.startswith(f"{name}/")}
-        described = Description.model_validate_json(runs[name])
-        return _described(described.build(weights), described)
+        about = described(runs[name], file)
+        return _described(about.build(weights), about)
 
     @property
     def classes_(self) -> NDArray[np.int64]:
@@ -143,7 +144,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns:
             Probabilities `[n, classes]`.
         """
-        return np.asarray(self._output(x).double().softmax(1))
+        return np.asarray(self._output(as_pandas(x)).double().softmax(1))
 
     def predict(self, x: ArrayLike, sensitive_features: Sequence[Any] | None = None) -> NDArray[np.int64]:
         """Predict the class of each row.
@@ -160,6 +161,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ValueError: If a threshold needs the groups and they are not given, or if it decides on a row by its group,
                 which is missing (None) or not a group's; the message says which row.
         """
+        x = as_pandas(x)
         output = self._output(x)
         if self.threshold is None:
             return np.asarray(output.argmax(1))
@@ -189,7 +191,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             >>> TrainedClassifier.of(run(made)).prepared(rows.head(3)).shape
             (3, 1)
         """
-        rows, said = read_new(frame, self.encoding, self.unreadable)
+        rows, said = read_new(as_pandas(frame), self.encoding, self.unreadable)
         for sentence in said:
             _log.warning("%s", visible(sentence))
         return np.asarray(encode(rows, self.encoding))
@@ -208,9 +210,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.model(rows.to(like.dtype) if rows.is_floating_point() else rows).cpu()  # type: ignore[no-any-return]
 
 
-def _described(model: nn.Module, described: Description) -> TrainedClassifier:
+def _described(model: nn.Module, about: Description) -> TrainedClassifier:
     """Make a classifier of a model and its description."""
-    return TrainedClassifier(model, **{name: getattr(described, name) for name in (
+    return TrainedClassifier(model, **{name: getattr(about, name) for name in (
         "groups", "labels", "threshold", "pixels", "encoding", "group_columns")})
 
 
@@ -220,7 +222,7 @@ def predict(folder: Path, frame: pd.DataFrame, run: str | None = None, group: Se
 
     Args:
         folder: Folder of a finished run or comparison.
-        frame: Rows with the columns of the training table.
+        frame: Rows with the columns of the training table, of pandas, polars or Arrow.
         run: Run of a comparison, for example "dpsgd/seed-0"; None if there is only one.
         group: Columns that name each row's group, for a model with a threshold; by default those of the run.
         unreadable: What becomes of a cell that must be a number and is none; see `TrainedClassifier`.
@@ -262,6 +264,7 @@ def with_predictions(classifier: TrainedClassifier, frame: pd.DataFrame, group: 
     Raises:
         ValueError: As `predict` does.
     """
+    frame = as_pandas(frame)
     columns = [*(group or classifier.group_columns)] if classifier.threshold else []
     if classifier.threshold and not columns:
         raise ValueError("the model's decisions depend on the group: pass --group COLUMN, or the argument group")

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -25,12 +24,16 @@ from fedfair.fairness.site_figures import SiteFigure
 from fedfair.moments.front import Front, Point
 from fedfair.plugins.registry import unknown
 from simulations.files.csv_text import to_csv
+from simulations.files.saved_files import saved_table, saved_weights
 from strategies.server.releases.front import FrontRow, MeasuredFront
 from strategies.server.releases.private_figures import Figures
 
 FRONT, WEIGHTS = "front.parquet", "front.safetensors"
 _ONLY = "run"
 """Name of the only run of a folder, where a comparison has "strategy/seed-0"."""
+FRONT_COLUMNS = ("run", *Point._fields, *FrontRow.__annotations__)
+FIGURE_COLUMNS, CURVE_COLUMNS, SITE_COLUMNS = (("run", "split", *each._fields)
+                                               for each in (Figure, CurvePoint, SiteFigure))
 
 
 def save_fronts(fronts: Mapping[str, MeasuredFront], folder: Path) -> None:
@@ -61,14 +64,14 @@ def read_front(folder: Path, run: str | None) -> tuple[str, pd.DataFrame, Tensor
     if not (folder / FRONT).is_file():
         raise FileNotFoundError(f"there is no {FRONT} in {folder}: only runs of methods that make a front, such as "
                                 "moments, can be chosen from")
-    figures = pd.read_parquet(folder / FRONT)
+    figures = saved_table(folder / FRONT, FRONT_COLUMNS)
     names = figures["run"].unique().tolist()
     if run is None and len(names) > 1:
         raise ValueError(f"{folder} holds the fronts of several runs: choose one with --run, out of {', '.join(names)}")
     name = names[0] if run is None else run
     if name not in names:
         raise unknown("run with a front", name, names)
-    with safe_open(str(folder / WEIGHTS), "pt") as saved:
+    with saved_weights(folder / WEIGHTS) as saved:
         weights = saved.get_tensor(name or _ONLY)
     return name, figures[figures["run"] == name], weights
 
@@ -106,12 +109,12 @@ def save_figures(figures: Mapping[str, Figures], folder: Path) -> None:
         figures: Figures by the name of their run.
         folder: Folder to write into.
     """
-    for name, tables, fields in (
-            (FIGURES, {run: of.rows for run, of in figures.items()}, Figure._fields),
-            (CURVES, {run: of.curves for run, of in figures.items()}, CurvePoint._fields),
-            (SITES, {run: of.sites for run, of in figures.items()}, SiteFigure._fields)):
+    for name, tables, columns in (
+            (FIGURES, {run: of.rows for run, of in figures.items()}, FIGURE_COLUMNS),
+            (CURVES, {run: of.curves for run, of in figures.items()}, CURVE_COLUMNS),
+            (SITES, {run: of.sites for run, of in figures.items()}, SITE_COLUMNS)):
         if name == SITES and not any(tables.values()):
             continue
         rows = [(run, split, *row) for run, of in tables.items() for split, row in of]
-        table = pd.DataFrame(rows, columns=["run", "split", *fields])
+        table = pd.DataFrame(rows, columns=[*columns])
         (folder / name).write_text(to_csv(table), encoding="utf-8")

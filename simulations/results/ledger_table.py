@@ -22,6 +22,9 @@ SPENT = ("spent: composed from the bounds that were in force in this run. The od
 TWO_GROUPS = ("A group's figure hides whether one more of its members is there. To hide which of two groups somebody "
               "is in costs the sum of both groups' figures; docs/auditing.md says at which delta")
 
+_EXPOSED = ("held-out", "training", "unknown")
+"""Protections that are none: a reader must know of which files."""
+
 
 def largest(ledgers: Sequence[Ledger], delta: float | None = None) -> tuple[float, float, float]:
     """Return the largest epsilon over ledgers: guaranteed, guaranteed by RDP, and spent by any group."""
@@ -75,13 +78,20 @@ def notes(ledger: Ledger, delta: float) -> list[str]:
 
 
 def file_notes(ledger: Ledger) -> list[str]:
-    """Say what the files hold by what protects it, and whether they can be published."""
+    """Say what the files hold by what protects it, a line each, and whether they can be published.
+
+    What is not protected is named with its files.
+    """
     lines = []
     for kind, meaning in MEANINGS.items():
-        named = [f"{name} ({', '.join(held)})" for name, parts in ledger.files.items()
-                 if (held := [part.holds for part in parts if part.protection == kind])]
-        if named:
-            lines.append(f"files, {meaning}: {'; '.join(named)}")
+        held = [(name, part.holds) for name, parts in ledger.files.items() for part in parts if part.protection == kind]
+        if not held:
+            continue
+        what = dict.fromkeys(f"{name}: {holds}" if kind in _EXPOSED else holds for name, holds in held)
+        files = len({name for name, _ in held})
+        lines.append(f"in {files} file{'s' * (files != 1)}, {meaning}: {'; '.join(what)}")
+    if lines:
+        lines.append("what each file holds: ledger.json, under files")
     for whose, reasons in objections(ledger).items():
         can = "cannot be published: the guarantee and the lines above say why" if reasons else "can be published"
         lines.append(f"as far as the privacy of {whose} goes, the files {can}")

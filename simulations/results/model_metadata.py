@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
-from safetensors import safe_open
+from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
 
 from fedfair.datasets.features.encoding import Encoding
 from fedfair.fairness.reject_option import RejectOption
 from fedfair.models import find
+from simulations.files.saved_files import other_shape, saved_weights
 
 
 class Description(BaseModel):
@@ -55,8 +55,17 @@ class Description(BaseModel):
 
 def descriptions(file: Path) -> dict[str, Description]:
     """Return the descriptions in a file of saved models, by run."""
-    with safe_open(str(file), "pt") as saved:
-        return {run: Description.model_validate_json(text) for run, text in (saved.metadata() or {}).items()}
+    with saved_weights(file) as saved:
+        texts: dict[str, str] = saved.metadata() or {}
+    return {run: described(text, file) for run, text in texts.items()}
+
+
+def described(text: str, file: Path) -> Description:
+    """Read a description of a file; raise `ValueError` with the file's name if it is none."""
+    try:
+        return Description.model_validate_json(text)
+    except ValidationError as error:
+        raise other_shape(file, error) from None
 
 
 def numbers(model: nn.Module) -> dict[str, Tensor]:

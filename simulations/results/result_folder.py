@@ -11,6 +11,7 @@ from typing import Any
 
 import tomli_w
 
+from fedfair.plugins.text_values import from_toml
 from simulations.files.atomic_files import refuse_unwritable
 from simulations.settings.experiment import identity_of
 
@@ -23,7 +24,7 @@ RUNS_SO_FAR = "runs-so-far"
 def same_identity(config: str, settings: Mapping[str, Any]) -> bool:
     """Return whether the text of a config.toml describes what `settings` describe, defaults aside."""
     try:
-        saved, now = tomllib.loads(config), tomllib.loads(tomli_w.dumps(dict(settings)))
+        saved, now = from_toml(config), from_toml(tomli_w.dumps(dict(settings)))
     except tomllib.TOMLDecodeError:
         return False
     return identity_of(saved) == identity_of(now)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,11 +9,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+from pydantic import ValidationError
 
 from fedfair.accounting import Ledger
 from fedfair.fairness.group_counts import favourable_of
+from fedfair.plugins.text_values import from_toml, read_json, read_toml
 from fedfair.protocol.task import NODES, Task
 from simulations.files.csv_text import from_csv
+from simulations.files.saved_files import other_shape, saved_table
 from simulations.results.comparison import RECORDS, Comparison, Run, together
 from simulations.results.model_metadata import Description, descriptions
 from simulations.results.node_files import NODES_FILE
@@ -25,6 +26,9 @@ from simulations.statistics.statements import favourable_class, favourable_sente
 from strategies.server.threshold_settings import ThresholdSettings
 
 Kind = Literal["run", "comparison", "sweep"]
+
+METRICS = (*RunKey._fields, "round", "split", "group", "metric", "value")
+"""Columns of a table of metrics."""
 
 
 @dataclass(frozen=True)
@@ -45,28 +49,37 @@ class RunFolder:
         if not file.is_file():
             raise FileNotFoundError(f"there is no config.toml in {self.path}: give the folder of a finished run, "
                                     "comparison or sweep, as --out named it")
+        self._refuse_other_shape(file)
         return file.read_text(encoding="utf-8")
+
+    def _refuse_other_shape(self, file: Path) -> None:
+        """Raise `ValueError` if a configuration cannot be read, or its methods or their settings are none."""
+        values = read_toml(file)
+        methods, settings = values.get("strategies", [values.get("strategy")]), values.get("settings", {})
+        if not (isinstance(methods, list) and methods and all(isinstance(name, str) for name in methods)
+                and isinstance(settings, dict)):
+            raise other_shape(file, TypeError("it should have a strategy, or strategies and settings"))
 
     @property
     def settings(self) -> dict[str, Any]:
         """The configuration's values."""
-        return tomllib.loads(self.config)
+        return from_toml(self.config)
 
     @property
     def environment(self) -> dict[str, Any]:
         """What it was made with; empty if the folder does not say."""
         file = self.path / "environment.json"
-        return _json(file) if file.is_file() else {}
+        return read_json(file) if file.is_file() else {}
 
     @property
     def metrics(self) -> pd.DataFrame:
         """Metrics of all runs: dataset, strategy, seed, round, split, group, metric, value."""
-        return pd.read_parquet(self.path / "metrics.parquet")
+        return saved_table(self.path / "metrics.parquet", METRICS)
 
     @property
     def is_comparison(self) -> bool:
         """Whether its runs have names, as those of a comparison do."""
-        return "groups" not in _json(self.path / "ledger.json")
+        return "groups" not in read_json(self.path / "ledger.json")
 
     @property
     def ledgers(self) -> dict[str, Ledger]:
@@ -74,15 +87,23 @@ class RunFolder:
         file = self.path / "ledger.json"
         if not file.is_file():
             raise FileNotFoundError(f"there is no ledger.json in {self.path}: give the folder of a finished run")
-        values = _json(file)
-        return {"": Ledger.from_dict(values)} if "groups" in values else {
-            name: Ledger.from_dict(value) for name, value in values.items()}
+        values = read_json(file)
+        if not values:
+            raise other_shape(file, TypeError("it is empty"))
+        try:
+            return {"": Ledger.from_dict(values)} if "groups" in values else {
+                name: Ledger.from_dict(value) for name, value in values.items()}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise other_shape(file, error) from error
 
     def ledgers_of(self, metrics: pd.DataFrame) -> dict[Run, Ledger]:
         """Return the ledgers of the runs that a table of metrics has."""
         saved = self.ledgers
         runs = metrics[[*RunKey._fields]].drop_duplicates().itertuples(index=False)
         keys = [RunKey(str(dataset), str(strategy), int(seed)) for dataset, strategy, seed in runs]
+        absent = [key.name for key in keys if key.name not in saved and "" not in saved]
+        if absent:
+            raise other_shape(self.path / "ledger.json", KeyError(absent[0]))
         return {key: saved.get("") or saved[key.name] for key in keys}
 
     @property
@@ -94,12 +115,6 @@ class RunFolder:
     def table(self, name: str) -> pd.DataFrame:
         """Return a table of the folder that is saved as CSV; empty if it is not there."""
         return from_csv(self.path / name) if (self.path / name).is_file() else pd.DataFrame()
-
-
-def _json(file: Path) -> dict[str, Any]:
-    """Return the values of a JSON file."""
-    values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return values
 
 
 def saved_comparison(folder: Path, planned: Sequence[Experiment]) -> Comparison:
@@ -125,7 +140,7 @@ class Source:
     @property
     def settings(self) -> dict[str, Any]:
         """The configuration's values."""
-        return tomllib.loads(self.config)
+        return from_toml(self.config)
 
 
 def read(folders: Sequence[Path]) -> tuple[list[Source], list[Comparison]]:
@@ -183,9 +198,9 @@ def _comparison(chosen: Mapping[str, Any], folders: Sequence[RunFolder]) -> Comp
         ledgers |= folder.ledgers_of(frame)
     metrics, first = pd.concat(frames, ignore_index=True), folders[0]
     dataset, models = str(metrics["dataset"].iloc[0]), list(first.models.values())
-    settings = _settings(first, dataset)
+    settings, data = _settings(first, dataset), _data(first, dataset)
     day = datetime.fromtimestamp((first.path / "metrics.parquet").stat().st_mtime, UTC).date().isoformat()
-    return Comparison(dataset, _data(settings), metrics, ledgers, models, chosen, _favourable(models, settings), day,
+    return Comparison(dataset, data, metrics, ledgers, models, chosen, _favourable(models, settings), day,
                       _nodes(folders, metrics))
 
 
@@ -198,10 +213,14 @@ def _nodes(folders: Sequence[RunFolder], metrics: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(method=frame.pop("run").fillna(only).str.rpartition("/")[0])
 
 
-def _data(settings: Mapping[str, Any]) -> Task:
+def _data(folder: RunFolder, dataset: str) -> Task:
     """Return which records a run, or the first method of a comparison, trains and tests on."""
+    settings = _settings(folder, dataset)
     of_nodes = ("partition", "ranges", "categories") if settings.get("partition") == NODES else ()
-    return Task(**{name: settings[name] for name in (*RECORDS, *of_nodes) if name in settings})
+    try:
+        return Task(**{name: settings[name] for name in (*RECORDS, *of_nodes) if name in settings})
+    except ValidationError as error:
+        raise other_shape(folder.path / "config.toml", error) from None
 
 
 def _favourable(models: Sequence[Description], settings: Mapping[str, Any]) -> str:

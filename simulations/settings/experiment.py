@@ -38,7 +38,7 @@ class Experiment(Task, Training):
         >>> Experiment(strategy="dpsgd", epoch=5)
         Traceback (most recent call last):
             ...
-        simulations.settings.experiment.SettingsError: unknown setting 'epoch': did you mean 'epochs'? known are ...
+        simulations.settings.experiment.SettingsError: unknown setting 'epoch': did you mean 'epochs'? ...
     """
 
     strategy: str = Field(
@@ -147,6 +147,8 @@ class RunKey(NamedTuple):
 
 _ALWAYS = ("dataset", "seed", "strategy")
 """Fields that name an experiment, even at their defaults."""
+_LONGEST = 200
+"""Characters of a value that an error shows."""
 
 
 def identity_of(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,12 +167,21 @@ def in_words(error: ValidationError, known: Any) -> str:
     for problem in error.errors():
         field = ".".join(map(str, problem["loc"][:-1] if problem["type"] == "missing" else problem["loc"])) or "it"
         if problem["type"] == "extra_forbidden":
-            sentences.append(str(unknown("setting", field, known or ("none",))))
+            sentences.append(str(unknown("setting", field, known or ("none",), "`fedfair settings`")))
         elif problem["type"] == "value_error":
             sentences.append(problem["msg"].removeprefix("Value error, "))
         else:
-            sentences.append(f"{field} is {problem['input']!r}: {_wanted(problem)}")
+            sentences.append(f"{field} is {_shown(problem['input'])}: {_wanted(problem)}")
     return "; ".join(sentences)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as it was given, or its beginning where it is long."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "nested too deep"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _wanted(problem: Mapping[str, Any]) -> str:

@@ -12,6 +12,8 @@ from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
+from fedfair.plugins.text_values import from_toml
+
 SETTINGS = (
     "accountant", "alpha", "answer_timeout", "attribute_in_model", "average", "balance", "bands", "batch_size", "bins",
     "capitals", "categorical", "categories", "class_weights", "clients", "clip_norm", "count_noise_multiplier", "csv",
@@ -42,7 +44,7 @@ def read_preset(name: str) -> dict[str, Any]:
 def parsed(text: str) -> Any:
     """Return the value that `text` is in TOML (numbers, lists, true, "quoted"), or else the text itself."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return from_toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
 

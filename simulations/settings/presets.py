@@ -65,10 +65,16 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def joined(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one mapping from several, later ones winning; `options` are joined one by one."""
+    """Return one mapping from several, later ones winning; `options` are joined one by one.
+
+    Raises `SettingsError` for options that are not a table.
+    """
     result: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
+            if key == "options" and not isinstance(value, Mapping):
+                raise SettingsError(f"options is {value!r}: give a strategy's own settings by name, for example "
+                                    "options.max_bound=4")
             result[key] = {**result.get(key, {}), **value} if key == "options" else value
     return result
 
@@ -103,9 +109,6 @@ def _resolved(key: str, value: Any) -> dict[str, Any]:
     """Return a setting by its name; "options.key" is one of the strategy's own."""
     if key.startswith("options."):
         return {"options": {key.removeprefix("options."): value}}
-    if key == "options" and not isinstance(value, Mapping):
-        raise SettingsError(f"options is {value!r}: give a strategy's own settings by name, for example "
-                            "options.max_bound=4")
     return {key: value}
 
 

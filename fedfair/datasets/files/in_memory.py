@@ -129,10 +129,18 @@ def _remove_all() -> None:
     _remove([*_held])
 
 
+def as_pandas(table: Any) -> Any:
+    """Return a table of polars or Arrow as one of pandas, as `written` takes it; anything else as it is.
+
+    Args:
+        table: Table or array.
+    """
+    return table.to_pandas() if hasattr(table, "to_pandas") else table
+
+
 def _write(frame: Any, path: Path) -> None:
     """Write a table in memory to a file."""
-    if hasattr(frame, "to_pandas"):
-        frame = frame.to_pandas()
+    frame = as_pandas(frame)
     try:
         frame.rename(columns=str).to_parquet(path, index=frame.index.names != [None])
     except (TypeError, ValueError) as error:  # pyarrow's errors are of these kinds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from glob import glob, has_magic
 from pathlib import Path
 from urllib.parse import unquote
@@ -17,17 +18,43 @@ def part_files(path: Path) -> list[Path]:
         path: A file, a folder, or a pattern. In a folder, names that begin with a dot or a low line are not meant, and
             folders in it only if their names hold values (`folder_values`); where Hugging Face's `save_to_disk` wrote
             it, the data alone, not what describes them.
+
+    Raises:
+        ValueError: If a link in the folder, or among what the pattern names, leads out of it: whoever may write there
+            could have any file read.
     """
     if path.is_file():
         return [path]
     if path.is_dir():
-        saved = (path / "state.json").is_file() and (path / "dataset_info.json").is_file()
-        found = sorted(each for each in path.iterdir() if each.name[0] not in "._")
-        files = [file for file in found if file.is_file() and (file.suffix == ".arrow" or not saved)]
-        for folder in found:
-            files += part_files(folder) if folder.is_dir() and "=" in folder.name.strip("=") else []
-        return files
-    return sorted(file for file in map(Path, glob(str(path))) if file.is_file()) if has_magic(str(path)) else []
+        files = _files_in(path)
+    else:
+        files = sorted(file for file in map(Path, glob(str(path))) if file.is_file()) if has_magic(str(path)) else []
+    _refuse_links_out(files, path if path.is_dir() else Path(*path.parts[:_first_magic(path)]))
+    return files
+
+
+def _files_in(path: Path) -> list[Path]:
+    """Return the files of a folder that are meant, sorted by name."""
+    saved = (path / "state.json").is_file() and (path / "dataset_info.json").is_file()
+    found = sorted(each for each in path.iterdir() if each.name[0] not in "._")
+    files = [file for file in found if file.is_file() and (file.suffix == ".arrow" or not saved)]
+    for folder in found:
+        files += _files_in(folder) if folder.is_dir() and "=" in folder.name.strip("=") else []
+    return files
+
+
+def _refuse_links_out(files: Iterable[Path], folder: Path) -> None:
+    """Raise `ValueError` for a file that a link puts into a folder, but that lies elsewhere."""
+    whole = folder.resolve()
+    for file in files:
+        if not file.resolve().is_relative_to(whole):
+            raise ValueError(f"{file} leads by a link out of {folder} to {file.resolve()}: copy the file into the "
+                             "folder, or name it itself")
+
+
+def _first_magic(path: Path) -> int:
+    """Return the place of the first part of a path that is a pattern; how many parts there are if none is."""
+    return next((place for place, part in enumerate(path.parts) if has_magic(part)), len(path.parts))
 
 
 def folder_values(file: Path, path: Path) -> dict[str, str]:
@@ -44,8 +71,7 @@ def folder_values(file: Path, path: Path) -> dict[str, str]:
         >>> folder_values(file, file)
         {}
     """
-    fixed = next((place for place, part in enumerate(path.parts) if has_magic(part)), len(path.parts))
-    named = [part.partition("=") for part in file.parts[fixed:-1] if "=" in part.strip("=")]
+    named = [part.partition("=") for part in file.parts[_first_magic(path):-1] if "=" in part.strip("=")]
     return {unquote(name): "" if value == _NO_VALUE else unquote(value) for name, _, value in named}
 
 

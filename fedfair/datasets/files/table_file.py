@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import zlib
 from base64 import b64decode
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree.ElementTree import ParseError
+from zipfile import BadZipFile
 
 import pandas as pd
 from pandas.api.types import is_integer_dtype
@@ -17,9 +19,12 @@ from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.files import workbook
 from fedfair.datasets.files.csv_file import read_csv
+from fedfair.plugins.text_values import from_json
 
 _AS_ASKED = Asked()
 _STREAM = b"\xff\xff\xff\xff"  # begins each message of Arrow
+_UNREADABLE = (OSError, EOFError, KeyError, TypeError, ValueError, BadZipFile, zlib.error, ParseError)
+"""What the readers of files raise, a workbook's among them, for one that was cut, or is of another kind."""
 
 
 class TableFile(NamedTuple):
@@ -61,12 +66,18 @@ def read_table(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
         raise ValueError(f"{path} is {_OTHERS[suffix]}, which fedfair does not read: save it as CSV, Parquet or .xlsx")
     try:
         frame = _READERS[suffix](path, asked)
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        if str(path) in str(error):
+    except _UNREADABLE as error:
+        if type(error) is ValueError and str(path) in str(error):
             raise
-        raise ValueError(f"{path} cannot be read as {suffix[1:]} ({str(error).strip().splitlines()[0]}): check that it "
-                         "was copied whole") from error
+        raise _refused(path, error) from error
     return TableFile(_plain(frame, path), None, f"{suffix[1:]}, which knows the types of its columns")
+
+
+def _refused(path: Path, error: Exception) -> ValueError:
+    """Return the error for a file that is not of the kind that the end of its name says, by what its reader raised."""
+    said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return ValueError(f"{path} cannot be read as {path.suffix[1:].lower()} ({said}): check that it was copied whole, "
+                      "and that the end of its name says what it is")
 
 
 def is_text(path: Path) -> bool:
@@ -138,7 +149,7 @@ def _json(path: Path, asked: Asked) -> pd.DataFrame:
     """Read a list of records, or a record in each line, of which one that cannot be read is a row of empty cells."""
     text = path.read_text(encoding="utf-8-sig")
     if text.lstrip().startswith("["):
-        records = json.loads(text)
+        records = from_json(text)
     else:
         records = [_record(line) for line in text.split("\n") if line.strip()]
     if not all(isinstance(record, dict) for record in records):
@@ -149,7 +160,7 @@ def _json(path: Path, asked: Asked) -> pd.DataFrame:
 def _record(line: str) -> dict[str, Any]:
     """Return the record of a line; an empty one if the line is none."""
     try:
-        record = json.loads(line)
+        record = from_json(line)
     except ValueError:
         return {}
     return record if isinstance(record, dict) else {}

@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,7 +40,8 @@ class Text(NamedTuple):
     @contextmanager
     def open(self) -> Iterator[TextIO]:
         """Yield the text as a stream, without a byte order mark and with one kind of line end."""
-        with _unpacked(self.path) as content, io.TextIOWrapper(content, self.encoding, self.errors) as text:
+        with (_unpacking(self.path), _unpacked(self.path) as content,
+              io.TextIOWrapper(content, self.encoding, self.errors) as text):
             if text.read(1) != "\ufeff":
                 text.seek(0)
             yield text
@@ -108,7 +110,8 @@ def _readable(path: Path, encoding: str | None) -> Iterator[None]:
         raise FileNotFoundError(f"{path} is a folder: name a file in it" if path.is_dir() else
                                 f"there is no file {path}")
     try:
-        yield
+        with _unpacking(path):
+            yield
     except LookupError as error:
         raise ValueError(f"encoding is {encoding!r}, which Python does not know: give a name such as utf-8, cp1252 or "
                          "utf-16") from error
@@ -116,7 +119,16 @@ def _readable(path: Path, encoding: str | None) -> Iterator[None]:
         content = error.object if isinstance(error, UnicodeDecodeError) else b""
         raise ValueError(f"{path} is not text in {'UTF-8' if encoding is None else encoding}{_guess(content)}"
                          ) from error
-    except (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, RuntimeError) as error:
+
+
+@contextmanager
+def _unpacking(path: Path) -> Iterator[None]:
+    """Raise `ValueError`, with one sentence, for a file that was cut, or is locked by a password."""
+    try:
+        yield
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:
+        if getattr(error, "errno", None) is not None:  # of the system, not of the file's content
+            raise
         raise ValueError(f"{path} cannot be unpacked ({error}): check that it was copied whole, or unpack it yourself"
                          ) from error
 

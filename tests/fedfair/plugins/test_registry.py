@@ -51,6 +51,14 @@ def test_the_nearest_is_found_among_any_names() -> None:
     assert "did you mean 'learning_rate'?" in str(unknown("setting", "learning_rat", {"learning_rate": 1, "seed": 2}))
 
 
+def test_of_many_names_the_nearest_are_listed_or_what_shows_all() -> None:
+    many = [f"name-{number}" for number in range(40)]
+    assert str(unknown("thing", "x", many)) == ("unknown thing 'x': known are name-4, name-5, name-6, name-7, "
+                                                "name-8, name-9 and 34 others")
+    assert "did you mean 'name-7'" in str(unknown("thing", "nme-7", many))
+    assert str(unknown("thing", "x", many, "`seq`")) == "unknown thing 'x': `seq` lists them all"
+
+
 @pytest.mark.parametrize(("known", "wrong", "near"), [
     (DATASETS, "adlt", "adult"), (MODELS, "mpl", "mlp"), (CLIP_RULES, "per_group", "per-group"),
     (COUNT_QUERIES, "abov", "above")])

@@ -105,6 +105,17 @@ MODELS: dict[str, Mistake] = {
     "examples that see each other": Mistake(net("return self.out(x - x.mean(0))"),
                                             "models/mine.py, line 9: the model gives an example another output when it "
                                             "is alone in its batch: its examples interact"),
+    "weights that are no numbers": Mistake(net("return self.out(x)", "self.out = nn.Linear(64, 10); "
+                                               "nn.init.constant_(self.out.weight, float('nan'))"),
+                                           "models/mine.py, line 9: the parameter out.weight of the model has values "
+                                           "that are no finite numbers before any training"),
+    "outputs that are no numbers": Mistake(net("return torch.log(self.out(x).neg().abs().neg())"),
+                                           "line 9: the model's outputs for made-up examples are no numbers (NaN)"),
+    "complex outputs": Mistake(net("return self.out(x) * 1j"), "line 9: the model's outputs are complex"),
+    "complex weights": Mistake(net("return self.out(x * 1j)", "self.out = nn.Linear(64, 10, dtype=torch.cfloat)"),
+                               "line 9: the parameter out.weight of the model is complex"),
+    "a model in itself": Mistake(net("return self.out(x)", "self.out = nn.Sequential(nn.Linear(64, 10)); "
+                                     "self.out.append(self)"), "line 9: the model contains itself"),
     "a batch taken for time": Mistake(net("return self.out(self.mix(x.unsqueeze(-1))[0][:, -1])",
                                           "self.mix = nn.LSTM(1, 8); self.out = nn.Linear(8, 10)"),
                                       "its examples interact, so clipping one example's gradient bounds nothing"),

@@ -121,3 +121,12 @@ def test_a_file_is_not_run_for_a_name_that_it_does_not_define(tmp_path: Path, mo
     assert find_in_file("../setup.X") is None
     assert name_in_file(find_in_file("mine.Mine")) == "mine.Mine"
     assert name_in_file(Path) is None
+
+
+@pytest.mark.parametrize("content", [b"x = 1\n\0\n", "class A: pass\n".encode("utf-16"),
+                                     b"x = " + b"-" * 20_000 + b"1"])
+def test_a_file_in_which_python_finds_no_line_to_blame_is_named(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "odd.py"
+    file.write_bytes(content)
+    with pytest.raises(UserFileError, match=r"odd\.py cannot be read as Python"):
+        defined_in(file)

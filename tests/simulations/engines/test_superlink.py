@@ -53,6 +53,24 @@ def test_a_run_is_compared_with_those_that_meet_its_superlink_alone(tmp_path: Pa
     assert found.process == begun[0].pid
 
 
+def test_runs_that_are_active_are_counted_and_only_python_runs_a_program(tmp_path: Path) -> None:
+    for name in ("flwr-simulation", "flwr"):
+        (tmp_path / name).write_text("input()")
+    here = this_process()
+    assert here is not None
+    others = [subprocess.Popen([program, *options], stdin=subprocess.PIPE) for program, options in (
+        (sys.executable, [str(tmp_path / "flwr-simulation")]), ("tail", ["-f", str(tmp_path / "flwr"), "run"]))]
+    try:
+        assert "the run that is active in it would end too" in mend(here)
+        found = flwr_run()
+        assert found is None or found.process != others[1].pid
+    finally:
+        for each in others:
+            each.kill()
+            each.communicate()
+    assert f"`kill {os.getpid()}` (no run is active in it)" in mend(here)
+
+
 @pytest.mark.parametrize(("changed", "said"), [
     ({"user": "alice"}, "belongs to alice"),
     ({"environment": Path("/nowhere/venv")}, "/nowhere/venv is gone"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -171,3 +172,16 @@ def test_a_tracker_that_fails_is_said_once_and_the_run_goes_on(tmp_path: Path, m
     monkeypatch.setitem(TRACKERS._values, "absent", lambda *_: 1 / 0)
     with pytest.raises(ValueError, match="absent cannot follow the run: division by zero"):
         followed("absent", tmp_path)
+
+
+def test_mlflow_gets_no_number_for_an_infinite_epsilon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    tracker = TRACKERS["mlflow"]("run", tmp_path / "mlruns", {})
+    tracker.measured({"ledger/epsilon/all": math.inf, "test/accuracy/all": 0.5}, 3)
+    tracker.finish()
+    from mlflow import MlflowClient
+
+    client = MlflowClient((tmp_path / "mlruns").as_uri())
+    (found,) = client.search_runs([client.get_experiment_by_name("fedfair").experiment_id])
+    assert found.data.metrics == {"test/accuracy/all": 0.5}
+    assert found.data.tags["ledger/epsilon/all"] == "infinite in round 3"

@@ -9,11 +9,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fedfair.accounting import Event, Ledger, RenyiFilter
+from fedfair.accounting.contents import Part
 from fedfair.accounting.figures import up
 from fedfair.mechanisms.noise import Trust
 from simulations import Experiment, run
 from simulations.cli import app
-from simulations.results.ledger_table import ledger_table
+from simulations.results.ledger_table import file_notes, ledger_table
 from simulations.results.run_folder import RunFolder
 
 
@@ -68,3 +69,23 @@ def test_every_figure_is_where_it_belongs_at_the_delta_that_is_asked_for() -> No
     assert ["guaranteed", "to", "all", *(up(value, ".3f") for value in ledger.by_observer(1e-3).values())] in lines
     budget = f"at order 8, epsilon {up(RenyiFilter(8, 3.0).epsilon(1e-3), '.4g')} at delta 0.001"
     assert budget in " ".join(text(ledger, 1e-3).split())
+
+
+def test_files_are_a_line_for_each_kind_and_what_is_not_protected_is_named() -> None:
+    ledger = Ledger(("a", "b"), 1e-5).with_files({
+        "x.csv": (Part("names of groups", "public"), Part("weights", "releases")), "y.csv": (
+            Part("names of groups", "public"),), "z.csv": (Part("losses", "training"),)})
+    lines = file_notes(ledger)
+    assert lines[:3] == ["in 2 files, public by assumption: names of groups",
+                         "in 1 file, post-processing of the releases in the ledger: weights",
+                         "in 1 file, not protected: exact, of training records, for simulation alone: z.csv: losses"]
+    assert sum("file" in line for line in lines) == len(lines) == 6
+
+
+def test_the_reason_says_of_the_events_whether_records_were_sampled() -> None:
+    for rates, said in (((1.0, 1.0), "a Gaussian of all records, without sampling,"),
+                        ((0.1, 0.1), "a Poisson-sampled Gaussian"),
+                        ((0.1, 1.0), "a Gaussian, Poisson-sampled or of all records,")):
+        ledger = Ledger(("a", "b"), 1e-5)
+        ledger.record(Event(rates, (1.0, 1.0), (1.0, 1.0)), 2)
+        assert f"every release is {said} with noise" in ledger.reason

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
 from simulations import Experiment, run
 from simulations.cli import app
 from simulations.plans.compare import compare, experiments
+from simulations.results.classifier import TrainedClassifier, predict
 from simulations.results.result import save_comparison
 
 SHORT: dict[str, Any] = {"model": "logistic", "epochs": 4, "batch_size": 64, "learning_rate": 0.5, "strategy": "sgd"}
@@ -110,3 +112,14 @@ def test_a_run_on_other_data_does_not_know_the_column_of_the_group(data_dir: Pat
     run(Experiment(dataset="compas", **SHORT | {"epochs": 1}, threshold="toc")).save(tmp_path / "compas")
     shown = said(tmp_path / "compas", data_dir / "compas-scores-two-years.csv")
     assert (shown.exit_code, "pass --group COLUMN" in shown.output) == (2, True)
+
+
+def test_tables_of_polars_and_arrow_are_predicted_as_those_of_pandas(folder: Path) -> None:
+    rows = pd.read_csv(folder / "people.csv").head(20)
+    for run_of in ("plain", "threshold"):
+        expected = predict(folder / run_of, rows)["predicted"].tolist()
+        polars = pytest.importorskip("polars")
+        for table in (polars.from_pandas(rows), pa.Table.from_pandas(rows, preserve_index=False)):
+            assert predict(folder / run_of, table)["predicted"].tolist() == expected
+            classifier = TrainedClassifier.load(folder / run_of)
+            assert [classifier.labels[number] for number in classifier.predict(table)] == expected

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -36,6 +40,10 @@ def error_of(*arguments: str) -> str:
     (["--set", "learning_rat=1"], "unknown setting 'learning_rat': did you mean 'learning_rate' or 'sampling_rate'?"),
     (["--set", "options.bound=5"], "options of dpsgd-f: unknown setting 'bound': did you mean 'bounds'"),
     (["--set", "options.bounds=mine"], "options of dpsgd-f: bounds is 'mine': it should be 'paper' or 'authors'"),
+    (["--set", "options=5"], "options is 5: give a strategy's own settings by name"),
+    (["--set", f"epochs={'[' * 5000}{']' * 5000}"], "epochs is '[[[["),
+    (["--set", f"epochs={'[' * 20}{']' * 20}"], "epochs is [[[["),
+    (["--set", "options=" + "{a=" * 40 + "1" + "}" * 40], "options is '{a={a="),
     (["--set", "clip_norm=-1"], "clip_norm is -1: it should be greater than 0"),
     (["--set", "clip_norm=nan"], "clip_norm is nan: it should be"),
     (["--set", "noise_multiplier=-0.5"], "noise_multiplier is -0.5: it should be greater than or equal to 0"),
@@ -187,6 +195,13 @@ def test_a_folder_that_holds_a_different_experiment(tmp_path: Path) -> None:
     assert (tmp_path / "other" / "letter.txt").exists()
 
 
+def _refuse_in(folder: Path, dir: Path) -> BytesIO:
+    """Take the place of `TemporaryFile` where nothing may be changed in a folder."""
+    if dir == folder:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return BytesIO()
+
+
 @pytest.mark.parametrize("command", [["run"], ["compare", "--strategies", "sgd,dpsgd", "--seeds", "1"], ["curve"],
                                      ["audit"]])
 def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_computed(
@@ -195,8 +210,8 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_computed(
     (tmp_path / "file").write_text("")
     expected = f"cannot be written, because {tmp_path / 'file'} is a file: choose another"
     assert expected in error_of(*command, "--out", str(tmp_path / "file" / "x"))
-    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
-    expected = f"cannot be written, because nothing may be changed in {tmp_path}: choose another"
+    monkeypatch.setattr("simulations.files.atomic_files.TemporaryFile", partial(_refuse_in, tmp_path))
+    expected = f"cannot be written, because nothing may be changed in {tmp_path} (permission denied): choose another"
     assert expected in error_of(*command, "--out", str(tmp_path / "new" / "x"))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -211,7 +226,7 @@ def test_a_folder_whose_place_no_other_can_take_is_refused_before_anything_is_co
     with monkeypatch.context() as patch:
         patch.setattr(Path, "is_mount", lambda path: path == tmp_path / "out")
         assert "cannot be the folder where a disk is mounted: name one in it" in error_of(*command, "--out", "out")
-    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    monkeypatch.setattr("simulations.files.atomic_files.TemporaryFile", partial(_refuse_in, tmp_path))
     assert f"because nothing may be changed in {tmp_path}" in error_of(*command, "--out", "out")
 
 

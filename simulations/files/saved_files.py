@@ -1,0 +1,103 @@
+"""Files of a result's folder, read back: one that was cut, or has another shape than was written, is named.
+
+Nothing here says what a file means; its one reader does, beside what writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+
+from fedfair.plugins.text_values import read_toml
+
+_WHOLE = "check that it was copied whole, from where fedfair wrote it"
+
+
+def saved_table(path: Path, needed: Sequence[str], **options: Any) -> pd.DataFrame:
+    """Read a table that was written as Parquet or CSV, as the end of its name says.
+
+    Args:
+        path: File.
+        needed: Columns that it must have.
+        options: What `pandas.read_csv` takes besides.
+
+    Raises:
+        OSError: If it cannot be opened.
+        ValueError: If it cannot be read, or lacks a column.
+    """
+    with _named(path):
+        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, **options)
+    absent = [name for name in needed if name not in table.columns]
+    if absent:
+        raise ValueError(f"{path} has no column {', '.join(map(repr, absent))}: {_WHOLE}")
+    return table
+
+
+def saved_toml(path: Path, needed: Mapping[str, Any]) -> dict[str, Any]:
+    """Read entries that were written as TOML.
+
+    Args:
+        path: File.
+        needed: Entries that it must have, each with its type, or its types.
+
+    Raises:
+        OSError: If it cannot be opened.
+        ValueError: If it cannot be read, or lacks an entry.
+    """
+    values = read_toml(path)
+    for name, kinds in needed.items():
+        if name not in values:
+            raise ValueError(f"{path} has no entry {name!r}: {_WHOLE}")
+        if not isinstance(values[name], kinds):
+            raise other_shape(path, TypeError(f"{name} is {values[name]!r}"))
+    return values
+
+
+@contextmanager
+def saved_weights(path: Path) -> Iterator[Any]:
+    """Yield an open file of weights.
+
+    Args:
+        path: File.
+
+    Raises:
+        OSError: If it cannot be opened.
+        ValueError: If it cannot be read.
+    """
+    with _named(path), safe_open(str(path), "pt") as saved:
+        yield saved
+
+
+def other_shape(path: Path, error: Exception) -> ValueError:
+    """Return the error for a file that can be read, but does not hold what it should.
+
+    Args:
+        path: File.
+        error: What came of reading it.
+    """
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+    else:
+        said = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) and error.args else str(error)
+    line = next(iter(said.strip().splitlines()), type(error).__name__)
+    return ValueError(f"{path} does not hold what fedfair writes there ({line}): {_WHOLE}")
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Raise `ValueError` with the file's name in place of what readers of broken files raise."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:  # of the system, not of the file's content
+            raise
+        raise other_shape(path, error) from None
+    except (SafetensorError, ValueError) as error:
+        raise other_shape(path, error) from None
