@@ -38,6 +38,7 @@ def serve(grid: Grid, context: Context) -> None:
         fedfair.node.node.ClientError: If a node cannot answer.
     """
     _name_superlink()
+    log.info("%s", given_in(context.run_config))
     of_the_run, _ = read(context.run_config)
     folder = Path(of_the_run.out or f"fedfair-results/{context.run_id}").absolute()
     wanted = wanted_of(context.run_config)
@@ -47,6 +48,20 @@ def serve(grid: Grid, context: Context) -> None:
     log.info("Results are in %s", folder)
     for line in text.getvalue().rstrip().splitlines():
         log.info("%s", line.rstrip())
+
+
+def given_in(config: Mapping[str, Any]) -> str:
+    """Say what a run config sets: Flower drops pairs with blanks around their = without a word.
+
+    Args:
+        config: Values by key, "" for those that are not set.
+
+    Examples:
+        >>> given_in({"steps": 3, "delta": "", "strategy": "dpsgd"})
+        "The run config sets steps=3 strategy='dpsgd', and nothing else: write KEY=VALUE without blanks"
+    """
+    told = " ".join(f"{key}={value!r}" for key, value in config.items() if value != "")
+    return f"The run config sets {told or 'nothing'}, and nothing else: write KEY=VALUE without blanks"
 
 
 def _run(grid: Grid, config: Mapping[str, Any], folder: Path) -> RenderableType:

@@ -87,6 +87,7 @@ def test_flwr_run_with_a_run_config(flower: dict[str, str], tmp_path: Path) -> N
     output = done.stdout + done.stderr
     assert f"Results are in {tmp_path / 'out'}" in output, output[-3000:]
     assert "8 (40)" in output
+    assert "strategy='dpsgd'" in output[output.index("The run config sets"):].splitlines()[0]
     assert pd.read_csv(tmp_path / "out" / "summary.csv")["strategy"].tolist() == ["dpsgd"]
     assert load_file(tmp_path / "out" / "model.safetensors")["1.weight"].shape == (4, 64)
 

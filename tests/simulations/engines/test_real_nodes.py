@@ -13,24 +13,18 @@ from typing import Any
 import pandas as pd
 import pytest
 import tomli_w
-import torch
-from safetensors.torch import load_file
 
 from fedfair.node.node_ledger import NodeLedger
-from simulations.settings.experiment import Experiment
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
 from tests.hazards.policed import POLICY
 from tests.ports import free_ports
 from tests.simulations.engines.runtime import superlink, supernode
-from tests.simulations.engines.test_own_files import in_one_place
 from tests.simulations.engines.wire import Wire, recorded
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[3]
 NODES = 3
-MOMENTS: dict[str, Any] = {"strategy": "moments", "noise_multiplier": 0.0, "dtype": "float64", "batch_size": 30,
-                           "model": "linear", "features": "binned"}
 
 
 @contextmanager
@@ -70,22 +64,6 @@ def files(tmp_path: Path) -> tuple[str, ...]:
         (tmp_path / f"site{number}").mkdir()
         table(60 + 20 * number, number).to_csv(tmp_path / f"site{number}" / "patients.csv", index=False)
     return tuple(str(tmp_path / f"site{number}" / "patients.csv") for number in range(NODES))
-
-
-def test_moments_of_three_files_are_those_of_all_records(
-        deployment: dict[str, str], tmp_path: Path, files: tuple[str, ...]) -> None:
-    out = tmp_path / "out"
-    with running(deployment, tmp_path, ['data="patients.csv"'] * NODES) as (server, _):
-        said = flwr_run(deployment, server, out=str(out), **MOMENTS)
-        assert f"Results are in {out}" in said, said[-3000:]
-        whole = in_one_place(Experiment(partition="nodes", schema_file=str(server / "study.toml"), **MOMENTS), files)
-        saved = load_file(out / "model.safetensors")
-        for name, value in whole.model.state_dict().items():
-            assert torch.allclose(saved[name], value, rtol=0, atol=1e-10), name
-        sizes = pd.read_parquet(out / "metrics.parquet").query("split == 'test by client'")
-        assert {"node 0", "node 1", "node 2"} <= set(sizes.group)
-        held = {path.name for path in server.rglob("*") if path.is_file()}
-    assert held == {"study.toml", "link.log"}
 
 
 def test_nodes_with_policies_train_dpsgd_f_and_nothing_travels_but_what_their_ledgers_name(

@@ -104,7 +104,7 @@ def test_beside_other_work_a_script_takes_no_more_than_twice_the_processor_time_
     block = next(b for b in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "result.ledger" in b)
     experiment = re.search(r"Experiment\((.*?)\)", block, re.DOTALL)
     assert experiment is not None
-    settings = re.sub("epochs=60", "epochs=4", experiment[1])
+    settings = re.sub("epochs=60", "epochs=2", experiment[1])
     settings = settings.replace(", batch_size=128", "") + larger if larger else settings
     code = f"""
 import {first}
