@@ -31,7 +31,7 @@ LINES = {
     "a node is killed": ("tests/simulations/engines/test_flower.py",
                          "test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted"),
     "the SuperLink is restarted": ("tests/simulations/engines/test_five_sites.py",
-                                   "test_a_superlink_and_a_node_are_killed_and_brought_back_and_five_sites_train"),
+                                   "test_a_superlink_and_a_node_are_killed_and_brought_back_and_five_sites_fit"),
     "the SuperLink is killed within a run": ("tests/simulations/engines/test_killed_superlink.py",
                                              "test_the_same_command_goes_on_and_charges_the_lost_round"),
     "a node comes back": ("tests/fedfair/node/test_node_ledger.py",
