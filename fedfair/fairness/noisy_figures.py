@@ -294,19 +294,32 @@ def _curve(name: str, group: Summed, z: float) -> Iterator[CurvePoint]:
 
 
 def gaps(groups: Sequence[Summed], confidence: float) -> Iterator[tuple[str, Estimate]]:
-    """Yield the gaps between groups; with more than two, all pairs' intervals hold together."""
-    pairs = list(combinations(range(len(groups)), 2))
-    if not pairs:
+    """Yield the gaps between groups; with more than two, all pairs' intervals hold together.
+
+    A group of which the rate itself cannot be told is left out, unless fewer than two are left: noise would decide the
+    gap of all, as where a group has hardly a record.
+    """
+    if len(groups) < 2:
         return
     for name, over in gaps_over(FIGURES).items():
+        told = _told(groups, over, confidence)
+        pairs = list(combinations(range(len(told)), 2))
         z = quantile(confidence, len(pairs) * len(over))
-        rates = [[FIGURES[metric](group, z) for group in groups] for metric in over]
+        rates = [[FIGURES[metric](group, z) for group in told] for metric in over]
         yield name, largest([size(difference(of[a], of[b])) for of in rates for a, b in pairs])
-    z = quantile(confidence, len(pairs))
-    selected = [FIGURES["positive_rate"](group, z) for group in groups]
+    told = _told(groups, ("positive_rate",), confidence)
+    pairs = list(combinations(range(len(told)), 2))
+    selected = [FIGURES["positive_rate"](group, quantile(confidence, len(pairs))) for group in told]
     yield "selection_ratio", smallest([folded(ratio(selected[a], selected[b])) for a, b in pairs])
-    z = quantile(confidence, len(groups))
-    yield "worst_group_accuracy", smallest([_accuracy(group, z) for group in groups])
+    told = _told(groups, ("accuracy",), confidence)
+    yield "worst_group_accuracy", smallest([_accuracy(group, quantile(confidence, len(told))) for group in told])
+
+
+def _told(groups: Sequence[Summed], metrics: Sequence[str], confidence: float) -> Sequence[Summed]:
+    """Return the groups of which each of some rates can be told; all, if those are fewer than two."""
+    z = quantile(confidence)
+    told = [group for group in groups if all(FIGURES[metric](group, z).told for metric in metrics)]
+    return told if len(told) > 1 else groups
 
 
 FIGURES: dict[str, Callable[[Summed, float], Estimate]] = {

@@ -195,7 +195,8 @@ class Story:
                          f"{meant} that.")
         for group in self.groups:
             if not self.figure("accuracy", group).told:
-                lines.append(f"Of the group {group} too little can be told at this epsilon.")
+                lines.append(f"Of the group {group} too little can be told at this epsilon: what is between groups is "
+                             "between the others, if there are two.")
         if self.unlearned and self.decides_alike is None:
             lines.append(f"Nothing was learned of {', '.join(self.unlearned)}: no two values or bins are told to be "
                          "those of enough records, as of names, dates and codes. Make a number of a date, a few "

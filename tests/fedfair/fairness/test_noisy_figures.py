@@ -102,6 +102,21 @@ def test_noise_of_counts_that_were_made_alike_spreads_as_said() -> None:
     assert float(sums[1].var()) == pytest.approx(summed.spread(whole, whole), rel=0.03)
 
 
+@pytest.mark.parametrize(("groups", "told"), [((900, 700, 5), True), ((900, 3, 5), False)])
+def test_a_group_whose_rate_cannot_be_told_is_left_out_of_gaps_where_two_others_are(groups: tuple[int, ...], told: bool
+                                                                                    ) -> None:
+    half = torch.tensor([[[size / 4, size / 4], [size / 4, size / 4]] for size in groups], dtype=torch.float64)
+    half[0] += torch.tensor([[40.0, -40.0], [40.0, -40.0]])
+    names = ("a", "b", "few")
+    found = {figure.metric: Estimate(*figure[2:]) for figure in NoisyCounts(
+        {CONFUSION: half}, {CONFUSION: 8.0}, 1, names).figures() if figure.group == ALL}
+    alone = {figure.metric: Estimate(*figure[2:]) for figure in NoisyCounts(
+        {CONFUSION: half[:2]}, {CONFUSION: 8.0}, 1, names[:2]).figures() if figure.group == ALL}
+    for gap in ("demographic_parity", "equalised_odds", "accuracy_parity", "worst_group_accuracy", "selection_ratio"):
+        assert found[gap].told is told, gap
+        assert found[gap] == alone[gap] or not told
+
+
 @pytest.mark.parametrize(("records", "deviation", "share"), [(2100, 26.0, 0.7), (900, 26.0, 0.9), (6000, 5.0, 0.02)])
 def test_the_interval_of_a_rate_holds_with_95_percent(records: int, deviation: float, share: float) -> None:
     draws, held, times = np.random.default_rng(0), 0, 10_000
