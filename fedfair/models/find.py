@@ -150,7 +150,7 @@ def _refuse_unusable(model: nn.Module, where: str) -> None:
         if parameter.is_complex():
             raise ValueError(f"{where}: the parameter {name} of the model is complex, of the type {parameter.dtype}: "
                              "make it of real numbers")
-        if not parameter.isfinite().all():
+        if not (parameter.is_meta or parameter.isfinite().all()):  # as where it is built to be counted
             raise ValueError(f"{where}: the parameter {name} of the model has values that are no finite numbers before "
                              "any training: initialise it with numbers")
 

@@ -70,8 +70,13 @@ def saved_weights(path: Path) -> Iterator[Any]:
         OSError: If it cannot be opened.
         ValueError: If it cannot be read.
     """
-    with _named(path), safe_open(str(path), "pt") as saved:
-        yield saved
+    with _named(path):
+        opened = safe_open(str(path), "pt")
+    try:
+        with opened as saved:
+            yield saved
+    except SafetensorError as error:
+        raise other_shape(path, error) from None
 
 
 def other_shape(path: Path, error: Exception) -> ValueError:

@@ -42,6 +42,7 @@ def test_where_nobody_reads_any_more_a_command_ends_without_a_word(tmp_path: Pat
         """Print into a pipe that is closed."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
+    (tmp_path / "rows.csv").write_text("y,sex\n0,f\n1,m\n")
     monkeypatch.setattr("fedfair.datasets.files.chunks.read_files", write)
     result = CliRunner().invoke(app, ["data", "check", str(tmp_path / "rows.csv"), "--label", "y", "--group", "sex"])
     assert (result.exit_code, result.stderr) == (1, "")

@@ -174,6 +174,7 @@ def test_a_tracker_that_fails_is_said_once_and_the_run_goes_on(tmp_path: Path, m
         followed("absent", tmp_path)
 
 
+@pytest.mark.slow
 def test_mlflow_gets_no_number_for_an_infinite_epsilon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     tracker = TRACKERS["mlflow"]("run", tmp_path / "mlruns", {})

@@ -85,8 +85,7 @@ def test_records_of_a_file_are_not_those_of_a_data_set_of_its_name(tmp_path: Pat
     for settings, expected in (({"dataset": "mnist"}, "8:500"),
                                ({"csv": "mnist.csv", "label": "hired", "group": "sex"}, None)):
         (tmp_path / "config.toml").write_text(tomli_w.dumps({**described, "settings": settings}))
-        described_data = run_folder._settings(run_folder.RunFolder(tmp_path), "mnist")
-        assert run_folder._data(described_data).imbalance == expected
+        assert run_folder._data(run_folder.RunFolder(tmp_path), "mnist").imbalance == expected
 
 
 def test_a_sweep_is_a_comparison_for_each_choice_and_says_what_is_missing(sweep_folder: Path) -> None:
