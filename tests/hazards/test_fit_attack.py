@@ -238,10 +238,10 @@ def test_a_row_moves_both_tables_by_one_together(classes: int, groups: int, data
 
 @pytest.mark.slow
 def test_an_attacker_who_knows_all_else_proves_less_than_the_claim_and_a_third_of_it(tmp_path: Path) -> None:
-    """The best test there is, on all releases of whole fits: 3 seeds, each below the claim, together a third of it."""
-    claim, delta, trials = 16.0, 1e-5, 24
+    """The best test there is, on all releases of whole fits: 5 seeds, each below the claim, together a third of it."""
+    claim, delta, trials = 16.0, 1e-5, 40
     found, truth = [], []
-    for seed in range(3):
+    for seed in range(5):
         scores, present = audited(tmp_path, claim, seed, trials)
         assert gaussian_bound(scores, present, delta) <= claim
         found.append(scores)
