@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pandas as pd
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from simulations.cli import app
@@ -37,11 +38,15 @@ def test_a_command_that_is_stopped_says_what_is_kept(work: str, arguments: list[
 
 
 def test_where_nobody_reads_any_more_a_command_ends_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    def write(*given: object, **named: object) -> NoReturn:
-        """Print into a pipe that is closed."""
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+    real = Console.print
 
-    monkeypatch.setattr("rich.console.Console.print", write)
+    def write(console: Console, *given: Any, **named: Any) -> None:
+        """Print into a pipe that is closed, or to a person."""
+        if not console.stderr:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        real(console, *given, **named)
+
+    monkeypatch.setattr(Console, "print", write)
     result = CliRunner().invoke(app, ["methods"])
     assert (result.exit_code, result.output) == (1, "")
 
