@@ -70,9 +70,9 @@ def promise_local_epoch(node: Node, request: Request, trusts_server: bool) -> Pr
         raise ValueError("the round does not say how to train")
     epochs = [round_.local.epoch(client) for client in node.clients]
     charged = [_worst(round_.local_event(client, (True,) * len(round_.rates))) for client in node.clients]
-    return Promise(Release(max((release.rate for release in charged), default=0.0),
-                           min((release.multiplier for release in charged), default=math.inf)),
-                   max((epoch.steps for epoch in epochs), default=0))
+    rate = max((release.rate for release in charged), default=0.0)
+    multiplier = min((release.multiplier for release in charged), default=math.inf)
+    return Promise(Release(rate, multiplier), max((epoch.steps for epoch in epochs), default=0))
 
 
 def promise_scores(node: Node, request: Request, trusts_server: bool) -> Promise:

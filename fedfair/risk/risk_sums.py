@@ -61,9 +61,9 @@ def send_traces(node: Node, request: Request) -> RecordDict:
     assert noise_key is not None
     traces = [trace_samples(node.model, node.clients.together.train, rows, noise_key, step).double()
               for _, rows in _samples(node, request, "trace")]
-    return RecordDict({"traces": pack({"sums": torch.stack([of_group.sum() for of_group in traces]),
-                                       "squares": torch.stack([of_group.square().sum() for of_group in traces]),
-                                       "records": torch.tensor([len(of_group) for of_group in traces])})})
+    sums, squares = (torch.stack([each.pow(power).sum() for each in traces]) for power in (1, 2))
+    return RecordDict({"traces": pack({"sums": sums, "squares": squares,
+                                       "records": torch.tensor([*map(len, traces)])})})
 
 
 def _samples(node: Node, request: Request, purpose: str) -> Iterator[tuple[int, Tensor]]:

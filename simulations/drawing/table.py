@@ -101,14 +101,15 @@ _ESCAPES = str.maketrans({"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r
 def latex(table: Table) -> str:
     """Write a table environment of the package booktabs; an interval stands after its mean."""
     kinds = "".join("r" if number else "l" for number in table.numeric())
+    rows = [[_cell(cell) + table.mark(number, place) for place, cell in enumerate(row)]
+            for number, row in enumerate(table.rows)]
+    foot = [[*map(_cell, row)] for row in table.foot]
     lines = [r"% needs \usepackage{booktabs}", r"\begin{table}", r"  \centering",
              rf"  \caption{{{_escaped(table.title)}. {_escaped(table.caption)}}}",
              rf"  \label{{tab:{table.name}}}",
              rf"  \begin{{tabular}}{{{kinds}}}", r"    \toprule",
-             _latex_line([_escaped(column) for column in table.columns]), r"    \midrule",
-             *(_latex_line([_cell(cell) + table.mark(number, place) for place, cell in enumerate(row)])
-               for number, row in enumerate(table.rows)),
-             *([r"    \midrule"] if table.foot else []), *(_latex_line([*map(_cell, row)]) for row in table.foot),
+             _latex_line([*map(_escaped, table.columns)]), r"    \midrule", *map(_latex_line, rows),
+             *([r"    \midrule"] if foot else []), *map(_latex_line, foot),
              r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
     return "\n".join(lines) + "\n"
 

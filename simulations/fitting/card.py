@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -58,15 +59,21 @@ def card_in_json(story: Story) -> str:
             "randomness": story.config["randomness"], "noise": story.config["noise"],
             "data_description": (f"tables of {story.nodes} nodes, whose values stay with each" if story.nodes else
                                  "a table of the user's, whose values stay with its owner")},
-        "figures": {group: {metric: story.figure(metric, group)._asdict() for metric in OF_GROUPS}
-                    for group in story.groups},
-        "gaps": {metric: story.figure(metric)._asdict() for metric in OF_ALL},
-        "sites": {site: {group: {metric: story.by_site.at(site, metric, group)._asdict() for metric in OF_SITES}
-                         for group in (ALL, *story.groups)} for site in story.by_site.sites},
-        "less_others": {group: {metric: story.by_site.less(metric, group)._asdict() for metric in LESS}
-                        for group in story.groups} if story.by_site.sites else {},
-        "promise": {part.heading: part.text for part in promise(story)}}
+        "figures": {group: _values(OF_GROUPS, partial(story.figure, group=group)) for group in story.groups},
+        "gaps": _values(OF_ALL, story.figure), "sites": {}, "less_others": {}}
+    told = story.by_site
+    for site in told.sites:
+        values["sites"][site] = {group: _values(OF_SITES, partial(told.at, site, group=group))
+                                 for group in (ALL, *story.groups)}
+    for group in story.groups if told.sites else ():
+        values["less_others"][group] = _values(LESS, partial(told.less, group=group))
+    values["promise"] = {part.heading: part.text for part in promise(story)}
     return in_json(values)
+
+
+def _values(metrics: Iterable[str], figure: Callable[[str], Estimate]) -> dict[str, dict[str, float]]:
+    """Return figures by metric: value, and the ends of the interval."""
+    return {metric: figure(metric)._asdict() for metric in metrics}
 
 
 def _details(story: Story) -> str:

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fedfair.datasets.names import visible
+from fedfair.fairness.metrics import ALL
 from simulations.drawing.table import Row, Table
 from simulations.drawing.terminal import terminal
 from simulations.fitting.fit_folder import OF_ALL, Story
@@ -33,8 +34,8 @@ def story_table(story: Story) -> RenderableType:
 
 def _by_site(story: Story, columns: Mapping[str, str]) -> Table:
     """Return a table of figures by site, and of selection rates by group within each."""
-    rows: list[Row] = [
-        (site, *(story.by_site.at(site, metric) for metric in columns),
-         *(story.by_site.at(site, "positive_rate", group) for group in story.groups))
-        for site in story.by_site.sites]
+    asked = [*((metric, ALL) for metric in columns), *(("positive_rate", group) for group in story.groups)]
+    rows: list[Row] = []
+    for site in story.by_site.sites:
+        rows.append((site, *(story.by_site.at(site, metric, group) for metric, group in asked)))
     return Table("", "by site", ("site", *columns.values(), *(f"of {group}" for group in story.groups)), rows)

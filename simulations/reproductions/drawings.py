@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -63,12 +63,16 @@ def _by_group(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:
     """Yield a panel for each data set: at the end of training, a mark for each group and method."""
     for dataset, ends in _last(rows[rows["group"] != ALL]).groupby("dataset", sort=False):
         ticks = dict(enumerate(ends["group"].unique()))
+        series = [Series(str(method), number, _marks(drawing, of, ticks))
+                  for number, (method, of) in enumerate(ends.groupby("method", sort=False))]
         yield Panel(str(dataset), Scale("group", ticks={float(place): name for place, name in ticks.items()}),
-                    Scale(drawing.label, drawing.log),
-                    tuple(Series(str(method), number, tuple(
-                        Point(Estimate(float(place)), _mean(drawing, of[of["group"] == group]["value"]))
-                        for place, group in ticks.items()))
-                        for number, (method, of) in enumerate(ends.groupby("method", sort=False))))
+                    Scale(drawing.label, drawing.log), tuple(series))
+
+
+def _marks(drawing: Drawing, ends: pd.DataFrame, ticks: Mapping[int, str]) -> tuple[Point, ...]:
+    """Return a mark for each group of one method."""
+    return tuple(Point(Estimate(float(place)), _mean(drawing, ends[ends["group"] == group]["value"]))
+                 for place, group in ticks.items())
 
 
 def _course(drawing: Drawing, rows: pd.DataFrame) -> Iterator[Panel]:

@@ -28,8 +28,10 @@ _EXPOSED = ("held-out", "training", "unknown")
 
 def largest(ledgers: Sequence[Ledger], delta: float | None = None) -> tuple[float, float, float]:
     """Return the largest epsilon over ledgers: guaranteed, guaranteed by RDP, and spent by any group."""
-    return (max(ledger.epsilon(delta) for ledger in ledgers), max(ledger.epsilon(delta, "rdp") for ledger in ledgers),
-            max(max(ledger.epsilon_by_group(delta).values(), default=0.0) for ledger in ledgers))
+    figures = [(ledger.epsilon(delta), ledger.epsilon(delta, "rdp"),
+                max(ledger.epsilon_by_group(delta).values(), default=0.0)) for ledger in ledgers]
+    guaranteed, by_rdp, spent = map(max, zip(*figures, strict=True))
+    return guaranteed, by_rdp, spent
 
 
 def methods_ledger(ledgers: Mapping[str, Ledger], delta: float | None = None) -> RenderableType:
