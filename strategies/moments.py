@@ -119,7 +119,8 @@ class Moments(Strategy):
             raise ValueError(f"options.threshold is {options.threshold:g}, but there are {self.population.classes} "
                              "classes, and it is for 2: leave options.threshold out")
         self._refuse_misfit_of_steps()
-        refuse_unordered(directions_of(options.monotone), task.data().train.encoding, self.population.classes)
+        if options.monotone:
+            refuse_unordered(directions_of(options.monotone), task.data().train.encoding, self.population.classes)
         self.second = self.first = torch.empty(0, dtype=torch.float64)  # the sums as they were released
         self.adding = self.sharers  # clients whose noise is in the moments
         self.stepped: Head | None = None  # the logistic regression of the latest round, of the features it is fitted to
@@ -195,9 +196,10 @@ class Moments(Strategy):
         fitted, counted = front(self.told, wanted, options.constraint, self._favourable, trained), self.bins.records
         weights = self.bins.ending @ fitted.weights
         if options.monotone:
+            assert self._favourable is not None  # one of two classes
             numbers = counted.numbers if counted else torch.ones(weights.shape[1] - 1, dtype=torch.float64)
             weights = made_monotone(weights, directions_of(options.monotone), self.task.data().train.encoding, numbers,
-                                    self._favourable or 0)
+                                    self._favourable)
         self.made = fitted._replace(weights=weights,  # sums of participants count no records
                                     records=counted.rounded if counted and self.protects == "record" else None)
         self._take(0)

@@ -30,7 +30,7 @@ from torch import Tensor
 from fedfair.datasets import Parts
 from fedfair.fairness.metrics import metrics
 from fedfair.node.node import Node
-from fedfair.plugins.text_values import read_json, read_toml
+from fedfair.plugins.text_values import from_json, read_toml
 from simulations.audits.neighbours import neighbours
 from simulations.engines.run import Progress, run
 from simulations.files.saved_files import saved_weights
@@ -98,7 +98,7 @@ def _safetensors(path: Path) -> Named:
 
 
 _READERS: Mapping[str, Callable[[Path], Named]] = {
-    ".json": lambda path: _leaves(read_json(path)),
+    ".json": lambda path: _leaves(from_json(path.read_bytes())),
     ".toml": lambda path: _leaves(read_toml(path)),
     ".csv": lambda path: _cells(pd.read_csv(path)), ".parquet": lambda path: _cells(pd.read_parquet(path)),
     ".safetensors": _safetensors}

@@ -87,7 +87,7 @@ def fit(
     counted = "" if count_in is None else f"; {count_in} counts the fit once it had begun to release something"
     with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"):
         fitted = fit_model(Wanted(file, label, group, epsilon, delta, gap, constraint, settings,
-                                  tuple(names_of(methods)), _number(trials), site, count_in))
+                                  tuple(names_of(methods)), _number(trials), site, count_in, tuple(monotone)))
         story = told(fitted) if out is None else save(fitted, out)
     show(story, json)
     if count_in is not None:

@@ -124,7 +124,7 @@ def least_constrained(front: MeasuredFront, gaps: Sequence[str], limit: float) -
     fitted = [point for point, made in enumerate(front.front.points) if made.head != "constant"]
     rising = sorted(fitted, key=lambda point: -front.front.points[point].tau)
     nearest = min(fitted, key=wide.__getitem__)
-    if least[nearest] > limit:
+    if limit < least[nearest] < math.inf:  # which is an unknown gap
         return min(wide, key=wide.__getitem__)
     return next((point for point in rising if wide[point] <= limit), nearest)
 

@@ -76,20 +76,15 @@ def test_a_superlink_with_three_supernodes_of_which_one_is_killed_and_restarted(
 
 @ONE_AT_A_TIME
 @pytest.mark.slow
-def test_flwr_run_with_a_run_config(flower: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "models").mkdir()  # the user's own models, found where the SuperLink is started
-    (tmp_path / "models" / "own_layers.py").write_text(
-        "from fedfair.models.published import mlp\n\ndef own_layers(shape, hidden, classes):\n"
-        "    return mlp(shape, (4,), classes)\n")
-    config = f'out="{tmp_path}/out" strategy="dpsgd" sync="step" steps=5 clients=3 settings="model=own-layers"'
-    done = subprocess.run(["flwr", "run", str(ROOT), "--stream", "--run-config", config], env=flower, cwd=tmp_path,
-                          capture_output=True, text=True, check=True)
+def test_flwr_run_as_the_readme_has_it(flower: dict[str, str], tmp_path: Path) -> None:
+    """But for the folder. Other keys, and models of the user's own, are given to nodes below."""
+    done = subprocess.run(["flwr", "run", str(ROOT), "--stream", "--run-config", f'out="{tmp_path / "out"}"'],
+                          env=flower, cwd=tmp_path, capture_output=True, text=True, check=True)
     output = done.stdout + done.stderr
     assert f"Results are in {tmp_path / 'out'}" in output, output[-3000:]
     assert "8 (40)" in output
-    assert "strategy='dpsgd'" in output[output.index("The run config sets"):].splitlines()[0]
-    assert pd.read_csv(tmp_path / "out" / "summary.csv")["strategy"].tolist() == ["dpsgd"]
-    assert load_file(tmp_path / "out" / "model.safetensors")["1.weight"].shape == (4, 64)
+    assert f"out='{tmp_path / 'out'}'" in output[output.index("The run config sets"):].splitlines()[0]
+    assert pd.read_csv(tmp_path / "out" / "summary.csv")["strategy"].tolist() == ["dpsgd-f"]
 
 
 MODEL = """

@@ -161,6 +161,15 @@ def test_scores_go_one_way_where_that_is_asked(tmp_path: Path) -> None:
     assert story.asked["monotone"] == ["age=down"]
 
 
+def test_the_command_takes_directions(tmp_path: Path) -> None:
+    words = ["fit", str(file(tmp_path, 300)), "--label", "hired", "--group", "sex", "--monotone"]
+    refused = CliRunner().invoke(app, [*words, "age=sideways"])
+    assert refused.exit_code == 2
+    assert "says no direction" in " ".join(refused.stderr.split())
+    assert CliRunner().invoke(app, [*words, "age=up", "--out", str(tmp_path / "out")]).exit_code == 0
+    assert Story.read(tmp_path / "out").asked["monotone"] == ["age=up"]
+
+
 @pytest.mark.parametrize(("asked", "message"), [
     (("sex=up",), "monotone is asked of 'sex', which is the group"), (("hired=up",), "which is the label"),
     (("ages=up",), "unknown column 'ages'")])
