@@ -156,8 +156,10 @@ class Summed:
         """
         own, others = part & self.counted, whole & ~part & self.counted
         if not (own.any() and others.any()):
-            return Estimate(*[float(own.any())] * 3) if own.any() or others.any() else UNKNOWN
-        spread = Spread(self.spread(own, own), self.spread(own, own | others), self.spread(own | others, own | others))
+            known = float(own.any())
+            return Estimate(known, known, known) if own.any() or others.any() else UNKNOWN
+        both = own | others
+        spread = Spread(self.spread(own, own), self.spread(own, both), self.spread(both, both))
         return rate(float(self.confusion[part].sum()), float(self.confusion[whole].sum()), spread, self.noise, z)
 
     def spread(self, cells: Tensor, others: Tensor) -> float:

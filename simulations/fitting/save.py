@@ -103,9 +103,9 @@ def _asked(fitted: Fitted) -> dict[str, Any]:
                   "secure_aggregation": fitted.result.ledger.secure_aggregation}
     if wanted.gap is not None:
         gaps = _gaps(fitted)
+        others = [gap for other, gap in gaps.items() if other != point]
         asked |= {"gap": wanted.gap, "missed": gaps[point] > wanted.gap}
-        if all(gaps[other] > wanted.gap for other in gaps if other != point):
-            asked |= {"least_gap": min((gaps[other] for other in gaps if other != point), default=gaps[point])}
+        asked |= {"least_gap": min(others)} if others and min(others) > wanted.gap else {}
     if wanted.monotone:
         asked |= {"monotone": list(wanted.monotone)}
     if fitted.among is not None:
