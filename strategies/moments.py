@@ -16,9 +16,11 @@ from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, sensitivity
 from fedfair.mechanisms.noise import Trust, client_share, server_share
 from fedfair.moments import logistic, release, sums
+from fedfair.moments.denoised import denoised
 from fedfair.moments.filled_bins import Filled, filled
-from fedfair.moments.front import EVEN, LOGISTIC, HeadName, Point, few_points, front, points
-from fedfair.moments.heads import Constraint, Head, least_squares
+from fedfair.moments.front import EVEN, LOGISTIC, Front, HeadName, Point, few_points, front, points
+from fedfair.moments.heads import Constraint, Head, directions, least_squares
+from fedfair.moments.leave_one_out import LeftOut, Trained, left_out
 from fedfair.moments.monotone import directions_of, made_monotone, refuse_unordered
 from fedfair.moments.sums import CLASSES, unmixed
 from fedfair.node.exchanges import send_gradient_sum
@@ -90,7 +92,7 @@ class Moments(Strategy):
     settings = {"features": "bounded", "model": "linear"}  # noqa: RUF012 - of the class, as all of these
     exchange = send_moments
     masked_exchange = send_masked_moments
-    state: ClassVar[tuple[str, ...]] = ("second", "first", "adding")
+    state: ClassVar[tuple[str, ...]] = ("second", "first", "adding", "path")
     options: Options
 
     def prepare(self) -> None:
@@ -112,7 +114,12 @@ class Moments(Strategy):
             raise ValueError(f"options.gap is {options.gap:g}, and a classifier is chosen by figures of held-out "
                              'records, but figures is "none": take figures = "private" or "held-out", or leave '
                              "options.gap out")
-        if options.gap is not None and task.split[1] == 0:
+        if not task.holds_out and not (self._steps and task.feature_map == "binned"):
+            raise ValueError(f"split is {list(task.split)}, and without held-out records figures are of training "
+                             "records, each decided by a logistic regression that it did not train, of binned features "
+                             "and two classes by logistic steps: give test a share, or take features = \"binned\" and "
+                             'options.logistic_steps = "auto"')
+        if options.gap is not None and task.holds_out and task.split[1] == 0:
             raise ValueError(f"options.gap is {options.gap:g}, and a classifier is chosen on the validation part, "
                              f"but split is {list(task.split)}: give that part a share")
         if options.threshold != EVEN and self.population.classes != CLASSES:
@@ -122,6 +129,7 @@ class Moments(Strategy):
         if options.monotone:
             refuse_unordered(directions_of(options.monotone), task.data().train.encoding, self.population.classes)
         self.second = self.first = torch.empty(0, dtype=torch.float64)  # the sums as they were released
+        self.path = torch.empty(0, dtype=torch.float64)  # differences of scores' weights, before each step and after
         self.adding = self.sharers  # clients whose noise is in the moments
         self.stepped: Head | None = None  # the logistic regression of the latest round, of the features it is fitted to
 
@@ -179,6 +187,7 @@ class Moments(Strategy):
             trained = logistic.stepped(self._latest(pooled), gradient, pooled, self.step)
         self.stepped = trained
         if trained is not None:
+            self.path = torch.cat([self.path, (trained.weights[:, 1] - trained.weights[:, 0])[None]])
             self._become(self.bins.lift @ trained.weights)
         if left == 0:
             self._finish(trained)
@@ -202,7 +211,18 @@ class Moments(Strategy):
                                     self._favourable)
         self.made = fitted._replace(weights=weights,  # sums of participants count no records
                                     records=counted.rounded if counted and self.protects == "record" else None)
+        if not self.task.holds_out:
+            self.made = self.made._replace(left_out=self._left_out(self.made))
         self._take(0)
+
+    def _left_out(self, made: Front) -> LeftOut:
+        """Return how training records would be decided by the front's classifiers, had they not trained them."""
+        constrained = any(point.tau != 1 for point in made.points)
+        across = directions(self.told, self.options.constraint, self._favourable) if constrained else None
+        pooled = self.told.pooled()
+        second = denoised(pooled, self.bins, self.task.data().train.encoding)
+        return left_out(Trained(pooled, second, self.options.floor, self.path), made.points, made.weights, across,
+                        self.bins.kept, self.bins.ending)
 
     def choose(self, front: MeasuredFront) -> None:
         """Take the most accurate classifier whose gap is small enough, if that is asked."""
@@ -213,6 +233,7 @@ class Moments(Strategy):
     def _take(self, point: int) -> None:
         """Let the model be one of the front's classifiers."""
         assert self.made is not None
+        self.taken = point
         self._become(self.made.weights[point])
 
     def _become(self, weights: Tensor) -> None:

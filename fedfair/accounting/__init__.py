@@ -9,17 +9,26 @@ from fedfair.plugins.lazy import lazy
 if TYPE_CHECKING:
     from fedfair.accounting.calibration import calibrate, multiplier_of
     from fedfair.accounting.composition import ACCOUNTANTS, Accountant, epsilon
-    from fedfair.accounting.events import OBSERVERS, Event, Observer, Release, Unit, noise_present, spent_multipliers
+    from fedfair.accounting.events import (
+        LEFT_OUT,
+        OBSERVERS,
+        Event,
+        Observer,
+        Release,
+        Unit,
+        noise_present,
+        spent_multipliers,
+    )
     from fedfair.accounting.ledger import Ledger
     from fedfair.accounting.odometer import RenyiFilter
 
-__all__ = ["ACCOUNTANTS", "OBSERVERS", "Accountant", "Event", "Ledger", "Observer", "Release", "RenyiFilter",
-           "Unit", "calibrate", "epsilon", "multiplier_of", "noise_present", "spent_multipliers"]
+__all__ = ["ACCOUNTANTS", "LEFT_OUT", "OBSERVERS", "Accountant", "Event", "Ledger", "Observer", "Release",
+           "RenyiFilter", "Unit", "calibrate", "epsilon", "multiplier_of", "noise_present", "spent_multipliers"]
 
 _MODULES = {
     "calibration": ("calibrate", "multiplier_of"),
     "composition": ("ACCOUNTANTS", "Accountant", "epsilon"),
-    "events": ("OBSERVERS", "Event", "Observer", "Release", "Unit", "noise_present", "spent_multipliers"),
+    "events": ("LEFT_OUT", "OBSERVERS", "Event", "Observer", "Release", "Unit", "noise_present", "spent_multipliers"),
     "ledger": ("Ledger",),
     "odometer": ("RenyiFilter",),
 }

@@ -11,6 +11,7 @@ from typing import Literal, Self
 from fedfair.accounting.composition import Accountant, epsilon
 from fedfair.accounting.contents import Contents
 from fedfair.accounting.events import (
+    LEFT_OUT,
     OBSERVERS,
     PUBLIC,
     Event,
@@ -53,7 +54,8 @@ class Account:
 
     Attributes:
         log: What was released, in order.
-        held_out: What was released of held-out records, by part: "valid" or "test".
+        held_out: What was released of held-out records, by part: "valid" or "test"; and the
+            figures of training records, `LEFT_OUT`.
         selections: The best of a random number of trials, by the part whose records they read: "train", or a held-out
             one.
         unprotected: What leaves without protection, and why, by name.
@@ -130,7 +132,7 @@ class Account:
         Several are charged as one with less noise: Gaussian releases of all records add up, `sum_j m_j^-2`.
 
         Args:
-            part: "valid" or "test".
+            part: "valid" or "test"; or `LEFT_OUT`, which is of training records and adds to what they are charged.
             multiplier: Noise multiplier of the release, at least 0: standard deviation in units of the sensitivity.
         """
         before = self.held_out.get(part)
@@ -241,11 +243,12 @@ class Account:
         """Return what releases about a held-out part spent of one of its records' privacy.
 
         That is 0 without a release, and infinite if one had no noise. The parts are disjoint: none of these figures
-        adds to another. A participant may have records in several parts: where participants are protected, this is
-        part of every other figure.
+        adds to another, but that of `LEFT_OUT` is part of every other figure, since it is about training records. A
+        participant may have records in several parts: where participants are protected, this is part of every other
+        figure.
 
         Args:
-            part: "valid" or "test".
+            part: "valid", "test" or `LEFT_OUT`.
             delta: Delta of the figure, strictly between 0 and 1; None for the ledger's.
             accountant: "pld" or "rdp"; None for the ledger's.
         """
@@ -399,17 +402,17 @@ class Account:
         return noise_seen(observer, event, self.trust, self.clients, self.secure_aggregation)
 
     def _searched(self, observer: Observer | None) -> list[Release]:
-        """Return what a participant is charged for the threshold search on its validation records.
+        """Return what a participant is charged for the threshold search, and a training record for its figures.
 
         If an observer is named, the charge follows the noise that is between the records and the observer.
         """
-        if "valid" not in self.held_out or self.protects != "participant":
-            return []
+        found = [release for part, release in self.held_out.items()
+                 if part == LEFT_OUT or (part == "valid" and self.protects == "participant")]
         if observer is None:
-            return [self.held_out["valid"]]
-        rate, multiplier = self.held_out["valid"]
-        event = Event((rate,), (multiplier,), (multiplier,))
-        return [event.guaranteed(0, noise_seen(observer, event, self.trust, self.clients, secure_aggregation=False))]
+            return found
+        events = [Event((rate,), (multiplier,), (multiplier,)) for rate, multiplier in found]
+        return [event.guaranteed(0, noise_seen(observer, event, self.trust, self.clients, secure_aggregation=False))
+                for event in events]
 
     def _preprocessed(self, observer: Observer | None) -> list[Release]:
         """Return what a record is charged for private preprocessing, by the noise that an observer does not know."""

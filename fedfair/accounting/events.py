@@ -277,6 +277,9 @@ def noise_present(clients: int, missing: int) -> float:
     return math.sqrt((clients - missing) / clients)
 
 
+LEFT_OUT: Literal["left-out"] = "left-out"
+"""Training records of which figures are made, each decided by a classifier that was trained without it."""
+
 Observer = Literal["model", "server", "client"]
 OBSERVERS: tuple[Observer, ...] = get_args(Observer)
 

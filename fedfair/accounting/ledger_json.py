@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from fedfair.accounting.account import Account
 from fedfair.accounting.contents import from_json, to_json
-from fedfair.accounting.events import Preprocessed
+from fedfair.accounting.events import LEFT_OUT, Preprocessed
 from fedfair.accounting.ledger_words import (
     held_out_data,
     left_to_trust,
@@ -26,6 +26,7 @@ from fedfair.accounting.selection import Selection
 from fedfair.mechanisms.noise import Trust
 
 _RELEASES = {"valid": "validation_release", "test": "test_release"}
+_LEFT_OUT = "left_out_release"  # which few have
 
 Kind = TypeVar("Kind", bound=Account)
 
@@ -47,6 +48,7 @@ def to_dict(account: Account) -> dict[str, Any]:
         "files": to_json(account.files), "cannot_be_published_because": objections(account),
         "selections": {part: selection._asdict() for part, selection in account.selections.items()},
         **{entry: list(held_out[part]) if part in held_out else None for part, entry in _RELEASES.items()},
+        **({_LEFT_OUT: list(held_out[LEFT_OUT])} if LEFT_OUT in held_out else {}),
         "preprocessing_data": preprocessing_data(account),
         "preprocessing_release": None if learned is None else list(learned),
         **account.log.to_dict(),
@@ -80,7 +82,7 @@ def from_dict(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
         budget=RenyiFilter(**values["budget"]) if values["budget"] else None,
         simulated=values.get("simulated_because"),  # kept runs of before have no such entry
         size=values.get("size"), preprocessing=Preprocessed(*learned) if learned else None)
-    held_out = {part: values[entry] for part, entry in _RELEASES.items()
+    held_out = {part: values[entry] for part, entry in {**_RELEASES, LEFT_OUT: _LEFT_OUT}.items()
                 if values.get(entry)}  # kept runs of before have no test release
     account.resume(EventLog.from_dict(values), held_out, values["not_protected"])
     for part, entry in values.get("selections", {}).items():

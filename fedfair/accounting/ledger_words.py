@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from fedfair.accounting import contents
 from fedfair.accounting.account import Account
+from fedfair.accounting.events import LEFT_OUT
 from fedfair.accounting.figures import up
 from fedfair.mechanisms.noise import Trust
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_PARTS = {"valid": "validation data", "test": "test data"}
-_USES = {"valid": "what was chosen on it", "test": "the figures"}
+_PARTS = {"valid": "validation data", "test": "test data",
+          LEFT_OUT: "figures of training data, each record decided by a model without it"}
+_USES = {"valid": "what was chosen on it", "test": "the figures", LEFT_OUT: "them"}
+_UNUSED = "not used, but for metrics"
 
 
 def reason(account: Account) -> str:
@@ -50,17 +53,29 @@ def held_out_data(account: Account, part: str) -> str:
 
     Args:
         account: What was released.
-        part: "valid" or "test".
+        part: "valid", "test" or `LEFT_OUT`.
     """
     named = _PARTS[part]
     if part not in {**account.held_out, **account.selections}:
-        return f"{named}: not used, but for metrics"
+        return f"{named}: {'none, since all records train' if LEFT_OUT in account.held_out else _UNUSED}"
     epsilon = account.held_out_epsilon(part)
     if math.isinf(epsilon):
         return f"{named}: not protected"
-    apart = "part of the figures above" if account.protects == "participant" else "apart from that of training data"
+    within = account.protects == "participant" or part == LEFT_OUT
+    apart = "part of the figures above" if within else "apart from that of training data"
     return (f"{named}: epsilon {up(epsilon, '.3g')} at delta {up(account.delta, '.6g')} for each "
             f"{account.protects}, against anyone who gets {_USES[part]}, {apart}")
+
+
+def parts_data(account: Account) -> list[str]:
+    """Say the same of every part that there is.
+
+    Args:
+        account: What was released.
+    """
+    if LEFT_OUT in account.held_out:
+        return [held_out_data(account, LEFT_OUT)]
+    return [held_out_data(account, part) for part in ("valid", "test") if part == "valid" or part in account.held_out]
 
 
 def preprocessing_data(account: Account) -> str:
@@ -120,8 +135,7 @@ def html(account: Account) -> str:
     by_observer = {"guaranteed to all": account.by_observer(), **{
         f"spent by {name}": {observer: of[name] for observer, of in spent.items()} for name in account.groups}}
     notes = filter(None, [
-        f"guarantee: {account.guarantee}, because {reason(account)}", held_out_data(account, "valid"),
-        held_out_data(account, "test") if "test" in account.held_out else "", delta_warning(account),
+        f"guarantee: {account.guarantee}, because {reason(account)}", *parts_data(account), delta_warning(account),
         *(f"not protected: {name} ({why})" for name, why in account.unprotected.items())])
     return as_html(title, [epsilons("group", by_group), epsilons("against", by_observer)], list(notes))
 

@@ -95,12 +95,12 @@ def filled(moments: Moments, encoding: Encoding) -> Filled:
     assert encoding.bounding is not None
     records = numbers_of_records(moments, encoding)
     lift, centre = whole.clone(), whole.clone()
-    for column, places in _columns(encoding.features).items():
+    for column, places in columns_of(encoding.features).items():
         own = [place for place in places if records.told[place]] or [max(places, key=records.numbers.__getitem__)]
         mean = _mean(own, records.numbers, width)
         for place in set(places) - set(own):
             lift[place] = _next(place, own, encoding.features, mean)
-        if _is_complete(column, encoding):
+        if is_complete(column, encoding):
             centre[places] -= mean
             centre[-1] += mean / encoding.bounding.constant
     kept = (lift.diagonal() == 1).nonzero().flatten()
@@ -122,8 +122,8 @@ def numbers_of_records(moments: Moments, encoding: Encoding) -> Records:
     found = [(pooled.second.diagonal() / value**2, deviation, nowhere),
              (pooled.second[:, -1] / (value * moments.last), deviation * value / moments.last / math.sqrt(2), nowhere),
              (sums / value, noise / value, nowhere)]
-    for column, places in _columns(encoding.features).items():
-        if _is_complete(column, encoding):
+    for column, places in columns_of(encoding.features).items():
+        if is_complete(column, encoding):
             across = pooled.second[:, places].sum(1) / value**2
             found.append((across, deviation * math.sqrt(len(places) / 2), places))
     total, precision = torch.zeros(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
@@ -134,7 +134,7 @@ def numbers_of_records(moments: Moments, encoding: Encoding) -> Records:
     return Records((total / precision)[:-1], precision.rsqrt()[:-1])
 
 
-def _columns(features: Sequence[Feature]) -> Mapping[str, list[int]]:
+def columns_of(features: Sequence[Feature]) -> Mapping[str, list[int]]:
     """Return the positions of the features of each column."""
     places: dict[str, list[int]] = {}
     for place, feature in enumerate(features):
@@ -142,7 +142,7 @@ def _columns(features: Sequence[Feature]) -> Mapping[str, list[int]]:
     return places
 
 
-def _is_complete(column: str, encoding: Encoding) -> bool:
+def is_complete(column: str, encoding: Encoding) -> bool:
     """Return whether every record has one of a column's features, as far as its kind tells."""
     own = [feature for feature in encoding.features if feature.column == column]
     if any(feature.column == column for feature in encoding.left_out):

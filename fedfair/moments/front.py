@@ -12,13 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedfair.moments.heads import Constraint, Head, constant, constrained, directions, discriminant, least_squares
 from fedfair.moments.release import Moments
+
+if TYPE_CHECKING:
+    from fedfair.moments.leave_one_out import LeftOut
 
 _STEPS, _RATE = 50, 0.5
 
@@ -113,11 +116,13 @@ class Front(NamedTuple):
         weights: Weights of each classifier, `[points, d, C]`.
         records: About how many records have each feature but the constant one, 0 where that cannot be told from none,
             `[d - 1]`; None where features are not counted.
+        left_out: How training records would be decided, had they not trained it; None where others are held out.
     """
 
     points: tuple[Point, ...]
     weights: Tensor
     records: Tensor | None = None
+    left_out: LeftOut | None = None
 
 
 def points(heads: Sequence[HeadName], constrains: bool, by_group: bool, classes: int, logistic: float | None = None

@@ -52,7 +52,7 @@ def least_squares(moments: Pooled, floor: float = 1.0) -> Head:
         moments: Moments of all groups.
         floor: Factor of the least eigenvalue, half of the noise's spectral norm.
     """
-    inverse = _inverse(moments.second, floor * _half_of_noise(moments))
+    inverse = _inverse(moments.second, floor * half_of_noise(moments))
     return Head(inverse @ (2 * moments.first - moments.first.sum(1, keepdim=True)), inverse)
 
 
@@ -80,7 +80,7 @@ def discriminant(moments: Pooled, priors: Priors = "equal", floor: float = 1.0) 
     counts, total = moments.by_class, float(moments.by_class.sum())
     means, middle = moments.first / counts, moments.first.sum(1, keepdim=True) / total
     within = moments.second - torch.einsum("c,ic,jc->ij", counts, means, means)
-    inverse = total * _inverse(within, floor * _half_of_noise(moments))
+    inverse = total * _inverse(within, floor * half_of_noise(moments))
     apart = means - middle
     weights = inverse @ apart
     lengths = ((apart + 2 * middle) * weights).sum(0) - inverse.trace() * (moments.noise_first / counts) ** 2
@@ -90,7 +90,7 @@ def discriminant(moments: Pooled, priors: Priors = "equal", floor: float = 1.0) 
     return Head(weights, inverse)
 
 
-def _half_of_noise(moments: Pooled) -> float:
+def half_of_noise(moments: Pooled) -> float:
     """Return half of the spectral norm of the noise on S, about."""
     return moments.noise_second * math.sqrt(len(moments.second) / 2)
 
@@ -101,12 +101,22 @@ def _inverse(matrix: Tensor, least: float) -> Tensor:
     Where there is no noise, directions in which no record differs are left out, as in a pseudoinverse.
     """
     values, vectors = torch.linalg.eigh(matrix)
-    singular = _SINGULAR * float(values.abs().max())
-    inverted = values.clamp(min=max(least, singular, torch.finfo(values.dtype).tiny)).reciprocal()
-    if least < singular:
-        inverted = torch.where(values > singular, inverted, 0.0)
+    raised = least_value(values, least)
+    inverted = values.clamp(min=raised).reciprocal()
+    if least < raised:
+        inverted = torch.where(values > raised, inverted, 0.0)
     inverse: Tensor = (vectors * inverted) @ vectors.T
     return inverse
+
+
+def least_value(values: Tensor, least: float) -> float:
+    """Return what smaller eigenvalues are raised to, which is more than 0 where there is no noise.
+
+    Args:
+        values: Eigenvalues, `[d]`.
+        least: What the noise wants.
+    """
+    return max(least, _SINGULAR * float(values.abs().max()), torch.finfo(values.dtype).tiny)
 
 
 Constraint = Literal["demographic_parity", "equal_opportunity", "both"]

@@ -26,7 +26,7 @@ from torch import Tensor
 from fedfair.moments.heads import Head, least_squares
 from fedfair.moments.release import Pooled
 
-_START = 1.5
+START = 1.5
 _FLATTEST = 1 / 8  # the least h
 _NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(9))
 
@@ -44,7 +44,7 @@ def start(moments: Pooled, floor: float = 1.0) -> Head:
     if moments.first.shape[1] != 2:
         raise ValueError(f"there are {moments.first.shape[1]} classes, but logistic steps are made for 2")
     head = least_squares(moments, floor)
-    return Head(_START * head.weights, head.inverse)
+    return Head(START * head.weights, head.inverse)
 
 
 def stepped(head: Head, gradient: Tensor, moments: Pooled, number: int) -> Head:
@@ -79,10 +79,10 @@ def apart(gradient: Tensor) -> Tensor:
 
 def _factor(head: Head, moments: Pooled, number: int) -> float:
     """Return by how much P^-1 g is multiplied: for a class, half of what it is for the difference of scores."""
-    return 1 / ((number + 1) * _slope(head.weights, moments))
+    return 1 / ((number + 1) * slope(head.weights, moments))
 
 
-def _slope(weights: Tensor, moments: Pooled) -> float:
+def slope(weights: Tensor, moments: Pooled) -> float:
     """Return the mean of p (1 - p) over records whose scores are normal, as the moments tell them."""
     score = weights[:, 1] - weights[:, 0]
     records = (moments.second[-1, -1] / moments.last**2).clamp(min=1.0)

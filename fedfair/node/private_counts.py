@@ -7,7 +7,7 @@ run's model two tables are counted, weighted so that a record moves both by 1 to
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 from flwr.app import ConfigRecord, RecordDict
@@ -35,7 +35,7 @@ class Counted(NamedTuple):
     """What is counted, and the noise that each client adds.
 
     Attributes:
-        split: "valid" or "test".
+        split: "valid" or "test"; or `LEFT_OUT`, for training records.
         deviation: Standard deviation of a client's noise on every count; 0 if the server adds all of it.
         noise: How it is sampled.
         key: What it follows from, or None if it comes from the operating system.
@@ -47,13 +47,13 @@ class Counted(NamedTuple):
     key: str | None
 
     @staticmethod
-    def asked(options: ConfigRecord) -> Counted:
-        """Return what the options of a request ask for; raise `ValueError` for another part than held-out ones."""
+    def asked(options: ConfigRecord, parts: Sequence[str] = HELD_OUT) -> Counted:
+        """Return what the options of a request ask for; raise `ValueError` for another part than these."""
         made = Counted(cast(str, options["split"]), cast(float, options["deviation"]),
                        cast(NoiseName, options["noise"]), cast(str, options["key"]) or None)
-        if made.split not in HELD_OUT:
+        if made.split not in parts:
             raise ValueError(f"the server asks for counts of the part {made.split!r}: only those of "
-                             f"{' and '.join(HELD_OUT)} are counted")
+                             f"{' and '.join(parts)} are counted")
         return made
 
     def noisy(self, counts: Gradients, node: Node, purpose: str) -> Gradients:
@@ -80,12 +80,12 @@ def with_table_noise(noise: NoiseName, counts: Mapping[str, Tensor], deviation: 
 
 def promise_model_counts(node: Node, request: Request, trusts_server: bool) -> Promise:
     """Promise one release of a held-out part's counts, by the noise of each client: a record is in one cell."""
-    return _promise(node, request, 1)
+    return promise_counts_of(node, request, 1)
 
 
 def promise_front_counts(node: Node, request: Request, trusts_server: bool) -> Promise:
     """Promise one release of the counts of several classifiers: a record is in one cell of each."""
-    return _promise(node, request, len(request.tensors("front")["weights"]))
+    return promise_counts_of(node, request, len(request.tensors("front")["weights"]))
 
 
 @exchange("evaluate", promise_model_counts)
@@ -121,7 +121,7 @@ def send_private_front_counts(node: Node, request: Request) -> RecordDict:
     return RecordDict({"sums": pack(asked.noisy(counts, node, FRONT))})
 
 
-def _promise(node: Node, request: Request, classifiers: int) -> Promise:
+def promise_counts_of(node: Node, request: Request, classifiers: int) -> Promise:
     """Promise the counts of some classifiers by the noise of the node's clients."""
     if request.options["key"]:
         raise ValueError("the noise would come from a seed")

@@ -177,7 +177,8 @@ class Task(BaseModel):
     split: tuple[Share, Share, Share] = Field(
         default=(0.7, 0.1, 0.2), json_schema_extra={"records": True},
         description="Shares of the training, validation and test parts, which sum to 1; parts that the source "
-                    "published are kept.")
+                    "published are kept. With [1, 0, 0] nothing is held out: private figures of moments are then of "
+                    "training records, each decided by a classifier that it did not train.")
     split_by: Literal["participant", "record"] | None = Field(
         default=None, json_schema_extra={"records": True},
         description="What is drawn into the parts: participants, so that all records of one are in one part and the "
@@ -367,9 +368,9 @@ class Task(BaseModel):
         variants = {} if own else DATASETS[self.dataset].variants
         if self.balance is not None and self.balance not in variants:
             raise unknown(f"balance of {self.dataset}", self.balance, variants or ("none: leave it out",))
-        if abs(sum(self.split) - 1) > 1e-9 or self.split[0] == 0 or self.split[2] == 0:
+        if abs(sum(self.split) - 1) > 1e-9 or self.split[0] == 0 or (self.holds_out and self.split[2] == 0):
             raise ValueError(f"split is {list(self.split)}: the shares of train, valid and test must sum to 1, and "
-                             "train and test must not be 0")
+                             "train and test must not be 0, unless all records train")
         if self.alpha is not None and self.partition != "site":
             raise ValueError(f"alpha is {self.alpha}, but partition is {self.partition!r}: alpha says how sites mix "
                              'the groups, so take partition = "site", or leave alpha out')
@@ -647,6 +648,11 @@ class Task(BaseModel):
         """The columns of the sensitive attributes, also a built-in data set's own; none where groups are no column."""
         default = None if self.is_own else DATASETS[self.dataset].attribute
         return tuple(filter(None, (name or default for name in self.attributes)))
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether some records are held out, and train nothing."""
+        return self.split[0] < 1
 
     @property
     def splits_by(self) -> Literal["participant", "record"]:

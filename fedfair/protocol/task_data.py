@@ -208,7 +208,7 @@ def _refuse_empty(task: Preparation, parts: Parts) -> None:
     if absent:
         raise ValueError(f"group {', '.join(map(repr, absent))} has no record in the training part: take a larger "
                          "share for it, or leave the group out of the data")
-    if not len(parts.test):
+    if not len(parts.test) and task.split[2]:
         records = sum(len(part) for _, part in parts)
         raise ValueError(f"the test part has none of the {records:,} records: take a larger share for it in split, "
                          f"which is {list(task.split)}")

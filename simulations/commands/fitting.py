@@ -40,7 +40,8 @@ def fit(
                                            "that is released.")] = 1.0,
     delta: Delta = None,
     gap: Annotated[float | None, typer.Option(min=0, max=1, help="Largest gap between groups that is allowed, on "
-                                              "validation records; by default that of the most accurate.")] = None,
+                                              "left-out or validation records; by default that of the most "
+                                              "accurate.")] = None,
     constraint: Annotated[Literal["demographic_parity", "equal_opportunity", "both"], typer.Option(
         help="Of what the gap is.")] = "demographic_parity",
     monotone: Annotated[list[str], typer.Option(help="COLUMN=up or COLUMN=down: a number that the favourable class "
@@ -138,8 +139,8 @@ def choose(
 ) -> None:
     """Choose another point of a run's front, the most accurate within limits: it replaces the model of the folder.
 
-    All points follow from one release, so this costs no privacy of training records. It goes by figures on the
-    validation part. Example: fedfair choose out/people --demographic-parity 0.05
+    All points follow from one release, so this costs no privacy of training records. It goes by figures on
+    left-out records, or on the validation part. Example: fedfair choose out/people --demographic-parity 0.05
     """
     from simulations.drawing.table import Table  # here, because pandas takes time
     from simulations.drawing.terminal import terminal

@@ -27,7 +27,13 @@ from fedfair.mechanisms.noise import Trust
 from fedfair.moments.sums import SENSITIVITY
 from simulations.fitting.candidates import Among, Candidate
 from simulations.settings.experiment import Experiment
-from strategies.server.budget_shares import CATEGORIES_SHARE, KINDS_SHARE, PREPROCESSING_SHARE
+from strategies.server.budget_shares import (
+    CATEGORIES_SHARE,
+    FIGURES_SHARE,
+    KINDS_SHARE,
+    PREPROCESSING_SHARE,
+    with_share,
+)
 
 _MOST = 1e-6
 """Delta is at most this."""
@@ -39,7 +45,8 @@ class Budget(NamedTuple):
     Attributes:
         kinds: Noise multiplier of the counts by which kinds of columns are told; None if all are known.
         target_epsilon: Epsilon of what training records are asked beside: preprocessing and moments.
-        figures_epsilon: Epsilon of what a held-out record is asked beside.
+        figures_epsilon: Epsilon of what a held-out record is asked beside; where none is, of figures of training
+            records.
     """
 
     kinds: float | None
@@ -79,7 +86,7 @@ def chosen_delta(asked: float | None, rows: int) -> float:
     return asked
 
 
-def divided(epsilon: float, delta: float, accountant: Accountant, has_unknown: bool) -> Budget:
+def divided(epsilon: float, delta: float, accountant: Accountant, has_unknown: bool, holds_out: bool = True) -> Budget:
     """Divide an epsilon at delta.
 
     Args:
@@ -87,14 +94,17 @@ def divided(epsilon: float, delta: float, accountant: Accountant, has_unknown: b
         delta: Delta of it.
         accountant: How releases are composed.
         has_unknown: Whether kinds of columns are to be told.
+        holds_out: Whether figures are of records that train nothing; else training records are charged for them.
     """
-    if not has_unknown:
+    if not has_unknown and holds_out:
         return Budget(None, epsilon, epsilon)
     left = (1 - CATEGORIES_SHARE) * delta  # the rest is for categories of single records
     least = multiplier_of(epsilon, left, accountant)
-    rest = least * (1 - KINDS_SHARE) ** -0.5
-    apart = epsilon_of({Release(1.0, rest): 1}, left, accountant)
-    return Budget(least * KINDS_SHARE**-0.5, apart, apart)
+    kinds = KINDS_SHARE if has_unknown else 0.0
+    figures = 0.0 if holds_out else FIGURES_SHARE
+    trained = epsilon_of({Release(1.0, with_share(least, 1 - kinds - figures)): 1}, left, accountant)
+    measured = trained if holds_out else epsilon_of({Release(1.0, with_share(least, figures)): 1}, delta, accountant)
+    return Budget(with_share(least, kinds) if kinds else None, trained, measured)
 
 
 @dataclass(frozen=True)

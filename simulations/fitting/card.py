@@ -32,7 +32,7 @@ def card_in_markdown(story: Story) -> str:
              "## Model details", _details(story), "## Intended use",
              f"Deciding between {' and '.join(story.description.labels)} ({story.favourable} is the favourable class) "
              "for people like those of the table, where the differences between groups below are acceptable. It was "
-             "not tried on anybody else.", "## Figures on test records",
+             "not tried on anybody else.", f"## Figures on {story.measured_on}", *filter(None, [story.how_measured]),
              "Every figure has an interval that holds with 95 % for sampling error and noise together.",
              _table(("group", *OF_GROUPS.values()), _groups(story)), _table(("all groups", "", ""), _all(story)),
              _RATIO, *_by_site(story), "## Privacy",

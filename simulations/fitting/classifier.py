@@ -40,7 +40,8 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         favourable: Class of a good decision; None for the last.
         attribute_in_model: Whether the sensitive feature is a feature of the model too. Then rows that are predicted
             need it as a column of X, named "sensitive feature".
-        split: Shares of the training, validation and test part.
+        split: Shares of the training, validation and test part; None to train on all rows where there are two classes,
+            with figures of each row by a model without it (`fedfair.moments.leave_one_out`), else (.7, .1, .2).
         random_state: None for noise of the operating system; a seed for noise that can be repeated, which is no
             protection.
         count_in: File that counts this fit with others of the same rows (`simulations.fitting.spending.Spending`): a
@@ -69,7 +70,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def __init__(self, epsilon: float = 1.0, delta: float | None = None,
                  constraint: Constraint = "demographic_parity", gap: float | None = None, favourable: Any = None,
-                 attribute_in_model: bool = False, split: tuple[float, float, float] = (0.7, 0.1, 0.2),
+                 attribute_in_model: bool = False, split: tuple[float, float, float] | None = None,
                  random_state: int | np.random.RandomState | None = None, count_in: str | Path | None = None,
                  monotonic_cst: Mapping[str, Literal[-1, 0, 1]] | None = None) -> None:
         self.epsilon, self.delta, self.constraint, self.gap = epsilon, delta, constraint, gap
@@ -108,9 +109,10 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             table[_SITE] = _names("sites", sites, len(table))
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         settings: dict[str, Any] = {
-            "numbers": numbers, "categorical": [name for name in names if name not in numbers], "split": self.split,
+            "numbers": numbers, "categorical": [name for name in names if name not in numbers],
             "attribute_in_model": self.attribute_in_model,
             **({"randomness": "system"} if seed is None else {"randomness": "seeded", "seed": seed}),
+            **({} if self.split is None else {"split": self.split}),
             **({} if self.favourable is None else {"favourable": f"{_place(self.classes_, self.favourable):06d}"})}
         self.fitted_ = fit(Wanted(table, _LABEL, group, self.epsilon, self.delta, self.gap, self.constraint, settings,
                                   site=None if sites is None else _SITE, count_in=self.count_in,

@@ -13,6 +13,7 @@ from fedfair.fairness.metrics import ALL, find, shown_in
 from fedfair.fairness.site_figures import COMPARED, LESS_OTHERS, WITHIN_SITES
 from simulations.files.saved_files import saved_table
 from simulations.results.front_files import SITE_COLUMNS, SITES
+from simulations.statistics.summary import MEASURED_ON
 
 OF_SITES = {metric.name: metric.words for metric in shown_in("fit sites")}
 """Figures of every site, and of every group within it, and what they are called."""
@@ -51,7 +52,7 @@ class SiteStory:
             return SiteStory((), {})
         table = saved_table(folder / SITES, SITE_COLUMNS, keep_default_na=False, dtype={"site": str, "group": str},
                             na_values={name: [""] for name in ("value", "low", "high")})
-        rows = records(table[table["split"] == "test"])
+        rows = records(table[table["split"].isin(MEASURED_ON)])
         figures = {(str(from_spreadsheet_cell(row["site"])), str(from_spreadsheet_cell(row["group"])), row["metric"]):
                    Estimate(row["value"], row["low"], row["high"]) for row in rows}
         return SiteStory([*dict.fromkeys(site for site, _, _ in figures if site != ALL)], figures)

@@ -20,7 +20,7 @@ from fedfair.datasets.files.in_memory import removed_after
 from fedfair.mechanisms.randomness import SystemEntropy, random_bits, source
 from fedfair.moments.heads import Constraint
 from fedfair.moments.monotone import directions_of
-from fedfair.moments.sums import SENSITIVITY
+from fedfair.moments.sums import CLASSES, SENSITIVITY
 from fedfair.plugins.registry import unknown
 from simulations.engines.engines import Engine
 from simulations.engines.run import run
@@ -185,9 +185,11 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     if table.listed:
         made = made.model_copy(update={"categorical": (*(made.categorical or ()), *table.listed)})
     asked, commas = _unknown_columns(made, table.names), _may_have_commas(made, table.separator)
-    counts = count(table, asked, reading, commas)
+    counts = count(table, asked, reading, commas, str(made.label))
     delta = chosen_delta(wanted.delta, counts.records)
-    budget = divided(wanted.epsilon, delta, made.accountant, bool(asked))
+    if selected is None and "split" not in wanted.settings and counts.classes == CLASSES and _is_apart(made):
+        made = made.model_copy(update={"split": (1.0, 0.0, 0.0)})
+    budget = divided(wanted.epsilon, delta, made.accountant, bool(asked), made.holds_out)
     identity = {name: value for name, value in made.identity().items() if name != "csv"}
     key = None if made.randomness == "system" else json.dumps(identity, sort_keys=True)
     wanted.charge(delta)
@@ -201,14 +203,14 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
         made = made.model_copy(update={"bins": _bins(made, counts.records, len(table.names), numbers, noise)})
     settings = {**settings_of(wanted, _OWN), "csv": made.csv, "dataset": made.dataset, "delta": delta,
                 "target_epsilon": budget.target_epsilon, "figures_epsilon": budget.figures_epsilon, "numbers": numbers,
-                "bins": made.bins, **({"categorical": made.categorical} if table.listed else {}),
+                "bins": made.bins, "split": made.split, **({"categorical": made.categorical} if table.listed else {}),
                 **({"quantities": quantities} if found.quantities else {}),
                 **({} if found.decimal == reading.decimal else {"decimal": found.decimal})}
     planned = Experiment(**settings)
     del table  # which may hold rows, and the run has a table of its own
     result = run(planned, engine) if terms is None else select(planned, terms, engine)
     few = _needed(result, noise, terms)
-    whole = replace(result, ledger=_with_kinds(result.ledger, budget))
+    whole = replace(result, ledger=_with_kinds(result.ledger, budget, made.holds_out))
     return Fitted(replace(wanted, delta=delta), whole, (*found.numbers, *dict(found.quantities)), few, selected,
                   counted=found)
 
@@ -299,11 +301,16 @@ def _refuse_dates(made: Experiment, dates: Sequence[str]) -> None:
         raise ValueError("; ".join(wrong))
 
 
-def _with_kinds(ledger: Ledger, budget: Budget) -> Ledger:
+def _is_apart(made: Experiment) -> bool:
+    """Return whether a record says nothing of others, as those of one person do, so that it can be left out alone."""
+    return made.participant is None and made.duplicates == "apart"
+
+
+def _with_kinds(ledger: Ledger, budget: Budget, holds_out: bool) -> Ledger:
     """Return the ledger of a run with the release about kinds of columns, which is about all records of all parts."""
     if budget.kinds is None:
         return ledger
     ledger.record_preprocessing(Preprocessed(budget.kinds, 0.0))
-    for split in SPLITS:
+    for split in SPLITS if holds_out else ():
         ledger.record_held_out(split, budget.kinds)
     return ledger

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from fedfair.accounting import Ledger
+from fedfair.accounting.events import LEFT_OUT
 from fedfair.accounting.figures import up
 from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.spelling import written_twice
@@ -57,7 +58,7 @@ class Story:
         asked: What was asked: epsilon, delta, gap, constraint, and what would be needed if records are few.
         config: Settings of the run.
         ledger: What was released.
-        figures: Figures of the model on the test part.
+        figures: Figures of the model on the test part, or on left-out records.
         curves: Its calibration curves; empty if another point of the front was chosen later.
         front: Figures of all points of the front.
         chosen: Number of the model's point of the front.
@@ -138,9 +139,32 @@ class Story:
         """Return a figure of the model."""
         return self._final.get((group, metric), UNKNOWN)
 
-    def at(self, point: int, metric: str, group: str = ALL, split: str = "test") -> Estimate:
+    def at(self, point: int, metric: str, group: str = ALL) -> Estimate:
         """Return a figure of a point of the front."""
-        return self._points.get((point, split, group, metric), UNKNOWN)
+        return self._points.get((point, self.part, group, metric), UNKNOWN)
+
+    @cached_property
+    def part(self) -> str:
+        """The part that figures are of: "test", or "left-out" where all records train."""
+        return LEFT_OUT if bool((self.front["split"] == LEFT_OUT).any()) else "test"
+
+    @property
+    def measured_on(self) -> str:
+        """What records figures are of, in words."""
+        return "test records" if self.part == "test" else "records left out of training"
+
+    @property
+    def chosen_on(self) -> str:
+        """What records a point is chosen on, in words."""
+        return "the validation part" if self.part == "test" else "records left out of training"
+
+    @property
+    def how_measured(self) -> str:
+        """How figures came about, where that is not by records apart; else ""."""
+        if self.part == "test":
+            return ""
+        return ("All records trained the model. For its figures each was decided by the model as it would be had that "
+                "record been left out of training, and these decisions were counted with noise.")
 
     @cached_property
     def points(self) -> Sequence[int]:
@@ -173,12 +197,12 @@ class Story:
         """The recommendation in one sentence with its numbers."""
         accuracy, gap = self.figure("accuracy"), self.figure("demographic_parity")
         if not accuracy.told:
-            return ("How often the recommended model is right cannot be told at this epsilon: there are too few test "
-                    "records.")
+            return ("How often the recommended model is right cannot be told at this epsilon: there are too few "
+                    f"{self.measured_on}.")
         apart = (f"selection rates differ by {gap.text} ({gap.interval})." if gap.told else
                  "by how much selection rates differ cannot be told.")
-        told = (f"The recommended model is right for {accuracy.text} of the test records ({accuracy.interval}), and "
-                f"{apart}")
+        told = (f"The recommended model is right for {accuracy.text} of the {self.measured_on} ({accuracy.interval}), "
+                f"and {apart}")
         free = self.at(0, "accuracy") if 0 in self.points else UNKNOWN
         if self.chosen and free.told:
             told += f" The most accurate model of the front is right for {free.text} ({free.interval})."
@@ -220,11 +244,11 @@ class Story:
             lines.append(f"A round was interrupted and repeated. Both are charged, so that epsilon is "
                          f"{up(self.epsilon, '.4g')}, not the {self.asked['epsilon']:g} that was asked for.")
         if self.decides_alike is not None:
-            others = (f": no other model of the front was within the gap of {self.asked['gap']:g} on the validation "
-                      f"part, and the least was {self.asked['least_gap']:.3f}" if "least_gap" in self.asked else "")
+            others = (f": no other model of the front was within the gap of {self.asked['gap']:g} on {self.chosen_on}, "
+                      f"and the least was {self.asked['least_gap']:.3f}" if "least_gap" in self.asked else "")
             lines.append(f"The model decides {self.decides_alike} for everybody{others}.")
         if self.asked.get("missed"):
-            lines.append(f"No model of the front was within the gap of {self.asked['gap']:g} on the validation part: "
+            lines.append(f"No model of the front was within the gap of {self.asked['gap']:g} on {self.chosen_on}: "
                          "this is the nearest.")
         if self.ledger.guarantee != "proved":
             lines.append(f"The guarantee is {self.ledger.guarantee}: {self.ledger.reason}.")
@@ -258,7 +282,7 @@ class Story:
     @cached_property
     def _final(self) -> dict[tuple[str, str], Estimate]:
         """Figures of the model by group and metric."""
-        test = self.figures.loc[self.figures["split"] == "test"]
+        test = self.figures.loc[self.figures["split"] == self.part]
         return {(str(row["group"]), row["metric"]): Estimate(row["value"], row["low"], row["high"])
                 for row in records(test)}
 

@@ -21,12 +21,13 @@ def story_table(story: Story) -> RenderableType:
                f"{story.favourable} predicted"}
     rows: list[Row] = [(group, *(story.figure(metric, group) for metric in columns))
                        for group in (*story.groups, "all")]
-    table = Table("", f"{story.name}: test records, with 95 % intervals for sampling error and noise",
+    table = Table("", f"{story.name}: {story.measured_on}, with 95 % intervals for sampling error and noise",
                   ("group", *columns.values()), rows)
     by_site = (terminal(_by_site(story, columns)), Text(visible(story.by_site.finding))) if story.by_site.sites else ()
     gaps = Table(columns=("", ""), rows=[(words, story.figure(name)) for name, words in OF_ALL.items()],
                  framed=False)
-    lines = [Text(visible(line)) for line in filter(None, (story.finding, how_selected(story), *story.doubts))]
+    lines = [Text(visible(line)) for line in filter(None, (story.finding, story.how_measured, how_selected(story),
+                                                      *story.doubts))]
     promised = Text(f"epsilon {story.epsilon:.4g} at delta {story.ledger.delta:.3g} for every record: "
                     f"{story.ledger.guarantee}")
     return Group(terminal(table), *by_site, terminal(gaps), *lines, promised)

@@ -22,7 +22,14 @@ from torch import Tensor
 from fedfair.datasets.columns.convention import Decimal, Quantity, Reading
 from fedfair.datasets.columns.measures import way_of
 from fedfair.datasets.columns.quantities import quantity_of_text
-from fedfair.datasets.columns.tidy import cells, column_numbers, declared_quantity, is_text, own_numbers
+from fedfair.datasets.columns.tidy import (
+    cells,
+    column_numbers,
+    declared_quantity,
+    is_text,
+    own_numbers,
+    tidied_column,
+)
 from fedfair.datasets.features.kept_table import by_value
 from fedfair.datasets.files.chunks import Chunks
 from fedfair.mechanisms.noise import NoiseName, add_noise
@@ -67,28 +74,34 @@ class Counts(NamedTuple):
         records: Number of rows.
         cells: By column the cells of each kind, see above; then the number of rows without any value, and zeros:
             `[columns + 1, kinds]`.
+        classes: Number of classes, which is public.
     """
 
     records: int
     cells: Tensor
+    classes: int
 
 
-def count(chunks: Chunks, columns: Sequence[str], reading: Reading, may_have_commas: bool) -> Counts:
-    """Count the rows and the cells of a table.
+def count(chunks: Chunks, columns: Sequence[str], reading: Reading, may_have_commas: bool, label: str) -> Counts:
+    """Count the rows, the cells and the classes of a table.
 
     Args:
         chunks: The table.
         columns: Columns that nothing is known of.
         reading: How cells are read, with a dot before decimals.
         may_have_commas: Whether the decimal mark is to be found; else it is that of the reading.
+        label: Column with the classes.
     """
     records, total = 0, torch.zeros(len(columns) + 1, _COUNTS, dtype=torch.float64)
+    labels: list[pd.Series] = []
     for frame in chunks.frames():
         records += len(frame)
+        labels.append(frame[label].drop_duplicates())
         total[-1, 0] += int((frame.isna() | (frame == "")).all(axis=1).sum())
         for row, name in enumerate(columns):
             total[row] += torch.tensor(_cells(frame[name], reading, may_have_commas), dtype=torch.float64)
-    return Counts(records, total)
+    written = pd.concat(labels).drop_duplicates()
+    return Counts(records, total, tidied_column(written, reading).nunique())
 
 
 def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_commas: bool, multiplier: float,

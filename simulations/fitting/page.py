@@ -44,7 +44,7 @@ def calibration(story: Story, group: str) -> str:
     points = []
     for row in records(story.curves):
         share = Estimate(row["share"], row["low"], row["high"])
-        if row["split"] == "test" and str(row["group"]) == group and share.told:
+        if row["split"] == story.part and str(row["group"]) == group and share.told:
             name = f"stated {row['stated']:.2f}"
             tip = f"{name}, so {share.text} ({share.interval})"
             points.append((name, Point(Estimate(row["stated"]), share, tip=tip)))

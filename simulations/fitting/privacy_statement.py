@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedfair.accounting import Release, epsilon
+from fedfair.accounting.events import LEFT_OUT
 from fedfair.accounting.figures import up
 from fedfair.accounting.ledger_words import left_to_trust
 from fedfair.moments.front import LOGISTIC, TRAINED
@@ -81,7 +82,7 @@ def promise(story: Story) -> list[Part]:
              "several rows has less protection: k rows have k times the epsilon."),
         Part("Who held the records", f"{story.held_by[:1].upper()}{story.held_by[1:]}."),
         Part("Neighbouring tables", "They have the same number of rows, and differ in one: in one of them it is empty. "
-             "Each row is read, and dealt to a part, by itself."),
+             f"Each row is read{', and dealt to a part,' if story.part == 'test' else ''} by itself."),
         Part("Threat model", "Anyone who gets the whole folder: model, front, figures, page and card. "
              + (_of_nodes(story) if story.nodes else "The machine that ran the fit saw the table and is trusted.")),
         Part("What was released", _releases(story)),
@@ -129,6 +130,11 @@ def _releases(story: Story) -> str:
                "part of the cost" if was_selected(story) else
                f"{moments}, from which the model and its whole front follow")
     others = "Every training and all else" if was_selected(story) else "All"
+    if story.part == LEFT_OUT:
+        return (f"Of all records, which all train: {learned}{trained}, and noisy counts behind the choice and the "
+                "figures, of decisions on each record by a model without it: epsilon "
+                f"{up(ledger.epsilon(), '.4g')} together. All are Gaussian releases without sampling, composed "
+                "exactly.")
     return (f"Of the training part: {learned}{trained}: epsilon {up(ledger.epsilon(), '.4g')}. Of the validation "
             f"part: noisy counts by which the model was chosen, epsilon "
             f"{up(ledger.held_out_epsilon('valid'), '.4g')}. Of the test part: noisy counts behind "

@@ -134,7 +134,7 @@ def _measured(best: Trial, made: Experiment, task: Task, learned: Preprocessed |
     counts = figures.model(grid, pack({name: value.detach() for name, value in parameters.items()}), ledger, None,
                            "test", 1 - FRONT_SHARES_AFTER_SELECTION["test"])
     rounds.rows.add(rounds.rounds, "test", rows_of(counts))
-    front = noisy(best.front, {split: figures.front(grid, best.front.weights, ledger, split, share)
+    front = noisy(best.front, {split: figures.front(grid, best.front, ledger, split, share)
                                for split, share in FRONT_SHARES_AFTER_SELECTION.items()})
     return Result(made, task.data(), pd.DataFrame(rounds.rows.all), ledger, best.result.model, rounds.search,
                   front=front, figures=figures.released)

@@ -120,7 +120,7 @@ def _asked(fitted: Fitted) -> dict[str, Any]:
 
 
 def _gaps(fitted: Fitted) -> dict[int, float]:
-    """Return the gap of each point on the validation part, by which one was chosen."""
+    """Return the gap of each point on the records by which one was chosen."""
     front = fitted.result.front
     assert front is not None
     return largest_gaps(front, GAPS[fitted.wanted.constraint])

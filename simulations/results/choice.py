@@ -1,7 +1,7 @@
-"""The choice of another classifier of a front: by figures on the validation part, and at no cost in privacy.
+"""The choice of another classifier of a front: by figures that the folder holds, and at no cost in privacy.
 
-The classifiers follow from the same releases. What the choice reveals of validation records is what their figures,
-which the folder holds, reveal.
+The classifiers follow from the same releases. What the choice reveals of validation records, or of left-out ones, is
+what their figures reveal.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tomli_w
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fedfair.accounting.events import LEFT_OUT
 from fedfair.fairness.metrics import ALL
 from fedfair.moments.front import Point
 from fedfair.protocol.messages import BY_CLIENT
@@ -26,13 +27,14 @@ from simulations.results.result_folder import carry_over, replaced
 from simulations.results.run_folder import RunFolder
 from simulations.results.scorecard import RECORDS, SCORECARD, scorecard
 from simulations.statistics.summary import summarise
+from strategies.server.releases.front import CHOSEN_ON
 
 CHOICE = "choice.toml"
 
 Gap = Literal["demographic_parity", "equal_opportunity", "equalised_odds", "accuracy_parity"]
 """A gap between groups that can be limited."""
 
-_SPLITS = ("valid", "test")
+_SPLITS = ("test", *CHOSEN_ON)
 
 
 class Wish(NamedTuple):
@@ -94,7 +96,7 @@ def best(figures: pd.DataFrame, wish: Wish) -> int:
     Raises:
         ValueError: If none is within the limits, or there are no figures of a validation part.
     """
-    valid = figures[figures["split"] == "valid"]
+    valid = figures[figures["split"].isin(CHOSEN_ON)]
     if valid.empty:
         raise ValueError("the run had no validation part, on which a classifier is chosen: give it a share in split")
     valid = _with_setting(_with_setting(valid, "tau", wish.tau), "threshold", wish.threshold)
@@ -103,11 +105,16 @@ def best(figures: pd.DataFrame, wish: Wish) -> int:
     for gap, limit in wish.limits.items():
         within = within[within[gap] <= limit]
         if within.empty:
-            raise ValueError(f"no classifier of the front has a {gap} of at most {limit:g} on the validation part, "
+            raise ValueError(f"no classifier of the front has a {gap} of at most {limit:g} on {_on(valid)}, "
                              f"with what else was asked: the least is {wide[gap].min():.4g}")
     accuracy = valid[(valid["metric"] == "accuracy") & (valid["group"] != ALL)]
     score = accuracy.groupby("point")["value"].min() if wish.worst_group else wide["accuracy"]
     return int(str(score.loc[within.index].idxmax()))
+
+
+def _on(figures: pd.DataFrame) -> str:
+    """Say what records figures are of."""
+    return "left-out records" if (figures["split"] == LEFT_OUT).all() else "the validation part"
 
 
 def _with_setting(figures: pd.DataFrame, name: Literal["tau", "threshold"], wanted: float | None) -> pd.DataFrame:

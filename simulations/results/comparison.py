@@ -21,7 +21,7 @@ from simulations.statistics.marks import Marks, marks
 from simulations.statistics.measures import measures
 from simulations.statistics.over_seeds import comparisons
 from simulations.statistics.statements import in_words, statements
-from simulations.statistics.summary import final_part, final_test, metrics_in, summarise
+from simulations.statistics.summary import MEASURED_ON, final_part, final_test, metrics_in, summarise
 
 Run = tuple[str, str, int]
 """Data set, method and seed; see `simulations.settings.experiment.RunKey`."""
@@ -97,8 +97,8 @@ class Comparison:
 
     @property
     def is_measured(self) -> bool:
-        """Whether anything was measured of the test part; not with `figures = "none"`."""
-        return bool(self.metrics.loc[self.metrics["split"] == "test", "value"].notna().any())
+        """Whether anything was measured of the test part, or of left-out records; not with `figures = "none"`."""
+        return bool(self.metrics.loc[self.metrics["split"].isin(MEASURED_ON), "value"].notna().any())
 
     @cached_property
     def final(self) -> pd.DataFrame:

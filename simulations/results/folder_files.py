@@ -71,7 +71,8 @@ def _metrics(run: Run) -> tuple[Part, ...]:
 def _held_out(run: Run) -> tuple[Part, ...]:
     """Say what the metrics of held-out records are."""
     if run.experiment.figures == "private":
-        return (Part("figures of the validation and the test part, of noisy counts", "releases"),)
+        of = "the validation and the test part" if run.experiment.holds_out else "training records, left out one by one"
+        return (Part(f"figures of {of}, of noisy counts", "releases"),)
     if run.experiment.figures == "none":
         return (Part("no figure: nothing was measured", "no records"),)
     parts = [Part("counts, losses and norms of the validation and the test part", "held-out")]

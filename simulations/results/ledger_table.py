@@ -11,7 +11,7 @@ from rich.text import Text
 from fedfair.accounting import Ledger
 from fedfair.accounting.contents import MEANINGS
 from fedfair.accounting.figures import up
-from fedfair.accounting.ledger_words import delta_warning, held_out_data, objections, preprocessing_data, reading
+from fedfair.accounting.ledger_words import delta_warning, objections, parts_data, preprocessing_data, reading
 from fedfair.datasets.names import visible
 from simulations.drawing.table import Table
 from simulations.drawing.terminal import terminal
@@ -64,8 +64,7 @@ def notes(ledger: Ledger, delta: float) -> list[str]:
     """Explain what the figures at `delta` rest on."""
     lines = [f"guarantee: {ledger.guarantee}, because {ledger.reason}", GUARANTEED,
              f"{SPENT}. Here it is {reading(ledger)}",
-             f"known to everybody: {ledger.public}", held_out_data(ledger, "valid"),
-             *([held_out_data(ledger, "test")] if "test" in ledger.held_out else []),
+             f"known to everybody: {ledger.public}", *parts_data(ledger),
              *filter(None, [preprocessing_data(ledger)])]
     if len(ledger.groups) > 1 and ledger.guarantee != "none":
         lines.append(TWO_GROUPS)

@@ -80,6 +80,15 @@ class Experiment(Task, Training):
         return self
 
     @model_validator(mode="after")
+    def _figures_have_records(self) -> Experiment:
+        """Refuse to hold nothing out where figures are of held-out records."""
+        if not self.holds_out and (self.strategy != "moments" or self.figures != "private"):
+            raise ValueError(f"split is {list(self.split)}, so nothing is held out, but figures are of held-out "
+                             'records, unless they are private ones of moments: give test a share, or take strategy = '
+                             '"moments" and figures = "private"')
+        return self
+
+    @model_validator(mode="after")
     def _sites_have_figures(self) -> Experiment:
         """Refuse sites where no figures by site are made."""
         if self.site is not None and self.figures != "private":

@@ -39,9 +39,12 @@ from typing import Any
 
 import pandas as pd
 
-from fedfair.accounting import Ledger
+from fedfair.accounting import LEFT_OUT, Ledger
 from fedfair.fairness.metrics import ALL, METRICS, Metric, Place, find, gaps_over
 from fedfair.protocol.messages import BY_CLIENT
+
+MEASURED_ON = ("test", LEFT_OUT)
+"""Parts that figures of a finished model are of: a run has one of them."""
 
 
 def metrics_in(place: Place, runs: pd.DataFrame) -> list[Metric]:
@@ -216,14 +219,18 @@ def final_part(metrics: pd.DataFrame, split: str) -> pd.DataFrame:
     Returns:
         A row for each run, indexed by dataset, strategy and seed; a column for each (group, metric).
     """
-    part = metrics[metrics["split"] == split]
+    return _last(metrics[metrics["split"] == split])
+
+
+def _last(part: pd.DataFrame) -> pd.DataFrame:
+    """Return the metrics of each run's last round, as `final_part` does."""
     runs = ["dataset", "strategy", "seed"]
     last = part[part["round"] == part.groupby(runs)["round"].transform("max")]
     return last.set_index([*runs, "group", "metric"])["value"].unstack(["group", "metric"]).sort_index(axis=1)
 
 
 def final_test(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Select the test part's metrics of each run's last round.
+    """Select the test part's metrics of each run's last round; of left-out records where a run held nothing out.
 
     Args:
         metrics: Long metrics, see `final_part`.
@@ -231,7 +238,7 @@ def final_test(metrics: pd.DataFrame) -> pd.DataFrame:
     Returns:
         A table as from `final_part`.
     """
-    return final_part(metrics, "test")
+    return _last(metrics[metrics["split"].isin(MEASURED_ON)])
 
 
 def gap(by_group: pd.DataFrame) -> pd.Series[float]:

@@ -6,6 +6,7 @@ in one part of the split, so the last two do not add up.
 
     epsilon, of `fedfair fit`    KINDS_SHARE for the kinds of columns, the rest for each part of the split
       target_epsilon             PREPROCESSING_SHARE for ranges and categories, the rest for sums and gradients
+      FIGURES_SHARE              where nothing is held out: for figures of training records, before target_epsilon
       figures_epsilon, by part   FRONT_SHARES for classifiers of the front, the rest for the run's model; of that
                                  SITES_SHARE for its figures by site
     delta                        CATEGORIES_SHARE for categories of single records, the rest for what is composed
@@ -22,7 +23,9 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-Split = Literal["valid", "test"]
+from fedfair.accounting.events import LEFT_OUT
+
+Split = Literal["valid", "test", "left-out"]
 SPLITS: tuple[Split, ...] = ("valid", "test")
 """Held-out parts: a record is in one of them, so that each has a budget of its own."""
 
@@ -48,6 +51,18 @@ FRONT_SHARES: Mapping[Split, float] = {"valid": 1.0, "test": 0.4}
 """Share of each part's mu^2 for figures of the front; the rest is for those of the run's model.
 
 A point of the front is chosen on the validation part, and nothing else is asked of it.
+"""
+
+FIGURES_SHARE = 0.1
+"""Share of mu^2 for figures of training records, where nothing is held out (`fedfair.moments.leave_one_out`).
+
+On all records, counts with ten times the variance of noise still tell more than those of a fifth of them.
+"""
+
+LEFT_OUT_SHARES: Mapping[Split, float] = {LEFT_OUT: 0.5}
+"""Share of that for figures of the front; the rest is for those of the run's model, whose noise is its own.
+
+So a point that noise made look good when it was chosen does not look so in its figures.
 """
 
 FRONT_SHARES_AFTER_SELECTION: Mapping[Split, float] = {**FRONT_SHARES, "valid": 0.25}

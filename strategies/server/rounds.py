@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
@@ -20,13 +21,13 @@ from fedfair.mechanisms.clipping import ClipRule
 from fedfair.mechanisms.noise import add_noise, server_share
 from fedfair.mechanisms.randomness import source
 from fedfair.moments.front import Front
+from fedfair.moments.leave_one_out import LeftOut
 from fedfair.node import exchanges
 from fedfair.node.front_counts import HELD_OUT, send_front_counts
 from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.messages import pack, unpacked
 from fedfair.protocol.round import Round
 from fedfair.protocol.task import Task
-from strategies.server.budget_shares import FRONT_SHARES
 from strategies.server.population import Population
 from strategies.server.releases.evaluation import Evaluation, Rows
 from strategies.server.releases.front import MeasuredFront, measured, noisy
@@ -208,7 +209,7 @@ class Rounds(FlowerStrategy):
         if self.evaluation.figures is not None:
             self._asked = []
             if last:
-                self.evaluation.release(server_round, arrays, grid)
+                self.evaluation.release(server_round, arrays, grid, self._left_out())
             return []
         due = last or self.evaluation.due(server_round, self.method.rounds_per_epoch)
         self._asked = self.evaluation.ask(server_round, arrays, grid, last) if due else []
@@ -326,13 +327,18 @@ class Rounds(FlowerStrategy):
             return sums
         return add_noise(plan.noise, sums, plan.deviation(share), source(plan.key, "noise", 0, plan.step))
 
+    def _left_out(self) -> LeftOut | None:
+        """Return how training records would be decided by the model, had they not trained it; None if some do not."""
+        left = self.method.made.left_out if self.method.made is not None else None
+        return None if left is None else left.of_points(torch.tensor([self.method.taken]))
+
     def _measured(self, grid: Grid, made: Front) -> MeasuredFront:
         """Return a front with its figures on the held-out parts, private ones if the run's are."""
         figures = self.evaluation.figures
         if figures is not None:
-            self.evaluation.shares = {"test": 1 - FRONT_SHARES["test"]}
-            return noisy(made, {split: figures.front(grid, made.weights, self.ledger, split, share)
-                                for split, share in FRONT_SHARES.items()})
+            self.evaluation.shares = {split: 1 - share for split, share in figures.shares_of_front.items()}
+            return noisy(made, {split: figures.front(grid, made, self.ledger, split, share)
+                                for split, share in figures.shares_of_front.items()})
         replies = self._ask(send_front_counts, grid, tensors={"front": {"weights": made.weights}},
                             splits=list(HELD_OUT))
         self.ledger.expose("figures of the front on held-out parts", "counts by group of decisions, without noise")

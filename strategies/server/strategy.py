@@ -110,6 +110,7 @@ class Strategy(ABC):
         step: Number of the round, from 0, that was planned last.
         answering: Number of clients whose sums are in the latest round.
         made: Classifiers besides the model that follow from the same releases; None for a method that makes none.
+        taken: Which of these the model is.
 
     Examples:
         >>> from strategies.dpsgd_f import DpsgdF
@@ -151,6 +152,7 @@ class Strategy(ABC):
     broadcasts: ClassVar[bool] = False
     state: ClassVar[tuple[str, ...]] = ()
     made: Front | None = None
+    taken: int = 0
 
     def __init__(self, task: Task, training: Training, population: Population, *,
                  preprocessing: Preprocessed | None = None) -> None:

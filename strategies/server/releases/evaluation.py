@@ -17,6 +17,7 @@ from fedfair.accounting import Ledger
 from fedfair.fairness.group_counts import GroupCounts
 from fedfair.fairness.metrics import ALL, Compute, metrics
 from fedfair.mechanisms.clipping import ClipRule, parameters
+from fedfair.moments.leave_one_out import LeftOut
 from fedfair.node import exchanges
 from fedfair.protocol.messages import BEFORE_THRESHOLD, BY_CLIENT
 from fedfair.protocol.task import NODES, Task
@@ -96,7 +97,8 @@ class Evaluation:
     def __init__(self, task: Task, training: Training, search: ThresholdSearch, ledger: Ledger, rows: Rows,
                  figures: PrivateFigures | None = None) -> None:
         self.figures = figures
-        self.shares: Mapping[Split, float] = dict.fromkeys(SPLITS, 1.0)  # of each part's budget, for the run's model
+        # Of each part's budget, for the run's model:
+        self.shares: Mapping[Split, float] = dict.fromkeys(figures.parts if figures else SPLITS, 1.0)
         self.threshold: Threshold | None = None
         self._task, self._training, self._search = task, training, search
         self._ledger, self._rows = ledger, rows
@@ -109,14 +111,18 @@ class Evaluation:
         every = self._training.eval_every * rounds_per_epoch
         return round(server_round / every, 9) // 1 != round((server_round - 1) / every, 9) // 1
 
-    def release(self, server_round: int, arrays: ArrayRecord, grid: Grid) -> None:
-        """Release private figures of the weights `arrays`, after the search for a threshold, and enter them."""
+    def release(self, server_round: int, arrays: ArrayRecord, grid: Grid, left: LeftOut | None = None) -> None:
+        """Release private figures of the weights `arrays`, after the search for a threshold, and enter them.
+
+        Where nothing is held out, `left` says how training records are decided by a model without them.
+        """
         assert self.figures is not None
         self._search_threshold(arrays, grid)
         rule = self.threshold.rule if self.threshold else None
         for split, share in self.shares.items():
             if share:
-                counts = self.figures.model(grid, arrays, self._ledger, rule, split, share)
+                counts = (self.figures.model(grid, arrays, self._ledger, rule, split, share) if left is None else
+                          self.figures.left_out(grid, left, self._ledger, share))
                 self._rows.add(server_round, split, rows_of(counts))
 
     def _search_threshold(self, arrays: ArrayRecord, grid: Grid) -> None:

@@ -11,6 +11,7 @@ import torch
 from flwr.app import ArrayRecord, Message
 from torch import Tensor
 
+from fedfair.accounting.events import LEFT_OUT
 from fedfair.fairness.group_counts import GroupCounts
 from fedfair.fairness.metrics import ALL, find, metrics
 from fedfair.fairness.noisy_figures import NoisyCounts
@@ -19,6 +20,9 @@ from fedfair.node.front_counts import HELD_OUT
 from strategies.server.population import Population
 from strategies.server.replies.reply_checks import sender
 from strategies.server.replies.tensor_checks import check_counts, check_tensors
+
+CHOSEN_ON = ("valid", LEFT_OUT)
+"""Parts on which a classifier is chosen: a front has figures of one of them."""
 
 
 class FrontRow(TypedDict):
@@ -148,7 +152,7 @@ def most_accurate(front: MeasuredFront, gaps: Sequence[str], limit: float) -> in
 def _on_validation(front: MeasuredFront, metric: str, of: Literal["value", "low"] = "value") -> dict[int, float]:
     """Return a figure of all records of the validation part by the position of the classifier."""
     return {row["point"]: row[of] for row in front.rows
-            if row["split"] == "valid" and row["group"] == ALL and row["metric"] == metric}
+            if row["split"] in CHOSEN_ON and row["group"] == ALL and row["metric"] == metric}
 
 
 def largest_gaps(front: MeasuredFront, gaps: Sequence[str], of: Literal["value", "low"] = "value") -> dict[int, float]:

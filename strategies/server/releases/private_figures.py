@@ -1,13 +1,15 @@
-"""Figures of held-out records that are released with noise: how a run's model does, and classifiers of its front.
+"""Figures that are released with noise: how a run's model does, and classifiers of its front.
 
 Every held-out part is a release of its own, about records that trained nothing: a record is in one part, so it is
-charged for one of them.
+charged for one of them. Where nothing is held out they are of training records, each decided by a classifier that was
+trained without it (`fedfair.moments.leave_one_out`), and training records are charged.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +18,7 @@ from flwr.serverapp import Grid
 from torch import Tensor
 
 from fedfair.accounting import Ledger, multiplier_of
-from fedfair.accounting.events import Unit
+from fedfair.accounting.events import LEFT_OUT, Unit
 from fedfair.fairness.decision_counts import CONFUSION, Deciding, factors
 from fedfair.fairness.metrics import computed
 from fedfair.fairness.noisy_figures import CurvePoint, Figure, NoisyCounts, constant_counts, made_alike
@@ -25,6 +27,9 @@ from fedfair.fairness.site_figures import SiteCounts, SiteFigure
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.noise import Trust, client_share, server_share
 from fedfair.mechanisms.randomness import source
+from fedfair.moments.front import Front
+from fedfair.moments.leave_one_out import LeftOut
+from fedfair.node.left_out_counts import LEFT, send_left_out_counts, send_left_out_front_counts
 from fedfair.node.private_counts import (
     FRONT,
     MODEL,
@@ -35,14 +40,14 @@ from fedfair.node.private_counts import (
 )
 from fedfair.protocol.exchange import Exchange
 from fedfair.protocol.task import Task
-from strategies.server.budget_shares import SITES_SHARE, SPLITS, Split, with_share
+from strategies.server.budget_shares import FRONT_SHARES, LEFT_OUT_SHARES, SITES_SHARE, SPLITS, Split, with_share
 from strategies.server.population import Population
 from strategies.server.replies.requests import added, ask, present
 from strategies.server.training import Training
 
 
 class Figures(NamedTuple):
-    """What was released of the run's model, by held-out part.
+    """What was released of the run's model, by part.
 
     Attributes:
         rows: Figures with their intervals.
@@ -56,7 +61,7 @@ class Figures(NamedTuple):
 
 
 class PrivateFigures:
-    """Asks for counts of decisions on held-out parts, with noise, and enters them into the ledger.
+    """Asks for counts of decisions, with noise, and enters them into the ledger.
 
     The budget of a part may be split (`budget_shares`).
 
@@ -82,11 +87,13 @@ class PrivateFigures:
                              "or target_epsilon, which they then have as well")
         self.multiplier = multiplier_of(figures_epsilon, training.delta, training.accountant)
         self.released = Figures([], [], [])
+        self.parts: Sequence[Split] = SPLITS if task.holds_out else (LEFT_OUT,)
+        self.shares_of_front = FRONT_SHARES if task.holds_out else LEFT_OUT_SHARES
         self._task, self._training, self._population, self._key = task, training, population, noise_key
 
     def model(self, grid: Grid, arrays: ArrayRecord, ledger: Ledger, rule: RejectOption | None, split: Split,
               share: float) -> NoisyCounts:
-        """Release how the model does on a part; keep its figures.
+        """Release how the model does on a held-out part; keep its figures.
 
         Args:
             grid: The nodes.
@@ -96,31 +103,46 @@ class PrivateFigures:
             split: The part.
             share: Share of the part's budget.
         """
-        sites = self._task.data().test.sites if self._task.site else ()
+        ask = partial(self._ask, send_private_counts, grid, ledger, split, weights=arrays,
+                      threshold=rule.to_json() if rule else "")
+        return self._kept(ask, split, share)
+
+    def left_out(self, grid: Grid, left: LeftOut, ledger: Ledger, share: float) -> NoisyCounts:
+        """Release how the model does on training records, had they not trained it; keep its figures.
+
+        Args:
+            grid: The nodes.
+            left: How it decides them.
+            ledger: Where the release is entered.
+            share: Share of the budget for figures.
+        """
+        ask = partial(self._ask, send_left_out_counts, grid, ledger, LEFT_OUT, tensors={LEFT: left._asdict()})
+        return self._kept(ask, LEFT_OUT, share)
+
+    def _kept(self, ask: Callable[..., tuple[Gradients, float]], split: Split, share: float) -> NoisyCounts:
+        """Release counts of the model's decisions, by site too where there are sites, and keep their figures."""
+        sites = self._task.data().train.sites if self._task.site else ()
         apart = SITES_SHARE * share if sites else 0.0
-        counts = self._counts(grid, arrays, ledger, rule, split, share - apart)
+        counts = self._counts(ask, share - apart)
         self.released.rows.extend((split, figure) for figure in counts.figures())
         self.released.curves.extend((split, point) for point in counts.curve())
         if sites:
-            by_site = SiteCounts(self._counts(grid, arrays, ledger, rule, split, apart, sites), sites, counts.names)
+            by_site = SiteCounts(self._counts(ask, apart, sites), sites, counts.names)
             self.released.sites.extend((split, figure) for figure in by_site.figures())
         return counts
 
-    def _counts(self, grid: Grid, arrays: ArrayRecord, ledger: Ledger, rule: RejectOption | None, split: Split,
-                share: float, sites: tuple[str, ...] = ()) -> NoisyCounts:
-        """Release counts of the model's decisions by group, or by site and group."""
+    def _counts(self, ask: Callable[..., tuple[Gradients, float]], share: float, sites: tuple[str, ...] = ()
+                ) -> NoisyCounts:
+        """Release counts of the model's decisions, or of those by site and group."""
         groups, favourable = self._population.names, self._favourable
         like = Deciding(len(groups), self._population.classes, favourable, sites=len(sites) or 1).zeros
-        tables, deviation = self._ask(send_private_counts, grid, ledger, split, share, like, 1,
-                                      SITES if sites else MODEL, weights=arrays,
-                                      threshold=rule.to_json() if rule else "", **{
-                                          "favourable": -1 if favourable is None else favourable,
-                                          "by-site": bool(sites)})
+        tables, deviation = ask(share, like, 1, SITES if sites else MODEL, **{
+            "favourable": -1 if favourable is None else favourable, "by-site": bool(sites)})
         noise = {name: deviation * factor for name, factor in factors(tables).items()}
         places = tuple(f"{group} at {site}" for site in sites for group in groups)
         return NoisyCounts(tables, noise, favourable, places or groups)
 
-    def front(self, grid: Grid, weights: Tensor, ledger: Ledger, split: Split, share: float) -> list[NoisyCounts]:
+    def front(self, grid: Grid, made: Front, ledger: Ledger, split: Split, share: float) -> list[NoisyCounts]:
         """Release how linear classifiers do on a part.
 
         All are about the same records, and tell together how many have each label. So those that decide alike for
@@ -128,17 +150,20 @@ class PrivateFigures:
 
         Args:
             grid: The nodes.
-            weights: Weights of the classifiers, `[points, d, C]`.
+            made: The classifiers.
             ledger: Where the release is entered.
             split: The part.
             share: Share of the part's budget.
         """
-        names, classes = self._population.names, self._population.classes
+        names, classes, weights = self._population.names, self._population.classes, made.weights
         alike = (weights[:, :-1] == weights[:, :-1, :1]).all(2).all(1)
         asked = torch.ones_like(alike) if alike.all() else ~alike
         like = {CONFUSION: torch.zeros(int(asked.sum()), len(names), classes, classes, dtype=torch.float64)}
-        tables, deviation = self._ask(send_private_front_counts, grid, ledger, split, share, like, int(asked.sum()),
-                                      FRONT, tensors={"front": {"weights": weights[asked]}})
+        exchange, tensors = send_private_front_counts, {"front": {"weights": weights[asked]}}
+        if made.left_out is not None:
+            exchange, tensors = send_left_out_front_counts, {LEFT: made.left_out.of_points(asked)._asdict()}
+        tables, deviation = self._ask(exchange, grid, ledger, split, share, like, int(asked.sum()), FRONT,
+                                      tensors=tensors)
         counts, labels = made_alike(tables[CONFUSION])
         found = [NoisyCounts({CONFUSION: table}, {CONFUSION: deviation}, self._favourable, names, alike=len(counts))
                  for table in counts]
@@ -149,7 +174,7 @@ class PrivateFigures:
 
     def charge(self, ledger: Ledger) -> None:
         """Enter into a ledger what the figures of a whole run release."""
-        for split in SPLITS:
+        for split in self.parts:
             ledger.record_held_out(split, self.multiplier)
 
     @property

@@ -35,7 +35,7 @@ from strategies.server.replies.reply_checks import (
     refuse_doubles,
     sender,
 )
-from strategies.server.replies.size_checks import population_of, refuse_other_study
+from strategies.server.replies.size_checks import population_of, refuse_absent_groups, refuse_other_study
 from strategies.server.replies.tensor_checks import check_group_counts, check_tensors, refuse_infinite
 from strategies.server.training import Training
 
@@ -173,6 +173,8 @@ def population(grid: Grid, task: Task, within: float = ANSWERS_WITHIN) -> Popula
         if not replies:
             time.sleep(0.1)
     told = population_of(replies, in_a_row=task.partition == NODES)
+    if task.partition == NODES or not task.is_own or task.prepares == "records":
+        refuse_absent_groups(told)  # where rows of a table are protected, one would decide whether there is a result
     if task.partition == NODES:
         refuse_other_study(replies, task.data().train, told)
     return told

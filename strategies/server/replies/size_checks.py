@@ -44,12 +44,16 @@ def population_of(replies: Sequence[Message], in_a_row: bool = False) -> Populat
         largest = max(zip(senders, parts, strict=True), key=lambda one: int(one[1][0]["train"].sum()))[0]
         raise ClientError(f"the clients say that they have {int(train.sum()):,} records, most of them {largest}, but "
                           f"at most {MOST_RECORDS:,} are allowed: look at its data, or leave it out")
-    absent = [name for name, size in zip(parts[0][1], train.sum(0).tolist(), strict=True) if size == 0]
+    return Population(parts[0][1], tuple(map(tuple, train.tolist())), tuple(valid.sum(0).tolist()), parts[0][2],
+                      int(valid.sum(1).max()), {who.node: who.clients for who in senders})
+
+
+def refuse_absent_groups(told: Population) -> None:
+    """Raise `ClientError` for a group of which no node has a training record."""
+    absent = [name for name, size in zip(told.names, told.by_group, strict=True) if size == 0]
     if absent:
         raise ClientError(f"no node has a training record of group {', '.join(map(shown, absent))}: leave the group "
                           "out of the schema, or put it together with another one in all files")
-    return Population(parts[0][1], tuple(map(tuple, train.tolist())), tuple(valid.sum(0).tolist()), parts[0][2],
-                      int(valid.sum(1).max()), {who.node: who.clients for who in senders})
 
 
 def refuse_other_study(replies: Sequence[Message], known: GroupedDataset, told: Population) -> None:

@@ -24,7 +24,7 @@ CELLS = ["1", "2.5", "1,5", "1.234", "1.234,5", "x", "", "(5)", "007", "1e5", "i
 
 def counted(frame: pd.DataFrame, commas: bool = True) -> torch.Tensor:
     """Return the exact counts of a table of text."""
-    return count(one_chunk(frame), [*frame], READING, commas).cells
+    return count(one_chunk(frame), [*frame], READING, commas, str(frame.columns[0])).cells
 
 
 @settings(max_examples=40, deadline=None)
@@ -36,9 +36,10 @@ def test_it_does_not_matter_where_chunks_end(values: list[tuple[str, str]], cell
         pd.DataFrame(values, columns=["a", "b"]).to_csv(path, index=False, sep=";")
         table = read_table(path)
         chunks, whole = chunks_of(path, cells=cells), one_chunk(table.frame, table.separator)
-        one, other = (count(each, ["a", "b"], READING, commas) for each in (chunks, whole))
+        one, other = (count(each, ["a", "b"], READING, commas, "a") for each in (chunks, whole))
     assert one.records == other.records == len(table.frame)
     assert torch.equal(one.cells, other.cells)
+    assert one.classes == other.classes
 
 
 @pytest.mark.parametrize("commas", [True, False])

@@ -15,6 +15,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
+from fedfair.accounting import LEFT_OUT
 from fedfair.accounting.ledger_words import objections
 from simulations.cli import app
 from simulations.fitting.budget import default_delta, divided
@@ -51,8 +52,9 @@ def folder(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def with_records(folder: Path, **asked: Any) -> Fitted:
-    """Return a seeded fit that still has its records, which no fit keeps."""
-    return fit_with_records(Wanted(file(folder, 20_000), settings=SEEDED, **asked, **FIT))
+    """Return a seeded fit that still has its records, which no fit keeps, and has held some out."""
+    settings = {**SEEDED, "split": (0.7, 0.1, 0.2)}
+    return fit_with_records(Wanted(file(folder, 20_000), settings=settings, **asked, **FIT))
 
 
 def accuracy(fitted: Fitted) -> float:
@@ -79,8 +81,20 @@ def test_it_is_nearly_as_right_as_logistic_regression_without_privacy(tmp_path: 
 def test_everything_stays_within_the_epsilon(fitted: Fitted) -> None:
     ledger = fitted.result.ledger
     assert ledger.guarantee == "proved"
+    assert 0.99 < ledger.epsilon() <= 1.0
+    assert 0 < ledger.held_out_epsilon(LEFT_OUT) < ledger.epsilon()
+
+
+def test_held_out_parts_have_an_epsilon_each(tmp_path: Path) -> None:
+    ledger = with_records(tmp_path).result.ledger
     for spent in (ledger.epsilon(), ledger.held_out_epsilon("valid"), ledger.held_out_epsilon("test")):
         assert 0.99 < spent <= 1.0
+
+
+@pytest.mark.parametrize("settings", [{"duplicates": "together"}, {"participant": "postcode"}])
+def test_records_that_tell_of_others_are_held_out(settings: dict[str, Any], tmp_path: Path) -> None:
+    made = fit(Wanted(file(tmp_path), settings={**SEEDED, **settings}, **FIT))
+    assert made.result.experiment.split == (0.7, 0.1, 0.2)
 
 
 def test_a_gap_is_kept_to(tmp_path: Path) -> None:
@@ -100,6 +114,9 @@ def test_the_budget_adds_up() -> None:
     assert budget.kinds is not None
     assert 0.9 < budget.target_epsilon < 1.0
     assert divided(1.0, 1e-6, "pld", has_unknown=False) == (None, 1.0, 1.0)
+    one = divided(1.0, 1e-6, "pld", has_unknown=False, holds_out=False)
+    assert 0.9 < one.target_epsilon < 0.96
+    assert 0.2 < one.figures_epsilon < 0.4
 
 
 def test_a_schema_takes_the_place_of_what_would_be_learned(tmp_path: Path) -> None:

@@ -1,0 +1,163 @@
+"""Leave-one-out: how a classifier would decide each training record, had the record not been among them.
+
+A classifier decides the records that it was trained on better than others. Without record i the released sums would
+lack its phi phi', its phi in one column and its part of each gradient, and the noise would be the same. So the scores
+of record i without it are a function of the record and of what was released: a count of such decisions changes by one
+record in one cell, as any count does, and no part has to be held out for figures.
+
+The classifier is the logistic regression of `fedfair.moments.logistic`, with weights w on the difference of scores,
+
+    w_0 = 1.5 P^-1 R,      w_j = w_(j-1) - 2 / ((j + 1) h_j) P^-1 g_j
+
+Along the eigenvectors of S, P^-1 is diagonal, with f(l) = 1 / max(l, floor) of each eigenvalue l. A record with
+features a along them changes it by -a_i a_j f[l_i, l_j], divided differences of f (Daleckii and Krein 1965). Steps are
+followed one by one: the gradient at the weights without the record lacks the record's own part there, which is exact,
+and the part of all others differs by h_j S, for which S is taken without its noise (`fedfair.moments.denoised`). A
+constraint by tau is kept as it is. `tests/fedfair/moments` holds it against fits that are made anew.
+
+Approximate leave-one-out, without noise: Rad and Maleki 2020; Beirami et al. 2017.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedfair.moments import logistic
+from fedfair.moments.front import LOGISTIC, Point
+from fedfair.moments.heads import Head, constrained, half_of_noise, least_value
+from fedfair.moments.release import Pooled
+from fedfair.moments.sums import within_one
+
+_ALIKE = 1e-9  # eigenvalues that differ by less are one
+
+
+class Trained(NamedTuple):
+    """A logistic regression as it was trained, of k features.
+
+    Attributes:
+        pooled: The moments that it began with.
+        second: S of these without most of its noise, `[k, k]` (`fedfair.moments.denoised`).
+        floor: Factor of the least eigenvalue.
+        path: Weights of the difference of scores before the first step and after each, `[steps + 1, k]`.
+    """
+
+    pooled: Pooled
+    second: Tensor
+    floor: float
+    path: Tensor
+
+
+class LeftOut(NamedTuple):
+    """All that tells how records would be decided by classifiers that they did not train.
+
+    Attributes:
+        values: Eigenvalues of S, as released, of the k features that classifiers are fitted to, `[k]`.
+        vectors: Their eigenvectors, `[k, k]`.
+        curvature: S without its noise, about, along them, `[k, k]`.
+        least: What smaller eigenvalues are raised to, `[1]`.
+        kept: Positions of the k features among all, `[k]`.
+        contrast: R, features of the one class less those of the other, along the eigenvectors, `[k]`.
+        path: Weights of the difference of scores before the first step and after each, along them, `[steps + 1, k]`.
+        slopes: h of each step, `[steps]`.
+        weights: Weights of the difference of scores of each classifier, `[points, d]`.
+        shapes: How these follow from weights along the eigenvectors, `[points, d, k]`.
+    """
+
+    values: Tensor
+    vectors: Tensor
+    curvature: Tensor
+    least: Tensor
+    kept: Tensor
+    contrast: Tensor
+    path: Tensor
+    slopes: Tensor
+    weights: Tensor
+    shapes: Tensor
+
+    def of_points(self, chosen: Tensor) -> LeftOut:
+        """Return the same for some of the classifiers.
+
+        Args:
+            chosen: Their positions, or whether each is one of them, `[points]`.
+        """
+        return self._replace(weights=self.weights[chosen], shapes=self.shapes[chosen])
+
+    def scores(self, features: Tensor, y: Tensor) -> Tensor:
+        """Return the score of class 1 less that of class 0, by classifiers that were trained without the record.
+
+        Args:
+            features: phi, `[n, d]`.
+            y: Labels, `[n]`, 0 or 1.
+
+        Returns:
+            Scores, `[n, points]`.
+        """
+        rows = features.double().cpu()
+        phi = within_one(rows)
+        changed = self.path[-1] - self._without(phi[:, self.kept] @ self.vectors, y.double().cpu())
+        return rows @ self.weights.T - torch.einsum("nd,pdk,nk->np", phi, self.shapes, changed)
+
+    def _without(self, along: Tensor, y: Tensor) -> Tensor:
+        """Return the weights that training would have ended with, `[n, k]`, for records along the eigenvectors."""
+        inverse = 1 / self.values.clamp(min=float(self.least))
+        divided = _divided_differences(self.values, inverse, float(self.least))
+
+        def change(vector: Tensor) -> Tensor:
+            """Return by how much P^-1 times a vector, `[k]` or `[n, k]`, differs without the record."""
+            return -along * ((along * vector) @ divided)
+
+        own = 2 * along * (2 * y - 1)[:, None]
+        rest = self.contrast - own
+        weights = logistic.START * (inverse * rest + change(rest))
+        for step, slope in enumerate(self.slopes, start=1):
+            before, after = self.path[step - 1], self.path[step]
+            stride = 1 / ((step + 1) * slope)
+            gradient = (before - after) / (inverse * stride)
+            wrong = torch.sigmoid((along * weights).sum(1)) - y
+            gradient = (gradient - 2 * along * wrong[:, None]
+                        + 2 * slope * (weights - before) @ self.curvature)
+            weights = weights - stride * (inverse * gradient + change(gradient))
+        return weights
+
+
+def _divided_differences(values: Tensor, inverse: Tensor, least: float) -> Tensor:
+    """Return (f(l_i) - f(l_j)) / (l_i - l_j) of f(l) = 1 / max(l, least), `[k, k]`; its derivative where they meet."""
+    apart = values[:, None] - values
+    slope = torch.where(values > least, -inverse**2, 0.0).expand_as(apart)
+    return torch.where(apart.abs() > _ALIKE, (inverse[:, None] - inverse) / apart, slope)
+
+
+def left_out(trained: Trained, points: tuple[Point, ...], weights: Tensor, across: Tensor | None, kept: Tensor,
+             ending: Tensor) -> LeftOut:
+    """Return how records would be decided by classifiers of a front that they did not train.
+
+    Args:
+        trained: The logistic regression that the front follows from.
+        points: Settings of the classifiers: logistic regression, or what decides alike for all.
+        weights: Their weights, `[points, d, 2]`.
+        across: Differences between groups' mean features, `[k, constraints]` (`heads.directions`); None for none.
+        kept: Positions of the features that classifiers are fitted to, `[k]`.
+        ending: Matrix from their weights to those of all features, `[d, k]`.
+
+    Raises:
+        ValueError: For a classifier that is fitted in another way.
+    """
+    pooled = trained.pooled
+    for point in points:
+        if point.head not in (LOGISTIC, "constant"):
+            raise ValueError(f"{point.name} is not trained by logistic steps, and what it decides without a record "
+                             "is told of those alone")
+    values, vectors = torch.linalg.eigh(pooled.second)
+    least = least_value(values, trained.floor * half_of_noise(pooled))
+    inverse = (vectors / values.clamp(min=least)) @ vectors.T
+    free = Head(vectors, inverse)
+    shapes = [torch.zeros_like(ending @ vectors) if point.head == "constant" else ending @ (
+        vectors if point.tau == 1 or across is None else constrained(free, across, point.tau)) for point in points]
+    slopes = [logistic.slope(torch.stack([-each / 2, each / 2], 1), pooled) for each in trained.path[:-1]]
+    contrast = 2 * (pooled.first[:, 1] - pooled.first[:, 0]) @ vectors
+    return LeftOut(values, vectors, vectors.T @ trained.second @ vectors,
+                   torch.tensor([least], dtype=torch.float64), kept, contrast, trained.path @ vectors,
+                   torch.tensor(slopes, dtype=torch.float64), weights[:, :, 1] - weights[:, :, 0], torch.stack(shapes))
