@@ -91,6 +91,16 @@ def factors(tables: Mapping[str, Tensor]) -> dict[str, float]:
     return {CONFUSION: 1 / math.sqrt(_OF_CONFUSION), SCORES: 1 / math.sqrt(1 - _OF_CONFUSION)}
 
 
+def ahead() -> Tensor:
+    """Return how probably, of two records in a level, that of the favourable class has the higher score, `[LEVELS]`.
+
+    Where scores state log-odds, records of the two classes lie in a level of width w with densities of the ratio e^s,
+    and it is 1/2 + w/12 to first order. A level without end counts as one of width 1.
+    """
+    wide = torch.ones(1, dtype=torch.float64)
+    return 0.5 + torch.cat([wide, EDGES[1:] - EDGES[:-1], wide]) / 12
+
+
 def probabilities() -> Tensor:
     """Return the probability that stands for each level, `[LEVELS]`: that of the middle of its log-odds."""
     inner = (EDGES[1:] + EDGES[:-1]) / 2

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedfair.fairness.decision_counts import CONFUSION, EDGES, SCORES, probabilities
+from fedfair.fairness.decision_counts import CONFUSION, EDGES, SCORES, ahead, probabilities
 from fedfair.fairness.group_counts import favourable_of
 from fedfair.fairness.intervals import (
     UNKNOWN,
@@ -222,15 +222,19 @@ def _share(label: bool | None, decided: bool) -> Callable[[Summed, float], Estim
 
 
 def _auc(group: Summed, z: float) -> Estimate:
-    """Return the area under the ROC curve, ties counted half, with DeLong's variance and that of the noise."""
+    """Return the area under the ROC curve, with DeLong's variance and that of the noise.
+
+    Of records in the same level the one of the favourable class is a little more often ahead than not (`ahead`).
+    """
     if group.scores is None:
         return UNKNOWN
     others, own = group.scores
     n0, n1 = float(others.sum()), float(own.sum())
     if n0 <= 0 or n1 <= 0:
         return Estimate(math.nan, 0.0, 1.0)
-    below = (others.cumsum(0) - others / 2) / n0  # share of other records that a favourable one at this level beats
-    above = 1 - (own.cumsum(0) - own / 2) / n1
+    tied = ahead()
+    below = (others.cumsum(0) - (1 - tied) * others) / n0  # share of others that a favourable one at this level beats
+    above = 1 - (own.cumsum(0) - tied * own) / n1
     area, noise = float((own * below).sum() / n1), group.scores_noise**2
     variance = float(((below - area) ** 2 * (own.clamp(min=0) + noise)).sum() / n1**2
                      + ((above - area) ** 2 * (others.clamp(min=0) + noise)).sum() / n0**2)

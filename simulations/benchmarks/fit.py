@@ -4,12 +4,14 @@ FEDFAIR_DATA_DIR=DIR python -m simulations.benchmarks.fit budget [--seeds N] [--
 python -m simulations.benchmarks.fit selection FOLDER [--table adult] [--seeds 3] [--epsilon 1] [--out FILE.json]
 python -m simulations.benchmarks.fit moments FRONTIER [--seeds N]
 FEDFAIR_DATA_DIR=DIR python -m simulations.benchmarks.fit images [--draws N]
+FEDFAIR_DATA_DIR=DIR python -m simulations.benchmarks.fit every-row [--seeds N]
 
 `budget`: the noise of one step is that of the whole fit; all other steps are exact, so that only the last line is
 private. `selection`: moments alone against private selection among methods; the folder holds adult.csv, bank.csv,
 compas.csv, credit.csv, dutch.csv and law.csv. Accuracies are exact, of all test records, which no user sees: this
 script alone computes them. `moments`: accuracy, gap of accuracy and demographic parity by tau at epsilon 1, from the
-points of a frontier. `images`: moments on MNIST with 500 eights, by kind of features.
+points of a frontier. `images`: moments on MNIST with 500 eights, by kind of features. `every-row`: what it brings that
+all rows train, on rows of the same table that no fit saw.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import numpy as np
 import pandas as pd
 import torch
 import typer
+from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from fedfair.accounting import Release, calibrate
@@ -35,11 +38,12 @@ from fedfair.moments.heads import discriminant
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import SENSITIVITY, moment_sums, unsvec
 from simulations import Experiment
-from simulations.benchmarks.fit_accuracy import tables
+from simulations.benchmarks.fit_accuracy import Named, tables
 from simulations.benchmarks.measuring import Figures, Out, report
 from simulations.commands.terminal import plain_errors
 from simulations.engines.run import run
 from simulations.fitting.candidates import METHODS
+from simulations.fitting.classifier import FairPrivateClassifier
 from simulations.fitting.fit import Fitted, Wanted, fit_with_records
 from simulations.results.result import Result
 from strategies.server.budget_shares import PREPROCESSING_SHARE
@@ -67,7 +71,7 @@ def budget(seeds: Seeds = 3, epsilon: float = 1.0) -> None:
     logging.disable(logging.WARNING)
     print(f"{'table':30}{'noise of':>20}{'accuracy':>10}{'sd':>7}{'printed - exact, sd':>21}")
     for table in tables(Path(os.environ["FEDFAIR_DATA_DIR"])):
-        wanted = [Wanted(table.frame, table.label, table.group, epsilon, settings={"seed": seed})
+        wanted = [Wanted(table.frame, table.label, table.group, epsilon, settings={"seed": seed, "split": SPLIT})
                   for seed in range(seeds)]
         whole = [fit_with_records(each).result for each in wanted]
         for step, kept in _STEPS.items():
@@ -101,6 +105,9 @@ TABLES = {"adult": ("income", "sex"), "bank": ("y", "marital"), "compas": ("two_
           "credit": ("default payment", "SEX"), "dutch": ("occupation", "sex"), "law": ("pass_bar", "male")}
 """Label and group of each table."""
 
+SPLIT = (0.7, 0.1, 0.2)
+"""Parts of each table: on the last the accuracy is counted."""
+
 _HOW = {"moments": ("moments",), "selection": tuple(METHODS)}
 
 
@@ -118,7 +125,8 @@ def selection(
         label, group = TABLES[name]
         for how, methods in _HOW.items():
             began = time.process_time()
-            wanted = [Wanted(folder / f"{name}.csv", label, group, epsilon, settings={"seed": seed}, methods=methods)
+            wanted = [Wanted(folder / f"{name}.csv", label, group, epsilon, methods=methods,
+                             settings={"seed": seed, "split": SPLIT})
                       for seed in range(seeds)]
             fits = [*map(fit_with_records, wanted)]
             accuracies = [accuracy(made) for made in fits]
@@ -199,8 +207,41 @@ def _figures(features: Tensor, data: GroupedDataset, sigma: float, draw: int) ->
     return float(right.mean()), by_class[_RARE], min(by_class)
 
 
+_NUMBERS = (1_000, 3_000, 10_000, 30_000)
+_MOST = 20_000  # rows that decide
+
+
+def every_row(seeds: Seeds = 8, epsilon: float = 1.0) -> None:
+    """Print accuracy and AUC of fits that hold rows out, and of fits on all rows, for some numbers of rows."""
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
+    print(f"{'table':30}{'rows':>8}{'held out':>16}{'all':>16}{'difference':>18}{'s.e.':>16}")
+    for table in tables(Path(os.environ["FEDFAIR_DATA_DIR"])):
+        for number in _NUMBERS:
+            if 1.1 * number <= len(table.frame):
+                found = np.array([[_on_others(table, number, seed, epsilon, split) for split in (SPLIT, None)]
+                                  for seed in range(seeds)])
+                apart = found[:, 1] - found[:, 0]
+                means = [*found.mean(0), apart.mean(0), apart.std(0, ddof=1) / np.sqrt(seeds)]
+                print(f"{table.name:30}{number:8,}" + "".join(f"{right:11.4f} {auc:.4f}" for right, auc in means),
+                      flush=True)
+
+
+def _on_others(table: Named, number: int, seed: int, epsilon: float, split: tuple[float, float, float] | None
+               ) -> tuple[float, float]:
+    """Return accuracy and AUC of a fit to as many rows of a table, on others."""
+    frame = table.frame.sample(frac=1, random_state=seed)
+    own, others = frame.iloc[:number], frame.iloc[number:number + _MOST]
+    favourable = max(table.frame[table.label].unique())
+    made = FairPrivateClassifier(epsilon, split=split, random_state=seed).fit(
+        own.drop(columns=table.label), own[table.label] == favourable, sensitive_features=own[table.group])
+    stated = made.predict_proba(others.drop(columns=table.label))[:, 1]
+    truth = others[table.label] == favourable
+    return float(((stated > 0.5) == truth).mean()), float(roc_auc_score(truth, stated))
+
+
 app = typer.Typer(add_completion=False)
-for _command in (budget, selection, moments, images):
+for _command in (budget, selection, moments, images, every_row):
     app.command()(_command)
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedfair.accounting import Ledger
+from fedfair.accounting import LEFT_OUT, Ledger
 from fedfair.auditing.bounds import gaussian_bound
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.tidy import reading_as_asked
@@ -28,13 +28,14 @@ from simulations.fitting.fit import Fitted, Wanted, fit
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.kinds import _cells
 from strategies.moments import AUTO_STEPS
+from strategies.server.budget_shares import FIGURES_SHARE, SPLITS
 from strategies.server.population import Population
 from tests.hazards.frozen import Frozen
 
 SEEDED = {"randomness": "seeded"}
 SCHEMA: dict[str, Any] = {"ranges": {"income": [0, 100], "age": [18, 80]}, "categories": {
     "town": ["north", "south", "other"], "pay": ["other"]}}
-ROWS, TRAIN, VALID = 400, 280, 40
+ROWS, TRAIN, VALID, HELD_OUT = 400, 280, 40, (0.7, 0.1, 0.2)
 ROW = {"income": "1.0", "age": "18", "town": "north", "pay": "$1", "sex": "f", "good": "yes"}
 LOWEST = {**ROW, "income": "-1e30", "age": "-1e30"}
 """The row that moves noisy prefix sums most."""
@@ -89,7 +90,8 @@ def refuse_traces(frozen: Frozen, rows: Mapping[str, dict[str, str]]) -> None:
 def refuse_other_rows_to_move(frozen: Frozen) -> None:
     """Fail if exact answers differ by more than one row that is taken away and one that is added."""
     ledger = frozen.made.result.ledger
-    most = max(sum(claimed(ledger, part).values()) for part in ("train", "valid", "test"))
+    parts = ["train", *(part for part in SPLITS if part in ledger.held_out)]
+    most = max(sum(claimed(ledger, part).values()) for part in parts)
     assert sum(frozen.told) <= 4 * most
 
 
@@ -134,37 +136,46 @@ def test_a_row_without_label_leaves_the_others_as_they_are_named(tmp_path: Path,
 
 def neighbours(tmp_path: Path, patch: pytest.MonkeyPatch, part: str, row: dict[str, str] = ROW, **wanted: Any
                ) -> tuple[Frozen, pd.DataFrame, pd.DataFrame]:
-    """Return what fits tables of which the last row is empty or not; it is in a part, the others in their places."""
+    """Return what fits tables of which the last row is empty or not; it is in a part, the others in their places.
+
+    If it is in "all", all others train too.
+    """
     def dealt(data: Any, *_: Any) -> tuple[Tensor, ...]:
         """Put rows into parts by their number, and the last row where it is wanted."""
         rows = torch.arange(len(data))
+        if part == "all":
+            return rows, rows[:0], rows[:0]
         parts = {"train": rows[:TRAIN], "valid": rows[TRAIN:TRAIN + VALID], "test": rows[TRAIN + VALID:ROWS]}
         parts[part] = torch.cat([parts[part], rows[ROWS:]])
         return tuple(parts.values())
 
     patch.setattr(task_data, "dealt", dealt)
-    patch.setattr(Population, "records", property(lambda self: TRAIN))  # is public, and the same of both
+    settings = {**wanted.pop("settings"), **({} if part == "all" else {"split": HELD_OUT})}
+    trained = ROWS if part == "all" else TRAIN
+    patch.setattr(Population, "records", property(lambda self: trained))  # is public, and the same of both
     patch.setattr("simulations.fitting.budget.default_delta", lambda rows: 1e-5)
     without, with_row = (pd.concat([people(), pd.DataFrame([last])], ignore_index=True)
                          for last in (dict.fromkeys(row, ""), row))
-    return Frozen(tmp_path, patch, **wanted), without, with_row
+    return Frozen(tmp_path, patch, settings=settings, **wanted), without, with_row
 
 
 def claimed(ledger: Ledger, part: str) -> dict[str, float]:
     """Return mu^2 that a row of a part is charged, by step."""
-    if part != "train":
+    if part in SPLITS:
         return {part: ledger.held_out[part].multiplier ** -2}
     ((event, times),) = ledger.events.items()
     assert times == 1 + AUTO_STEPS
     before = ledger.preprocessing.multiplier ** -2 if ledger.preprocessing else 0.0
-    return {"kinds and preprocessing": before, "moments and steps": times * event.guaranteed(0).multiplier ** -2}
+    figures = ledger.held_out[LEFT_OUT].multiplier ** -2 if LEFT_OUT in ledger.held_out else 0.0
+    return {"kinds and preprocessing": before, "moments and steps": times * event.guaranteed(0).multiplier ** -2,
+            "figures": figures}
 
 
 HOW: dict[str, dict[str, Any]] = {"nothing is known": {}, "a schema": SCHEMA, "local trust": {"trust": "local"},
                                  "sites": {"site": "town"}}
 
 
-@pytest.mark.parametrize("part", ["train", "valid", "test"])
+@pytest.mark.parametrize("part", ["all", "train", *SPLITS])
 @pytest.mark.parametrize("how", HOW)
 def test_a_row_tells_no_more_than_it_is_charged(how: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                                                 ) -> None:
@@ -178,14 +189,15 @@ def test_a_row_tells_no_more_than_it_is_charged(how: str, part: str, tmp_path: P
 
 @pytest.mark.parametrize("trust", ["central", "distributed", "local"])
 @pytest.mark.parametrize("known", [{}, SCHEMA], ids=["nothing known", "schema"])
-def test_all_releases_together_have_the_stated_epsilon(trust: str, known: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("split", [{}, {"split": (0.7, 0.1, 0.2)}], ids=["left out", "held out"])
+def test_all_releases_together_have_the_stated_epsilon(split: dict[str, Any], trust: str, known: dict[str, Any],
+                                                       tmp_path: Path) -> None:
     people().to_csv(tmp_path / "people.csv", index=False)
-    wanted = Wanted(tmp_path / "people.csv", "good", "sex", 2.0, settings={**SEEDED, **known, "trust": trust})
-    ledger, delta = fit(wanted).result.ledger, 1e-6
+    given = {**SEEDED, **known, "trust": trust, **split}
+    ledger, delta = fit(Wanted(tmp_path / "people.csv", "good", "sex", 2.0, settings=given)).result.ledger, 1e-6
     lists = ledger.preprocessing.delta if ledger.preprocessing else 0.0
-    for part, printed, left in (("train", ledger.epsilon(), delta - lists),
-                                ("valid", ledger.held_out_epsilon("valid"), delta),
-                                ("test", ledger.held_out_epsilon("test"), delta)):
+    held_out = [(part, ledger.held_out_epsilon(part), delta) for part in SPLITS if split]
+    for part, printed, left in (("train", ledger.epsilon(), delta - lists), *held_out):
         composed = PLDAccountant()
         for square in filter(None, claimed(ledger, part).values()):
             composed.compose(GaussianDpEvent(square**-0.5))
@@ -195,16 +207,19 @@ def test_all_releases_together_have_the_stated_epsilon(trust: str, known: dict[s
 
 def test_a_table_of_shares_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the budget of training goes: 2 % to kinds, 6 % or so to preprocessing, the rest to moments and steps."""
-    frozen, without, with_row = neighbours(tmp_path, monkeypatch, "train", LOWEST, settings=SEEDED)
+    frozen, without, with_row = neighbours(tmp_path, monkeypatch, "all", LOWEST, settings=SEEDED)
     charged = claimed(frozen.fitted(without).result.ledger, "train")
     frozen.fitted(with_row)
-    (kinds, *columns), trained = frozen.told[:-4 - AUTO_STEPS], frozen.told[-4 - AUTO_STEPS:-3]
+    *before, front, model = frozen.told
+    (kinds, *columns), trained = before[:-1 - AUTO_STEPS], before[-1 - AUTO_STEPS:]
     whole = sum(charged.values())
     assert kinds / whole == pytest.approx(0.02, rel=0.01)
     assert kinds + sum(columns) == pytest.approx(charged["kinds and preprocessing"], rel=0.1)
     assert 0.05 < charged["kinds and preprocessing"] / whole < 0.12
     assert sum(trained) <= charged["moments and steps"]
     assert all(trained)
+    assert front + model == pytest.approx(charged["figures"], rel=0.01)
+    assert charged["figures"] / whole == pytest.approx(FIGURES_SHARE, rel=0.01)
 
 
 cell = st.text("0123456789.,-+$€%e ab", max_size=6)
