@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
     from simulations.fitting.fit_folder import Story
 
+
+GapAmong = Annotated[str, typer.Option(help="Groups among which gaps are, separated by commas, such as F,M, whatever "
+                                       "can be told of others; name them without looking at the records.")]
+
+
 def fit(
     file: Annotated[Path, typer.Argument(help="Table: CSV, Parquet, Feather, .xlsx or JSON; or a folder, "
                                          "or a pattern such as 'parts/*.csv', of files with the same columns.")],
@@ -43,6 +48,7 @@ def fit(
                                               "validation records; by default that of the most accurate.")] = None,
     constraint: Annotated[Literal["demographic_parity", "equal_opportunity", "both"], typer.Option(
         help="Of what the gap is.")] = "demographic_parity",
+    gap_among: GapAmong = "",
     monotone: Annotated[list[str], typer.Option(help="COLUMN=up or COLUMN=down: a number that the favourable class "
                                                 "must get more or less probable with, at no cost in privacy; repeat it "
                                                 "for others.")] = [],  # noqa: B006 - Typer copies it
@@ -80,7 +86,8 @@ def fit(
         raise ValueError(f"label and group are both {label!r}: a model's gap is between groups of people, so name "
                          "another column as group")
     given = {"favourable": favourable, "schema_file": None if schema is None else str(schema), "encoding": encoding,
-             "attribute_in_model": attribute_in_model, "without": names_of(without) or None, "seed": seed}
+             "attribute_in_model": attribute_in_model, "without": names_of(without) or None, "seed": seed,
+             "gap_among": names_of(gap_among) or None}
     settings: dict[str, Any] = {**{name: value for name, value in given.items() if value is not None}, **pairs(set_)}
     if out is not None:
         refuse_folder(out)
@@ -134,6 +141,7 @@ def choose(
     tau: Annotated[float | None, typer.Option(help="Share that is left of differences between groups' scores.")] = None,
     threshold: Annotated[float | None, typer.Option(help="Probability above which the favourable of two classes is "
                                                     "decided for, the same for all groups.")] = None,
+    gap_among: GapAmong = "",
     json: Json = False,
 ) -> None:
     """Choose another point of a run's front, the most accurate within limits: it replaces the model of the folder.
@@ -152,12 +160,13 @@ def choose(
     limits: dict[Gap, float | None] = {
         "demographic_parity": demographic_parity, "equal_opportunity": equal_opportunity,
         "equalised_odds": equalised_odds, "accuracy_parity": accuracy_parity}
-    wish = Wish({name: limit for name, limit in limits.items() if limit is not None}, worst_group, tau, threshold)
+    wish = Wish({name: limit for name, limit in limits.items() if limit is not None}, worst_group, tau, threshold,
+                tuple(names_of(gap_among)))
     if is_fit(folder):
         Story.read(folder)  # before the model is replaced: its page is made of these files
     chosen = choose_point(folder, wish, run)
     if is_fit(folder):
-        show(chosen_again(folder, chosen.number), json)
+        show(chosen_again(folder, chosen.number, wish.among), json)
         return
     if json:
         print(in_json({"run": chosen.run, **chosen.point._asdict(), "figures": chosen.figures.to_dict()}))

@@ -11,6 +11,7 @@ from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
 from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import in_json
+from simulations.fitting.figures_by_pair import COMPARED, pairs
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
 from simulations.fitting.privacy_statement import how_selected, how_trained, promise, was_selected
@@ -35,7 +36,8 @@ def card_in_markdown(story: Story) -> str:
              "not tried on anybody else.", "## Figures on test records",
              "Every figure has an interval that holds with 95 % for sampling error and noise together.",
              _table(("group", *OF_GROUPS.values()), _groups(story)), _table(("all groups", "", ""), _all(story)),
-             _RATIO, *_by_site(story), "## Privacy",
+             *_among(story), _table(("groups", *COMPARED.values()), _by_pair(story)), _RATIO,
+             *_by_site(story), "## Privacy",
              *(f"**{part.heading}.** {part.text}" for part in promise(story)), "## How to use it",
              "`python predict.py ROWS.csv` needs nothing but Python; `fedfair predict FOLDER ROWS.csv` reads any "
              "table; `fedfair choose FOLDER --demographic-parity 0.05` takes another point of the front, at no cost."]
@@ -60,7 +62,7 @@ def card_in_json(story: Story) -> str:
             "data_description": (f"tables of {story.nodes} nodes, whose values stay with each" if story.nodes else
                                  "a table of the user's, whose values stay with its owner")},
         "figures": {group: _values(OF_GROUPS, partial(story.figure, group=group)) for group in story.groups},
-        "gaps": _values(OF_ALL, story.figure), "sites": {}, "less_others": {}}
+        "gaps": _values(OF_ALL, story.figure), "gap_among": list(story.among), "sites": {}, "less_others": {}}
     told = story.by_site
     for site in told.sites:
         values["sites"][site] = {group: _values(OF_SITES, partial(told.at, site, group=group))
@@ -109,6 +111,18 @@ def _all(story: Story) -> Iterable[list[str]]:
     for metric, name in OF_ALL.items():
         shown = story.figure(metric)
         yield [name, shown.text, shown.interval]
+
+
+def _among(story: Story) -> Iterable[str]:
+    """Yield among which groups gaps are, if somebody said so."""
+    if story.among:
+        yield f"Gaps are those among {story.between}, as was asked for without looking at the records."
+
+
+def _by_pair(story: Story) -> Iterable[list[str]]:
+    """Yield a row of differences for each two groups."""
+    for pair in pairs(story):
+        yield [f"{pair.first} less {pair.second}", *map(_text, pair.differences.values())]
 
 
 def _text(shown: Estimate) -> str:

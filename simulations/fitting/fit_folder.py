@@ -157,6 +157,16 @@ class Story:
         return self.description.labels[int(every.argmax())]
 
     @property
+    def among(self) -> Sequence[str]:
+        """The groups that somebody named, among which gaps are; none for all of which rates can be told."""
+        return tuple(self.asked.get("gap_among", ()))
+
+    @property
+    def between(self) -> str:
+        """These groups in words."""
+        return " and ".join(filter(None, (", ".join(self.among[:-1]), *self.among[-1:])))
+
+    @property
     def directions(self) -> str:
         """Which numbers the score goes one way with, in words; "" for none."""
         words = {"up": "more", "down": "less"}
@@ -195,8 +205,9 @@ class Story:
                          f"{meant} that.")
         for group in self.groups:
             if not self.figure("accuracy", group).told:
-                lines.append(f"Of the group {group} too little can be told at this epsilon: what is between groups is "
-                             "between the others, if there are two.")
+                between = (f": what is between groups is that between {self.between}." if self.among else
+                           ": what is between groups is between the others, if there are two.")
+                lines.append(f"Of the group {group} too little can be told at this epsilon{between}")
         if self.unlearned and self.decides_alike is None:
             lines.append(f"Nothing was learned of {', '.join(self.unlearned)}: no two values or bins are told to be "
                          "those of enough records, as of names, dates and codes. Make a number of a date, a few "

@@ -19,6 +19,7 @@ from fedfair.fairness.metrics import shown_in
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.panels import drawn
 from simulations.files.atomic_files import in_json
+from simulations.fitting.figures_by_pair import COMPARED, pairs
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
 from simulations.fitting.privacy_statement import how_selected, promise
@@ -74,6 +75,7 @@ def page(story: Story) -> str:
     environment, style = templates("simulations.fitting"), templates("simulations.report")
     return environment.get_template("page.html.j2").render(
         story=story, groups=OF_GROUPS, overall=OF_ALL, of_sites=OF_SITES, less=LESS,
+        compared=COMPARED, pairs=[*pairs(story)],
         sliding=_SLIDING,
         promise=promise(story), selected=how_selected(story), version=version("fedfair"),
         epsilon=up(story.epsilon, ".4g"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -68,15 +68,17 @@ def is_fit(folder: Path) -> bool:
     return (folder / FIT).is_file()
 
 
-def chosen_again(folder: Path, point: int) -> Story:
+def chosen_again(folder: Path, point: int, among: Sequence[str] = ()) -> Story:
     """Let page, card and program be those of another point of the front, whose model is in the folder already.
 
     Args:
         folder: Folder of a fit.
         point: Number of the point.
+        among: Names of the groups among which gaps are from now on; none for those that they are among.
     """
     asked = read_toml(folder / FIT)
     now = {**asked, "chosen": point, "chosen_later": True, "missed": False}
+    now |= {"gap_among": [*among]} if among else {}
     now.pop("least_gap", None)  # of the others than the point that was taken first
     with replaced(folder) as new:
         (new / FIT).write_text(tomli_w.dumps(now), encoding="utf-8")
@@ -106,6 +108,8 @@ def _asked(fitted: Fitted) -> dict[str, Any]:
         others = [gap for other, gap in gaps.items() if other != point]
         asked |= {"gap": wanted.gap, "missed": gaps[point] > wanted.gap}
         asked |= {"least_gap": min(others)} if others and min(others) > wanted.gap else {}
+    if fitted.result.experiment.gap_among:
+        asked |= {"gap_among": list(fitted.result.experiment.gap_among)}
     if wanted.monotone:
         asked |= {"monotone": list(wanted.monotone)}
     if fitted.among is not None:
