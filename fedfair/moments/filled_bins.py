@@ -95,7 +95,7 @@ def filled(moments: Moments, encoding: Encoding) -> Filled:
     assert encoding.bounding is not None
     records = numbers_of_records(moments, encoding)
     lift, centre = whole.clone(), whole.clone()
-    for column, places in _columns(encoding.features).items():
+    for column, places in columns_of(encoding.features).items():
         own = [place for place in places if records.told[place]] or [max(places, key=records.numbers.__getitem__)]
         mean = _mean(own, records.numbers, width)
         for place in set(places) - set(own):
@@ -122,7 +122,7 @@ def numbers_of_records(moments: Moments, encoding: Encoding) -> Records:
     found = [(pooled.second.diagonal() / value**2, deviation, nowhere),
              (pooled.second[:, -1] / (value * moments.last), deviation * value / moments.last / math.sqrt(2), nowhere),
              (sums / value, noise / value, nowhere)]
-    for column, places in _columns(encoding.features).items():
+    for column, places in columns_of(encoding.features).items():
         if _is_complete(column, encoding):
             across = pooled.second[:, places].sum(1) / value**2
             found.append((across, deviation * math.sqrt(len(places) / 2), places))
@@ -134,8 +134,12 @@ def numbers_of_records(moments: Moments, encoding: Encoding) -> Records:
     return Records((total / precision)[:-1], precision.rsqrt()[:-1])
 
 
-def _columns(features: Sequence[Feature]) -> Mapping[str, list[int]]:
-    """Return the positions of the features of each column."""
+def columns_of(features: Sequence[Feature]) -> Mapping[str, list[int]]:
+    """Return the positions of the features of each column.
+
+    Args:
+        features: Categories and bins, which are features.
+    """
     places: dict[str, list[int]] = {}
     for place, feature in enumerate(features):
         places.setdefault(feature.column, []).append(place)

@@ -52,7 +52,7 @@ def least_squares(moments: Pooled, floor: float = 1.0) -> Head:
         moments: Moments of all groups.
         floor: Factor of the least eigenvalue, half of the noise's spectral norm.
     """
-    inverse = _inverse(moments.second, floor * _half_of_noise(moments))
+    inverse = _inverse(moments.second, floor * half_of_noise(moments))
     return Head(inverse @ (2 * moments.first - moments.first.sum(1, keepdim=True)), inverse)
 
 
@@ -80,7 +80,7 @@ def discriminant(moments: Pooled, priors: Priors = "equal", floor: float = 1.0) 
     counts, total = moments.by_class, float(moments.by_class.sum())
     means, middle = moments.first / counts, moments.first.sum(1, keepdim=True) / total
     within = moments.second - torch.einsum("c,ic,jc->ij", counts, means, means)
-    inverse = total * _inverse(within, floor * _half_of_noise(moments))
+    inverse = total * _inverse(within, floor * half_of_noise(moments))
     apart = means - middle
     weights = inverse @ apart
     lengths = ((apart + 2 * middle) * weights).sum(0) - inverse.trace() * (moments.noise_first / counts) ** 2
@@ -90,7 +90,7 @@ def discriminant(moments: Pooled, priors: Priors = "equal", floor: float = 1.0) 
     return Head(weights, inverse)
 
 
-def _half_of_noise(moments: Pooled) -> float:
+def half_of_noise(moments: Pooled) -> float:
     """Return half of the spectral norm of the noise on S, about."""
     return moments.noise_second * math.sqrt(len(moments.second) / 2)
 

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import tomli_w
-import torch
 
 from fedfair.plugins.text_values import read_toml
 from simulations.fitting.card import card_in_json, card_in_markdown
@@ -17,6 +16,7 @@ from simulations.fitting.fit_folder import FIT, Story
 from simulations.fitting.page import page
 from simulations.fitting.privacy_statement import in_words
 from simulations.fitting.standalone_program import program
+from simulations.results.front_files import taken
 from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
 from strategies.moments import GAPS
 from strategies.server.releases.front import largest_gaps
@@ -132,7 +132,5 @@ def _gaps(fitted: Fitted) -> dict[int, float]:
 
 def _point(fitted: Fitted) -> int:
     """Return the number of the front's point that is the run's model."""
-    front, weights = fitted.result.front, next(iter(fitted.result.model.parameters())).detach()
-    assert front is not None
-    apart = [float((point.T - weights).abs().max()) for point in front.front.weights]
-    return int(torch.tensor(apart).argmin())
+    assert fitted.result.front is not None
+    return taken(fitted.result.front.front, fitted.result.model)

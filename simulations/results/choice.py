@@ -28,6 +28,7 @@ from simulations.results.front_files import (
     FRONT_COLUMNS,
     SITES,
     read_front,
+    read_refits,
     settings_of,
 )
 from simulations.results.gaps_among import with_gaps_among
@@ -156,7 +157,7 @@ def _write(folder: Path, chosen: Chosen, own: pd.DataFrame, weights: Tensor, fro
         (new / "summary.csv").write_text(to_csv(summarise(metrics, saved.ledgers_of(metrics))), encoding="utf-8")
         _replace_model(folder / "model.safetensors", new / "model.safetensors", chosen.run, weights)
         _replace_figures(folder, new, chosen.run, own)
-        _replace_scorecard(folder, new, chosen.run)
+        _replace_scorecard(folder, new, chosen)
         told = {"run": chosen.run, **chosen.point._asdict(),
                 "figures": {split: chosen.figures[split].dropna().to_dict() for split in chosen.figures}}
         if front is not None:
@@ -189,13 +190,15 @@ def _replace_figures(folder: Path, new: Path, run: str, own: pd.DataFrame) -> No
             (new / name).write_text(to_csv(pd.concat([others, *mine])), encoding="utf-8")
 
 
-def _replace_scorecard(folder: Path, new: Path, run: str) -> None:
+def _replace_scorecard(folder: Path, new: Path, chosen: Chosen) -> None:
     """Replace the scorecard of a run, if it has one, by that of its new model."""
     if not (folder / SCORECARD).is_file():
         return
+    run, refits = chosen.run, read_refits(folder, chosen.run)
     cards = saved_table(folder / SCORECARD, ("run",), keep_default_na=False, dtype={"run": str, RECORDS: str})
     model = TrainedClassifier.load(new, run or None)
-    card = scorecard(model.model, model.encoding, model.labels)
+    card = scorecard(model.model, model.encoding, model.labels,
+                     deviations=refits.deviations[chosen.number] if refits else None)
     if RECORDS in cards:
         card[RECORDS] = cards.loc[cards["run"] == run, RECORDS].to_numpy()
     made = pd.concat([cards[cards["run"] != run], card.assign(run=run)[[*cards.columns]]])
