@@ -15,6 +15,10 @@ r = prod_j (1 - 2 h c_j l / max(l, floor)), l = n c^2, of what a weight was off 
 well say how large weights are, t^2 on average; r^2 t^2 is added to a bin's variance. So intervals hold about as often
 as they say on average over bins, less often of a rare bin whose weight is unusually large.
 
+How often a fit with fresh noise decides otherwise follows from how far noise moves scores: the root mean square over
+records is that of S, which knows how columns hang together, and people who are made up, each column by itself, say how
+uneven it is among them.
+
 All of it is post-processing. Errors of scores from bagging, and as pictures: Nori et al. 2019 (EBM) and 2021 (DP-EBM).
 """
 
@@ -39,7 +43,7 @@ from fedfair.moments.sums import CLASSES, unmixed, unsvec
 
 DRAWS = 64
 _TWO = math.sqrt(2)  # two fits have noise of their own, so that their difference has this many deviations of one
-_PEOPLE = 500  # made up, by whom it is known how much noise moves a score
+_PEOPLE = 500  # made up, by whom it is known how unevenly noise moves scores
 _SAME = 1e-9  # of the largest eigenvalue: eigenvalues that are equal
 _FAR, _PLACES = 8.0, 400  # where no score changes its sign, and places of the sum up to there
 
@@ -86,8 +90,25 @@ def refits(moments: Moments, trained: Trained, front: Sequence[Point], weights: 
     off = lifted.square().mean(0) + _held_back(moments, trained, bins, weights, lifted.square().mean(0))
     assert bins.records is not None  # of categories and bins
     unknown = torch.cat([~bins.records.told, torch.zeros(1, dtype=torch.bool)])
-    moved = (_people(bins.records, encoding, draws) @ lifted.flatten(0, 1).T).view(-1, DRAWS, len(front)).std(1).mean(0)
-    return Refits(off.sqrt().masked_fill(unknown, math.nan), lifted, _changed(moments, weights, 2 * _TWO * moved))
+    by_person = (_people(bins.records, encoding, draws) @ lifted.flatten(0, 1).T).view(-1, DRAWS, len(front)).std(1)
+    uneven = by_person.mean(0) / by_person.square().mean(0).sqrt().clamp(min=torch.finfo(torch.float64).tiny)
+    return Refits(off.sqrt().masked_fill(unknown, math.nan), lifted,
+                  _changed(moments, weights, 2 * _TWO * uneven * _moved(moments, made)))
+
+
+def _moved(moments: Moments, made: Tensor) -> Tensor:
+    """Return by how much fresh noise moves a score of a class, root mean square over records, `[points]`.
+
+    Args:
+        moments: What was released.
+        made: Weights with fresh noise less those that were released, `[DRAWS, points, k]`.
+    """
+    pooled = moments.pooled()
+    values, vectors = torch.linalg.eigh(pooled.second)
+    records = (pooled.second[-1, -1] / moments.last**2).clamp(min=1.0)
+    along = (made @ vectors).square().mean(0)
+    moved: Tensor = (along @ _without_noise(values, half_of_noise(pooled)) / records).sqrt()
+    return moved
 
 
 def _people(records: Records, encoding: Encoding, draws: Source) -> Tensor:

@@ -66,6 +66,8 @@ def fit(
     encoding: Encoding = None,
     seed: Annotated[int | None, typer.Option(min=0, help="{seed} By default a fit draws one.")] = None,
     set_: Set = [],  # noqa: B006 - Typer copies it
+    owner: Annotated[str, typer.Option(help="Who answers for the model, for the page and the card.")] = "",
+    purpose: Annotated[str, typer.Option(help="What the model is for, for the page and the card.")] = "",
     count_in: Annotated[Path | None, typer.Option(help="File that counts this fit with others of the same records, and "
                                                   "says what they cost together.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write: model, page, card and a program.")] = None,
@@ -94,7 +96,8 @@ def fit(
     counted = "" if count_in is None else f"; {count_in} counts the fit once it had begun to release something"
     with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"):
         fitted = fit_model(Wanted(file, label, group, epsilon, delta, gap, constraint, settings,
-                                  tuple(names_of(methods)), _number(trials), site, count_in, tuple(monotone)))
+                                  tuple(names_of(methods)), _number(trials), site, count_in, tuple(monotone),
+                                  owner, purpose))
         story = told(fitted) if out is None else save(fitted, out)
     show(story, json)
     if count_in is not None:
@@ -190,6 +193,8 @@ def predict(
     unreadable: Annotated[Literal["refuse", "missing"], typer.Option(
         help="What a cell is that must be a number and is none: refused, or missing, where the model knows missing "
              "values; how many is said.")] = "refuse",
+    stability: Annotated[bool, typer.Option("--stability", help="Add how probable it is that the decision would be the "
+                                            "same, had the noise of privacy been drawn anew.")] = False,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default the rows are printed.")] = None,
 ) -> None:
     """Add the predicted class and the probability of each class to every row of a file.
@@ -198,6 +203,7 @@ def predict(
     is written is said. Example: fedfair predict out/people new.csv --out predicted.csv
     """
     from simulations.results.classifier import TrainedClassifier, with_predictions  # here: it needs scikit-learn
+    from simulations.results.stability import draws_of, with_stability
 
     if out is not None:
         refuse_as_file(out)
@@ -205,7 +211,10 @@ def predict(
     if not classifier.columns:
         raise ValueError(f"the model in {folder} was trained on records that are not rows of a table: give their "
                          "arrays to simulations.results.classifier.TrainedClassifier")
+    draws = draws_of(folder, run, classifier) if stability else None
     rows = with_predictions(classifier, _rows(file, encoding, folder, classifier.columns), names_of(group))
+    if draws is not None:
+        rows = with_stability(classifier, rows, draws)
     text = rows.assign(predicted=rows["predicted"].map(spreadsheet_cell)).to_csv(index=False)
     if out is None:
         print(visible(text, keep="\n") if sys.stdout.isatty() else text, end="")

@@ -30,7 +30,7 @@ _RATIO = ("The ratio of selection rates is held against four fifths in United St
 def card_in_markdown(story: Story) -> str:
     """Return the card as Markdown, with Hugging Face's fields above it."""
     lines = [_HEAD, f"# {story.name}", story.finding, *story.doubts,
-             "## Model details", _details(story), "## Intended use",
+             "## Model details", _details(story), *_about(story), "## Intended use",
              f"Deciding between {' and '.join(story.description.labels)} ({story.favourable} is the favourable class) "
              "for people like those of the table, where the differences between groups below are acceptable. It was "
              "not tried on anybody else.", "## Figures on test records",
@@ -49,7 +49,9 @@ def card_in_json(story: Story) -> str:
     ledger = story.ledger
     selected = {"selection": how_selected(story)} if was_selected(story) else {}
     values: dict[str, Any] = {
-        "name": story.name, "library": "fedfair", "library_version": version("fedfair"),
+        "name": story.name, **{name: story.asked[name] for name in ("owner", "purpose", "date", "rows")
+                               if name in story.asked},
+        "changed_by_fresh_noise": dict(story.changed), "library": "fedfair", "library_version": version("fedfair"),
         "task": {"label": story.config["label"], "classes": list(story.description.labels),
                  "favourable": story.favourable, "sensitive_attribute": story.config["group"],
                  "groups": list(story.groups), "site": story.config.get("site")},
@@ -111,6 +113,17 @@ def _all(story: Story) -> Iterable[list[str]]:
     for metric, name in OF_ALL.items():
         shown = story.figure(metric)
         yield [name, shown.text, shown.interval]
+
+
+def _about(story: Story) -> Iterable[str]:
+    """Yield whose the model is, what it is for, when and of what it was made, and how stable its decisions are."""
+    told = {"Purpose": story.asked.get("purpose"), "Owner": story.asked.get("owner"), "Made": story.asked.get("date"),
+            "Rows": story.asked.get("rows") and f"{story.asked['rows']:,}"}
+    yield " ".join([*(f"{what}: {value}." for what, value in told.items() if value), f"fedfair {version('fedfair')}."])
+    if story.changed:
+        by_group = ", ".join(f"{100 * story.changed[group]:.1f} of {group}" for group in story.groups)
+        yield (f"If the noise of privacy had been drawn anew, about {100 * story.changed[ALL]:.1f} of 100 decisions "
+               f"would be other: {by_group}.")
 
 
 def _among(story: Story) -> Iterable[str]:

@@ -65,6 +65,8 @@ class Wanted:
         site: Column with the site of each record, for figures by site as well; None for none.
         trials: Expected number of trials of a selection; None for `candidates.AUTO`.
         count_in: File that counts this fit with others of the same records (`spending.Spending`); None for none.
+        owner: Who answers for the model, for page and card; "" for nobody.
+        purpose: What it is for; "" for nothing.
         monotone: Columns with numbers that the score of the favourable class rises or falls with, as "income=up".
     """
 
@@ -81,6 +83,8 @@ class Wanted:
     site: str | None = None
     count_in: str | Path | None = None
     monotone: tuple[str, ...] = ()
+    owner: str = ""
+    purpose: str = ""
 
     def charge(self, delta: float) -> None:
         """Count the fit before it releases anything, if it is to be counted.

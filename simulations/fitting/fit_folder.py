@@ -16,6 +16,7 @@ from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.spelling import written_twice
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL, shown_in
+from fedfair.moments.front import Refits
 from fedfair.moments.monotone import directions_of
 from simulations.files.saved_files import saved_table, saved_toml
 from simulations.fitting.figures_by_site import SiteStory
@@ -26,6 +27,7 @@ from simulations.results.front_files import (
     FIGURES,
     FRONT,
     FRONT_COLUMNS,
+    read_refits,
 )
 from simulations.results.model_metadata import Description
 from simulations.results.node_files import NODES_FILE
@@ -65,6 +67,7 @@ class Story:
         description: What is saved with the model.
         by_site: Figures of the model by site.
         by_node: What each node contributed; empty if the fit read a table.
+        refits: What noise does to the models of the front; None where that is not known.
     """
 
     name: str
@@ -79,6 +82,7 @@ class Story:
     description: Description
     by_site: SiteStory
     by_node: pd.DataFrame = field(default_factory=pd.DataFrame)
+    refits: Refits | None = None
 
     @staticmethod
     def read(folder: Path, name: str = "") -> Story:
@@ -101,7 +105,8 @@ class Story:
                      saved_table(folder / FRONT, FRONT_COLUMNS), int(asked["chosen"]),
                      saved_table(folder / SCORECARD, ("column", "value")), next(iter(saved.models.values())),
                      SiteStory.read(folder),
-                     saved_table(folder / NODES_FILE, ()) if (folder / NODES_FILE).is_file() else pd.DataFrame())
+                     saved_table(folder / NODES_FILE, ()) if (folder / NODES_FILE).is_file() else pd.DataFrame(),
+                     read_refits(folder))
 
     @property
     def groups(self) -> Sequence[str]:
@@ -165,6 +170,18 @@ class Story:
     def between(self) -> str:
         """These groups in words."""
         return " and ".join(filter(None, (", ".join(self.among[:-1]), *self.among[-1:])))
+
+    @property
+    def changed(self) -> Mapping[str, float]:
+        """Share of the decisions, by group and of "all", that a fit with fresh noise would take otherwise; or nothing.
+
+        It counts groups by the noisy numbers of their test records.
+        """
+        if self.refits is None or self.decides_alike is not None:
+            return {}
+        shares = dict(zip(self.groups, self.refits.changed[self.chosen].tolist(), strict=True))
+        counts = {group: max(self.figure("records", group).value, 0.0) for group in self.groups}
+        return shares | {ALL: sum(counts[group] * shares[group] for group in shares) / max(sum(counts.values()), 1.0)}
 
     @property
     def directions(self) -> str:

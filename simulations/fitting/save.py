@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -100,6 +101,9 @@ def _asked(fitted: Fitted) -> dict[str, Any]:
     wanted, point = fitted.wanted, _point(fitted)
     asked: dict[str, Any] = {"epsilon": wanted.epsilon, "delta": wanted.delta, "constraint": wanted.constraint,
                              "chosen": point, "trust": fitted.result.ledger.trust.value}
+    asked |= {"date": datetime.now(UTC).date().isoformat()}
+    asked |= {name: given for name in ("owner", "purpose") if (given := getattr(wanted, name))}
+    asked |= {"rows": fitted.result.data.train.rows} if fitted.result.data.train.rows else {}
     if fitted.nodes:
         asked |= {"nodes": fitted.nodes, "held_by": "nodes, each a file of its own; the server none",
                   "secure_aggregation": fitted.result.ledger.secure_aggregation}
@@ -133,4 +137,4 @@ def _gaps(fitted: Fitted) -> dict[int, float]:
 def _point(fitted: Fitted) -> int:
     """Return the number of the front's point that is the run's model."""
     assert fitted.result.front is not None
-    return taken(fitted.result.front.front, fitted.result.model)
+    return taken(fitted.result.front.front.weights, fitted.result.model)

@@ -68,15 +68,15 @@ def read_refits(folder: Path, run: str = "") -> Refits | None:
         return Refits(*(saved.get_tensor(name).double() for name in names)) if {*names} <= {*saved.keys()} else None
 
 
-def taken(front: Front, model: nn.Module) -> int:
+def taken(weights: Tensor, model: nn.Module) -> int:
     """Return the number of the classifier of a front that a linear model is, or that is nearest to it.
 
     Args:
-        front: The classifiers.
+        weights: Weights of the classifiers, `[points, d, C]`.
         model: The model.
     """
-    weights = next(iter(model.parameters())).detach()
-    return int(torch.tensor([float((point.T - weights).abs().max()) for point in front.weights]).argmin())
+    own = next(iter(model.parameters())).detach()
+    return int(torch.tensor([float((point.T - own).abs().max()) for point in weights]).argmin())
 
 
 def read_front(folder: Path, run: str | None) -> tuple[str, pd.DataFrame, Tensor]:

@@ -252,7 +252,7 @@ def write_folder(folder: Path, settings: Mapping[str, Any], named: Mapping[str, 
 def _deviations(result: Result) -> Tensor | None:
     """Return by how much noise moves each weight of a run's model, `[d]`, where that is known."""
     front = result.front.front if result.front else None
-    return front.refits.deviations[taken(front, result.model)] if front and front.refits else None
+    return front.refits.deviations[taken(front.weights, result.model)] if front and front.refits else None
 
 
 def _save_models(named: Mapping[str, Result], file: Path, folder: Path) -> None:
