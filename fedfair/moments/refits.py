@@ -129,24 +129,19 @@ def _drawn(moments: Moments, trained: Trained, front: Sequence[Point], constrain
     """Yield the weights of the second class of each classifier, `[points, k]`, with fresh noise."""
     found, (width, _) = _along(moments, trained), trained.head.weights.shape
     groups, constrains = len(moments.first), any(point.tau != 1 for point in front)
-    across, turned = None, found.vectors.T @ trained.head.weights  # all of it is along the eigenvectors
+    taus = torch.tensor([point.tau for point in front], dtype=torch.float64)[:, None]
+    turned = found.vectors.T @ trained.head.weights  # all of it is along the eigenvectors
     for _ in range(DRAWS):
         moved = found.variances.sqrt() * normal(draws, width, torch.float64)
         head = Head(turned + torch.stack([-moved, moved], 1), torch.diag(found.inverted))
+        alike = head.weights
         if constrains:
             noise = moments.noise * normal(draws, groups * width * CLASSES, torch.float64).view(groups, width, CLASSES)
             first = moments.first + (unmixed(noise) if moments.mixing else noise)
             across = found.vectors.T @ directions(replace(moments, first=first), constraint, favourable)
             of_second = unsvec(moments.noise * normal(draws, width * (width + 1) // 2, torch.float64)[None])[0]
-            head = head._replace(inverse=head.inverse + found.changes * of_second)
-        yield torch.stack([_of_point(point, head, across) for point in front]) @ found.vectors.T
-
-
-def _of_point(point: Point, head: Head, across: Tensor | None) -> Tensor:
-    """Return the weights of the second class, `[k]`."""
-    if across is None or point.tau == 1:
-        return head.weights[:, 1]
-    return constrained(head, across, point.tau)[:, 1]
+            alike = constrained(head._replace(inverse=head.inverse + found.changes * of_second), across, 0.0)
+        yield (taus * head.weights[:, 1] + (1 - taus) * alike[:, 1]) @ found.vectors.T  # which tau is linear in
 
 
 class _Along(NamedTuple):
