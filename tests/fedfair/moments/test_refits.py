@@ -82,18 +82,19 @@ def test_intervals_hold_the_scores_of_a_fit_without_noise_about_as_often_as_they
                                                                                       ) -> None:
     made = table(records)
     free, draws = fit(made, 0.0, generator(0, "free")).front.weights[..., 1], generator(0, "noise")
-    held, without, of_noise = [], [], []
+    rare = made.x[:, :-1].count_nonzero(0) < records / 80
+    held, without, of_rare = [], [], []
     for _ in range(40):
         found = fit(made, noise, draws)
         told = ~found.refits.deviations[:, :-1].isnan()
         apart = (found.front.weights[:, :-1, 1] - free[:, :-1]).abs()
         held.append((apart < 1.96 * found.refits.deviations[:, :-1])[:, told[0]].double().mean(1))
-        of_noise.append((apart < 1.96 * found.refits.draws.std(0)[:, :-1])[:, told[0]].double().mean(1))
+        of_rare.append((apart < 1.96 * found.refits.deviations[:, :-1])[0, told[0] & rare].double().mean())
         without.append(told.double().mean())
     of_all, of_fair = torch.stack(held).mean(0).tolist()  # tau 1 and 0.3
     assert 0.94 <= of_all <= 0.98
     assert 0.90 <= of_fair <= 0.98  # where the floor of eigenvalues also turns the direction that is taken off
-    assert float(torch.stack(of_noise).mean()) < float(torch.stack(held).mean())
+    assert float(torch.stack(of_rare).nanmean()) > 0.85  # noise alone does not move them that far
     assert float(torch.stack(without).mean()) > 0.7
 
 
