@@ -15,13 +15,15 @@ from fedfair.fairness.group_counts import favourable_of
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, sensitivity
 from fedfair.mechanisms.noise import Trust, client_share, server_share
+from fedfair.mechanisms.randomness import source
 from fedfair.moments import logistic, release, sums
 from fedfair.moments.denoised import denoised
 from fedfair.moments.filled_bins import Filled, filled
-from fedfair.moments.front import EVEN, LOGISTIC, Front, HeadName, Point, few_points, front, points
+from fedfair.moments.front import EVEN, LOGISTIC, Front, HeadName, Point, Refits, few_points, front, points
 from fedfair.moments.heads import Constraint, Head, directions, least_squares
-from fedfair.moments.leave_one_out import LeftOut, Trained, left_out
+from fedfair.moments.leave_one_out import Course, LeftOut, left_out
 from fedfair.moments.monotone import directions_of, made_monotone, refuse_unordered
+from fedfair.moments.refits import Step, Trained, refits
 from fedfair.moments.sums import CLASSES, unmixed
 from fedfair.node.exchanges import send_gradient_sum
 from fedfair.node.masked_sums import send_masked_gradient_sum
@@ -92,7 +94,7 @@ class Moments(Strategy):
     settings = {"features": "bounded", "model": "linear"}  # noqa: RUF012 - of the class, as all of these
     exchange = send_moments
     masked_exchange = send_masked_moments
-    state: ClassVar[tuple[str, ...]] = ("second", "first", "adding", "path")
+    state: ClassVar[tuple[str, ...]] = ("second", "first", "adding", "path", "steps_taken")
     options: Options
 
     def prepare(self) -> None:
@@ -131,6 +133,7 @@ class Moments(Strategy):
         self.second = self.first = torch.empty(0, dtype=torch.float64)  # the sums as they were released
         self.path = torch.empty(0, dtype=torch.float64)  # differences of scores' weights, before each step and after
         self.adding = self.sharers  # clients whose noise is in the moments
+        self.steps_taken: list[tuple[float, float]] = []  # factor and deviation of the noise of each logistic step
         self.stepped: Head | None = None  # the logistic regression of the latest round, of the features it is fitted to
 
     def rule(self) -> ClipRule:
@@ -184,7 +187,10 @@ class Moments(Strategy):
             trained = logistic.start(self.told.pooled(), self.options.floor) if left else None
         else:
             pooled, gradient = self.told.pooled(), noisy[self._parameter].double().cpu().T[self.bins.kept]
-            trained = logistic.stepped(self._latest(pooled), gradient, pooled, self.step)
+            before = self._latest(pooled)
+            trained = logistic.stepped(before, gradient, pooled, self.step)
+            moved = logistic.factor(before, pooled, self.step), self._deviation_of(self.answering)
+            self.steps_taken = [*self.steps_taken, moved]
         self.stepped = trained
         if trained is not None:
             self.path = torch.cat([self.path, (trained.weights[:, 1] - trained.weights[:, 0])[None]])
@@ -204,12 +210,13 @@ class Moments(Strategy):
         wanted = [*dict.fromkeys((chosen, *grid))]
         fitted, counted = front(self.told, wanted, options.constraint, self._favourable, trained), self.bins.records
         weights = self.bins.ending @ fitted.weights
+        told = self._refits(fitted, trained) if few else None
         if options.monotone:
             assert self._favourable is not None  # one of two classes
             numbers = counted.numbers if counted else torch.ones(weights.shape[1] - 1, dtype=torch.float64)
             weights = made_monotone(weights, directions_of(options.monotone), self.task.data().train.encoding, numbers,
                                     self._favourable)
-        self.made = fitted._replace(weights=weights,  # sums of participants count no records
+        self.made = fitted._replace(weights=weights, refits=told,  # sums of participants count no records
                                     records=counted.rounded if counted and self.protects == "record" else None)
         if not self.task.holds_out:
             self.made = self.made._replace(left_out=self._left_out(self.made))
@@ -221,8 +228,17 @@ class Moments(Strategy):
         across = directions(self.told, self.options.constraint, self._favourable) if constrained else None
         pooled = self.told.pooled()
         second = denoised(pooled, self.bins, self.task.data().train.encoding)
-        return left_out(Trained(pooled, second, self.options.floor, self.path), made.points, made.weights, across,
+        return left_out(Course(pooled, second, self.options.floor, self.path), made.points, made.weights, across,
                         self.bins.kept, self.bins.ending)
+
+    def _refits(self, front: Front, trained: Head | None) -> Refits | None:
+        """Return what noise does to the classifiers of a front of logistic regression on bins; None for another."""
+        if trained is None or self.bins.records is None:
+            return None
+        steps = tuple(Step(*step) for step in self.steps_taken)
+        return refits(self.told, Trained(trained, steps, self.options.floor), front.points, front.weights,
+                      self.options.constraint, self._favourable, self.bins, self.task.data().train.encoding,
+                      source(self.key, "refits"))
 
     def choose(self, front: MeasuredFront) -> None:
         """Take the most accurate classifier whose gap is small enough, if that is asked."""
@@ -313,7 +329,11 @@ class Moments(Strategy):
     @property
     def _deviation(self) -> float:
         """The standard deviation of the noise on every number of the sums."""
-        share = client_share(self.training.trust, self.sharers) * math.sqrt(self.adding)
+        return self._deviation_of(self.adding)
+
+    def _deviation_of(self, adding: int) -> float:
+        """Return the standard deviation of the noise on every number of sums to which some clients add it."""
+        share = client_share(self.training.trust, self.sharers) * math.sqrt(adding)
         return self.noise.of_sum * sensitivity(self.rule(), len(self.population.names)) * (
             share + server_share(self.training.trust))
 

@@ -135,6 +135,12 @@ def ratio(first: Estimate, second: Estimate) -> Estimate:
     return Estimate(*(math.exp(number) if number < 700 else math.inf for number in difference(*logs)))
 
 
+def widened(figure: Estimate, factor: float) -> Estimate:
+    """Return a figure whose interval reaches so many times as far to both sides."""
+    value = figure.value
+    return Estimate(value, value - factor * (value - figure.low), value + factor * (figure.high - value))
+
+
 def size(signed: Estimate) -> Estimate:
     """Return the absolute value of a difference with its interval."""
     near = 0.0 if signed.low <= 0 <= signed.high else min(abs(signed.low), abs(signed.high))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import NamedTuple
 
 import torch
@@ -22,21 +21,16 @@ from torch import Tensor
 
 from fedfair.fairness.decision_counts import CONFUSION, EDGES, SCORES, ahead, probabilities
 from fedfair.fairness.group_counts import favourable_of
+from fedfair.fairness.group_gaps import gaps, places_of
 from fedfair.fairness.intervals import (
     UNKNOWN,
     Estimate,
     Spread,
-    difference,
-    folded,
-    largest,
     of_cells,
     quantile,
     rate,
-    ratio,
-    size,
-    smallest,
 )
-from fedfair.fairness.metrics import ALL, gaps_over
+from fedfair.fairness.metrics import ALL
 
 CONFIDENCE = 0.95
 _EDGE = 0.02  # nearer to 0 or 1, noise may lead an area beyond, where it has no logit
@@ -78,6 +72,7 @@ class NoisyCounts:
         names: Names of the groups.
         decided: The class that every record is decided as, so that other cells are 0 without noise; None for several.
         alike: Number of tables by which the numbers of records with each label were made alike (`made_alike`).
+        among: Names of the groups among which gaps are; none for all of which the rates can be told.
     """
 
     tables: Mapping[str, Tensor]
@@ -86,6 +81,7 @@ class NoisyCounts:
     names: tuple[str, ...]
     decided: int | None = None
     alike: int = 1
+    among: tuple[str, ...] = ()
 
     def figures(self, confidence: float = CONFIDENCE) -> list[Figure]:
         """Return all figures."""
@@ -94,7 +90,8 @@ class NoisyCounts:
         rows = []
         for name, group in ((ALL, together), *zip(self.names, groups, strict=True)):
             rows += [Figure(name, metric, *compute(group, z)) for metric, compute in FIGURES.items()]
-        return [*rows, *(Figure(ALL, name, *gap) for name, gap in gaps(groups, confidence))]
+        found = gaps([group.figure for group in groups], FIGURES, confidence, places_of(self.among, self.names))
+        return [*rows, *(Figure(ALL, name, *gap) for name, gap in found)]
 
     def curve(self, confidence: float = CONFIDENCE) -> list[CurvePoint]:
         """Return the calibration curve of each group; none without a favourable class."""
@@ -120,8 +117,8 @@ def made_alike(tables: Tensor) -> tuple[Tensor, Tensor]:
     return tables + ((labels - totals) / tables.shape[3])[..., None], labels
 
 
-def constant_counts(labels: Tensor, deviation: float, favourable: int | None, names: tuple[str, ...], decided: int
-                    ) -> NoisyCounts:
+def constant_counts(labels: Tensor, deviation: float, favourable: int | None, names: tuple[str, ...], decided: int,
+                    among: tuple[str, ...] = ()) -> NoisyCounts:
     """Return the counts of a classifier that decides alike for every record.
 
     Args:
@@ -130,10 +127,11 @@ def constant_counts(labels: Tensor, deviation: float, favourable: int | None, na
         favourable: Number of the favourable class; None for none.
         names: Names of the groups.
         decided: The class that it decides for.
+        among: Names of the groups among which gaps are.
     """
     table = torch.zeros(*labels.shape, labels.shape[1], dtype=torch.float64)
     table[:, :, decided] = labels
-    return NoisyCounts({CONFUSION: table}, {CONFUSION: deviation}, favourable, names, decided)
+    return NoisyCounts({CONFUSION: table}, {CONFUSION: deviation}, favourable, names, decided, among=among)
 
 
 class Summed:
@@ -148,6 +146,10 @@ class Summed:
         self.counted = torch.ones_like(self.confusion, dtype=torch.bool) if counts.decided is None else self.mask(
             decision=counts.decided)
         self.alike = counts.alike
+
+    def figure(self, metric: str, z: float) -> Estimate:
+        """Return a figure, by its name in `FIGURES`, with an interval of so many deviations."""
+        return FIGURES[metric](self, z)
 
     def rate(self, part: Tensor, whole: Tensor, z: float) -> Estimate:
         """Return the share of the cells `part` in the cells `whole`, masks `[C, C]`, the first within the second.
@@ -297,35 +299,6 @@ def _curve(name: str, group: Summed, z: float) -> Iterator[CurvePoint]:
     for at, (rest, part) in enumerate(zip(others, own, strict=True)):
         share = rate(part, part + rest, of_cells(1, 1), group.scores_noise, z)
         yield CurvePoint(name, ends[at], ends[at + 1], stated[at], *share)
-
-
-def gaps(groups: Sequence[Summed], confidence: float) -> Iterator[tuple[str, Estimate]]:
-    """Yield the gaps between groups; with more than two, all pairs' intervals hold together.
-
-    A group of which the rate itself cannot be told is left out, unless fewer than two are left: noise would decide the
-    gap of all, as where a group has hardly a record.
-    """
-    if len(groups) < 2:
-        return
-    for name, over in gaps_over(FIGURES).items():
-        told = _told(groups, over, confidence)
-        pairs = list(combinations(range(len(told)), 2))
-        z = quantile(confidence, len(pairs) * len(over))
-        rates = [[FIGURES[metric](group, z) for group in told] for metric in over]
-        yield name, largest([size(difference(of[a], of[b])) for of in rates for a, b in pairs])
-    told = _told(groups, ("positive_rate",), confidence)
-    pairs = list(combinations(range(len(told)), 2))
-    selected = [FIGURES["positive_rate"](group, quantile(confidence, len(pairs))) for group in told]
-    yield "selection_ratio", smallest([folded(ratio(selected[a], selected[b])) for a, b in pairs])
-    told = _told(groups, ("accuracy",), confidence)
-    yield "worst_group_accuracy", smallest([_accuracy(group, quantile(confidence, len(told))) for group in told])
-
-
-def _told(groups: Sequence[Summed], metrics: Sequence[str], confidence: float) -> Sequence[Summed]:
-    """Return the groups of which each of some rates can be told; all, if those are fewer than two."""
-    z = quantile(confidence)
-    told = [group for group in groups if all(FIGURES[metric](group, z).told for metric in metrics)]
-    return told if len(told) > 1 else groups
 
 
 FIGURES: dict[str, Callable[[Summed, float], Estimate]] = {

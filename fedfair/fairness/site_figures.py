@@ -32,9 +32,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedfair.fairness.group_gaps import gaps, places_of
 from fedfair.fairness.intervals import UNKNOWN, Estimate, difference, quantile
 from fedfair.fairness.metrics import ALL
-from fedfair.fairness.noisy_figures import CONFIDENCE, FIGURES, NoisyCounts, Summed, gaps
+from fedfair.fairness.noisy_figures import CONFIDENCE, FIGURES, NoisyCounts, Summed
 
 _OF_NOISE = 3.0  # a site with fewer records than so many deviations of their noise is left out
 
@@ -125,19 +126,21 @@ class SiteCounts:
         counts: Counts at S K places: all groups of the first site, then those of the next.
         sites: Names of the sites.
         groups: Names of the groups.
+        among: Names of the groups among which gaps are; none for all of which the rates can be told.
     """
 
     counts: NoisyCounts
     sites: tuple[str, ...]
     groups: tuple[str, ...]
+    among: tuple[str, ...] = ()
 
     def figures(self, confidence: float = CONFIDENCE) -> list[SiteFigure]:
         """Return all figures."""
         rows: list[SiteFigure] = []
         for number, site in enumerate(self.sites):
             rows += self._of_site(site, number * len(self.groups), confidence)
-        sites = [self._summed(range(len(self.groups)), [number]) for number in range(len(self.sites))]
-        rows += [SiteFigure(ALL, ALL, name, *gap) for name, gap in gaps(sites, confidence)]
+        sites = [self._summed(range(len(self.groups)), [number]).figure for number in range(len(self.sites))]
+        rows += [SiteFigure(ALL, ALL, name, *gap) for name, gap in gaps(sites, FIGURES, confidence)]
         for number, group in enumerate(self.groups if len(self.groups) > 1 else ()):
             rows += [SiteFigure(ALL, group, name, *found) for name, found in self._less_others(number, confidence)]
         return rows
@@ -149,7 +152,8 @@ class SiteCounts:
         for name, group in ((ALL, Summed(self.counts, places)), *zip(self.groups, groups, strict=True)):
             for metric, compute in FIGURES.items():
                 yield SiteFigure(site, name, metric, *compute(group, z))
-        for metric, gap in gaps(groups, confidence):
+        named = places_of(self.among, self.groups)
+        for metric, gap in gaps([group.figure for group in groups], FIGURES, confidence, named):
             yield SiteFigure(site, ALL, metric, *gap)
 
     def _less_others(self, group: int, confidence: float) -> Iterator[tuple[str, Estimate]]:

@@ -135,7 +135,11 @@ def numbers_of_records(moments: Moments, encoding: Encoding) -> Records:
 
 
 def columns_of(features: Sequence[Feature]) -> Mapping[str, list[int]]:
-    """Return the positions of the features of each column."""
+    """Return the positions of the features of each column.
+
+    Args:
+        features: Categories and bins, which are features.
+    """
     places: dict[str, list[int]] = {}
     for place, feature in enumerate(features):
         places.setdefault(feature.column, []).append(place)

@@ -108,6 +108,23 @@ class Point(NamedTuple):
         return ", ".join(told)
 
 
+class Refits(NamedTuple):
+    """What noise does to the classifiers of a front, of two classes (`fedfair.moments.refits`).
+
+    Attributes:
+        deviations: By how much the weight of either class is off, `[points, d]`, by noise and where rare bins are held
+            near 0; NaN where no record is told to be.
+        draws: Weights of the second class in fits with fresh noise, less those of the front, `[draws, points, d]`;
+            those of the first class are off by as much the other way.
+        changed: Share of the records of each group that a fit with fresh noise decides otherwise, as far as scores are
+            normally distributed, `[points, K]`.
+    """
+
+    deviations: Tensor
+    draws: Tensor
+    changed: Tensor
+
+
 class Front(NamedTuple):
     """Classifiers by their settings.
 
@@ -117,12 +134,14 @@ class Front(NamedTuple):
         records: About how many records have each feature but the constant one, 0 where that cannot be told from none,
             `[d - 1]`; None where features are not counted.
         left_out: How training records would be decided, had they not trained it; None where others are held out.
+        refits: What noise does to the classifiers; None where that is not known.
     """
 
     points: tuple[Point, ...]
     weights: Tensor
     records: Tensor | None = None
     left_out: LeftOut | None = None
+    refits: Refits | None = None
 
 
 def points(heads: Sequence[HeadName], constrains: bool, by_group: bool, classes: int, logistic: float | None = None

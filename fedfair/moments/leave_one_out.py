@@ -34,7 +34,7 @@ from fedfair.moments.sums import within_one
 _ALIKE = 1e-9  # eigenvalues that differ by less are one
 
 
-class Trained(NamedTuple):
+class Course(NamedTuple):
     """A logistic regression as it was trained, of k features.
 
     Attributes:
@@ -130,12 +130,12 @@ def _divided_differences(values: Tensor, inverse: Tensor, least: float) -> Tenso
     return torch.where(apart.abs() > _ALIKE, (inverse[:, None] - inverse) / apart, slope)
 
 
-def left_out(trained: Trained, points: tuple[Point, ...], weights: Tensor, across: Tensor | None, kept: Tensor,
+def left_out(course: Course, points: tuple[Point, ...], weights: Tensor, across: Tensor | None, kept: Tensor,
              ending: Tensor) -> LeftOut:
     """Return how records would be decided by classifiers of a front that they did not train.
 
     Args:
-        trained: The logistic regression that the front follows from.
+        course: The logistic regression that the front follows from.
         points: Settings of the classifiers: logistic regression, or what decides alike for all.
         weights: Their weights, `[points, d, 2]`.
         across: Differences between groups' mean features, `[k, constraints]` (`heads.directions`); None for none.
@@ -145,19 +145,19 @@ def left_out(trained: Trained, points: tuple[Point, ...], weights: Tensor, acros
     Raises:
         ValueError: For a classifier that is fitted in another way.
     """
-    pooled = trained.pooled
+    pooled = course.pooled
     for point in points:
         if point.head not in (LOGISTIC, "constant"):
             raise ValueError(f"{point.name} is not trained by logistic steps, and what it decides without a record "
                              "is told of those alone")
     values, vectors = torch.linalg.eigh(pooled.second)
-    least = least_value(values, trained.floor * half_of_noise(pooled))
+    least = least_value(values, course.floor * half_of_noise(pooled))
     inverse = (vectors / values.clamp(min=least)) @ vectors.T
     free = Head(vectors, inverse)
     shapes = [torch.zeros_like(ending @ vectors) if point.head == "constant" else ending @ (
         vectors if point.tau == 1 or across is None else constrained(free, across, point.tau)) for point in points]
-    slopes = [logistic.slope(torch.stack([-each / 2, each / 2], 1), pooled) for each in trained.path[:-1]]
+    slopes = [logistic.slope(torch.stack([-each / 2, each / 2], 1), pooled) for each in course.path[:-1]]
     contrast = 2 * (pooled.first[:, 1] - pooled.first[:, 0]) @ vectors
-    return LeftOut(values, vectors, vectors.T @ trained.second @ vectors,
-                   torch.tensor([least], dtype=torch.float64), kept, contrast, trained.path @ vectors,
+    return LeftOut(values, vectors, vectors.T @ course.second @ vectors,
+                   torch.tensor([least], dtype=torch.float64), kept, contrast, course.path @ vectors,
                    torch.tensor(slopes, dtype=torch.float64), weights[:, :, 1] - weights[:, :, 0], torch.stack(shapes))

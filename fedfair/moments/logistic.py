@@ -27,6 +27,7 @@ from fedfair.moments.heads import Head, least_squares
 from fedfair.moments.release import Pooled
 
 START = 1.5
+"""Times the least squares fit, where the steps begin."""
 _FLATTEST = 1 / 8  # the least h
 _NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(9))
 
@@ -56,7 +57,7 @@ def stepped(head: Head, gradient: Tensor, moments: Pooled, number: int) -> Head:
         moments: The moments that it began with.
         number: The number of the step, from 1.
     """
-    return Head(head.weights - _factor(head, moments, number) * head.inverse @ apart(gradient), head.inverse)
+    return Head(head.weights - factor(head, moments, number) * head.inverse @ apart(gradient), head.inverse)
 
 
 def gradient_of_step(before: Head, after: Head, moments: Pooled, number: int) -> Tensor:
@@ -69,7 +70,7 @@ def gradient_of_step(before: Head, after: Head, moments: Pooled, number: int) ->
         number: The number of the step, from 1.
     """
     change: Tensor = torch.linalg.solve(before.inverse, before.weights - after.weights)
-    return change / _factor(before, moments, number)
+    return change / factor(before, moments, number)
 
 
 def apart(gradient: Tensor) -> Tensor:
@@ -77,13 +78,24 @@ def apart(gradient: Tensor) -> Tensor:
     return (gradient - gradient.flip(1)) / 2
 
 
-def _factor(head: Head, moments: Pooled, number: int) -> float:
-    """Return by how much P^-1 g is multiplied: for a class, half of what it is for the difference of scores."""
+def factor(head: Head, moments: Pooled, number: int) -> float:
+    """Return by how much P^-1 g is multiplied: for a class, half of what it is for the difference of scores.
+
+    Args:
+        head: The classifier before the step.
+        moments: The moments that it began with.
+        number: The number of the step, from 1.
+    """
     return 1 / ((number + 1) * slope(head.weights, moments))
 
 
 def slope(weights: Tensor, moments: Pooled) -> float:
-    """Return the mean of p (1 - p) over records whose scores are normal, as the moments tell them."""
+    """Return h, the mean of p (1 - p) over records whose scores are normal, as the moments tell them; at least 1/8.
+
+    Args:
+        weights: Weights of a classifier, `[d, 2]`.
+        moments: Moments of all groups.
+    """
     score = weights[:, 1] - weights[:, 0]
     records = (moments.second[-1, -1] / moments.last**2).clamp(min=1.0)
     mean = moments.second[-1] @ score / moments.last / records

@@ -88,6 +88,13 @@ class Moments:
             return self.first.sum((0, 2)), each * classes**0.5
         return self.first.sum((0, 2)), self.noise * deviation(torch.ones(groups, classes, dtype=torch.float64), True)
 
+    @property
+    def noise_of_contrast(self) -> float:
+        """Standard deviation of the noise on the sums of the features of one class less those of another."""
+        if not self.mixing:
+            return self._noise_of_class(torch.ones(len(self.first), dtype=torch.float64)) * 2**0.5
+        return self.noise * deviation(torch.tensor([[-1.0, 1.0]], dtype=torch.float64).repeat(len(self.first), 1), True)
+
     def of_features(self, kept: Tensor) -> Moments:
         """Return the moments of some features alone.
 

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
     from simulations.fitting.fit_folder import Story
 
+
+GapAmong = Annotated[str, typer.Option(help="Groups among which gaps are, separated by commas, such as F,M, whatever "
+                                       "can be told of others; name them without looking at the records.")]
+
+
 def fit(
     file: Annotated[Path, typer.Argument(help="Table: CSV, Parquet, Feather, .xlsx or JSON; or a folder, "
                                          "or a pattern such as 'parts/*.csv', of files with the same columns.")],
@@ -44,6 +49,7 @@ def fit(
                                               "accurate.")] = None,
     constraint: Annotated[Literal["demographic_parity", "equal_opportunity", "both"], typer.Option(
         help="Of what the gap is.")] = "demographic_parity",
+    gap_among: GapAmong = "",
     monotone: Annotated[list[str], typer.Option(help="COLUMN=up or COLUMN=down: a number that the favourable class "
                                                 "must get more or less probable with, at no cost in privacy; repeat it "
                                                 "for others.")] = [],  # noqa: B006 - Typer copies it
@@ -61,6 +67,8 @@ def fit(
     encoding: Encoding = None,
     seed: Annotated[int | None, typer.Option(min=0, help="{seed} By default a fit draws one.")] = None,
     set_: Set = [],  # noqa: B006 - Typer copies it
+    owner: Annotated[str, typer.Option(help="Who answers for the model, for the page and the card.")] = "",
+    purpose: Annotated[str, typer.Option(help="What the model is for, for the page and the card.")] = "",
     count_in: Annotated[Path | None, typer.Option(help="File that counts this fit with others of the same records, and "
                                                   "says what they cost together.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write: model, page, card and a program.")] = None,
@@ -81,14 +89,16 @@ def fit(
         raise ValueError(f"label and group are both {label!r}: a model's gap is between groups of people, so name "
                          "another column as group")
     given = {"favourable": favourable, "schema_file": None if schema is None else str(schema), "encoding": encoding,
-             "attribute_in_model": attribute_in_model, "without": names_of(without) or None, "seed": seed}
+             "attribute_in_model": attribute_in_model, "without": names_of(without) or None, "seed": seed,
+             "gap_among": names_of(gap_among) or None}
     settings: dict[str, Any] = {**{name: value for name, value in given.items() if value is not None}, **pairs(set_)}
     if out is not None:
         refuse_folder(out)
     counted = "" if count_in is None else f"; {count_in} counts the fit once it had begun to release something"
     with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"):
         fitted = fit_model(Wanted(file, label, group, epsilon, delta, gap, constraint, settings,
-                                  tuple(names_of(methods)), _number(trials), site, count_in, tuple(monotone)))
+                                  tuple(names_of(methods)), _number(trials), site, count_in, tuple(monotone),
+                                  owner, purpose))
         story = told(fitted) if out is None else save(fitted, out)
     show(story, json)
     if count_in is not None:
@@ -135,6 +145,7 @@ def choose(
     tau: Annotated[float | None, typer.Option(help="Share that is left of differences between groups' scores.")] = None,
     threshold: Annotated[float | None, typer.Option(help="Probability above which the favourable of two classes is "
                                                     "decided for, the same for all groups.")] = None,
+    gap_among: GapAmong = "",
     json: Json = False,
 ) -> None:
     """Choose another point of a run's front, the most accurate within limits: it replaces the model of the folder.
@@ -153,12 +164,13 @@ def choose(
     limits: dict[Gap, float | None] = {
         "demographic_parity": demographic_parity, "equal_opportunity": equal_opportunity,
         "equalised_odds": equalised_odds, "accuracy_parity": accuracy_parity}
-    wish = Wish({name: limit for name, limit in limits.items() if limit is not None}, worst_group, tau, threshold)
+    wish = Wish({name: limit for name, limit in limits.items() if limit is not None}, worst_group, tau, threshold,
+                tuple(names_of(gap_among)))
     if is_fit(folder):
         Story.read(folder)  # before the model is replaced: its page is made of these files
     chosen = choose_point(folder, wish, run)
     if is_fit(folder):
-        show(chosen_again(folder, chosen.number), json)
+        show(chosen_again(folder, chosen.number, wish.among), json)
         return
     if json:
         print(in_json({"run": chosen.run, **chosen.point._asdict(), "figures": chosen.figures.to_dict()}))
@@ -182,6 +194,8 @@ def predict(
     unreadable: Annotated[Literal["refuse", "missing"], typer.Option(
         help="What a cell is that must be a number and is none: refused, or missing, where the model knows missing "
              "values; how many is said.")] = "refuse",
+    stability: Annotated[bool, typer.Option("--stability", help="Add how probable it is that the decision would be the "
+                                            "same, had the noise of privacy been drawn anew.")] = False,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default the rows are printed.")] = None,
 ) -> None:
     """Add the predicted class and the probability of each class to every row of a file.
@@ -190,6 +204,7 @@ def predict(
     is written is said. Example: fedfair predict out/people new.csv --out predicted.csv
     """
     from simulations.results.classifier import TrainedClassifier, with_predictions  # here: it needs scikit-learn
+    from simulations.results.stability import draws_of, with_stability
 
     if out is not None:
         refuse_as_file(out)
@@ -197,7 +212,10 @@ def predict(
     if not classifier.columns:
         raise ValueError(f"the model in {folder} was trained on records that are not rows of a table: give their "
                          "arrays to simulations.results.classifier.TrainedClassifier")
+    draws = draws_of(folder, run, classifier) if stability else None
     rows = with_predictions(classifier, _rows(file, encoding, folder, classifier.columns), names_of(group))
+    if draws is not None:
+        rows = with_stability(classifier, rows, draws)
     text = rows.assign(predicted=rows["predicted"].map(spreadsheet_cell)).to_csv(index=False)
     if out is None:
         print(visible(text, keep="\n") if sys.stdout.isatty() else text, end="")

@@ -11,6 +11,7 @@ from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
 from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import in_json
+from simulations.fitting.figures_by_pair import COMPARED, pairs
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
 from simulations.fitting.privacy_statement import how_selected, how_trained, promise, was_selected
@@ -29,13 +30,14 @@ _RATIO = ("The ratio of selection rates is held against four fifths in United St
 def card_in_markdown(story: Story) -> str:
     """Return the card as Markdown, with Hugging Face's fields above it."""
     lines = [_HEAD, f"# {story.name}", story.finding, *story.doubts,
-             "## Model details", _details(story), "## Intended use",
+             "## Model details", _details(story), *_about(story), "## Intended use",
              f"Deciding between {' and '.join(story.description.labels)} ({story.favourable} is the favourable class) "
              "for people like those of the table, where the differences between groups below are acceptable. It was "
              "not tried on anybody else.", f"## Figures on {story.measured_on}", *filter(None, [story.how_measured]),
              "Every figure has an interval that holds with 95 % for sampling error and noise together.",
              _table(("group", *OF_GROUPS.values()), _groups(story)), _table(("all groups", "", ""), _all(story)),
-             _RATIO, *_by_site(story), "## Privacy",
+             *_among(story), _table(("groups", *COMPARED.values()), _by_pair(story)), _RATIO,
+             *_by_site(story), "## Privacy",
              *(f"**{part.heading}.** {part.text}" for part in promise(story)), "## How to use it",
              "`python predict.py ROWS.csv` needs nothing but Python; `fedfair predict FOLDER ROWS.csv` reads any "
              "table; `fedfair choose FOLDER --demographic-parity 0.05` takes another point of the front, at no cost."]
@@ -47,7 +49,9 @@ def card_in_json(story: Story) -> str:
     ledger = story.ledger
     selected = {"selection": how_selected(story)} if was_selected(story) else {}
     values: dict[str, Any] = {
-        "name": story.name, "library": "fedfair", "library_version": version("fedfair"),
+        "name": story.name, **{name: story.asked[name] for name in ("owner", "purpose", "date", "rows")
+                               if name in story.asked},
+        "changed_by_fresh_noise": dict(story.changed), "library": "fedfair", "library_version": version("fedfair"),
         "task": {"label": story.config["label"], "classes": list(story.description.labels),
                  "favourable": story.favourable, "sensitive_attribute": story.config["group"],
                  "groups": list(story.groups), "site": story.config.get("site")},
@@ -60,7 +64,7 @@ def card_in_json(story: Story) -> str:
             "data_description": (f"tables of {story.nodes} nodes, whose values stay with each" if story.nodes else
                                  "a table of the user's, whose values stay with its owner")},
         "figures": {group: _values(OF_GROUPS, partial(story.figure, group=group)) for group in story.groups},
-        "gaps": _values(OF_ALL, story.figure), "sites": {}, "less_others": {}}
+        "gaps": _values(OF_ALL, story.figure), "gap_among": list(story.among), "sites": {}, "less_others": {}}
     told = story.by_site
     for site in told.sites:
         values["sites"][site] = {group: _values(OF_SITES, partial(told.at, site, group=group))
@@ -109,6 +113,29 @@ def _all(story: Story) -> Iterable[list[str]]:
     for metric, name in OF_ALL.items():
         shown = story.figure(metric)
         yield [name, shown.text, shown.interval]
+
+
+def _about(story: Story) -> Iterable[str]:
+    """Yield whose the model is, what it is for, when and of what it was made, and how stable its decisions are."""
+    told = {"Purpose": story.asked.get("purpose"), "Owner": story.asked.get("owner"), "Made": story.asked.get("date"),
+            "Rows": story.asked.get("rows") and f"{story.asked['rows']:,}"}
+    yield " ".join([*(f"{what}: {value}." for what, value in told.items() if value), f"fedfair {version('fedfair')}."])
+    if story.changed:
+        by_group = ", ".join(f"{100 * story.changed[group]:.1f} of {group}" for group in story.groups)
+        yield (f"If the noise of privacy had been drawn anew, about {100 * story.changed[ALL]:.1f} of 100 decisions "
+               f"would be other: {by_group}.")
+
+
+def _among(story: Story) -> Iterable[str]:
+    """Yield among which groups gaps are, if somebody said so."""
+    if story.among:
+        yield f"Gaps are those among {story.between}, as was asked for without looking at the records."
+
+
+def _by_pair(story: Story) -> Iterable[list[str]]:
+    """Yield a row of differences for each two groups."""
+    for pair in pairs(story):
+        yield [f"{pair.first} less {pair.second}", *map(_text, pair.differences.values())]
 
 
 def _text(shown: Estimate) -> str:

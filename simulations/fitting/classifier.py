@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -46,6 +46,8 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             protection.
         count_in: File that counts this fit with others of the same rows (`simulations.fitting.spending.Spending`): a
             cross-validation of five fits costs five times epsilon. None for none.
+        gap_among: Groups among which gaps are, as `sensitive_features` names them, whatever can be told of others; name
+            them without looking at the rows. None for all of which rates can be told.
         monotonic_cst: 1 for each column, by its name, with which the favourable class must get more probable, -1 where
             less; None for none.
 
@@ -72,11 +74,12 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                  constraint: Constraint = "demographic_parity", gap: float | None = None, favourable: Any = None,
                  attribute_in_model: bool = False, split: tuple[float, float, float] | None = None,
                  random_state: int | np.random.RandomState | None = None, count_in: str | Path | None = None,
-                 monotonic_cst: Mapping[str, Literal[-1, 0, 1]] | None = None) -> None:
+                 monotonic_cst: Mapping[str, Literal[-1, 0, 1]] | None = None,
+                 gap_among: Sequence[Any] | None = None) -> None:
         self.epsilon, self.delta, self.constraint, self.gap = epsilon, delta, constraint, gap
         self.favourable, self.attribute_in_model = favourable, attribute_in_model
         self.split, self.random_state, self.count_in = split, random_state, count_in
-        self.monotonic_cst = monotonic_cst
+        self.monotonic_cst, self.gap_among = monotonic_cst, gap_among
 
     def fit(self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike | None = None,
             sites: ArrayLike | None = None) -> FairPrivateClassifier:
@@ -113,6 +116,7 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             "attribute_in_model": self.attribute_in_model,
             **({"randomness": "system"} if seed is None else {"randomness": "seeded", "seed": seed}),
             **({} if self.split is None else {"split": self.split}),
+            **({} if self.gap_among is None else {"gap_among": [*map(str, self.gap_among)]}),
             **({} if self.favourable is None else {"favourable": f"{_place(self.classes_, self.favourable):06d}"})}
         self.fitted_ = fit(Wanted(table, _LABEL, group, self.epsilon, self.delta, self.gap, self.constraint, settings,
                                   site=None if sites is None else _SITE, count_in=self.count_in,

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from fedfair.accounting import Ledger, Release, epsilon, multiplier_of
 from fedfair.accounting.events import Preprocessed
 from fedfair.datasets.columns.kinds import holds_dates
 from fedfair.datasets.columns.tidy import reading_as_asked
-from fedfair.datasets.files.chunks import hold_chunks, release_chunks
+from fedfair.datasets.files.chunks import Chunks, hold_chunks, release_chunks
 from fedfair.datasets.files.in_memory import removed_after
+from fedfair.datasets.grouped import crossed
+from fedfair.datasets.table import from_chunks
+from fedfair.fairness.group_gaps import places_of
 from fedfair.mechanisms.randomness import SystemEntropy, random_bits, source
 from fedfair.moments.heads import Constraint
 from fedfair.moments.monotone import directions_of
@@ -61,6 +65,8 @@ class Wanted:
         site: Column with the site of each record, for figures by site as well; None for none.
         trials: Expected number of trials of a selection; None for `candidates.AUTO`.
         count_in: File that counts this fit with others of the same records (`spending.Spending`); None for none.
+        owner: Who answers for the model, for page and card; "" for nobody.
+        purpose: What it is for; "" for nothing.
         monotone: Columns with numbers that the score of the favourable class rises or falls with, as "income=up".
     """
 
@@ -77,6 +83,8 @@ class Wanted:
     site: str | None = None
     count_in: str | Path | None = None
     monotone: tuple[str, ...] = ()
+    owner: str = ""
+    purpose: str = ""
 
     def charge(self, delta: float) -> None:
         """Count the fit before it releases anything, if it is to be counted.
@@ -184,6 +192,8 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     _refuse_dates(made, table.dates)
     if table.listed:
         made = made.model_copy(update={"categorical": (*(made.categorical or ()), *table.listed)})
+    if made.gap_among:
+        places_of(made.gap_among, _groups(made, table))
     asked, commas = _unknown_columns(made, table.names), _may_have_commas(made, table.separator)
     counts = count(table, asked, reading, commas, str(made.label))
     delta = chosen_delta(wanted.delta, counts.records)
@@ -213,6 +223,13 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     whole = replace(result, ledger=_with_kinds(result.ledger, budget, made.holds_out))
     return Fitted(replace(wanted, delta=delta), whole, (*found.numbers, *dict(found.quantities)), few, selected,
                   counted=found)
+
+
+def _groups(made: Experiment, table: Chunks) -> tuple[str, ...]:
+    """Return the names of all groups, which are public, before anything is released."""
+    without = [name for name in table.names if name not in (made.label, *made.attributes)]
+    return reduce(crossed, [from_chunks(table, str(made.label), str(column), without=without, numbers=(),
+                                        asked=made.asked) for column in made.attributes]).names
 
 
 def _bins(made: Experiment, records: int, columns: int, numbers: Sequence[str], noise: float) -> int:

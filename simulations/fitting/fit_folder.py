@@ -17,6 +17,7 @@ from fedfair.datasets.columns.quantities import UNITS
 from fedfair.datasets.columns.spelling import written_twice
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL, shown_in
+from fedfair.moments.front import Refits
 from fedfair.moments.monotone import directions_of
 from simulations.files.saved_files import saved_table, saved_toml
 from simulations.fitting.figures_by_site import SiteStory
@@ -27,6 +28,7 @@ from simulations.results.front_files import (
     FIGURES,
     FRONT,
     FRONT_COLUMNS,
+    read_refits,
 )
 from simulations.results.model_metadata import Description
 from simulations.results.node_files import NODES_FILE
@@ -66,6 +68,7 @@ class Story:
         description: What is saved with the model.
         by_site: Figures of the model by site.
         by_node: What each node contributed; empty if the fit read a table.
+        refits: What noise does to the models of the front; None where that is not known.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Story:
     description: Description
     by_site: SiteStory
     by_node: pd.DataFrame = field(default_factory=pd.DataFrame)
+    refits: Refits | None = None
 
     @staticmethod
     def read(folder: Path, name: str = "") -> Story:
@@ -102,7 +106,8 @@ class Story:
                      saved_table(folder / FRONT, FRONT_COLUMNS), int(asked["chosen"]),
                      saved_table(folder / SCORECARD, ("column", "value")), next(iter(saved.models.values())),
                      SiteStory.read(folder),
-                     saved_table(folder / NODES_FILE, ()) if (folder / NODES_FILE).is_file() else pd.DataFrame())
+                     saved_table(folder / NODES_FILE, ()) if (folder / NODES_FILE).is_file() else pd.DataFrame(),
+                     read_refits(folder))
 
     @property
     def groups(self) -> Sequence[str]:
@@ -151,19 +156,19 @@ class Story:
     @property
     def measured_on(self) -> str:
         """What records figures are of, in words."""
-        return "test records" if self.part == "test" else "records left out of training"
+        return "test records" if self.part == "test" else "left-out records"
 
     @property
     def chosen_on(self) -> str:
         """What records a point is chosen on, in words."""
-        return "the validation part" if self.part == "test" else "records left out of training"
+        return "the validation part" if self.part == "test" else "left-out records"
 
     @property
     def how_measured(self) -> str:
         """How figures came about, where that is not by records apart; else ""."""
         if self.part == "test":
             return ""
-        return ("All records trained the model. For its figures each was decided by the model as it would be had that "
+        return ("All records trained the model. For its figures each was left out once: decided by the model as it would be had that "
                 "record been left out of training, and these decisions were counted with noise.")
 
     @cached_property
@@ -179,6 +184,28 @@ class Story:
             return None
         every = self.scorecard[self.scorecard["column"] == EVERY].filter(like="score of ").to_numpy()[0]
         return self.description.labels[int(every.argmax())]
+
+    @property
+    def among(self) -> Sequence[str]:
+        """The groups that somebody named, among which gaps are; none for all of which rates can be told."""
+        return tuple(self.asked.get("gap_among", ()))
+
+    @property
+    def between(self) -> str:
+        """These groups in words."""
+        return " and ".join(filter(None, (", ".join(self.among[:-1]), *self.among[-1:])))
+
+    @property
+    def changed(self) -> Mapping[str, float]:
+        """Share of the decisions, by group and of "all", that a fit with fresh noise would take otherwise; or nothing.
+
+        It counts groups by the noisy numbers of their records.
+        """
+        if self.refits is None or self.decides_alike is not None:
+            return {}
+        shares = dict(zip(self.groups, self.refits.changed[self.chosen].tolist(), strict=True))
+        counts = {group: max(self.figure("records", group).value, 0.0) for group in self.groups}
+        return shares | {ALL: sum(counts[group] * shares[group] for group in shares) / max(sum(counts.values()), 1.0)}
 
     @property
     def directions(self) -> str:
@@ -219,8 +246,9 @@ class Story:
                          f"{meant} that.")
         for group in self.groups:
             if not self.figure("accuracy", group).told:
-                lines.append(f"Of the group {group} too little can be told at this epsilon: what is between groups is "
-                             "between the others, if there are two.")
+                between = (f": what is between groups is that between {self.between}." if self.among else
+                           ": what is between groups is between the others, if there are two.")
+                lines.append(f"Of the group {group} too little can be told at this epsilon{between}")
         if self.unlearned and self.decides_alike is None:
             lines.append(f"Nothing was learned of {', '.join(self.unlearned)}: no two values or bins are told to be "
                          "those of enough records, as of names, dates and codes. Make a number of a date, a few "

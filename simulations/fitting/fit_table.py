@@ -26,8 +26,9 @@ def story_table(story: Story) -> RenderableType:
     by_site = (terminal(_by_site(story, columns)), Text(visible(story.by_site.finding))) if story.by_site.sites else ()
     gaps = Table(columns=("", ""), rows=[(words, story.figure(name)) for name, words in OF_ALL.items()],
                  framed=False)
-    lines = [Text(visible(line)) for line in filter(None, (story.finding, story.how_measured, how_selected(story),
-                                                      *story.doubts))]
+    among = f"Gaps are those among {story.between}, as was asked for." if story.among else ""
+    lines = [Text(visible(line)) for line in filter(None, (story.finding, story.how_measured, among,
+                                                      how_selected(story), *story.doubts))]
     promised = Text(f"epsilon {story.epsilon:.4g} at delta {story.ledger.delta:.3g} for every record: "
                     f"{story.ledger.guarantee}")
     return Group(terminal(table), *by_site, terminal(gaps), *lines, promised)

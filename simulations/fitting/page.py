@@ -1,12 +1,7 @@
-"""The page of a fit: one HTML file for a risk committee, which needs no server and asks nobody for anything.
-
-The pictures of a fit's page: the front, and calibration by group.
-"""
+"""The page of a fit: one HTML file for a risk committee, which needs no server and asks nobody for anything."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -14,55 +9,16 @@ import pandas as pd
 from markupsafe import Markup
 
 from fedfair.accounting.figures import up
-from fedfair.fairness.intervals import Estimate, records
+from fedfair.fairness.intervals import records
 from fedfair.fairness.metrics import shown_in
-from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
-from simulations.drawing.panels import drawn
 from simulations.files.atomic_files import in_json
+from simulations.fitting.figures_by_pair import COMPARED, pairs
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
+from simulations.fitting.pictures import Picture, calibration, front, rates, scores
 from simulations.fitting.privacy_statement import how_selected, promise
 from simulations.report.page_files import as_it_is, templates
-from simulations.results.scorecard import RECORDS
-
-
-def front(story: Story) -> str:
-    """Draw accuracy against the difference of selection rates, a mark with intervals for each point of the front."""
-    points = []
-    for number in story.points:
-        gap, right = story.at(number, "demographic_parity"), story.at(number, "accuracy")
-        name = f"tau {story.tau(number):g}"
-        tip = f"{name}: accuracy {right.text} ({right.interval}), difference {gap.text} ({gap.interval})"
-        points.append((name, Point(gap, right, tip=tip)))
-    title = "The front: accuracy against the difference of selection rates"
-    return _drawing("front", title, Scale("difference of selection rates"), Scale("accuracy"), points,
-                    [point for _, point in points])
-
-
-def calibration(story: Story, group: str) -> str:
-    """Draw how often the favourable class occurs where the model states a probability; "" if that is unknown."""
-    points = []
-    for row in records(story.curves):
-        share = Estimate(row["share"], row["low"], row["high"])
-        if row["split"] == story.part and str(row["group"]) == group and share.told:
-            name = f"stated {row['stated']:.2f}"
-            tip = f"{name}, so {share.text} ({share.interval})"
-            points.append((name, Point(Estimate(row["stated"]), share, tip=tip)))
-    right = [Point(Estimate(end), Estimate(end)) for end in (0.0, 1.0)]
-    return _drawing(f"calibration-{story.groups.index(group)}", f"Calibration of {group}", Scale("stated probability"),
-                    Scale("how often it is so"), points, right)
-
-
-def _drawing(name: str, title: str, x: Scale, y: Scale, points: Sequence[tuple[str, Point]],
-             line: Sequence[Point]) -> str:
-    """Draw named points over a faint line; "" if none is known."""
-    if not any(math.isfinite(point.x.value + point.y.value) for _, point in points):
-        return ""
-    series = (Series("", 0, tuple(line), band=False, faint=True),
-              *(Series(words, 0, (point,), joined=False) for words, point in points))
-    (svg,) = drawn(Figure(name, title, "", (Panel(title, x, y, series),)), "fit")
-    return svg
-
+from simulations.results.scorecard import HIGH, LOW, RECORDS
 
 _SLIDING = {metric.name: metric.words for metric in shown_in("fit groups")
             if metric.of == "counts" and metric.name != "records"}
@@ -74,15 +30,26 @@ def page(story: Story) -> str:
     environment, style = templates("simulations.fitting"), templates("simulations.report")
     return environment.get_template("page.html.j2").render(
         story=story, groups=OF_GROUPS, overall=OF_ALL, of_sites=OF_SITES, less=LESS,
+        compared=COMPARED, pairs=[*pairs(story)],
         sliding=_SLIDING,
         promise=promise(story), selected=how_selected(story), version=version("fedfair"),
         epsilon=up(story.epsilon, ".4g"),
         delta=up(story.ledger.delta, ".3g"), style=as_it_is(style, "page.css"),
         own_style=as_it_is(environment, "page.css"), script=as_it_is(environment, "page.js"),
+        rates=_marked(rates(story)), scores=_marked(scores(story)), most=_MOST,
         front=Markup(front(story)),  # noqa: S704 - every text in it is escaped
         curves=[(group, Markup(calibration(story, group))) for group in story.groups],  # noqa: S704
         data=Markup(in_json(_points(story)).replace("<", "\\u003c")),  # noqa: S704 - no tag can begin in it
         card=_card(story), nodes=_nodes(story))
+
+
+_MOST = 6
+"""Columns of the scorecard whose pictures are not folded."""
+
+
+def _marked(pictures: list[Picture]) -> list[tuple[str, Markup]]:
+    """Return titles and drawings, which the page takes as they are."""
+    return [(title, Markup(svg)) for title, svg in pictures]  # noqa: S704 - every text in it is escaped
 
 
 def _points(story: Story) -> list[dict[str, Any]]:
@@ -97,12 +64,23 @@ def _points(story: Story) -> list[dict[str, Any]]:
     return shown
 
 
-def _card(story: Story) -> list[tuple[str, str, str, list[str]]]:
-    """Return the scorecard: column, value, about how many training records have it, and the score of each class."""
-    scores = story.scorecard.filter(like="score of ").to_numpy().tolist()
-    return [(str(row["column"]), "" if pd.isna(row["value"]) else str(row["value"]), _about(row.get(RECORDS)),
-             [f"{number:+.3f}" for number in own])
-            for row, own in zip(records(story.scorecard), scores, strict=True)]
+def _card(story: Story) -> list[tuple[str, str, str, list[tuple[str, str]]]]:
+    """Return the scorecard: column, value, about how many training records have it, and each class's score.
+
+    A score has its interval beside it, "" where none is known.
+    """
+    cards = []
+    for row in records(story.scorecard):
+        cells = [(f"{row[f'score of {label}']:+.3f}", _between(row.get(f"{LOW} {label}"), row.get(f"{HIGH} {label}")))
+                 for label in story.description.labels]
+        cards.append((str(row["column"]), "" if pd.isna(row["value"]) else str(row["value"]), _about(row.get(RECORDS)),
+                      cells))
+    return cards
+
+
+def _between(low: float | None, high: float | None) -> str:
+    """Return the ends of an interval in words."""
+    return "" if low is None or high is None or low != low else f"{low:+.3f} to {high:+.3f}"
 
 
 def _about(number: float | None) -> str:

@@ -97,7 +97,7 @@ def _trial(made: Experiment, task: Task, among: Among, training: Selection, scor
     candidate, followed = among.drawn(_SYSTEM), list[Rounds]()
     told = experiment_of(made, candidate, training).model_copy(update={
         **{name: getattr(task, name) for name in ("ranges", "categories", "edges")}, "figures": "none",
-        "figures_epsilon": None, "preprocessing_epsilon": None})
+        "figures_epsilon": None, "gap_among": None, "preprocessing_epsilon": None})
     result = conduct(told, grid, lambda *_: None, watch=lambda rounds, _: followed.append(rounds))
     _refuse_dearer(result.ledger, training)
     valid = result.data.valid

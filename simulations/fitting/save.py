@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import tomli_w
-import torch
 
 from fedfair.plugins.text_values import read_toml
 from simulations.fitting.card import card_in_json, card_in_markdown
@@ -17,6 +17,7 @@ from simulations.fitting.fit_folder import FIT, Story
 from simulations.fitting.page import page
 from simulations.fitting.privacy_statement import in_words
 from simulations.fitting.standalone_program import program
+from simulations.results.front_files import taken
 from simulations.results.result_folder import carry_over, refuse_to_replace, replaced
 from strategies.moments import GAPS
 from strategies.server.releases.front import largest_gaps
@@ -68,15 +69,17 @@ def is_fit(folder: Path) -> bool:
     return (folder / FIT).is_file()
 
 
-def chosen_again(folder: Path, point: int) -> Story:
+def chosen_again(folder: Path, point: int, among: Sequence[str] = ()) -> Story:
     """Let page, card and program be those of another point of the front, whose model is in the folder already.
 
     Args:
         folder: Folder of a fit.
         point: Number of the point.
+        among: Names of the groups among which gaps are from now on; none for those that they are among.
     """
     asked = read_toml(folder / FIT)
     now = {**asked, "chosen": point, "chosen_later": True, "missed": False}
+    now |= {"gap_among": [*among]} if among else {}
     now.pop("least_gap", None)  # of the others than the point that was taken first
     with replaced(folder) as new:
         (new / FIT).write_text(tomli_w.dumps(now), encoding="utf-8")
@@ -98,6 +101,9 @@ def _asked(fitted: Fitted) -> dict[str, Any]:
     wanted, point = fitted.wanted, _point(fitted)
     asked: dict[str, Any] = {"epsilon": wanted.epsilon, "delta": wanted.delta, "constraint": wanted.constraint,
                              "chosen": point, "trust": fitted.result.ledger.trust.value}
+    asked |= {"date": datetime.now(UTC).date().isoformat()}
+    asked |= {name: given for name in ("owner", "purpose") if (given := getattr(wanted, name))}
+    asked |= {"rows": fitted.result.data.train.rows} if fitted.result.data.train.rows else {}
     if fitted.nodes:
         asked |= {"nodes": fitted.nodes, "held_by": "nodes, each a file of its own; the server none",
                   "secure_aggregation": fitted.result.ledger.secure_aggregation}
@@ -106,6 +112,8 @@ def _asked(fitted: Fitted) -> dict[str, Any]:
         others = [gap for other, gap in gaps.items() if other != point]
         asked |= {"gap": wanted.gap, "missed": gaps[point] > wanted.gap}
         asked |= {"least_gap": min(others)} if others and min(others) > wanted.gap else {}
+    if fitted.result.experiment.gap_among:
+        asked |= {"gap_among": list(fitted.result.experiment.gap_among)}
     if wanted.monotone:
         asked |= {"monotone": list(wanted.monotone)}
     if fitted.among is not None:
@@ -128,7 +136,5 @@ def _gaps(fitted: Fitted) -> dict[int, float]:
 
 def _point(fitted: Fitted) -> int:
     """Return the number of the front's point that is the run's model."""
-    front, weights = fitted.result.front, next(iter(fitted.result.model.parameters())).detach()
-    assert front is not None
-    apart = [float((point.T - weights).abs().max()) for point in front.front.weights]
-    return int(torch.tensor(apart).argmin())
+    assert fitted.result.front is not None
+    return taken(fitted.result.front.front.weights, fitted.result.model)

@@ -22,7 +22,17 @@ from fedfair.protocol.messages import BY_CLIENT
 from simulations.files.csv_text import to_csv
 from simulations.files.saved_files import saved_table, saved_weights
 from simulations.results.classifier import TrainedClassifier
-from simulations.results.front_files import CURVES, FIGURES, SITES, read_front, settings_of
+from simulations.results.front_files import (
+    CURVES,
+    FIGURES,
+    FRONT,
+    FRONT_COLUMNS,
+    SITES,
+    read_front,
+    read_refits,
+    settings_of,
+)
+from simulations.results.gaps_among import with_gaps_among
 from simulations.results.result_folder import carry_over, replaced
 from simulations.results.run_folder import RunFolder
 from simulations.results.scorecard import RECORDS, SCORECARD, scorecard
@@ -45,12 +55,14 @@ class Wish(NamedTuple):
         worst_group: Whether to look for the best accuracy of the worst group, in place of all records.
         tau: The share that is left of differences between groups' mean scores; None for any.
         threshold: The probability above which the favourable class is decided for; None for any.
+        among: Names of the groups among which gaps are from now on; none for those that they are among.
     """
 
     limits: Mapping[Gap, float]
     worst_group: bool = False
     tau: float | None = None
     threshold: float | None = None
+    among: tuple[str, ...] = ()
 
 
 class Chosen(NamedTuple):
@@ -81,12 +93,13 @@ def choose(folder: Path, wish: Wish, run: str | None = None) -> Chosen:
 
     Raises:
         FileNotFoundError: If the folder holds no front.
-        ValueError: If no classifier is within the limits, or there is no validation part.
+        ValueError: If no classifier is within the limits, there is no validation part, or no such group.
     """
     name, figures, weights = read_front(folder, run)
+    figures = with_gaps_among(figures, wish.among) if wish.among else figures
     number = best(figures, wish)
     chosen = Chosen(name, number, settings_of(figures, number), _overall(figures, number))
-    _write(folder, chosen, figures[figures["point"] == number], weights[number])
+    _write(folder, chosen, figures[figures["point"] == number], weights[number], figures if wish.among else None)
     return chosen
 
 
@@ -106,7 +119,7 @@ def best(figures: pd.DataFrame, wish: Wish) -> int:
         within = within[within[gap] <= limit]
         if within.empty:
             raise ValueError(f"no classifier of the front has a {gap} of at most {limit:g} on {_on(valid)}, "
-                             f"with what else was asked: the least is {wide[gap].min():.4g}")
+                             f"with what else was asked: {_least(wide[gap])}")
     accuracy = valid[(valid["metric"] == "accuracy") & (valid["group"] != ALL)]
     score = accuracy.groupby("point")["value"].min() if wish.worst_group else wide["accuracy"]
     return int(str(score.loc[within.index].idxmax()))
@@ -115,6 +128,13 @@ def best(figures: pd.DataFrame, wish: Wish) -> int:
 def _on(figures: pd.DataFrame) -> str:
     """Say what records figures are of."""
     return "left-out records" if (figures["split"] == LEFT_OUT).all() else "the validation part"
+
+
+def _least(gaps: pd.Series) -> str:
+    """Say what the least of some gaps is."""
+    if gaps.notna().any():
+        return f"the least is {gaps.min():.4g}"
+    return "it cannot be told of any, as where a group has hardly a record; name the groups that count by --gap-among"
 
 
 def _with_setting(figures: pd.DataFrame, name: Literal["tau", "threshold"], wanted: float | None) -> pd.DataFrame:
@@ -135,8 +155,8 @@ def _overall(figures: pd.DataFrame, number: int) -> pd.DataFrame:
     return own.pivot(index="metric", columns="split", values="value")
 
 
-def _write(folder: Path, chosen: Chosen, own: pd.DataFrame, weights: Tensor) -> None:
-    """Replace the folder by one with the chosen model and its figures."""
+def _write(folder: Path, chosen: Chosen, own: pd.DataFrame, weights: Tensor, front: pd.DataFrame | None) -> None:
+    """Replace the folder by one with the chosen model and its figures, and with other ones of its front if given."""
     with replaced(folder) as new:
         saved = RunFolder(folder)
         metrics = _with_figures(saved.metrics, chosen.run, own)
@@ -144,9 +164,12 @@ def _write(folder: Path, chosen: Chosen, own: pd.DataFrame, weights: Tensor) -> 
         (new / "summary.csv").write_text(to_csv(summarise(metrics, saved.ledgers_of(metrics))), encoding="utf-8")
         _replace_model(folder / "model.safetensors", new / "model.safetensors", chosen.run, weights)
         _replace_figures(folder, new, chosen.run, own)
-        _replace_scorecard(folder, new, chosen.run)
+        _replace_scorecard(folder, new, chosen)
         told = {"run": chosen.run, **chosen.point._asdict(),
                 "figures": {split: chosen.figures[split].dropna().to_dict() for split in chosen.figures}}
+        if front is not None:
+            whole = saved_table(folder / FRONT, FRONT_COLUMNS)
+            pd.concat([whole[whole["run"] != chosen.run], front]).to_parquet(new / FRONT, index=False)
         (new / CHOICE).write_text(tomli_w.dumps(told), encoding="utf-8")
         carry_over(folder, new)
 
@@ -174,13 +197,15 @@ def _replace_figures(folder: Path, new: Path, run: str, own: pd.DataFrame) -> No
             (new / name).write_text(to_csv(pd.concat([others, *mine])), encoding="utf-8")
 
 
-def _replace_scorecard(folder: Path, new: Path, run: str) -> None:
+def _replace_scorecard(folder: Path, new: Path, chosen: Chosen) -> None:
     """Replace the scorecard of a run, if it has one, by that of its new model."""
     if not (folder / SCORECARD).is_file():
         return
+    run, refits = chosen.run, read_refits(folder, chosen.run)
     cards = saved_table(folder / SCORECARD, ("run",), keep_default_na=False, dtype={"run": str, RECORDS: str})
     model = TrainedClassifier.load(new, run or None)
-    card = scorecard(model.model, model.encoding, model.labels)
+    card = scorecard(model.model, model.encoding, model.labels,
+                     deviations=refits.deviations[chosen.number] if refits else None)
     if RECORDS in cards:
         card[RECORDS] = cards.loc[cards["run"] == run, RECORDS].to_numpy()
     made = pd.concat([cards[cards["run"] != run], card.assign(run=run)[[*cards.columns]]])

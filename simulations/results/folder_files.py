@@ -148,6 +148,6 @@ _PARTS: Mapping[str, Callable[[Run], tuple[Part, ...]]] = {
     "config.toml": _config, "metrics.parquet": _metrics, "summary.csv": _summary, "statistics.csv": _held_out,
     "ledger.json": _ledger, "model.safetensors": _model, "thresholds.json": _threshold,
     "environment.json": _environment, "report.html": _report, "front.parquet": _front, "front.safetensors": _weights,
-    "scorecard.csv": _weights, "nodes.csv": _nodes, "choice.toml": _front,
+    "refits.safetensors": _weights, "scorecard.csv": _weights, "nodes.csv": _nodes, "choice.toml": _front,
     "figures.csv": _summary, "calibration.csv": _summary, "site_figures.csv": _summary,
     "fit.toml": _config, "card.md": _report, "card.json": _report, "predict.py": _model}

@@ -2,6 +2,8 @@
 
 front.parquet has a row for each figure: run, point, its settings, split, group, metric, value, and the ends of its
 interval if it is private. front.safetensors has the weights of all points of a run, `[points, d, C]`, under its name.
+refits.safetensors has what noise does to them, where that is known (`fedfair.moments.front.Refits`), under its name
+and /deviations, /draws and /changed.
 
 Private figures in a result's folder: figures.csv has a row for each figure, calibration.csv for each curve's point.
 
@@ -16,19 +18,20 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedfair.fairness.noisy_figures import CurvePoint, Figure
 from fedfair.fairness.site_figures import SiteFigure
-from fedfair.moments.front import Front, Point
+from fedfair.moments.front import Front, Point, Refits
 from fedfair.plugins.registry import unknown
 from simulations.files.csv_text import to_csv
 from simulations.files.saved_files import saved_table, saved_weights
 from strategies.server.releases.front import FrontRow, MeasuredFront
 from strategies.server.releases.private_figures import Figures
 
-FRONT, WEIGHTS = "front.parquet", "front.safetensors"
+FRONT, WEIGHTS, REFITS = "front.parquet", "front.safetensors", "refits.safetensors"
 _ONLY = "run"
 """Name of the only run of a folder, where a comparison has "strategy/seed-0"."""
 FRONT_COLUMNS = ("run", *Point._fields, *FrontRow.__annotations__)
@@ -45,6 +48,35 @@ def save_fronts(fronts: Mapping[str, MeasuredFront], folder: Path) -> None:
     """
     pd.concat([_table(name, made) for name, made in fronts.items()]).to_parquet(folder / FRONT, index=False)
     save_file({name or _ONLY: made.front.weights.contiguous() for name, made in fronts.items()}, folder / WEIGHTS)
+    told = {f"{name or _ONLY}/{part}": values.float().contiguous() for name, made in fronts.items()
+            if made.front.refits is not None for part, values in made.front.refits._asdict().items()}
+    if told:
+        save_file(told, folder / REFITS)
+
+
+def read_refits(folder: Path, run: str = "") -> Refits | None:
+    """Read what noise does to the classifiers of a run's front; None where that is not known.
+
+    Args:
+        folder: Folder of a finished run or comparison.
+        run: Name of the run, "" for the only run of a folder.
+    """
+    if not (folder / REFITS).is_file():
+        return None
+    with saved_weights(folder / REFITS) as saved:
+        names = [f"{run or _ONLY}/{part}" for part in Refits._fields]
+        return Refits(*(saved.get_tensor(name).double() for name in names)) if {*names} <= {*saved.keys()} else None
+
+
+def taken(weights: Tensor, model: nn.Module) -> int:
+    """Return the number of the classifier of a front that a linear model is, or that is nearest to it.
+
+    Args:
+        weights: Weights of the classifiers, `[points, d, C]`.
+        model: The model.
+    """
+    own = next(iter(model.parameters())).detach()
+    return int(torch.tensor([float((point.T - own).abs().max()) for point in weights]).argmin())
 
 
 def read_front(folder: Path, run: str | None) -> tuple[str, pd.DataFrame, Tensor]:

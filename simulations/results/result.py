@@ -11,7 +11,7 @@ import pandas as pd
 import tomli_w
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from fedfair.accounting import Ledger
 from fedfair.accounting.ledger_words import held_out_data
@@ -22,7 +22,7 @@ from simulations.files.csv_text import to_csv
 from simulations.results.comparison import Comparison
 from simulations.results.environment import environment
 from simulations.results.folder_files import Run, contents_of
-from simulations.results.front_files import save_figures, save_fronts
+from simulations.results.front_files import save_figures, save_fronts, taken
 from simulations.results.model_metadata import Description, numbers
 from simulations.results.node_files import NODES_FILE
 from simulations.results.notebook import runs_html
@@ -232,7 +232,7 @@ def write_folder(folder: Path, settings: Mapping[str, Any], named: Mapping[str, 
         if nodes:
             (new / NODES_FILE).write_text(to_csv(pd.concat(nodes, names=["run"]).reset_index("run")), encoding="utf-8")
         cards = {name: scorecard(result.model, train.encoding, train.labels,
-                                 result.front.front.records if result.front else None)
+                                 result.front.front.records if result.front else None, _deviations(result))
                  for name, result in named.items() if is_scorecard(result.experiment.model, train := result.data.train)}
         if cards:
             (new / SCORECARD).write_text(to_csv(pd.concat(cards, names=["run"]).reset_index("run")), encoding="utf-8")
@@ -247,6 +247,12 @@ def write_folder(folder: Path, settings: Mapping[str, Any], named: Mapping[str, 
         ledgers = {name: _listing(result, written, kept) for name, result in named.items()}
         (new / "ledger.json").write_text(in_json(ledgers.get("", ledgers)), encoding="utf-8")
     return folder
+
+
+def _deviations(result: Result) -> Tensor | None:
+    """Return by how much noise moves each weight of a run's model, `[d]`, where that is known."""
+    front = result.front.front if result.front else None
+    return front.refits.deviations[taken(front.weights, result.model)] if front and front.refits else None
 
 
 def _save_models(named: Mapping[str, Result], file: Path, folder: Path) -> None:

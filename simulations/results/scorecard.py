@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
+import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
 from fedfair.datasets.features.encoding import Encoding, Feature
+from fedfair.fairness.intervals import quantile
+from fedfair.fairness.noisy_figures import CONFIDENCE
 from fedfair.moments.filled_bins import is_counted
 
 SCORECARD = "scorecard.csv"
@@ -16,6 +19,9 @@ EVERY = "every record"
 """In place of a column: what every record gets."""
 RECORDS = "training records"
 """Column: about how many have a category or bin; 0 where noisy sums cannot tell, and the score decides nothing."""
+
+LOW, HIGH = "low of", "high of"
+"""Begin the names of the columns, one for each class, with the ends of a score's interval."""
 
 
 def is_scorecard(model: str, data: GroupedDataset) -> bool:
@@ -28,8 +34,8 @@ def is_scorecard(model: str, data: GroupedDataset) -> bool:
     return model == "linear" and is_counted(data.encoding)
 
 
-def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str], records: Tensor | None = None
-              ) -> pd.DataFrame:
+def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str], records: Tensor | None = None,
+              deviations: Tensor | None = None) -> pd.DataFrame:
     """Return a row for each category and bin, and a last one for what every record gets.
 
     The score of a class is the sum of its numbers over the record's categories and bins; scores are logits, so the
@@ -41,23 +47,32 @@ def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str], recor
         labels: Names of the classes.
         records: About how many training records have each category and bin, 0 where that cannot be told from none,
             `[d - 1]`; None where that is not known.
+        deviations: By how much the noise of privacy moves the weight of either of two classes, `[d]`, NaN where no
+            record is told to be (`fedfair.moments.front.Refits`); None where that is not known.
 
     Returns:
         Columns: column, value, the number of records where it is known, and the score of each class. The mean of a row
-            over the classes is 0.
+            over the classes is 0. Where deviations are known, the ends of an interval for each class follow, which
+            holds the score of a fit without noise to the same records with about 95 %.
     """
     layer = next(module for module in model.modules() if isinstance(module, nn.Linear))
     bounding = encoding.bounding
     assert bounding is not None
-    scores = layer.weight.detach().double() * (bounding.last / bounding.constant)
-    scores = (scores - scores.mean(0)).T.clone()
-    scores[-1] *= bounding.constant
+    unit = torch.full((layer.weight.shape[1],), bounding.last / bounding.constant, dtype=torch.float64)
+    unit[-1] *= bounding.constant
+    scores = layer.weight.detach().double()
+    scores = (scores - scores.mean(0)).T * unit[:, None]
     rows = [(feature.column, _in_words(feature)) for feature in encoding.features]
     table = pd.DataFrame([*rows, (EVERY, "")], columns=["column", "value"])
     if records is not None:
         table = table.assign(**{RECORDS: [*map(str, records.int().tolist()), ""]})
-    return table.assign(**{f"score of {label}": scores[:, number].tolist()
-                           for number, label in enumerate(labels)})
+    columns = {f"score of {label}": own for label, own in zip(labels, scores.T.tolist(), strict=True)}
+    if deviations is None:
+        return table.assign(**columns)
+    reach = quantile(CONFIDENCE) * deviations * unit
+    for label, own in zip(labels, scores.T, strict=True):
+        columns |= {f"{LOW} {label}": (own - reach).tolist(), f"{HIGH} {label}": (own + reach).tolist()}
+    return table.assign(**columns)
 
 
 def _in_words(feature: Feature) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from fedfair.accounting import ACCOUNTANTS, Accountant
+from fedfair.datasets.names import names_in
 from fedfair.fairness.sklearn_metrics import find_metric
 from fedfair.mechanisms.noise import NoiseName, Trust
 from fedfair.models.optimizers import OptimizerName
@@ -33,6 +34,11 @@ def _known_metrics(names: Any) -> Any:
         if isinstance(name, str):
             find_metric(name)
     return several
+
+
+def _named(names: Any) -> Any:
+    """Return the names of groups from a list, or from a text with commas between them."""
+    return tuple(names_in(names)) if isinstance(names, str) else names
 
 
 Metrics = Annotated[tuple[str, ...], BeforeValidator(_known_metrics)]
@@ -153,6 +159,11 @@ class Training(ThresholdSettings, BaseModel):
         default=None, json_schema_extra={"belongs_to": "figures"},
         description="Epsilon at delta of private figures, for a record of the validation or of the test part; by "
                     "default target_epsilon. Training records are in neither part: nothing is added to their epsilon.")
+    gap_among: Annotated[tuple[str, ...], BeforeValidator(_named)] | None = Field(
+        default=None, json_schema_extra={"belongs_to": "figures", "allowed": "list of text"},
+        description='Groups among which gaps of private figures are, ["F", "M"], whatever can be told of others such '
+                    "as missing; name them without looking at the records. By default all of which the rates can be "
+                    "told.")
     dropouts: Annotated[int, Field(ge=0, le=MOST_CLIENTS)] = Field(
         default=0, json_schema_extra={"decided_by_app": True},
         description="Number of clients that may be missing in a round; under distributed trust clients add that many "
@@ -205,6 +216,19 @@ class Training(ThresholdSettings, BaseModel):
         if self.figures_epsilon is not None and self.figures != "private":
             raise ValueError(f"figures_epsilon is {self.figures_epsilon:g}, but figures is {self.figures!r}: take "
                              'figures = "private", or leave figures_epsilon out')
+        return self
+
+    @model_validator(mode="after")
+    def _gaps_are_among_groups(self) -> Training:
+        """Refuse groups of which no gap can be made, or gaps among groups where no private figures are made."""
+        named = self.gap_among
+        if named is None:
+            return self
+        if len({*named}) < max(2, len(named)):
+            raise ValueError(f"gap_among is {list(named)}: name two groups or more, each once, or leave it out")
+        if self.figures != "private":
+            raise ValueError(f"gap_among is {list(named)}, for gaps of private figures, but figures is "
+                             f'{self.figures!r}: take figures = "private", or leave gap_among out')
         return self
 
     def sized(self, records: int) -> Training:

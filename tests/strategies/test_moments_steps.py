@@ -149,3 +149,21 @@ def test_a_run_that_stops_between_steps_goes_on_where_it_was(table: dict[str, An
     assert resumed.front is not None
     assert whole.front is not None
     assert torch.equal(resumed.front.front.weights, whole.front.front.weights)
+
+
+def test_what_noise_does_is_known_too_of_a_run_that_stopped_midway(table: dict[str, Any], tmp_path: Path) -> None:
+    made = experiment(**table, noise_multiplier=1.0, options=STEPS, figures="private", figures_epsilon=2.0, bins=5)
+    place = Checkpoint(tmp_path / "run", made.settings(), 1)
+
+    def stop(done: int, rounds: int) -> None:
+        if done == 3:  # the checkpoint is that after the first step
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run(made, progress=stop, checkpoint=place)
+    resumed, whole = run(made, checkpoint=place).front, run(made).front
+    assert resumed is not None
+    assert whole is not None
+    assert resumed.front.refits is not None
+    assert whole.front.refits is not None
+    assert torch.equal(resumed.front.refits.draws, whole.front.refits.draws)

@@ -20,6 +20,7 @@ from torch import Tensor
 from fedfair.accounting import Ledger, multiplier_of
 from fedfair.accounting.events import LEFT_OUT, Unit
 from fedfair.fairness.decision_counts import CONFUSION, Deciding, factors
+from fedfair.fairness.group_gaps import places_of
 from fedfair.fairness.metrics import computed
 from fedfair.fairness.noisy_figures import CurvePoint, Figure, NoisyCounts, constant_counts, made_alike
 from fedfair.fairness.reject_option import RejectOption
@@ -73,7 +74,7 @@ class PrivateFigures:
         noise_key: What noise follows from, or None if it comes from the operating system.
 
     Raises:
-        ValueError: If participants are protected, or no epsilon is given.
+        ValueError: If participants are protected, no epsilon is given, or gaps are asked for among other groups.
     """
 
     def __init__(self, task: Task, training: Training, population: Population, protects: Unit, noise_key: str | None
@@ -85,6 +86,8 @@ class PrivateFigures:
         if figures_epsilon is None:
             raise ValueError('figures is "private", and they cost held-out records an epsilon: give figures_epsilon, '
                              "or target_epsilon, which they then have as well")
+        self._among = training.gap_among or ()
+        places_of(self._among, population.names)  # before anything is released
         self.multiplier = multiplier_of(figures_epsilon, training.delta, training.accountant)
         self.released = Figures([], [], [])
         self.parts: Sequence[Split] = SPLITS if task.holds_out else (LEFT_OUT,)
@@ -127,7 +130,7 @@ class PrivateFigures:
         self.released.rows.extend((split, figure) for figure in counts.figures())
         self.released.curves.extend((split, point) for point in counts.curve())
         if sites:
-            by_site = SiteCounts(self._counts(ask, apart, sites), sites, counts.names)
+            by_site = SiteCounts(self._counts(ask, apart, sites), sites, counts.names, self._among)
             self.released.sites.extend((split, figure) for figure in by_site.figures())
         return counts
 
@@ -139,8 +142,8 @@ class PrivateFigures:
         tables, deviation = ask(share, like, 1, SITES if sites else MODEL, **{
             "favourable": -1 if favourable is None else favourable, "by-site": bool(sites)})
         noise = {name: deviation * factor for name, factor in factors(tables).items()}
-        places = tuple(f"{group} at {site}" for site in sites for group in groups)
-        return NoisyCounts(tables, noise, favourable, places or groups)
+        at_sites = tuple(f"{group} at {site}" for site in sites for group in groups)
+        return NoisyCounts(tables, noise, favourable, at_sites or groups, among=() if sites else self._among)
 
     def front(self, grid: Grid, made: Front, ledger: Ledger, split: Split, share: float) -> list[NoisyCounts]:
         """Release how linear classifiers do on a part.
@@ -165,11 +168,12 @@ class PrivateFigures:
         tables, deviation = self._ask(exchange, grid, ledger, split, share, like, int(asked.sum()), FRONT,
                                       tensors=tensors)
         counts, labels = made_alike(tables[CONFUSION])
-        found = [NoisyCounts({CONFUSION: table}, {CONFUSION: deviation}, self._favourable, names, alike=len(counts))
-                 for table in counts]
+        found = [NoisyCounts({CONFUSION: table}, {CONFUSION: deviation}, self._favourable, names, alike=len(counts),
+                             among=self._among) for table in counts]
         spread = deviation * math.sqrt(classes / len(counts))
         counted = iter(found)
-        return [next(counted) if differs else constant_counts(labels, spread, self._favourable, names, int(last))
+        return [next(counted) if differs else constant_counts(
+            labels, spread, self._favourable, names, int(last), self._among)
                 for differs, last in zip(asked, weights[:, -1].argmax(1), strict=True)]
 
     def charge(self, ledger: Ledger) -> None:

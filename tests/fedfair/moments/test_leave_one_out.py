@@ -15,7 +15,7 @@ from fedfair.moments.denoised import denoised
 from fedfair.moments.filled_bins import filled
 from fedfair.moments.front import LOGISTIC, Point, front
 from fedfair.moments.heads import Head, directions
-from fedfair.moments.leave_one_out import LeftOut, Trained, left_out
+from fedfair.moments.leave_one_out import Course, LeftOut, left_out
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import moment_sums, svec, unsvec
 
@@ -90,10 +90,10 @@ def at_once(fit: Fit) -> LeftOut:
                     torch.arange(WIDTH), whole)
 
 
-def trained(fit: Fit) -> Trained:
+def trained(fit: Fit) -> Course:
     """Return how the classifiers were trained, of all features."""
     pooled, bins = fit.moments.pooled(), filled(fit.moments, ENCODING)._replace(kept=torch.arange(WIDTH))
-    return Trained(pooled, denoised(pooled, bins, ENCODING), 1.0, fit.path)
+    return Course(pooled, denoised(pooled, bins, ENCODING), 1.0, fit.path)
 
 
 @pytest.mark.parametrize(("noise", "least"), [(0.0, 0.9), (2.0, 0.9), (6.0, 0.9)])
