@@ -27,7 +27,7 @@ from torch import Tensor
 
 from fedfair.moments import logistic
 from fedfair.moments.front import LOGISTIC, Point
-from fedfair.moments.heads import Head, constrained, half_of_noise, least_value
+from fedfair.moments.heads import half_of_noise, least_value
 from fedfair.moments.release import Pooled
 from fedfair.moments.sums import within_one
 
@@ -63,7 +63,11 @@ class LeftOut(NamedTuple):
         path: Weights of the difference of scores before the first step and after each, along them, `[steps + 1, k]`.
         slopes: h of each step, `[steps]`.
         weights: Weights of the difference of scores of each classifier, `[points, d]`.
-        shapes: How these follow from weights along the eigenvectors, `[points, d, k]`.
+        lifted: Eigenvectors as weights of all features, `[d, k]`.
+        spread: Directions of all features that a constraint takes weights away from, `[d, constraints]`.
+        across: Differences between groups that it makes smaller, along the eigenvectors, `[k, constraints]`.
+        shares: How much of a change in the regression's weights each classifier has, and of what the constraint takes
+            away of it, `[points, 2]`: 1 and 1 - tau, or 0 and 0 for one that decides alike for all.
     """
 
     values: Tensor
@@ -75,7 +79,10 @@ class LeftOut(NamedTuple):
     path: Tensor
     slopes: Tensor
     weights: Tensor
-    shapes: Tensor
+    lifted: Tensor
+    spread: Tensor
+    across: Tensor
+    shares: Tensor
 
     def of_points(self, chosen: Tensor) -> LeftOut:
         """Return the same for some of the classifiers.
@@ -83,22 +90,34 @@ class LeftOut(NamedTuple):
         Args:
             chosen: Their positions, or whether each is one of them, `[points]`.
         """
-        return self._replace(weights=self.weights[chosen], shapes=self.shapes[chosen])
+        return self._replace(weights=self.weights[chosen], shares=self.shares[chosen])
 
-    def scores(self, features: Tensor, y: Tensor) -> Tensor:
-        """Return the score of class 1 less that of class 0, by classifiers that were trained without the record.
+    def effects(self, features: Tensor, y: Tensor) -> Tensor:
+        """Return what the records themselves add to the difference of their scores, and what of it tau can take away.
 
         Args:
             features: phi, `[n, d]`.
             y: Labels, `[n]`, 0 or 1.
 
         Returns:
+            Both by record, `[n, 2]`: the same of all classifiers of a front.
+        """
+        phi = within_one(features.double().cpu())
+        changed = self.path[-1] - self._without(phi[:, self.kept] @ self.vectors, y.double().cpu())
+        return torch.stack([((phi @ self.lifted) * changed).sum(1),
+                            ((phi @ self.spread) * (changed @ self.across)).sum(1)], 1)
+
+    def scores(self, features: Tensor, effects: Tensor) -> Tensor:
+        """Return the score of class 1 less that of class 0, by classifiers that were trained without the record.
+
+        Args:
+            features: phi, `[n, d]`.
+            effects: What `effects` returns of the records.
+
+        Returns:
             Scores, `[n, points]`.
         """
-        rows = features.double().cpu()
-        phi = within_one(rows)
-        changed = self.path[-1] - self._without(phi[:, self.kept] @ self.vectors, y.double().cpu())
-        return rows @ self.weights.T - torch.einsum("nd,pdk,nk->np", phi, self.shapes, changed)
+        return features.double().cpu() @ self.weights.T - effects @ (self.shares * torch.tensor([1.0, -1.0])).T
 
     def _without(self, along: Tensor, y: Tensor) -> Tensor:
         """Return the weights that training would have ended with, `[n, k]`, for records along the eigenvectors."""
@@ -152,12 +171,14 @@ def left_out(course: Course, points: tuple[Point, ...], weights: Tensor, across:
                              "is told of those alone")
     values, vectors = torch.linalg.eigh(pooled.second)
     least = least_value(values, course.floor * half_of_noise(pooled))
-    inverse = (vectors / values.clamp(min=least)) @ vectors.T
-    free = Head(vectors, inverse)
-    shapes = [torch.zeros_like(ending @ vectors) if point.head == "constant" else ending @ (
-        vectors if point.tau == 1 or across is None else constrained(free, across, point.tau)) for point in points]
+    if across is None:
+        across = torch.zeros(len(values), 1, dtype=torch.float64)
+    steps = (vectors / values.clamp(min=least)) @ vectors.T @ across
+    spread = ending @ steps @ torch.linalg.pinv(across.T @ steps, hermitian=True)  # as in `heads.constrained`
+    shares = [(0.0, 0.0) if point.head == "constant" else (1.0, 1 - point.tau) for point in points]
     slopes = [logistic.slope(torch.stack([-each / 2, each / 2], 1), pooled) for each in course.path[:-1]]
     contrast = 2 * (pooled.first[:, 1] - pooled.first[:, 0]) @ vectors
     return LeftOut(values, vectors, vectors.T @ course.second @ vectors,
                    torch.tensor([least], dtype=torch.float64), kept, contrast, course.path @ vectors,
-                   torch.tensor(slopes, dtype=torch.float64), weights[:, :, 1] - weights[:, :, 0], torch.stack(shapes))
+                   torch.tensor(slopes, dtype=torch.float64), weights[:, :, 1] - weights[:, :, 0], ending @ vectors,
+                   spread, vectors.T @ across, torch.tensor(shares, dtype=torch.float64))

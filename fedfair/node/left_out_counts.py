@@ -49,7 +49,7 @@ def send_left_out_counts(node: Node, request: Request) -> RecordDict:
     deciding = Deciding(len(data.names), data.classes, favourable if favourable >= 0 else None, None,
                         len(data.sites) if by_site else 1)
     counts = deciding.zeros
-    for part in _scored(data, request):
+    for part in _scored(node, request):
         logits = torch.stack([-part.scores[:, 0] / 2, part.scores[:, 0] / 2], 1)
         found = deciding.counts(logits, part.y, part.group, part.site if by_site else None)
         counts = {name: table + found[name] for name, table in counts.items()}
@@ -69,17 +69,28 @@ def send_left_out_front_counts(node: Node, request: Request) -> RecordDict:
         return RecordDict()
     data, points = node.clients.together.train, len(request.tensors(LEFT)["weights"])
     counts = torch.zeros(points, len(data.names), data.classes, data.classes, dtype=torch.float64)
-    for part in _scored(data, request):
+    for part in _scored(node, request):
         for point, scores in enumerate(part.scores.T):
             places = (part.group, part.y, (scores > 0).long())
             counts[point].index_put_(places, torch.ones(len(scores), dtype=torch.float64), accumulate=True)
     return RecordDict({"sums": pack(asked.noisy({CONFUSION: counts}, node, FRONT))})
 
 
-def _scored(data: GroupedDataset, request: Request) -> Iterator[_Scored]:
+def _scored(node: Node, request: Request) -> Iterator[_Scored]:
     """Yield the training records, some at a time."""
     left = LeftOut(**{name: tensor.cpu() for name, tensor in request.tensors(LEFT).items()})
+    data = node.clients.together.train
+    effects = _effects(node, left, data)
     for rows in data.portions(torch.arange(len(data))):
         y, group = data.y[rows].cpu(), data.group[rows].cpu()
         site = data.site[rows].cpu() if data.sites else group
-        yield _Scored(y, group, site, left.scores(data.features(rows), y))
+        yield _Scored(y, group, site, left.scores(data.features(rows), effects[rows]))
+
+
+def _effects(node: Node, left: LeftOut, data: GroupedDataset) -> Tensor:
+    """Return what the records add to their scores, `[n, 2]`, computed once for the front and for the model."""
+    trained = (left.path, left.curvature)
+    if node.left_out is None or not all(map(torch.equal, node.left_out[0], trained)):
+        parts = [left.effects(data.features(rows), data.y[rows]) for rows in data.portions(torch.arange(len(data)))]
+        node.left_out = trained, torch.cat(parts) if parts else torch.zeros(0, 2, dtype=torch.float64)
+    return node.left_out[1]

@@ -72,7 +72,8 @@ class Node:
     the model.
 
     `kept` is the latest batch drawn by the operating system: the label of its round, and its rows. It stays with the
-    node (`fedfair.client_app`), so that the exchanges of a round use one batch.
+    node (`fedfair.client_app`), so that the exchanges of a round use one batch. `left_out` is what training records add
+    to their own scores, with the path and the curvature it is of (`fedfair.moments.leave_one_out`).
     """
 
     def __init__(self, clients: Mapping[int, Parts], model: nn.Module, device: str, loss: Loss = loss) -> None:
@@ -82,6 +83,7 @@ class Node:
         self._parameters, _ = trained_parameters(model)
         self._padding = padding_rows(model)
         self.kept: tuple[str, Tensor] | None = None
+        self.left_out: tuple[tuple[Tensor, Tensor], Tensor] | None = None
         self.party: Party | None = None
         self._last: tuple[tuple[str | None, int, str, tuple[float, ...]], list[Tensor], Batch] | None = None
 

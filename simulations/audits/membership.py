@@ -43,6 +43,9 @@ def split_off_at_random(data: Parts, protects: Unit) -> GroupedDataset:
         part: GroupedDataset = getattr(data, name)
         if name not in data.published and len(part):
             return part
+    if not (len(data.test) or len(data.valid)):
+        raise ValueError("all records trained, and membership sets others against them: give test a share in split, "
+                         "for example [0.7, 0.1, 0.2], or take the attack canaries")
     raise ValueError("the source published the test part, whose records may be of another kind than the training "
                      "records, and no validation part was split off at random: give it a share in split, for example "
                      "[0.7, 0.1, 0.2], unless the source publishes one, or take the attack canaries")

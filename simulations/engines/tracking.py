@@ -15,6 +15,7 @@ from os import environ
 from pathlib import Path
 from typing import Any, Protocol
 
+from fedfair.accounting.events import LEFT_OUT
 from fedfair.plugins.registry import Registry
 from simulations.engines.resume import Watch
 from simulations.settings.experiment import Experiment
@@ -92,7 +93,7 @@ def tracking(name: str, folder: Path, experiment: Experiment) -> Iterator[Watch]
         rounds.ledger.expose(f"what {name} is sent", "the metrics that the result has, without noise")
         rows = rounds.rows.latest(now)
         values = {f"{row['split']}/{row['metric']}/{row['group']}": row["value"] for row in rows}
-        if any(row["split"] == "test" for row in rows):
+        if any(row["split"] in ("test", LEFT_OUT) for row in rows):
             values["ledger/epsilon/all"] = rounds.ledger.epsilon()
         if not values or lost:
             return

@@ -168,8 +168,8 @@ class Story:
         """How figures came about, where that is not by records apart; else ""."""
         if self.part == "test":
             return ""
-        return ("All records trained the model. For its figures each was left out once: decided by the model as it would be had that "
-                "record been left out of training, and these decisions were counted with noise.")
+        return ("All records trained the model. For its figures each was left out once: decided by the model as it "
+                "would be without that record. These decisions were counted with noise.")
 
     @cached_property
     def points(self) -> Sequence[int]:

@@ -23,6 +23,9 @@ def predictions_of_test(result: Result) -> dict[str, Any]:
     Returns:
         `y_true`, `y_pred` and `sensitive_features` (names of groups), `[n]` each.
 
+    Raises:
+        ValueError: If all records trained, so that there is no test part.
+
     Examples:
         >>> from simulations import Experiment, run
         >>> predictions = predictions_of_test(run(Experiment(strategy="sgd", steps=2, hidden=(4,))))
@@ -30,6 +33,8 @@ def predictions_of_test(result: Result) -> dict[str, Any]:
         {'y_true': 359, 'y_pred': 359, 'sensitive_features': 359}
     """
     test = result.data.test
+    if not len(test):
+        raise ValueError("the test part has no records: give it a share in split, for example [0.7, 0.1, 0.2]")
     names = np.array(test.names)[test.group.numpy()]
     predicted = TrainedClassifier.of(result).predict(test.x.numpy(), names)
     return {"y_true": test.y.numpy(), "y_pred": predicted, "sensitive_features": names}

@@ -90,6 +90,11 @@ def at_once(fit: Fit) -> LeftOut:
                     torch.arange(WIDTH), whole)
 
 
+def scores(left: LeftOut, records: Records) -> Tensor:
+    """Return the scores of records by classifiers that they did not train."""
+    return left.scores(records.phi, left.effects(records.phi, records.y))
+
+
 def trained(fit: Fit) -> Course:
     """Return how the classifiers were trained, of all features."""
     pooled, bins = fit.moments.pooled(), filled(fit.moments, ENCODING)._replace(kept=torch.arange(WIDTH))
@@ -101,7 +106,7 @@ def test_scores_are_nearly_those_of_fits_without_the_record(noise: float, least:
     """Of the mean difference that leaving a record out makes, at least this share is found."""
     records = made(250, 0)
     fit = fitted(records, noise, 1)
-    found = at_once(fit).scores(records.phi, records.y)
+    found = scores(at_once(fit), records)
     with_all = records.phi @ (fit.weights[:, :, 1] - fit.weights[:, :, 0]).T
     sign, left, missed = (2 * records.y - 1)[:, None], [], []
     for place in range(0, 250, 5):
@@ -124,7 +129,7 @@ def test_accuracy_is_that_on_new_records() -> None:
         new = made_alike(records, seed)
         fresh = right(new.phi @ weights, new.y)
         resubstituted.append(right(records.phi @ weights, records.y) - fresh)
-        found.append(right(at_once(fit).scores(records.phi, records.y)[:, 0], records.y) - fresh)
+        found.append(right(scores(at_once(fit), records)[:, 0], records.y) - fresh)
     optimism, error = torch.tensor(resubstituted), torch.tensor(found)
     assert optimism.mean() > 0.03
     assert error.mean().abs() < 2.6 * error.std() / 20**0.5 + 0.005
@@ -153,9 +158,9 @@ def test_a_record_decides_its_own_score_alone() -> None:
     """So it moves counts in one cell: what others are, beyond what was released, changes nothing."""
     records = made(60, 2)
     left = at_once(fitted(records, 2.0, 2))
-    together = left.scores(records.phi, records.y)
+    together = scores(left, records)
     for place in (0, 17, 59):
-        alone = left.scores(records.phi[place:place + 1], records.y[place:place + 1])
+        alone = scores(left, Records(*(values[place:place + 1] for values in records)))
         assert torch.allclose(alone[0], together[place], rtol=0, atol=1e-12)
 
 
