@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
-import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
