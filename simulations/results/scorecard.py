@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
-import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
@@ -58,10 +57,10 @@ def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str], recor
     layer = next(module for module in model.modules() if isinstance(module, nn.Linear))
     bounding = encoding.bounding
     assert bounding is not None
-    unit = torch.full((layer.weight.shape[1],), bounding.last / bounding.constant, dtype=torch.float64)
-    unit[-1] *= bounding.constant
-    scores = layer.weight.detach().double()
-    scores = (scores - scores.mean(0)).T * unit[:, None]
+    unit = bounding.last / bounding.constant
+    scores = layer.weight.detach().double() * unit
+    scores = (scores - scores.mean(0)).T.clone()
+    scores[-1] *= bounding.constant
     rows = [(feature.column, _in_words(feature)) for feature in encoding.features]
     table = pd.DataFrame([*rows, (EVERY, "")], columns=["column", "value"])
     if records is not None:
@@ -70,6 +69,7 @@ def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str], recor
     if deviations is None:
         return table.assign(**columns)
     reach = quantile(CONFIDENCE) * deviations * unit
+    reach[-1] *= bounding.constant
     for label, own in zip(labels, scores.T, strict=True):
         columns |= {f"{LOW} {label}": (own - reach).tolist(), f"{HIGH} {label}": (own + reach).tolist()}
     return table.assign(**columns)

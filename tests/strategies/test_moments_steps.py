@@ -151,7 +151,7 @@ def test_a_run_that_stops_between_steps_goes_on_where_it_was(table: dict[str, An
     assert torch.equal(resumed.front.front.weights, whole.front.front.weights)
 
 
-def test_what_noise_does_is_known_too_of_a_run_that_stopped_midway(table: dict[str, Any], tmp_path: Path) -> None:
+def test_what_noise_does_is_known_of_a_run_that_stopped_between_steps(table: dict[str, Any], tmp_path: Path) -> None:
     made = experiment(**table, noise_multiplier=1.0, options=STEPS, figures="private", figures_epsilon=2.0, bins=5)
     place = Checkpoint(tmp_path / "run", made.settings(), 1)
 

@@ -63,6 +63,22 @@ def test_a_checker_finds_no_violation(browser, page_file: Path, width: int, sche
     assert wide <= width
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_word_of_a_picture_is_cut_off(browser, page_file: Path, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, bypass_csp=True)
+    page.goto(page_file.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    words, outside = page.evaluate("""() => {
+        const words = [...document.querySelectorAll("svg text")].map(text => [text, text.getBoundingClientRect()]);
+        const beyond = words.filter(([text, box]) => box.left < 0 || box.right > window.innerWidth
+            || box.left < text.ownerSVGElement.getBoundingClientRect().left - 1);
+        return [words.length, beyond.map(([text]) => text.textContent)];
+    }""")
+    page.close()
+    assert words > 50
+    assert outside == []
+
+
 def test_it_prints(browser, page_file: Path, tmp_path: Path) -> None:
     page = Opened(browser, page_file).page
     page.emulate_media(media="print")
