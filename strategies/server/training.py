@@ -126,7 +126,8 @@ class Training(ThresholdSettings, BaseModel):
     accountant: Annotated[Accountant, AfterValidator(_known_accountant)] = Field(
         default="pld", json_schema_extra={"allowed": ", ".join(ACCOUNTANTS)},
         description="How events are composed: by privacy loss distributions (pld), or Renyi divergences (rdp), as the "
-                    "papers do.")
+                    "papers do; rdp-classic is rdp with the conversion of papers before 2020, a larger figure, to "
+                    "compare with theirs.")
     trust: Trust = Field(
         default=Trust.CENTRAL, json_schema_extra={"decided_by_app": True},
         description="Who adds the noise of a step: the server (central), the clients in shares, for secure "
