@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from fedfair.accounting import ACCOUNTANTS, Accountant
+from fedfair.accounting import Accountant
 from fedfair.datasets.published.download import data_folder
 from fedfair.plugins.registry import unknown
 from simulations.plans.compare import experiments

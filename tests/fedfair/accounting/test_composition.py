@@ -44,7 +44,7 @@ def moments_accountant(rate: float, sigma: float, steps: int) -> float:
 
 
 @pytest.mark.parametrize(("records", "epochs", "sigma", "printed"), XU)
-def test_the_older_conversion_gives_what_xu_et_al_print(records: int, epochs: int, sigma: float, printed: float) -> None:
+def test_the_older_conversion_gives_what_xu_print(records: int, epochs: int, sigma: float, printed: float) -> None:
     rate, steps = 256 / records, epochs * records // 256
     found = epsilon({Release(rate, sigma): steps}, DELTA, "rdp-classic")
     assert round(found, 2) == printed
