@@ -178,8 +178,8 @@ class Training(ThresholdSettings, BaseModel):
         description="Training records of each group, about, that Hessians are estimated from; only with risk_every.")
     risk_vectors: Annotated[int, Field(ge=2, le=1_000_000)] = Field(
         default=1000, json_schema_extra={"same_releases": True},
-        description="Rademacher vectors, about, for the trace of a group's Hessian, each with another record; only "
-                    "with risk_every.")
+        description="Rademacher vectors, about, for the trace of a group's Hessian, each with another record, or with "
+                    "all in turn where a group has fewer; only with risk_every.")
     options: dict[str, Any] = Field(
         default={},
         description="The strategy's own options by name; `fedfair settings options` lists them.")
