@@ -145,6 +145,19 @@ def test_what_bounds_nothing_is_refused_and_its_group_has_the_base_clip_norm() -
     assert method.rule().clip_norms == (2.0,) * 10  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(("longer", "refused"), [(1.0, 0.18), (0.2, 0.74), (0.1, 0.90), (0.0, 0.97)])
+def test_some_printed_bound_is_refused_in_this_share_of_steps_at_mnists_settings(longer: float, refused: float) -> None:
+    """docs/methods.md: batches of 256, of a class each a tenth but for class 8, counts with noise of deviation 8."""
+    sizes = torch.tensor([5923.0, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 500, 5949])
+    mean, draws = 256 * sizes / sizes.sum(), torch.Generator().manual_seed(0)
+    method, steps, found = server("dpsgd-f", options={"bounds": "printed"}), 3000, 0
+    for _ in range(steps):
+        counts = torch.poisson(torch.stack([longer * mean, (1 - longer) * mean]), generator=draws)
+        method.learn(counts + 8 * torch.randn(2, 10, generator=draws), 256)
+        found += 1.0 in method.rule().clip_norms  # type: ignore[attr-defined]
+    assert found / steps == pytest.approx(refused, abs=0.025)
+
+
 def test_the_listing_as_printed_is_proved_and_charged_as_ours_is() -> None:
     """Which bounds were refused follows from counts that are charged."""
     printed, ours = (run(experiment("dpsgd-f", options={"bounds": bounds})).ledger for bounds in ("printed", "paper"))
