@@ -54,7 +54,7 @@ class DpsgdGlobalAdapt(Strategy):
         bound: Positive = 50
         tau: Positive = 1
         eta: Positive = 0.1
-        min_bound: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["clip-norm"] = 0
+        min_bound: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["clip-norm"] = 0.0
 
     state = ("bound",)
     options: Options
