@@ -27,14 +27,21 @@ class DpsgdF(Strategy):
         m_k     noisy number of gradients above C0       o_k     noisy number of the others
         r_k     m_k / (m_k + o_k), the share above       C_k     clip norm of the group
 
-    Before the gradients of each batch, with m_k and o_k at least 0 and r_k = 1 for a group without records,
+    Before the gradients of each batch,
 
         C_k = C0 (1 + r_k / (max(sum_j m_j, 1) / b))         bounds = "paper"
         C_k = C0 (1 + r_k / mean_j r_j)                      bounds = "authors", counts floored
+        C_k = C0 (1 + r_k / (sum_j m_j / b))                 bounds = "printed"; "floored", counts floored
 
-    the second in the code of Esipova et al. 2023 and of Yang et al. 2024, the same where groups are of one size. The
-    noise is relative to the largest C_k of all groups. `max_bound` caps C_k / C0. `noise_at` = "base" leaves the noise
-    at C0, as a listing in Esipova et al. 2023 has it; the ledger then charges what really follows.
+    where m_k and o_k are at least 0, but for "printed". The first is the listing of Xu et al. (Algorithm 2) made safe:
+    that the counts are cut at 0, that r_k = 1 for a group without records, and that the sum is at least 1 is ours.
+    "printed" is the listing itself. "floored" is Algorithm 3 of Esipova et al. 2023, which divides by the realised size
+    of the batch in place of the public b. What these two give for a group may bound nothing, as it is not a finite
+    number above 0; the group then has C0 in that step. Noisy counts alone decide that, so it costs no privacy.
+    "authors" is in the code of Esipova et al. and of Yang et al. 2024, the same where groups are of one size.
+
+    The noise is relative to the largest C_k of all groups. `max_bound` caps C_k / C0. `noise_at` = "base" leaves the
+    noise at C0, as Algorithm 3 of Esipova et al. has it; the ledger then charges what really follows.
 
     `weighting` = "clip-norms" also multiplies each clipped gradient by C_k / mean_j C_j, as what seems to be a port of
     the authors' code does, though no paper says so. A record then adds at most C_k^2 / mean_j C_j, to which the noise
@@ -44,7 +51,7 @@ class DpsgdF(Strategy):
     class Options(Strategy.Options):
         """See `DpsgdF`."""
 
-        bounds: Literal["paper", "authors"] = "paper"
+        bounds: Literal["paper", "authors", "printed", "floored"] = "paper"
         max_bound: GroupBound | None = None
         noise_at: Literal["largest", "base"] = "largest"
         weighting: Literal["none", "clip-norms"] = "none"
@@ -76,15 +83,9 @@ class DpsgdF(Strategy):
 
     def learn(self, counts: Tensor, expected_batch: float) -> None:
         """Set new clip norms from noisy counts `[2, K]`."""
-        above, below = counts.double().clamp(min=0)
-        if self.options.bounds == "authors":
-            above, below = above.floor(), below.floor()
-        share = torch.where(above + below > 0, above / (above + below), 1.0)
-        if self.options.bounds == "authors":
-            relative = share / share.mean() if bool(share.any()) else share
-        else:
-            relative = share / (above.sum().clamp(min=1) / expected_batch)
-        factors = (1 + relative).clamp(max=self.options.max_bound or math.inf)
+        above, below = counts.double()
+        factors = _FACTORS[self.options.bounds](above, below, expected_batch)
+        factors = factors.clamp(max=self.options.max_bound or math.inf)
         self.clip_norms = tuple((self.training.clip_norm * factors).tolist())
 
     def unproved(self) -> str | None:
@@ -112,6 +113,37 @@ class DpsgdF(Strategy):
             return (1.0,) * len(self.clip_norms)
         mean = sum(self.clip_norms) / len(self.clip_norms)
         return tuple(clip_norm / mean for clip_norm in self.clip_norms)
+
+
+def _safe(above: Tensor, below: Tensor, expected_batch: float) -> Tensor:
+    """Return C_k / C0 of "paper", `[K]`, from noisy numbers of gradients above C0, `[K]`, and of the others, `[K]`."""
+    above, below = above.clamp(min=0), below.clamp(min=0)
+    return 1 + _shares(above, below) / (above.sum().clamp(min=1) / expected_batch)
+
+
+def _of_authors(above: Tensor, below: Tensor, expected_batch: float) -> Tensor:
+    """Return those of "authors"; see `_safe`."""
+    shares = _shares(above.clamp(min=0).floor(), below.clamp(min=0).floor())
+    return 1 + (shares / shares.mean() if bool(shares.any()) else shares)
+
+
+def _as_printed(above: Tensor, below: Tensor, expected_batch: float) -> Tensor:
+    """Return those of "printed", with 1 in place of what bounds nothing; see `_safe`."""
+    factors = 1 + above / (above + below) / (above.sum() / expected_batch)
+    return torch.where((factors > 0) & factors.isfinite(), factors, 1.0)
+
+
+def _floored(above: Tensor, below: Tensor, expected_batch: float) -> Tensor:
+    """Return those of "floored"; see `_as_printed`."""
+    return _as_printed(above.floor().clamp(min=0), below.floor().clamp(min=0), expected_batch)
+
+
+def _shares(above: Tensor, below: Tensor) -> Tensor:
+    """Return the share of gradients above C0, `[K]`: 1 for a group without records."""
+    return torch.where(above + below > 0, above / (above + below), 1.0)
+
+
+_FACTORS = {"paper": _safe, "authors": _of_authors, "printed": _as_printed, "floored": _floored}
 
 
 class DpsgdFQuantile(Strategy):

@@ -6,7 +6,7 @@ DPSGD-Global-Adapt: scaling with an adaptive bound. Esipova et al. 2023, Algorit
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -42,8 +42,10 @@ class DpsgdGlobalAdapt(Strategy):
     """Scales gradients up to Z by C0 / Z, clips larger ones to C0, and adapts Z to how many are large.
 
     With b_t the noisy number of gradients of norm above tau Z in a batch of expected size b, counted together with the
-    gradients, each step ends with Z <- Z exp(-eta + b_t / b). Z never falls below `min_bound` (Zhao et al. 2025). So
-    that no count, however noisy, can end a run, it also stays above C0 / 10^6 and below 10^6 times its first value.
+    gradients, each step ends with Z <- Z exp(-eta + b_t / b). Z never falls below `min_bound` (Zhao et al. 2025); with
+    "clip-norm" that is C0, since the listing takes a bound Z >= C0 but lets it shrink below, where gradients are scaled
+    up. So that no count, however noisy, can end a run, it also stays above C0 / 10^6 and below 10^6 times its first
+    value.
     """
 
     class Options(Strategy.Options):
@@ -52,13 +54,16 @@ class DpsgdGlobalAdapt(Strategy):
         bound: Positive = 50
         tau: Positive = 1
         eta: Positive = 0.1
-        min_bound: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+        min_bound: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["clip-norm"] = 0.0
 
     state = ("bound",)
     options: Options
 
     def prepare(self) -> None:
-        """Start Z at the option `bound`."""
+        """Start Z at the option `bound`; raise `ValueError` for one below the clip norm where Z is never to be."""
+        if self.options.min_bound == "clip-norm" and self.options.bound < self.training.clip_norm:
+            raise ValueError(f'min_bound is "clip-norm", but bound is {self.options.bound:g}, below clip_norm '
+                             f"{self.training.clip_norm:g}: take a larger bound, or a number as min_bound")
         self.bound = self.options.bound
 
     def query(self) -> CountQuery:
@@ -72,5 +77,6 @@ class DpsgdGlobalAdapt(Strategy):
     def learn(self, counts: Tensor, expected_batch: float) -> None:
         """Set the next Z from a noisy count `[1]`."""
         log_bound = math.log(self.bound) - self.options.eta + float(counts) / expected_batch
+        least = self.training.clip_norm if self.options.min_bound == "clip-norm" else self.options.min_bound
         floor, ceiling = 1e-6 * self.training.clip_norm, 1e6 * self.options.bound
-        self.bound = max(min(math.exp(min(log_bound, 700.0)), ceiling), floor, self.options.min_bound)
+        self.bound = max(min(math.exp(min(log_bound, 700.0)), ceiling), floor, least)

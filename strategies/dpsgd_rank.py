@@ -33,7 +33,8 @@ class DpsgdRank(Dpsgd):
     options: Options
 
     def prepare(self) -> None:
-        """Raise `ValueError` for weights of records or classes, which ranks would mix with their own."""
+        """Raise `ValueError` for weights of records or classes, which ranks would mix with their own, or as `Dpsgd`."""
+        super().prepare()
         refuse_weights("dpsgd-rank", self.task)
 
     def asked_besides(self) -> dict[str, Any]:

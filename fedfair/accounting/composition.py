@@ -105,6 +105,15 @@ def by_rdp(releases: Mapping[Release, int], delta: float) -> float:
     return renyi.compose(mixtures(releases, renyi.KNOT_RATIO), delta)
 
 
+@ACCOUNTANTS.register("rdp-classic")
+def by_rdp_classic(releases: Mapping[Release, int], delta: float) -> float:
+    """Return epsilon by Renyi divergences as the papers before 2020 converted them (see `renyi.compose_classic`).
+
+    A valid upper bound, but never the least of the accountants': for comparison with printed figures.
+    """
+    return renyi.compose_classic(mixtures(releases, renyi.KNOT_RATIO), delta)
+
+
 @ACCOUNTANTS.register("pld")
 def by_pld(releases: Mapping[Release, int], delta: float) -> float:
     """Return epsilon by privacy loss distributions (see `fourier`); with very little noise, by Renyi divergences.

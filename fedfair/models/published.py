@@ -76,6 +76,18 @@ def mlp(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), *layers, nn.Linear(widths[-1], classes))
 
 
+@MODELS.register("binary_mlp")
+def binary_mlp(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
+    """Build an MLP (see `mlp`) with one score; the other class always has the score 0.
+
+    Its cross entropy is the binary cross entropy of the score, as in the code of Yang et al. 2024 for GS-DP-SGD. Raises
+    `ValueError` for other than two classes.
+    """
+    if classes != 2:
+        raise ValueError(f"model binary_mlp has two classes, but there are {classes}: take mlp")
+    return nn.Sequential(*mlp(shape, hidden, 1).children(), nn.ZeroPad1d((1, 0)))
+
+
 @MODELS.register("cnn")
 def cnn(shape: Sequence[int], hidden: Sequence[int], classes: int) -> nn.Module:
     """Build two 3 x 3 convolutions of `hidden` (32, 16) channels, each with tanh, then a linear layer.

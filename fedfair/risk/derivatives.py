@@ -106,6 +106,14 @@ def _losses(model: nn.Module, data: GroupedDataset, rows: Tensor) -> Tensor:
 _NUMBERS = 2**22  # the most signs in memory at a time
 
 
+def repeated_samples(model: nn.Module, data: GroupedDataset, rows: Tensor, noise_key: str, step: int, times: int
+                     ) -> Tensor:
+    """Return so many samples of `trace_samples` for each of some rows, each with signs of its own: `[times m]`."""
+    more = range(1, times if len(rows) else 1)
+    keys: list[int | str] = [noise_key, *(key(noise_key, "vector", number) for number in more)]
+    return torch.cat([trace_samples(model, data, rows, each, step) for each in keys])
+
+
 def trace_samples(model: nn.Module, data: GroupedDataset, rows: Tensor, noise_key: int | str, step: int) -> Tensor:
     """Return an unbiased sample of the trace of the loss's Hessian for each of some rows: `[m]`, independent.
 

@@ -13,7 +13,13 @@ from fedfair.node.node import Node
 from fedfair.protocol.exchange import Request, exchange
 from fedfair.protocol.messages import pack
 from fedfair.protocol.round import refuse_distrust
-from fedfair.risk.derivatives import clipping_effect, hessian_products, losses_and_gradients, samples, trace_samples
+from fedfair.risk.derivatives import (
+    clipping_effect,
+    hessian_products,
+    losses_and_gradients,
+    repeated_samples,
+    samples,
+)
 
 _PURPOSE = "risk terms"
 
@@ -52,18 +58,20 @@ def send_hessian_products(node: Node, request: Request) -> RecordDict:
 def send_traces(node: Node, request: Request) -> RecordDict:
     """Send samples of the trace of each group's Hessian: their sum, the sum of their squares, and their number, `[K]`.
 
-    Raises `ValueError` unless the server is trusted.
+    The request says how many to take of each sampled record of each group. Raises `ValueError` unless the server is
+    trusted.
     """
     refuse_distrust(request.round, _PURPOSE)
     if not node.clients:
         return RecordDict({"traces": pack({})})
     noise_key, step = request.round.key, request.round.step
     assert noise_key is not None
-    traces = [trace_samples(node.model, node.clients.together.train, rows, noise_key, step).double()
-              for _, rows in _samples(node, request, "trace")]
+    times = cast(list[int], request.options["times"])
+    traces = [repeated_samples(node.model, node.clients.together.train, rows, noise_key, step, times[group]).double()
+              for group, rows in _samples(node, request, "trace")]
     sums, squares = (torch.stack([each.pow(power).sum() for each in traces]) for power in (1, 2))
     return RecordDict({"traces": pack({"sums": sums, "squares": squares,
-                                       "records": torch.tensor([*map(len, traces)])})})
+                                       "samples": torch.tensor([*map(len, traces)])})})
 
 
 def _samples(node: Node, request: Request, purpose: str) -> Iterator[tuple[int, Tensor]]:

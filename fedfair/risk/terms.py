@@ -91,16 +91,17 @@ def gaussian_scale(deviation: float) -> float:
     return deviation * math.sqrt(2 / math.pi)
 
 
-def trace_estimate(sums: Tensor, squares: Tensor, records: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the means `[K]` of independent samples, one for each record, and their standard errors `[K]`.
+def trace_estimate(sums: Tensor, squares: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the means `[K]` of so many independent `samples` `[K]`, and their standard errors `[K]`.
 
     `sums` and `squares` `[K]` are sums over the samples and their squares. For records that were drawn at random, the
-    mean of samples of `Tr(H_i)` estimates `Tr(H_k)` (Hutchinson 1990). The standard error of fewer than two samples is
-    NaN, and so is the mean of none.
+    mean of samples of `Tr(H_i)` estimates `Tr(H_k)` (Hutchinson 1990). Where all records are taken, the differences
+    between them are no error, though they count as one here. The standard error of fewer than two samples is NaN, and
+    so is the mean of none.
     """
-    means = sums / records
-    variances = (squares / records - means.square()).clamp(min=0) * records / (records - 1)
-    return means, torch.where(records > 1, variances / records, math.nan).sqrt()
+    means = sums / samples
+    variances = (squares / samples - means.square()).clamp(min=0) * samples / (samples - 1)
+    return means, torch.where(samples > 1, variances / samples, math.nan).sqrt()
 
 
 def rademacher(parameters: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:

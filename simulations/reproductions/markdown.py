@@ -24,7 +24,8 @@ def report(name: str, published: Published, cells: pd.DataFrame, figures: Sequen
     lines = [f"# {request.title(published.title)}", "", f"`{request.command(name, seeds)}`", "",
              *([made_with, ""] if made_with else [])]
     if len(cells):
-        lines += [f"{sentence(cells)} {_rule(published, seeds)}", ""]
+        composed = f" Epsilons are composed by {published.accountant}." if published.accountant else ""
+        lines += [f"{sentence(cells)} {_rule(published, seeds)}{composed}", ""]
     lines += request.left_out(published.quick.text)
     if published.departures:
         lines += ["## Settings that are not the paper's", "", *(f"- {text}" for text in published.departures), ""]

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from fedfair.accounting import Accountant
 from fedfair.datasets.published.download import data_folder
 from fedfair.plugins.registry import unknown
 from simulations.plans.compare import experiments
@@ -118,11 +119,11 @@ class Published(_Part):
     `settings` win over those of `preset` in all runs; `datasets` and `methods` map the paper's names to settings that
     win over both, `missing` those that cannot be run here to the reason. A data set that `needs` a folder of
     FEDFAIR_DATA_DIR is missing where that folder is. `groups` translates the paper's group names by data set; `pairs`
-    are the two groups of a gap by data set, by default all. `spread` is what the CSV's spreads over `published_seeds`
-    runs are; `truncated` means that digits were cut off, not rounded. `percent` are the metrics printed in percent,
-    `losses` is the part whose losses are printed, `orders` are the metrics by which methods are ranked, `claims` what
-    the paper calls significant. `departures` are the settings that differ from the paper's, with reasons. `figures` are
-    drawn from the same runs.
+    are the two groups of a gap by data set, by default all. `accountant` composes the epsilons of cells, by default
+    that of the runs. `spread` is what the CSV's spreads over `published_seeds` runs are; `truncated` means that digits
+    were cut off, not rounded. `percent` are the metrics printed in percent, `losses` is the part whose losses are
+    printed, `orders` are the metrics by which methods are ranked, `claims` what the paper calls significant.
+    `departures` are the settings that differ from the paper's, with reasons. `figures` are drawn from the same runs.
     """
 
     title: str
@@ -137,6 +138,7 @@ class Published(_Part):
     claims: tuple[Claim, ...] = ()
     departures: tuple[str, ...] = ()
     pairs: Pairs = {}
+    accountant: Accountant | None = None
     settings: Mapping[str, Any] = {}
     datasets: Mapping[str, Mapping[str, Any]]
     groups: Mapping[str, Mapping[str, str]] = {}

@@ -79,7 +79,7 @@ def _metrics(published: Published, planned: Sequence[Planned], runs: Sequence[Ke
     frames = []
     for (dataset, method, experiment), run in zip(planned, runs, strict=True):
         last = {"round": run.metrics["round"].max(), "split": "test", "group": ALL, "metric": "epsilon",
-                "value": run.ledger.epsilon()}
+                "value": run.ledger.epsilon(accountant=published.accountant)}
         frame = pd.concat([run.metrics, pd.DataFrame([last])], ignore_index=True)
         frames.append(frame.assign(dataset=dataset, strategy=strategy_name(published, method), seed=experiment.seed))
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()

@@ -132,7 +132,8 @@ class Training(ThresholdSettings, BaseModel):
     accountant: Annotated[Accountant, AfterValidator(_known_accountant)] = Field(
         default="pld", json_schema_extra={"allowed": ", ".join(ACCOUNTANTS)},
         description="How events are composed: by privacy loss distributions (pld), or Renyi divergences (rdp), as the "
-                    "papers do.")
+                    "papers do; rdp-classic is rdp with the conversion of papers before 2020, a larger figure, to "
+                    "compare with theirs.")
     trust: Trust = Field(
         default=Trust.CENTRAL, json_schema_extra={"decided_by_app": True},
         description="Who adds the noise of a step: the server (central), the clients in shares, for secure "
@@ -188,8 +189,8 @@ class Training(ThresholdSettings, BaseModel):
         description="Training records of each group, about, that Hessians are estimated from; only with risk_every.")
     risk_vectors: Annotated[int, Field(ge=2, le=1_000_000)] = Field(
         default=1000, json_schema_extra={"same_releases": True},
-        description="Rademacher vectors, about, for the trace of a group's Hessian, each with another record; only "
-                    "with risk_every.")
+        description="Rademacher vectors, about, for the trace of a group's Hessian, each with another record, or with "
+                    "all in turn where a group has fewer; only with risk_every.")
     options: dict[str, Any] = Field(
         default={},
         description="The strategy's own options by name; `fedfair settings options` lists them.")

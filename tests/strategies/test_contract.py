@@ -30,10 +30,12 @@ def made_by(variant: str) -> str:
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "dpsgd-f: authors": {"bounds": "authors"}, "dpsgd-f: capped": {"max_bound": 1.5},
+    "dpsgd-f: authors": {"bounds": "authors"}, "dpsgd-f: printed": {"bounds": "printed"},
+    "dpsgd-f: floored": {"bounds": "floored"}, "dpsgd-f: capped": {"max_bound": 1.5},
     "dpsgd-f: base": {"noise_at": "base"}, "dpsgd-f: weighted": {"weighting": "clip-norms", "max_bound": 1.5},
     "dpsgd-f-quantile: low": {"quantile": 0.2, "eta": 1.0, "max_bound": 2.0},
-    "dpsgd-global-adapt: bounded": {"bound": 5.0, "min_bound": 4.5}, "fair-dp: late": {"late_share": 0.5},
+    "dpsgd-global-adapt: bounded": {"bound": 5.0, "min_bound": 4.5},
+    "dpsgd-global-adapt: at least C0": {"bound": 5.0, "min_bound": "clip-norm"}, "fair-dp: late": {"late_share": 0.5},
     "dpsgd-bounded: moving": {"eta": 1.0, "min_bound": 1.0}}
 ALL = [*STRATEGIES, *VARIANTS]
 WITHOUT_PRIVACY = ("sgd", "fedavg", "direction-error", "magnitude-error")

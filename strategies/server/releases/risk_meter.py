@@ -77,7 +77,7 @@ class RiskMeter:
         plain, clipped = _along(steps, gradients, products)
         bound = sensitivity(round_.rule, len(sizes))
         deviation = round_.noise_multiplier * bound if round_.noise_multiplier else 0.0
-        traces, errors = self._traces(grid, weights, round_, _rates(sizes, self._training.risk_vectors))
+        traces, errors = self._traces(grid, weights, round_, sizes)
         magnitude = magnitude_risk(learning_rate, plain, clipped)
         direction = direction_risk(learning_rate, plain, clipped)
         images = torch.stack([product[-1] for product in products])
@@ -95,10 +95,17 @@ class RiskMeter:
         yield from _gap("clip", magnitude + direction,
                         clip_gap_bound(learning_rate, gradients.norm(dim=1), sizes / sizes.sum(), bound))
 
-    def _traces(self, grid: Grid, weights: ArrayRecord, round_: Round, rates: list[float]) -> tuple[Tensor, Tensor]:
-        """Return `Tr(H_k)` and its standard error, `[K]` each, from records sampled at `rates`."""
-        traces = self._ask(grid, send_traces, "traces", weights=weights, round_=round_, rates=rates)
-        return trace_estimate(traces["sums"], traces["squares"], traces["records"])
+    def _traces(self, grid: Grid, weights: ArrayRecord, round_: Round, sizes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return `Tr(H_k)` and its standard error, `[K]` each, by about `risk_vectors` random vectors or some more.
+
+        Each is with another record, as long as a group has enough of its `sizes` `[K]` records; else with all of them,
+        several times.
+        """
+        vectors = self._training.risk_vectors
+        times = (vectors / sizes).ceil().clamp(min=1, max=vectors).int().tolist()
+        traces = self._ask(grid, send_traces, "traces", weights=weights, round_=round_, rates=_rates(sizes, vectors),
+                           times=times)
+        return trace_estimate(traces["sums"], traces["squares"], traces["samples"])
 
     def _starts(self, size: int) -> Tensor:
         """Return unit vectors to start from, `[K, P]`: the last eigenvectors, or one random vector for all groups."""

@@ -18,6 +18,8 @@ DELTA = 1e-6
 PUBLISHED = [  # N, epochs, sigma, RDP, PLD, RDP of the joint event with s1 = 10 sigma: methods.md, section 0
     (48336, 20, 1.0, 2.270, 2.039, 2.294), (54600, 60, 0.8, 5.914, 5.432, 5.991),
     (162770, 30, 0.8, 2.493, 2.033, 2.527), (36177, 20, 1.0, 2.662, 2.413, 2.691)]
+XU = [(54649, 60, 0.8, 6.55), (60000, 60, 0.8, 6.23), (36177, 20, 1.0, 3.10), (22400, 20, 1.0, 3.99),
+      (48336, 20, 1.0, 2.66), (32000, 20, 1.0, 3.29)]  # N, epochs, sigma, epsilon as Xu et al. 2020 and 2021 print it
 rates = st.floats(1e-3, 0.5)
 multipliers = st.floats(0.6, 8)
 few = settings(deadline=None, max_examples=6)
@@ -30,6 +32,30 @@ def test_the_published_figures(records: int, epochs: int, sigma: float, rdp: flo
     assert epsilon({Release(rate, sigma): steps}, DELTA, "pld") == pytest.approx(pld, abs=0.001)
     both = Event((rate,), (sigma,), (sigma,), 10 * sigma)
     assert epsilon({both.guaranteed(0): steps}, DELTA, "rdp") == pytest.approx(joint, abs=0.001)
+
+
+def moments_accountant(rate: float, sigma: float, steps: int) -> float:
+    """Abadi et al. 2016, section 3: log moments of whole orders, term by term, and their tail bound."""
+    def moment(order: int) -> float:
+        return math.fsum(math.comb(order, k) * rate**k * (1 - rate) ** (order - k)
+                         * math.exp((k * k - k) / 2 / sigma**2) for k in range(order + 1))
+
+    return min((steps * math.log(moment(order)) + math.log(1 / DELTA)) / (order - 1) for order in range(2, 30))
+
+
+@pytest.mark.parametrize(("records", "epochs", "sigma", "printed"), XU)
+def test_the_older_conversion_gives_what_xu_print(records: int, epochs: int, sigma: float, printed: float) -> None:
+    rate, steps = 256 / records, epochs * records // 256
+    found = epsilon({Release(rate, sigma): steps}, DELTA, "rdp-classic")
+    assert round(found, 2) == printed
+    assert found == pytest.approx(moments_accountant(rate, sigma, steps), rel=1e-9)
+
+
+@given(st.dictionaries(st.builds(Release, rates, multipliers), st.integers(1, 200), min_size=1, max_size=3),
+       st.floats(1e-9, 0.1))
+@few
+def test_the_older_conversion_is_never_the_smaller_one(releases: dict[Release, int], delta: float) -> None:
+    assert epsilon(releases, delta, "rdp-classic") > epsilon(releases, delta, "rdp")
 
 
 @pytest.mark.parametrize(("rate", "sigma", "steps"), [(256 / 48336, 1.0, 3776), (0.05, 1.5, 400), (1.0, 20.0, 100)])
@@ -54,7 +80,7 @@ def test_one_gaussian_release_has_the_epsilon_of_its_closed_form() -> None:
         assert delta_of(found * 0.995, sigma) > 1e-5
 
 
-@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+@pytest.mark.parametrize("accountant", ["pld", "rdp", "rdp-classic"])
 @given(rate=rates, multiplier=multipliers, steps=st.integers(1, 100), more=st.floats(1.05, 2))
 @settings(deadline=None, max_examples=4)
 def test_epsilon_falls_with_noise_and_grows_with_steps_and_rate(accountant: Accountant, rate: float, multiplier: float,
@@ -98,7 +124,7 @@ def test_pld_is_never_above_rdp(rate: float, multiplier: float, steps: int) -> N
     assert epsilon(releases, DELTA, "pld") <= epsilon(releases, DELTA, "rdp") + 1e-3
 
 
-@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+@pytest.mark.parametrize("accountant", ["pld", "rdp", "rdp-classic"])
 def test_what_costs_nothing_and_what_costs_everything(accountant: Accountant) -> None:
     assert epsilon({}, DELTA, accountant) == 0
     assert epsilon({Release(0.0, 1.0): 10, Release(0.0, 0.0): 1, Release(0.1, 0.0): 0}, DELTA, accountant) == 0
@@ -106,7 +132,7 @@ def test_what_costs_nothing_and_what_costs_everything(accountant: Accountant) ->
     assert math.isinf(epsilon({Release(0.1, 0.0): 1, Release(0.1, 5.0): 1}, DELTA, accountant))
 
 
-@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+@pytest.mark.parametrize("accountant", ["pld", "rdp", "rdp-classic"])
 def test_little_noise_is_charged_and_ends(accountant: Accountant) -> None:
     assert 100 < epsilon({Release(0.5, 0.05): 10}, DELTA, accountant) < math.inf
     assert 1e5 < epsilon({Release(0.5, 0.001): 10}, DELTA, accountant) < math.inf
@@ -172,7 +198,7 @@ def test_opacus_prv_agrees(rate: float) -> None:
         assert ours == pytest.approx(theirs.get_epsilon(delta, eps_error=error) - error, rel=5e-3), (sigma, steps)
 
 
-@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+@pytest.mark.parametrize("accountant", ["pld", "rdp", "rdp-classic"])
 def test_little_noise_among_much_is_charged_and_ends(accountant: Accountant) -> None:
     """Losses of thousands, which no grid holds, beside losses of hundredths."""
     little = {Release(0.5, 0.01): 2}

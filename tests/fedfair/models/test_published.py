@@ -19,6 +19,7 @@ from fedfair.models.published import loss
     ("mlp", (98,), 2, 91_650),  # Esipova et al. 2023, B.3: Adult
     ("logistic", (59,), 2, 120),  # the same: Dutch
     ("binary_logistic", (35,), 2, 35),
+    ("binary_mlp", (98,), 2, 91_650 - 257),
     ("squashed_logistic", (59,), 2, 120),
     ("cnn", (3, 64, 64), 2, 120_722),  # the same: CelebA
     ("cnn", (1, 28, 28), 10, 320 + 4_624 + 92_170),  # the same network; the paper says 80,522 for MNIST
@@ -54,6 +55,15 @@ def test_one_score_gives_the_losses_of_scikit_learn_and_gradients_shorter_by_roo
     assert torch.allclose(norms[0] * math.sqrt(2), norms[1])
 
 
+def test_an_mlp_with_one_score_has_the_binary_cross_entropy_of_its_score() -> None:
+    one = build("binary_mlp", (4,), (3,), 2, 0, torch.float64)
+    x, y = torch.randn(7, 3, dtype=torch.float64), torch.tensor([0, 1, 1, 0, 1, 0, 0])
+    score = one(x)[:, 1]
+    assert one(x)[:, 0].tolist() == [0] * 7
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(score, y.double(), reduction="none")
+    assert torch.allclose(loss(one(x), y), expected)
+
+
 def test_behind_a_sigmoid_no_loss_is_below_that_of_the_scores_0_and_1() -> None:
     model = build("squashed_logistic", (), (3,), 2, 0, torch.float64)
     losses = loss(model(1e6 * torch.randn(50, 3, dtype=torch.float64)), torch.ones(50, dtype=torch.long))
@@ -78,6 +88,11 @@ def test_parameters_depend_on_the_seed_alone_and_leave_the_global_generator() ->
 def test_what_does_not_fit_is_refused(name: str, hidden: tuple[int, ...], shape: tuple[int, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build(name, hidden, shape, 2, 0, torch.float32)
+
+
+def test_one_score_is_for_two_classes() -> None:
+    with pytest.raises(ValueError, match="model binary_mlp has two classes, but there are 3: take mlp"):
+        build("binary_mlp", (), (5,), 3, 0, torch.float32)
 
 
 OWN = """

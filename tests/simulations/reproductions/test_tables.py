@@ -141,6 +141,18 @@ def test_reproductions_share_the_runs_that_they_have_in_common(folder: Path, tmp
     assert [made.clip_norm for made in begun] == [1, 1, 2, 3]
 
 
+def test_the_epsilons_of_cells_are_composed_as_the_description_says(folder: Path, tmp_path: Path) -> None:
+    request = Request(seeds=1, quick=True, runs=tmp_path / "runs")
+    usual = reproduce("nobody2026-table1", tmp_path / "usual", request, folder=folder)
+    (folder / "nobody2026-table1.toml").write_text(f'accountant = "rdp-classic"\n{TOML}')
+    classic = reproduce("nobody2026-table1", tmp_path / "classic", request, folder=folder)
+    planned = plan(load("nobody2026-table1", folder)[0], request)
+    ledger = kept(next(p.experiment for p in planned if p.method == "Private (C = 2)"), tmp_path / "runs").ledger
+    assert usual["ours"][4] == ledger.epsilon() < ledger.epsilon(accountant="rdp-classic") == classic["ours"][4]
+    pages = [(tmp_path / name / "README.md").read_text() for name in ("usual", "classic")]
+    assert ["Epsilons are composed by rdp-classic." in page for page in pages] == [False, True]
+
+
 def test_losses_are_of_the_part_that_the_description_names(folder: Path, tmp_path: Path) -> None:
     settings = {"dataset": "digits", "hidden": [6], "epochs": 0.5, "imbalance": "", "eval_every": 5}
     metrics = identified(compare(experiments(["sgd"], [0], "digits", settings)))

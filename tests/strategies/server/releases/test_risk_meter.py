@@ -10,16 +10,19 @@ import pandas as pd
 import pytest
 import torch
 from flwr.serverapp import Grid
+from torch import Tensor, nn
 
 from fedfair import client_app
+from fedfair.datasets import GroupedDataset
 from fedfair.mechanisms.clipping import Flat
 from fedfair.mechanisms.noise import Trust
 from fedfair.node.exchanges import find_exchange
 from fedfair.protocol.exchange import Request
 from fedfair.protocol.messages import pack, requests
 from fedfair.protocol.round import Round
-from fedfair.risk.derivatives import hessian_products, losses_and_gradients
+from fedfair.risk.derivatives import hessian_products, losses_and_gradients, repeated_samples
 from fedfair.risk.risk_sums import send_hessian_products, send_traces
+from fedfair.risk.terms import trace_estimate
 from simulations import Experiment, run
 from simulations.engines.checkpoint import Checkpoint
 from simulations.results.result import Result
@@ -97,6 +100,39 @@ def test_about_as_many_records_are_sampled_as_are_asked_for(monkeypatch: pytest.
     sizes = made.task.data().train.group_sizes()
     assert asked == {send_hessian_products: pytest.approx([min(1, 7 / size) for size in sizes]),
                      send_traces: pytest.approx([min(1, 30 / size) for size in sizes])}
+
+
+def test_a_small_group_has_as_many_random_vectors_as_a_large_one() -> None:
+    """Five equal records, of which Tr(H) is 2: with one vector each all samples are 0, or all 4, once in 16 times."""
+    x, y = torch.ones(5, 3, dtype=torch.float64), torch.tensor([0, 1, 0, 1, 0])
+    data, model = GroupedDataset(x, y, torch.zeros(5, dtype=torch.long), ("a",), 2), nn.Linear(3, 2).double()
+    nn.init.zeros_(model.weight)
+    nn.init.zeros_(model.bias)
+    errors = []
+    for step in range(50):
+        found = [repeated_samples(model, data, torch.arange(5), "key", step, times) for times in (1, 200)]
+        few, many = (trace_estimate(own.sum(), own.square().sum(), torch.tensor(len(own))) for own in found)
+        assert abs(float(many[0]) - 2) < 5 * float(many[1]) < 0.4
+        assert torch.equal(found[0], found[1][:5])
+        errors.append(float(few[1]))
+    assert 0.0 in errors
+
+
+def test_every_group_has_about_as_many_samples_of_its_trace_as_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+
+    def noted(sums: Tensor, squares: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append(samples)
+        return trace_estimate(sums, squares, samples)
+
+    monkeypatch.setattr("strategies.server.releases.risk_meter.trace_estimate", noted)
+    made = experiment(steps=1, risk_vectors=100, imbalance="8:9")
+    for nodes in (1, 2):
+        run(made.model_copy(update={"partition": "site", "clients": 3}), nodes=nodes)
+    sizes = made.task.data().train.group_sizes()
+    assert min(sizes) == 9
+    expected = [size * math.ceil(100 / size) for size in sizes]
+    assert [samples.tolist() for samples in seen] == [expected, expected]
 
 
 def test_a_group_that_the_sample_misses_has_no_gap_and_no_bound() -> None:

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset
 from fedfair.mechanisms.sampling import poisson
-from fedfair.risk.derivatives import trace_samples
+from fedfair.risk.derivatives import repeated_samples
 from simulations import Experiment, run
 from simulations.results.result import Result
 from tests.strategies.oracle import gradients
 
-LR, NOISE, CLIP, BATCH, BOUND = 0.2, 1.5, 0.3, 40, 1.2
+LR, NOISE, CLIP, BATCH, BOUND, VECTORS = 0.2, 1.5, 0.3, 40, 1.2, 90
 STRATEGIES = ["sgd", "dpsgd", "dpsgd-f", "naive", "dpsgd-global", "dpsgd-global-adapt", "gs-dp-sgd"]
 
 
@@ -27,7 +27,7 @@ def experiment(strategy: str, **settings: Any) -> Experiment:
     options = {"bound": BOUND} if "global" in strategy else {}
     return Experiment(**{"strategy": strategy, "split": (0.2, 0.0, 0.8), "imbalance": "8:12", "hidden": (2,),
                          "batch_size": BATCH, "learning_rate": LR, "dtype": "float64", "sync": "step", "steps": 1,
-                         "risk_every": 1, "risk_records": 10_000, "risk_vectors": 10_000, "options": options,
+                         "risk_every": 1, "risk_records": 10_000, "risk_vectors": VECTORS, "options": options,
                          **private, **settings})
 
 
@@ -78,9 +78,12 @@ def clipping(strategy: str, result: Result, norms: Tensor, group: Tensor) -> tup
 
 
 def estimated_traces(model: nn.Module, data: GroupedDataset) -> list[tuple[float, float]]:
-    """Return the mean over one sample for each of a group's records, and its standard error, by group."""
-    samples = [trace_samples(model, data, (data.group == k).nonzero().flatten(), 0, 0) for k in range(len(data.names))]
-    return [(float(own.mean()), float(own.std() / len(own) ** 0.5)) for own in samples]
+    """Return the mean over so many samples for each of a group's records, and its standard error, by group."""
+    estimates = []
+    for k, size in enumerate(data.group_sizes()):
+        own = repeated_samples(model, data, (data.group == k).nonzero().flatten(), "0", 0, math.ceil(VECTORS / size))
+        estimates.append((float(own.mean()), float(own.std() / len(own) ** 0.5)))
+    return estimates
 
 
 def terms(result: Result) -> dict[str, dict[str, float]]:
