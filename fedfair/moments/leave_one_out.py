@@ -20,13 +20,13 @@ Approximate leave-one-out, without noise: Rad and Maleki 2020; Beirami et al. 20
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedfair.moments import logistic
-from fedfair.moments.front import LOGISTIC, Point
 from fedfair.moments.heads import half_of_noise, least_value
 from fedfair.moments.release import Pooled
 from fedfair.moments.sums import within_one
@@ -149,33 +149,26 @@ def _divided_differences(values: Tensor, inverse: Tensor, least: float) -> Tenso
     return torch.where(apart.abs() > _ALIKE, (inverse[:, None] - inverse) / apart, slope)
 
 
-def left_out(course: Course, points: tuple[Point, ...], weights: Tensor, across: Tensor | None, kept: Tensor,
+def left_out(course: Course, taus: Sequence[float | None], weights: Tensor, across: Tensor | None, kept: Tensor,
              ending: Tensor) -> LeftOut:
     """Return how records would be decided by classifiers of a front that they did not train.
 
     Args:
         course: The logistic regression that the front follows from.
-        points: Settings of the classifiers: logistic regression, or what decides alike for all.
+        taus: What each classifier leaves of the differences between groups; None for one that decides alike for all.
         weights: Their weights, `[points, d, 2]`.
         across: Differences between groups' mean features, `[k, constraints]` (`heads.directions`); None for none.
         kept: Positions of the features that classifiers are fitted to, `[k]`.
         ending: Matrix from their weights to those of all features, `[d, k]`.
-
-    Raises:
-        ValueError: For a classifier that is fitted in another way.
     """
     pooled = course.pooled
-    for point in points:
-        if point.head not in (LOGISTIC, "constant"):
-            raise ValueError(f"{point.name} is not trained by logistic steps, and what it decides without a record "
-                             "is told of those alone")
     values, vectors = torch.linalg.eigh(pooled.second)
     least = least_value(values, course.floor * half_of_noise(pooled))
     if across is None:
         across = torch.zeros(len(values), 1, dtype=torch.float64)
     steps = (vectors / values.clamp(min=least)) @ vectors.T @ across
     spread = ending @ steps @ torch.linalg.pinv(across.T @ steps, hermitian=True)  # as in `heads.constrained`
-    shares = [(0.0, 0.0) if point.head == "constant" else (1.0, 1 - point.tau) for point in points]
+    shares = [(0.0, 0.0) if tau is None else (1.0, 1 - tau) for tau in taus]
     slopes = [logistic.slope(torch.stack([-each / 2, each / 2], 1), pooled) for each in course.path[:-1]]
     contrast = 2 * (pooled.first[:, 1] - pooled.first[:, 0]) @ vectors
     return LeftOut(values, vectors, vectors.T @ course.second @ vectors,

@@ -39,7 +39,8 @@ def error_of(*arguments: str) -> str:
     (["--set", "model=mpl"], "unknown model 'mpl': did you mean 'mlp'?"),
     (["--set", "learning_rat=1"], "unknown setting 'learning_rat': did you mean 'learning_rate' or 'sampling_rate'?"),
     (["--set", "options.bound=5"], "options of dpsgd-f: unknown setting 'bound': did you mean 'bounds'"),
-    (["--set", "options.bounds=mine"], "options of dpsgd-f: bounds is 'mine': it should be 'paper' or 'authors'"),
+    (["--set", "options.bounds=mine"], "options of dpsgd-f: bounds is 'mine': it should be 'paper', 'authors', "
+     "'printed' or 'floored'"),
     (["--set", "options=5"], "options is 5: give a strategy's own settings by name"),
     (["--set", f"epochs={'[' * 5000}{']' * 5000}"], "epochs is '[[[["),
     (["--set", f"epochs={'[' * 20}{']' * 20}"], "epochs is [[[["),
