@@ -40,8 +40,9 @@ class FairPrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         favourable: Class of a good decision; None for the last.
         attribute_in_model: Whether the sensitive feature is a feature of the model too. Then rows that are predicted
             need it as a column of X, named "sensitive feature".
-        split: Shares of the training, validation and test part; None to train on all rows where there are two classes,
-            with figures of each row by a model without it (`fedfair.moments.leave_one_out`), else (.7, .1, .2).
+        split: Shares of the training, validation and test part; None to train on all rows, at most 100,000
+            of two classes, with figures of each row by a model without it (`fedfair.moments.leave_one_out`), or else
+            (.7, .1, .2).
         random_state: None for noise of the operating system; a seed for noise that can be repeated, which is no
             protection.
         count_in: File that counts this fit with others of the same rows (`simulations.fitting.spending.Spending`): a

@@ -30,7 +30,7 @@ from simulations.engines.engines import Engine
 from simulations.engines.run import run
 from simulations.fitting.budget import Budget, Needed, Terms, bins_for, chosen_delta, divided, needed, refuse_unfit
 from simulations.fitting.candidates import Among, among
-from simulations.fitting.kinds import Kinds, count, kinds
+from simulations.fitting.kinds import Counts, Kinds, count, kinds
 from simulations.fitting.private_selection import select
 from simulations.fitting.spending import Spending
 from simulations.results.result import Result
@@ -44,6 +44,10 @@ _OWN: Mapping[str, Any] = {"strategy": "moments", "features": "binned", "model":
 CHOSEN = ("batch_size", "target_epsilon", "figures_epsilon", "noise_multiplier", "preprocessing_epsilon", "epochs",
           "steps", "options")
 """Settings that a fit makes itself, beside those that make a run a fit."""
+
+
+MOST_LEFT_OUT = 100_000
+"""Most rows of a table that all train; leaving one of many out changes little, and takes time."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,7 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     asked, commas = _unknown_columns(made, table.names), _may_have_commas(made, table.separator)
     counts = count(table, asked, reading, commas, str(made.label))
     delta = chosen_delta(wanted.delta, counts.records)
-    if selected is None and "split" not in wanted.settings and counts.classes == CLASSES and _is_apart(made):
+    if selected is None and "split" not in wanted.settings and _can_leave_out(made, counts):
         made = made.model_copy(update={"split": (1.0, 0.0, 0.0)})
     budget = divided(wanted.epsilon, delta, made.accountant, bool(asked), made.holds_out)
     identity = {name: value for name, value in made.identity().items() if name != "csv"}
@@ -318,9 +322,14 @@ def _refuse_dates(made: Experiment, dates: Sequence[str]) -> None:
         raise ValueError("; ".join(wrong))
 
 
-def _is_apart(made: Experiment) -> bool:
-    """Return whether a record says nothing of others, as those of one person do, so that it can be left out alone."""
-    return made.participant is None and made.duplicates == "apart"
+def _can_leave_out(made: Experiment, counts: Counts) -> bool:
+    """Return whether figures can be of records that are left out one by one, by what is public.
+
+    There are two classes, a record says nothing of others, as those of one person do, and the rows are not so many that
+    seven tenths of them make as good a model.
+    """
+    return (counts.classes == CLASSES and counts.records <= MOST_LEFT_OUT and made.participant is None
+            and made.duplicates == "apart")
 
 
 def _with_kinds(ledger: Ledger, budget: Budget, holds_out: bool) -> Ledger:

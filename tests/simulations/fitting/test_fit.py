@@ -91,6 +91,12 @@ def test_held_out_parts_have_an_epsilon_each(tmp_path: Path) -> None:
         assert 0.99 < spent <= 1.0
 
 
+def test_many_rows_hold_some_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulations.fitting.fit.MOST_LEFT_OUT", 1999)
+    made = fit(Wanted(file(tmp_path, 2000), settings=SEEDED, **FIT))
+    assert made.result.experiment.split == (0.7, 0.1, 0.2)
+
+
 @pytest.mark.parametrize("settings", [{"duplicates": "together"}, {"participant": "postcode"}])
 def test_records_that_tell_of_others_are_held_out(settings: dict[str, Any], tmp_path: Path) -> None:
     made = fit(Wanted(file(tmp_path), settings={**SEEDED, **settings}, **FIT))
