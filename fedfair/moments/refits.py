@@ -84,7 +84,7 @@ def refits(moments: Moments, trained: Trained, front: Sequence[Point], weights: 
         encoding: How columns became features: categories and bins.
         draws: Where random numbers come from.
     """
-    made = torch.stack([*_drawn(moments, trained, front, constraint, favourable, draws)]) - weights[..., 1]
+    made = torch.stack([*_with_fresh_noise(moments, trained, front, constraint, favourable, draws)]) - weights[..., 1]
     made[:, torch.tensor([point.head != LOGISTIC for point in front])] = 0.0  # the constant classifier
     lifted = made @ bins.ending.T
     off = lifted.square().mean(0) + _held_back(moments, trained, bins, weights, lifted.square().mean(0))
@@ -124,8 +124,8 @@ def _people(records: Records, encoding: Encoding, draws: Source) -> Tensor:
     return made * (last / encoding.bounding.constant)
 
 
-def _drawn(moments: Moments, trained: Trained, front: Sequence[Point], constraint: Constraint, favourable: int | None,
-           draws: Source) -> Iterator[Tensor]:
+def _with_fresh_noise(moments: Moments, trained: Trained, front: Sequence[Point], constraint: Constraint,
+                      favourable: int | None, draws: Source) -> Iterator[Tensor]:
     """Yield the weights of the second class of each classifier, `[points, k]`, with fresh noise."""
     found, (width, _) = _along(moments, trained), trained.head.weights.shape
     groups, constrains = len(moments.first), any(point.tau != 1 for point in front)

@@ -11,6 +11,8 @@ DRAWING = {"normal", "discrete_gaussian", "add_gaussian", "add_discrete_gaussian
 """Functions that draw noise, or add it."""
 WITHIN = {"add_gaussian", "add_discrete_gaussian"}
 """Those of them that draw it for one that is marked."""
+HYPOTHETICAL = {"_with_fresh_noise"}
+"""Those that draw what was not released, to say what noise does: they see what was released before alone."""
 
 
 def drawing(source: str) -> Iterator[tuple[str, bool]]:
@@ -19,7 +21,7 @@ def drawing(source: str) -> Iterator[tuple[str, bool]]:
         if isinstance(part, ast.FunctionDef):
             used = {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
             used |= {node.attr for node in ast.walk(part) if isinstance(node, ast.Attribute) and node.attr != "normal"}
-            if used & DRAWING and part.name not in WITHIN:
+            if used & DRAWING and part.name not in WITHIN | HYPOTHETICAL:
                 yield part.name, any(isinstance(mark, ast.Name) and mark.id == "releases"
                                      for mark in part.decorator_list)
 
