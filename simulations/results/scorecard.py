@@ -50,9 +50,9 @@ def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str], recor
             record is told to be (`fedfair.moments.front.Refits`); None where that is not known.
 
     Returns:
-        Columns: column, value, the number of records where it is known, and the score of each class. The mean of a row
-            over the classes is 0. Where deviations are known, the ends of an interval for each class follow, which
-            holds the score of a fit without noise to the same records with about 95 %.
+        Columns: column, value, the number of records where it is known, where deviations are known the ends of an
+            interval for each class, which holds the score of a fit without noise to the same records with about 95 %,
+            and last the score of each class. The mean of a row over the classes is 0.
     """
     layer = next(module for module in model.modules() if isinstance(module, nn.Linear))
     bounding = encoding.bounding
@@ -70,9 +70,10 @@ def scorecard(model: nn.Module, encoding: Encoding, labels: Sequence[str], recor
         return table.assign(**columns)
     reach = quantile(CONFIDENCE) * deviations * unit
     reach[-1] *= bounding.constant
+    ends: dict[str, list[float]] = {}
     for label, own in zip(labels, scores.T, strict=True):
-        columns |= {f"{LOW} {label}": (own - reach).tolist(), f"{HIGH} {label}": (own + reach).tolist()}
-    return table.assign(**columns)
+        ends |= {f"{LOW} {label}": (own - reach).tolist(), f"{HIGH} {label}": (own + reach).tolist()}
+    return table.assign(**ends, **columns)  # the scores stay last, where readers of before look for them
 
 
 def _in_words(feature: Feature) -> str:
