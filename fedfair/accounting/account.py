@@ -401,8 +401,8 @@ class Account:
             return 0.0
         return noise_seen(observer, event, self.trust, self.clients, self.secure_aggregation)
 
-    def _searched(self, observer: Observer | None) -> list[Release]:
-        """Return what a participant is charged for the threshold search, and a training record for its figures.
+    def _counted(self, observer: Observer | None) -> list[Release]:
+        """Return what counts cost: a training record those of its figures, a participant the search for a threshold.
 
         If an observer is named, the charge follows the noise that is between the records and the observer.
         """
@@ -461,7 +461,7 @@ class Account:
         It is charged for private preprocessing and a selection, and a participant also for the search on its validation
         records.
         """
-        shared: Counter[Charged] = Counter([*self._searched(observer), *self._preprocessed(observer),
+        shared: Counter[Charged] = Counter([*self._counted(observer), *self._preprocessed(observer),
                                             *self._selected(observer)])
         by_client: dict[int, Counter[Charged]] = {}
         for event, steps in self.events.items():
