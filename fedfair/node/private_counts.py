@@ -122,7 +122,16 @@ def send_private_front_counts(node: Node, request: Request) -> RecordDict:
 
 
 def promise_counts_of(node: Node, request: Request, classifiers: int) -> Promise:
-    """Promise the counts of some classifiers by the noise of the node's clients."""
+    """Promise the counts of some classifiers by the noise of the node's clients: a record is in one cell of each.
+
+    Args:
+        node: The node.
+        request: What the server asks for, with the deviation of each client's noise.
+        classifiers: Number of classifiers.
+
+    Raises:
+        ValueError: If the noise would come from a seed.
+    """
     if request.options["key"]:
         raise ValueError("the noise would come from a seed")
     deviation = cast(float, request.options["deviation"]) * math.sqrt(len(node.clients))

@@ -159,7 +159,8 @@ class Training(ThresholdSettings, BaseModel):
     figures_epsilon: Positive | None = Field(
         default=None, json_schema_extra={"belongs_to": "figures"},
         description="Epsilon at delta of private figures, for a record of the validation or of the test part; by "
-                    "default target_epsilon. Training records are in neither part: nothing is added to their epsilon.")
+                    "default target_epsilon. Training records are in neither part: nothing is added to their epsilon. "
+                    "Where split holds nothing out, of a training record, and part of what that is charged.")
     gap_among: Annotated[tuple[str, ...], BeforeValidator(_named)] | None = Field(
         default=None, json_schema_extra={"belongs_to": "figures", "allowed": "list of text"},
         description='Groups among which gaps of private figures are, ["F", "M"], whatever can be told of others such '
