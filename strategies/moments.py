@@ -22,9 +22,9 @@ from fedfair.moments.denoised import denoised
 from fedfair.moments.filled_bins import Filled, filled
 from fedfair.moments.front import EVEN, LOGISTIC, Front, HeadName, Point, Refits, few_points, front, points
 from fedfair.moments.heads import Constraint, Head, directions, least_squares
-from fedfair.moments.leave_one_out import Course, LeftOut, left_out
+from fedfair.moments.leave_one_out import LeftOut, left_out
 from fedfair.moments.monotone import directions_of, made_monotone, refuse_unordered
-from fedfair.moments.refits import Step, Trained, refits
+from fedfair.moments.refits import refits
 from fedfair.moments.sums import CLASSES, unmixed
 from fedfair.node.exchanges import send_gradient_sum
 from fedfair.node.masked_sums import send_masked_gradient_sum
@@ -95,7 +95,7 @@ class Moments(Strategy):
     settings = {"features": "bounded", "model": "linear"}  # noqa: RUF012 - of the class, as all of these
     exchange = send_moments
     masked_exchange = send_masked_moments
-    state: ClassVar[tuple[str, ...]] = ("second", "first", "adding", "path", "steps_taken")
+    state: ClassVar[tuple[str, ...]] = ("second", "first", "adding", "path", "noises")
     options: Options
 
     def prepare(self) -> None:
@@ -134,7 +134,7 @@ class Moments(Strategy):
         self.second = self.first = torch.empty(0, dtype=torch.float64)  # the sums as they were released
         self.path = torch.empty(0, dtype=torch.float64)  # differences of scores' weights, before each step and after
         self.adding = self.sharers  # clients whose noise is in the moments
-        self.steps_taken: list[tuple[float, float]] = []  # factor and deviation of the noise of each logistic step
+        self.noises: list[float] = []  # deviation of the noise on the gradient of each logistic step
         self.stepped: Head | None = None  # the logistic regression of the latest round, of the features it is fitted to
 
     def rule(self) -> ClipRule:
@@ -188,10 +188,8 @@ class Moments(Strategy):
             trained = logistic.start(self.told.pooled(), self.options.floor) if left else None
         else:
             pooled, gradient = self.told.pooled(), noisy[self._parameter].double().cpu().T[self.bins.kept]
-            before = self._latest(pooled)
-            trained = logistic.stepped(before, gradient, pooled, self.step)
-            moved = logistic.factor(before, pooled, self.step), self._deviation_of(self.answering)
-            self.steps_taken = [*self.steps_taken, moved]
+            trained = logistic.stepped(self._latest(pooled), gradient, pooled, self.step)
+            self.noises = [*self.noises, self._deviation_of(self.answering)]
         self.stepped = trained
         if trained is not None:
             self.path = torch.cat([self.path, (trained.weights[:, 1] - trained.weights[:, 0])[None]])
@@ -227,20 +225,26 @@ class Moments(Strategy):
         """Return how training records would be decided by the front's classifiers, had they not trained them."""
         constrained = any(point.tau != 1 for point in made.points)
         across = directions(self.told, self.options.constraint, self._favourable) if constrained else None
-        pooled = self.told.pooled()
-        second = denoised(pooled, self.bins, self.task.data().train.encoding)
         taus = [None if point.head == "constant" else point.tau for point in made.points]
-        return left_out(Course(pooled, second, self.options.floor, self.path), taus, made.weights, across,
-                        self.bins.kept, self.bins.ending)
+        return left_out(self._course, self._denoised, taus, made.weights, across, self.bins)
 
     def _refits(self, front: Front, trained: Head | None) -> Refits | None:
         """Return what noise does to the classifiers of a front of logistic regression on bins; None for another."""
         if trained is None or self.bins.records is None:
             return None
-        steps = tuple(Step(*step) for step in self.steps_taken)
-        return refits(self.told, Trained(trained, steps, self.options.floor), front.points, front.weights,
-                      self.options.constraint, self._favourable, self.bins, self.task.data().train.encoding,
+        return refits(self.told, self._course, self._denoised, front.points, front.weights, self.options.constraint,
+                      self._favourable, self.bins, self.task.data().train.encoding,
                       source(self._released_already, "refits"))
+
+    @property
+    def _course(self) -> logistic.Course:
+        """How the logistic regression was trained."""
+        return logistic.Course(self.told.pooled(), self.options.floor, self.path, tuple(self.noises))
+
+    @property
+    def _denoised(self) -> Tensor:
+        """S without most of its noise, `[k, k]`."""
+        return denoised(self.told.pooled(), self.bins, self.task.data().train.encoding)
 
     @property
     def _released_already(self) -> str:

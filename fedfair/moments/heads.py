@@ -119,6 +119,47 @@ def least_value(values: Tensor, least: float) -> float:
     return max(least, _SINGULAR * float(values.abs().max()), torch.finfo(values.dtype).tiny)
 
 
+class Spectrum(NamedTuple):
+    """Eigenvalues and eigenvectors of S as released, along which P^-1 is f(l) = 1 / max(l, least) of each value l.
+
+    Attributes:
+        values: Eigenvalues, rising, `[d]`.
+        vectors: Eigenvectors as columns, `[d, d]`.
+        least: What smaller eigenvalues are raised to.
+    """
+
+    values: Tensor
+    vectors: Tensor
+    least: float
+
+    @staticmethod
+    def of(moments: Pooled, floor: float = 1.0) -> Spectrum:
+        """Return that of S with the floor of `least_squares`.
+
+        Args:
+            moments: Moments of all groups.
+            floor: Factor of the least eigenvalue, half of the noise's spectral norm.
+        """
+        values, vectors = torch.linalg.eigh(moments.second)
+        return Spectrum(values, vectors, least_value(values, floor * half_of_noise(moments)))
+
+    @property
+    def inverted(self) -> Tensor:
+        """Eigenvalues of P^-1, `[d]`."""
+        return self.values.clamp(min=self.least).reciprocal()
+
+    @property
+    def changes(self) -> Tensor:
+        """By how much an entry of P^-1 along the eigenvectors changes for a change of that of S by 1, `[d, d]`.
+
+        These are the divided differences of f, and its derivative where eigenvalues meet (Daleckii and Krein 1965).
+        """
+        apart, inverted = self.values[:, None] - self.values, self.inverted
+        same = apart.abs() < _SINGULAR * self.values.abs().max()
+        slopes = torch.where(self.values > self.least, -inverted**2, 0.0).expand_as(apart)
+        return torch.where(same, slopes, (inverted[:, None] - inverted) / torch.where(same, 1.0, apart))
+
+
 Constraint = Literal["demographic_parity", "equal_opportunity", "both"]
 """Whose mean scores become equal: those of all records, of records of the favourable class, or both."""
 

@@ -26,28 +26,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedfair.moments import logistic
-from fedfair.moments.heads import half_of_noise, least_value
-from fedfair.moments.release import Pooled
+from fedfair.moments.filled_bins import Filled
+from fedfair.moments.heads import Spectrum
+from fedfair.moments.logistic import START, Course
 from fedfair.moments.sums import within_one
-
-_ALIKE = 1e-9  # eigenvalues that differ by less are one
-
-
-class Course(NamedTuple):
-    """A logistic regression as it was trained, of k features.
-
-    Attributes:
-        pooled: The moments that it began with.
-        second: S of these without most of its noise, `[k, k]` (`fedfair.moments.denoised`).
-        floor: Factor of the least eigenvalue.
-        path: Weights of the difference of scores before the first step and after each, `[steps + 1, k]`.
-    """
-
-    pooled: Pooled
-    second: Tensor
-    floor: float
-    path: Tensor
 
 
 class LeftOut(NamedTuple):
@@ -121,8 +103,8 @@ class LeftOut(NamedTuple):
 
     def _without(self, along: Tensor, y: Tensor) -> Tensor:
         """Return the weights that training would have ended with, `[n, k]`, for records along the eigenvectors."""
-        inverse = 1 / self.values.clamp(min=float(self.least))
-        divided = _divided_differences(self.values, inverse, float(self.least))
+        spectrum = Spectrum(self.values, self.vectors, float(self.least))
+        inverse, divided = spectrum.inverted, spectrum.changes
 
         def change(vector: Tensor) -> Tensor:
             """Return by how much P^-1 times a vector, `[k]` or `[n, k]`, differs without the record."""
@@ -130,7 +112,7 @@ class LeftOut(NamedTuple):
 
         own = 2 * along * (2 * y - 1)[:, None]
         rest = self.contrast - own
-        weights = logistic.START * (inverse * rest + change(rest))
+        weights = START * (inverse * rest + change(rest))
         for step, slope in enumerate(self.slopes, start=1):
             before, after = self.path[step - 1], self.path[step]
             stride = 1 / ((step + 1) * slope)
@@ -142,36 +124,27 @@ class LeftOut(NamedTuple):
         return weights
 
 
-def _divided_differences(values: Tensor, inverse: Tensor, least: float) -> Tensor:
-    """Return (f(l_i) - f(l_j)) / (l_i - l_j) of f(l) = 1 / max(l, least), `[k, k]`; its derivative where they meet."""
-    apart = values[:, None] - values
-    slope = torch.where(values > least, -inverse**2, 0.0).expand_as(apart)
-    return torch.where(apart.abs() > _ALIKE, (inverse[:, None] - inverse) / apart, slope)
-
-
-def left_out(course: Course, taus: Sequence[float | None], weights: Tensor, across: Tensor | None, kept: Tensor,
-             ending: Tensor) -> LeftOut:
+def left_out(course: Course, second: Tensor, taus: Sequence[float | None], weights: Tensor, across: Tensor | None,
+             bins: Filled) -> LeftOut:
     """Return how records would be decided by classifiers of a front that they did not train.
 
     Args:
         course: The logistic regression that the front follows from.
+        second: S without most of its noise, `[k, k]` (`fedfair.moments.denoised`).
         taus: What each classifier leaves of the differences between groups; None for one that decides alike for all.
         weights: Their weights, `[points, d, 2]`.
         across: Differences between groups' mean features, `[k, constraints]` (`heads.directions`); None for none.
-        kept: Positions of the features that classifiers are fitted to, `[k]`.
-        ending: Matrix from their weights to those of all features, `[d, k]`.
+        bins: Which features are fitted to, and what the weights of the others are.
     """
-    pooled = course.pooled
-    values, vectors = torch.linalg.eigh(pooled.second)
-    least = least_value(values, course.floor * half_of_noise(pooled))
+    spectrum, first = Spectrum.of(course.moments, course.floor), course.moments.first
+    vectors = spectrum.vectors
     if across is None:
-        across = torch.zeros(len(values), 1, dtype=torch.float64)
-    steps = (vectors / values.clamp(min=least)) @ vectors.T @ across
-    spread = ending @ steps @ torch.linalg.pinv(across.T @ steps, hermitian=True)  # as in `heads.constrained`
+        across = torch.zeros(len(vectors), 1, dtype=torch.float64)
+    steps = (vectors * spectrum.inverted) @ vectors.T @ across
+    spread = bins.ending @ steps @ torch.linalg.pinv(across.T @ steps, hermitian=True)  # as in `heads.constrained`
     shares = [(0.0, 0.0) if tau is None else (1.0, 1 - tau) for tau in taus]
-    slopes = [logistic.slope(torch.stack([-each / 2, each / 2], 1), pooled) for each in course.path[:-1]]
-    contrast = 2 * (pooled.first[:, 1] - pooled.first[:, 0]) @ vectors
-    return LeftOut(values, vectors, vectors.T @ course.second @ vectors,
-                   torch.tensor([least], dtype=torch.float64), kept, contrast, course.path @ vectors,
-                   torch.tensor(slopes, dtype=torch.float64), weights[:, :, 1] - weights[:, :, 0], ending @ vectors,
-                   spread, vectors.T @ across, torch.tensor(shares, dtype=torch.float64))
+    return LeftOut(spectrum.values, vectors, vectors.T @ second @ vectors,
+                   torch.tensor([spectrum.least], dtype=torch.float64), bins.kept,
+                   2 * (first[:, 1] - first[:, 0]) @ vectors, course.path @ vectors,
+                   torch.tensor(course.slopes, dtype=torch.float64), weights[:, :, 1] - weights[:, :, 0],
+                   bins.ending @ vectors, spread, vectors.T @ across, torch.tensor(shares, dtype=torch.float64))

@@ -19,6 +19,8 @@ Newton's method with noise on gradient and curvature: Avella-Medina, Bradshaw an
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -30,6 +32,42 @@ START = 1.5
 """Times the least squares fit, where the steps begin."""
 _FLATTEST = 1 / 8  # the least h
 _NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(9))
+
+
+class Course(NamedTuple):
+    """A logistic regression as it was trained: where it began, and where each step led.
+
+    Attributes:
+        moments: The moments of all groups that it began with, of k features and two classes.
+        floor: Factor of the least eigenvalue, half of the noise's spectral norm.
+        path: Weights of the difference of scores before the first step and after each, `[steps + 1, k]`.
+        noises: Standard deviation of the noise on every number of each step's gradient, `[steps]`.
+    """
+
+    moments: Pooled
+    floor: float
+    path: Tensor
+    noises: tuple[float, ...]
+
+    @property
+    def weights(self) -> Tensor:
+        """Weights after the last step, `[k, 2]`, which are opposite for the two classes."""
+        return _of_classes(self.path[-1])
+
+    @property
+    def slopes(self) -> list[float]:
+        """Mean of p (1 - p) before each step, h, `[steps]`."""
+        return [slope(_of_classes(before), self.moments) for before in self.path[:-1]]
+
+    @property
+    def factors(self) -> list[float]:
+        """By how much P^-1 g was multiplied in each step, `[steps]`; see `factor`."""
+        return [1 / ((number + 1) * h) for number, h in enumerate(self.slopes, start=1)]
+
+
+def _of_classes(difference: Tensor) -> Tensor:
+    """Return weights `[k, 2]` whose difference is `[k]`."""
+    return torch.stack([-difference / 2, difference / 2], 1)
 
 
 def start(moments: Pooled, floor: float = 1.0) -> Head:

@@ -12,10 +12,11 @@ from torch import Tensor
 from fedfair.datasets.features.encoding import Bounding, Encoding, Feature
 from fedfair.moments import logistic
 from fedfair.moments.denoised import denoised
-from fedfair.moments.filled_bins import filled
+from fedfair.moments.filled_bins import Filled, filled
 from fedfair.moments.front import LOGISTIC, Point, front
 from fedfair.moments.heads import Head, directions
-from fedfair.moments.leave_one_out import Course, LeftOut, left_out
+from fedfair.moments.leave_one_out import LeftOut, left_out
+from fedfair.moments.logistic import Course
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import moment_sums, svec, unsvec
 
@@ -85,9 +86,9 @@ def apart(head: Head) -> Tensor:
 
 def at_once(fit: Fit) -> LeftOut:
     """Return what tells of all records at once."""
-    whole = torch.eye(WIDTH, dtype=torch.float64)
-    return left_out(trained(fit), TAUS, fit.weights, directions(fit.moments, "demographic_parity", 1),
-                    torch.arange(WIDTH), whole)
+    across = directions(fit.moments, "demographic_parity", 1)
+    course = Course(fit.moments.pooled(), 1.0, fit.path, ())
+    return left_out(course, without_noise(fit.moments), TAUS, fit.weights, across, every(fit.moments))
 
 
 def scores(left: LeftOut, records: Records) -> Tensor:
@@ -95,10 +96,15 @@ def scores(left: LeftOut, records: Records) -> Tensor:
     return left.scores(records.phi, left.effects(records.phi, records.y))
 
 
-def trained(fit: Fit) -> Course:
-    """Return how the classifiers were trained, of all features."""
-    pooled, bins = fit.moments.pooled(), filled(fit.moments, ENCODING)._replace(kept=torch.arange(WIDTH))
-    return Course(pooled, denoised(pooled, bins, ENCODING), 1.0, fit.path)
+def every(moments: Moments) -> Filled:
+    """Return that classifiers are fitted to all features, whatever is told of them."""
+    whole = torch.eye(WIDTH, dtype=torch.float64)
+    return filled(moments, ENCODING)._replace(kept=torch.arange(WIDTH), lift=whole, ending=whole)
+
+
+def without_noise(moments: Moments) -> Tensor:
+    """Return S without most of its noise."""
+    return denoised(moments.pooled(), every(moments), ENCODING)
 
 
 @pytest.mark.parametrize(("noise", "least"), [(0.0, 0.9), (2.0, 0.9), (6.0, 0.9)])
@@ -170,4 +176,4 @@ def test_second_moments_are_nearer_to_exact_ones_without_their_noise(noise: floa
     records = made(250, 4)
     fit, exact = fitted(records, noise, 4), records.phi.T @ records.phi
     noisy = float((fit.moments.second[0] - exact).square().sum())
-    assert float((trained(fit).second - exact).square().sum()) < (1 - least) * noisy
+    assert float((without_noise(fit.moments) - exact).square().sum()) < (1 - least) * noisy

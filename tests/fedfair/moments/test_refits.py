@@ -11,10 +11,11 @@ from torch import Tensor
 
 from fedfair.datasets.features.encoding import Bounding, Encoding, Feature
 from fedfair.mechanisms.randomness import generator
+from fedfair.moments.denoised import denoised
 from fedfair.moments.filled_bins import Filled, filled
 from fedfair.moments.front import Front, Point, Refits, front
-from fedfair.moments.logistic import factor, start, stepped
-from fedfair.moments.refits import Step, Trained, refits, sign_changes
+from fedfair.moments.logistic import Course, start, stepped
+from fedfair.moments.refits import refits, sign_changes
 from fedfair.moments.release import Moments
 from fedfair.moments.sums import mixed, moment_sums, unmixed, unsvec
 
@@ -64,16 +65,17 @@ def fit(made: Table, noise: float, draws: torch.Generator) -> Fit:
     released = Moments(unsvec(second), unmixed(first), noise, ENCODING.bounding.last, mixing=True)
     bins = filled(released, ENCODING)
     told = released.of_features(bins.kept)
-    pooled, steps = told.pooled(), []
+    pooled, path = told.pooled(), []
     head, labels = start(pooled), torch.nn.functional.one_hot(made.y, 2)
     for number in (1, 2, 3):
         gradient = made.x.T @ (torch.softmax(made.x @ (bins.lift @ head.weights), 1) - labels)
         gradient = gradient + noise * torch.randn(gradient.shape, generator=draws, dtype=torch.float64)
-        steps.append(Step(factor(head, pooled, number), noise))
+        path.append(head.weights[:, 1] - head.weights[:, 0])
         head = stepped(head, gradient[bins.kept], pooled, number)
+    course = Course(pooled, 1.0, torch.stack([*path, head.weights[:, 1] - head.weights[:, 0]]), (noise,) * 3)
     made_front = front(told, NAMES, "demographic_parity", 1, head)
-    found = refits(told, Trained(head, tuple(steps), 1.0), NAMES, made_front.weights, "demographic_parity", 1, bins,
-                   ENCODING, generator(1, "refits"))
+    found = refits(told, course, denoised(pooled, bins, ENCODING), NAMES, made_front.weights, "demographic_parity", 1,
+                   bins, ENCODING, generator(1, "refits"))
     return Fit(made_front._replace(weights=bins.ending @ made_front.weights), found, bins)
 
 
