@@ -69,10 +69,10 @@ def by_hand(model: nn.Module, x: Tensor, losses: Losses, layers: Collection[nn.M
             ) -> tuple[Tensor, list[BackwardCall]]:
     """Return the losses of a chain on `x`, and the calls of those of its layers that are in `layers`, last one first.
 
-    Raises `UnreadableError` for anything but nested `Sequential`s, without hooks, of the layers in `_BACKWARDS`. The
+    Raises `UnreadableError` for anything but nested `Sequential`s, without hooks, of the layers in `BACKWARDS`. The
     first may be any of `fedfair.gradients.layers.LAYERS`: the gradient with respect to its inputs is not needed.
     """
-    chain, values = _readable(_chain(model)), [x]
+    chain, values = _readable(chain_of(model)), [x]
     with torch.no_grad():
         for layer in chain:
             values.append(product(values[-1], layer.weight, layer.bias) if type(layer) is nn.Linear
@@ -88,7 +88,7 @@ def by_hand(model: nn.Module, x: Tensor, losses: Losses, layers: Collection[nn.M
             calls.append(BackwardCall(layer, inputs, deltas))
         if depth > first:
             with torch.no_grad():
-                deltas = _BACKWARDS[type(layer)](layer, inputs, outputs, deltas)
+                deltas = BACKWARDS[type(layer)](layer, inputs, outputs, deltas)
     return batch_losses.detach(), calls
 
 
@@ -119,7 +119,7 @@ def by_autograd(model: nn.Module, x: Tensor, losses: Losses, layers: Collection[
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
-_BACKWARDS: dict[type[nn.Module], Callable[[Any, Tensor, Tensor, Tensor], Tensor]] = {
+BACKWARDS: dict[type[nn.Module], Callable[[Any, Tensor, Tensor, Tensor], Tensor]] = {
     nn.Linear: lambda layer, inputs, outputs, deltas: product(deltas, layer.weight.t()),
     nn.Conv2d: lambda layer, inputs, outputs, deltas: conv2d_input(  # type: ignore[no-untyped-call]
         inputs.shape, layer.weight, deltas, layer.stride, layer.padding, layer.dilation, layer.groups),
@@ -132,12 +132,12 @@ _BACKWARDS: dict[type[nn.Module], Callable[[Any, Tensor, Tensor, Tensor], Tensor
 """From the gradient with respect to a layer's outputs to that with respect to its inputs, by exact type."""
 
 
-def _chain(model: nn.Module) -> list[nn.Module]:
+def chain_of(model: nn.Module) -> list[nn.Module]:
     """Return the layers of nested `Sequential`s in call order; raises `UnreadableError` for a layer with hooks."""
     attributes = vars(model)
     if "forward" in attributes or any(attributes[hooks] for hooks in _HOOKS):
         raise UnreadableError
-    return [layer for part in model for layer in _chain(part)] if type(model) is nn.Sequential else [model]
+    return [layer for part in model for layer in chain_of(part)] if type(model) is nn.Sequential else [model]
 
 
 def _readable(chain: list[nn.Module]) -> list[nn.Module]:
@@ -148,10 +148,10 @@ def _readable(chain: list[nn.Module]) -> list[nn.Module]:
 
 
 def _has_backward(layer: nn.Module) -> bool:
-    """Say whether `_BACKWARDS` covers a layer: no convolution that pads with anything but a number of zeros."""
+    """Say whether `BACKWARDS` covers a layer: no convolution that pads with anything but a number of zeros."""
     if isinstance(layer, nn.Conv2d) and (layer.padding_mode != "zeros" or isinstance(layer.padding, str)):
         return False
-    return type(layer) in _BACKWARDS
+    return type(layer) in BACKWARDS
 
 
 class _Anchored(torch.autograd.Function):

@@ -92,7 +92,7 @@ class Node:
         if not self.clients:
             return Contribution({}, None)
         probe, groups = self.batch(weights, round_)[:2]
-        return Contribution({}, _noisy_counts(_counts(probe, groups, round_), round_, self.clients))
+        return Contribution({}, noisy_counts(_counts(probe, groups, round_), round_, self.clients))
 
     def gradient_sum(self, weights: Mapping[str, Tensor], round_: Round) -> Contribution:
         """Return `sum_i c_i g_i` over the round's batch, and counts if it asks for them, with the clients' noise."""
@@ -278,13 +278,15 @@ class Node:
             if bool(finite.all()):
                 return Batch(probe, groups, x, y, rows)
             if not is_bounded(round_):
-                record = data.records[rows[~finite][0]]
-                row = int((self.clients.together.train.records == record).nonzero())
-                raise ClientError(
-                    f"client {self.clients.holder(row)} has a gradient that is not finite at step {round_.step}: "
-                    "nothing was added to the model; look for extreme values among its records, or take a smaller "
-                    "learning rate")
+                raise self.not_finite(data.records[rows[~finite][0]], round_)
             rows = rows[finite]
+
+    def not_finite(self, record: Tensor, round_: Round) -> ClientError:
+        """Return what is wrong where nothing bounds a record, and its gradient is not finite."""
+        row = int((self.clients.together.train.records == record).nonzero())
+        return ClientError(
+            f"client {self.clients.holder(row)} has a gradient that is not finite at step {round_.step}: nothing was "
+            "added to the model; look for extreme values among its records, or take a smaller learning rate")
 
     def _batch(self, data: GroupedDataset, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the features, `y` and `group` of some rows, on the device."""
@@ -342,7 +344,7 @@ def with_noise(sums: Gradients, counts: Tensor | None, round_: Round, clients: I
         for number in clients:
             draws = source(round_.key, "noise", number + 1, round_.step)
             sums = add_noise(round_.noise, sums, round_.deviation(share), draws)
-    return Contribution(sums, None if counts is None else _noisy_counts(counts, round_, clients))
+    return Contribution(sums, None if counts is None else noisy_counts(counts, round_, clients))
 
 
 def _counts(probe: Probe, groups: Tensor, round_: Round) -> Tensor:
@@ -351,7 +353,7 @@ def _counts(probe: Probe, groups: Tensor, round_: Round) -> Tensor:
     return round_.query.counts(probe.norms, groups, len(round_.rates))
 
 
-def _noisy_counts(exact: Tensor, round_: Round, clients: Iterable[int]) -> Tensor:
+def noisy_counts(exact: Tensor, round_: Round, clients: Iterable[int]) -> Tensor:
     """Add the noise of `clients` to exact counts."""
     counts = {"counts": exact}
     assert round_.count_noise_multiplier is not None

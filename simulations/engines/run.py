@@ -13,6 +13,7 @@ from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
 
 from fedfair.gradients.layer_probe import trained_parameters
+from fedfair.gradients.layers import Gradients
 from fedfair.plugins.threads import threads_for
 from fedfair.plugins.user_errors import blaming_user_files, of_caller
 from fedfair.protocol.messages import pack, unpacked
@@ -114,19 +115,30 @@ def _conducted(experiment: Experiment, grid: Grid, progress: Progress, checkpoin
 def _trained(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None, watch: Watch
              ) -> Result:
     """Train and evaluate."""
-    rounds = _rounds(experiment, grid, progress, checkpoint)
-    task, model = rounds.task, rounds.task.build_model()
-    parameters, _ = trained_parameters(model)
-    arrays = pack({name: parameter.detach().clone() for name, parameter in parameters.items()})
+    rounds = rounds_of(experiment, grid, progress, checkpoint)
+    arrays = pack(first_weights(rounds))
     if rounds.rounds == 0:
         asked = rounds.configure_evaluate(0, arrays, ConfigRecord(), grid)
         rounds.aggregate_evaluate(0, grid.send_and_receive(asked, timeout=experiment.answer_timeout))
     else:
         arrays = rounds.chosen(train(rounds, grid, arrays, checkpoint, watch))
+    return result_of(experiment, rounds, unpacked(arrays))
+
+
+def first_weights(rounds: Rounds) -> Gradients:
+    """Return the weights that a run starts from, by name."""
+    parameters, _ = trained_parameters(rounds.task.build_model())
+    return {name: parameter.detach().clone() for name, parameter in parameters.items()}
+
+
+def result_of(experiment: Experiment, rounds: Rounds, weights: Gradients) -> Result:
+    """Return the result of a run that has ended with some weights."""
+    model = rounds.task.build_model()
+    parameters, _ = trained_parameters(model)
     with torch.no_grad():
         for name, parameter in parameters.items():
-            parameter.copy_(unpacked(arrays)[name])
-    return Result(experiment, task.data(), pd.DataFrame(rounds.rows.all), rounds.ledger, model, rounds.search,
+            parameter.copy_(weights[name])
+    return Result(experiment, rounds.task.data(), pd.DataFrame(rounds.rows.all), rounds.ledger, model, rounds.search,
                   rounds.evaluation.threshold, rounds.front,
                   rounds.evaluation.figures.released if rounds.evaluation.figures else None,
                   contributions(rounds))
@@ -144,7 +156,7 @@ def _planned(experiment: Experiment, grid: Grid) -> Rounds:
     return rounds
 
 
-def _rounds(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None) -> Rounds:
+def rounds_of(experiment: Experiment, grid: Grid, progress: Progress, checkpoint: Checkpoint | None = None) -> Rounds:
     """Make the rounds of an experiment, after private preprocessing, which a checkpoint holds if there is one.
 
     What makes the run impossible is refused before the release.

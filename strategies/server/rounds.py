@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -96,6 +96,7 @@ class Rounds(FlowerStrategy):
         self.front: MeasuredFront | None = None
         self.counted: Tensor | None = None
         self._round: Round | None = None
+        self._started: Gradients = {}  # the weights that the round starts from
         self._secure: SecureSum | None = None
         self._asked: list[Message] = []  # the requests whose replies come next
 
@@ -129,17 +130,16 @@ class Rounds(FlowerStrategy):
             config: Not used.
             grid: The nodes.
         """
-        method = self.method
-        arrays = self._started(server_round - 1, arrays)
-        plan = method.plan(server_round - 1)
+        method, weights = self.method, unpacked(arrays)
+        plan = self.begin(server_round - 1, weights)
+        arrays = arrays if self._started is weights else pack(self._started)
         if plan.local is not None:
             self._round = plan
             self._asked = self._requests(exchanges.send_local_epoch, grid, weights=arrays, round_=plan)
             return self._asked
-        if plan.query is not None and method.counts_first:
+        if self.counts_first(plan):
             counted = self._ask(exchanges.send_counts, grid, weights=arrays, round_=plan)
-            method.take_counts(self._counts(counted, plan), method.expected_batch())
-            plan = replace(plan, query=None)
+            plan = self.counted_first(plan, self._added_counts(counted, plan))
         self._round = method.decided(plan)
         if self._risk is not None and self._round.step % self._risk.every == 0:
             self.ledger.expose("risk terms on the train part", "losses, gradients, Hessians by group, without noise")
@@ -170,24 +170,71 @@ class Rounds(FlowerStrategy):
         assert self._round is not None
         assert self._round.rule is not None
         answered, plan, method = self._answers(replies), self._round, self.method
-        self.attendance.note(present(answered))
-        self.rows.add_rule(server_round, self._round.rule)
         sums = self._secure.total(answered) if self._secure else added(answered, "sums", method.like_sums())
+        counts = None if plan.query is None else self._added_counts(answered, plan)
+        self.end(server_round, plan, sums, counts, present(answered))
+        return pack(method.descent.weights), None
+
+    def begin(self, step: int, weights: Gradients) -> Round:
+        """Let the method hold the weights that a round starts from, and return the round's plan.
+
+        Args:
+            step: Number of the round, from 0.
+            weights: Weights after the last round, by name.
+        """
+        method = self.method
+        method.step = step
+        self._started = method.start(weights)
+        method.descent.hold(self._started, method.training)
+        return method.plan(step)
+
+    def counts_first(self, plan: Round) -> bool:
+        """Say whether the clip rule of a round follows from counts on its batch.
+
+        Args:
+            plan: The round, as `begin` gave it.
+        """
+        return plan.query is not None and self.method.counts_first
+
+    def counted_first(self, plan: Round, counts: Tensor) -> Round:
+        """Let the method learn from counts on a round's batch, and return the plan without its query.
+
+        Args:
+            plan: The round, as `begin` gave it.
+            counts: Sum of the counts that nodes sent, with their noise.
+        """
+        self.method.take_counts(self._noisy_counts(counts, plan), self.method.expected_batch())
+        return replace(plan, query=None)
+
+    def end(self, server_round: int, plan: Round, sums: Gradients, counts: Tensor | None, clients: Sequence[int]
+            ) -> None:
+        """Add the server's noise to what nodes sent, change the model, charge the release, learn from the counts.
+
+        Args:
+            server_round: Number of the round, from 1.
+            plan: The round, as it was decided.
+            sums: Sum of what nodes sent, with their noise.
+            counts: Sum of the counts that they sent with it; None if the round asks for none.
+            clients: Numbers of the clients that answered.
+        """
+        method = self.method
+        assert plan.rule is not None
+        self.attendance.note(clients)
+        self.rows.add_rule(server_round, plan.rule)
         if plan.local is None:
-            method.answering = len(present(answered))
+            method.answering = len(clients)
             method.update(self._with_server_noise(sums, plan))
         else:
-            method.descent.become(self._averaged(sums, present(answered)))
+            method.descent.become(self._averaged(sums, clients))
         if self.average.decay:
             self.average.take(method.descent.weights)
             if server_round == self.rounds:
                 method.descent.become(self.average.weights)
         for event, steps, first in plan.charges(self.population.sizes):
             self.ledger.record(event, steps, first)
-        if plan.query is not None:
-            method.take_counts(self._counts(answered, plan), method.expected_batch(present(answered)))
+        if counts is not None:
+            method.take_counts(self._noisy_counts(counts, plan), method.expected_batch(clients))
         self.progress(server_round, self.rounds)
-        return pack(method.descent.weights), None
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
                            ) -> Iterable[Message]:
@@ -258,14 +305,6 @@ class Rounds(FlowerStrategy):
             ledger.expose("numbers of records of each participant by group", "the server receives them without noise")
         return ledger
 
-    def _started(self, step: int, arrays: ArrayRecord) -> ArrayRecord:
-        """Let the method hold the weights that a round starts from, and return them."""
-        method, weights = self.method, unpacked(arrays)
-        method.step = step
-        started = method.start(weights)
-        method.descent.hold(started, method.training)
-        return arrays if started is weights else pack(started)
-
     def _sums_first(self, grid: Grid, weights: ArrayRecord, plan: Round, exchange: Exchange,
                     like: Mapping[str, Mapping[str, Tensor]], rule: ClipRule | None = None, **parts: Any
                     ) -> dict[str, Gradients]:
@@ -298,20 +337,23 @@ class Rounds(FlowerStrategy):
         return answers(replies, len(self.population.sizes), self.training.dropouts, self._asked,
                        self.population.holders, self.training.answer_timeout)
 
-    def _averaged(self, sums: dict[str, Tensor], clients: list[int]) -> dict[str, Tensor]:
+    def _averaged(self, sums: Gradients, clients: Sequence[int]) -> Gradients:
         """Return the average of the weights over the clients that answered."""
         if len(clients) == len(self.population.sizes):
             return sums
         share = sum(self.method.client_weights()[client] for client in clients)
         return {name: value / share for name, value in sums.items()}
 
-    def _counts(self, replies: list[Message], plan: Round) -> Tensor:
-        """Add up the clients' counts, with the server's share of the noise."""
+    def _added_counts(self, replies: list[Message], plan: Round) -> Tensor:
+        """Add up the counts that nodes sent."""
+        return added(self._counting(replies, plan), "counts", {"counts": self.method.like_counts()})["counts"]
+
+    def _noisy_counts(self, counts: Tensor, plan: Round) -> Tensor:
+        """Return counts with the server's share of the noise."""
         assert plan.count_noise_multiplier is not None
         share = server_share(plan.trust) if plan.local is None else 0.0
         draws = source(plan.key, "counts", 0, plan.step)
-        counts = added(self._counting(replies, plan), "counts", {"counts": self.method.like_counts()})
-        self.counted = add_noise(plan.noise, counts, share * plan.count_noise_multiplier, draws)["counts"]
+        self.counted = add_noise(plan.noise, {"counts": counts}, share * plan.count_noise_multiplier, draws)["counts"]
         return self.counted
 
     def _counting(self, replies: list[Message], plan: Round) -> list[Message]:

@@ -1,0 +1,176 @@
+"""Several runs as one program: they take their steps together, over stacked weights.
+
+Runs stack whose models are of one shape: they may differ in seed, method, learning rate, clip norm, noise. Each keeps
+its own records, batches, noise, ledger and metrics, which equal those of one run after the other up to float rounding;
+the ledger, which knows no weights, to the bit. Methods do not know. It saves what messages and small operations cost.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from flwr.app import ConfigRecord
+
+from fedfair import client_app
+from fedfair.gradients.layers import Gradients
+from fedfair.gradients.passes import UnreadableError
+from fedfair.gradients.stacked import refuse_unstackable
+from fedfair.node.node import Node
+from fedfair.node.stacked_batches import StackedBatches
+from fedfair.plugins.threads import threads_for
+from fedfair.plugins.user_errors import blaming_user_files
+from fedfair.protocol.messages import pack, unpacked
+from simulations.engines.local import LocalGrid
+from simulations.engines.quiet import quiet_flower
+from simulations.engines.run import Progress, first_weights, result_of, rounds_of
+from simulations.results.result import Result
+from simulations.settings.experiment import Experiment
+from strategies import find_strategy
+from strategies.server.rounds import Rounds
+from strategies.server.strategy import Strategy
+
+MOST = 16
+"""Runs of one stack: more save nothing, and their numbers leave the processor's cache."""
+
+_OF_GRADIENT_SUMS = ("ask_first", "asked_besides", "next_exchange", "like_sums", "local_sgd")
+"""What a method defines that asks nodes for something else than sums of clipped gradients."""
+
+
+class _Run(NamedTuple):
+    """One of the runs: its rounds, the node that holds its records, and the grid that reaches it."""
+
+    experiment: Experiment
+    rounds: Rounds
+    node: Node
+    grid: LocalGrid
+
+
+def is_stackable(experiment: Experiment) -> bool:
+    """Say whether the settings of an experiment let it run beside others; its model may not, see `run_stacked`.
+
+    Args:
+        experiment: One that draws its randomness from a seed: another must not be made twice.
+
+    Examples:
+        >>> [is_stackable(Experiment(strategy=name)) for name in ("dpsgd-f", "sgd", "moments", "gs-dp-sgd")]
+        [True, True, False, False]
+    """
+    kind, training = find_strategy(experiment.strategy), experiment.training
+    plain = all(getattr(kind, name) is getattr(Strategy, name) for name in _OF_GRADIENT_SUMS)
+    return (plain and kind.exchange is None and kind.protects == "record" and not kind.broadcasts
+            and (training.sync or kind.default_sync) == "step" and training.randomness == "seeded"
+            and not (training.secure_aggregation or training.dropouts or training.risk_every)
+            and not (experiment.record_weight or experiment.class_weights))
+
+
+def stacks(planned: Sequence[Experiment], jobs: int = 1) -> list[list[int]]:
+    """Return the places of experiments by stack; one that does not stack is by itself.
+
+    Args:
+        planned: The experiments.
+        jobs: Number of processes, each of which should have something to do.
+
+    Examples:
+        >>> stacks([Experiment(strategy=name, seed=seed) for name in ("dpsgd", "moments") for seed in (0, 1)])
+        [[0, 1], [2], [3]]
+    """
+    alike: dict[object, list[int]] = defaultdict(list)
+    for place, made in enumerate(planned):
+        alike[_shape_of(made) if is_stackable(made) else place].append(place)
+    divided: list[list[int]] = []
+    for places in alike.values():
+        parts = max(-(-len(places) // MOST), min(jobs, len(places) // 2))
+        size = -(-len(places) // max(1, parts))
+        divided += [places[start:start + size] for start in range(0, len(places), size)]
+    return sorted(divided)
+
+
+def run_stacked(planned: Sequence[Experiment], progress: Progress = lambda *_: None) -> list[Result] | None:
+    """Run experiments together, and return their results in the order of `planned`; None if their models do not stack.
+
+    Args:
+        planned: Experiments of one stack (`stacks`).
+        progress: Called with the rounds done and the rounds in all, those of the longest run.
+
+    Raises:
+        ValueError: If settings do not fit the data; like all that `simulations.engines.run.run` raises.
+
+    Examples:
+        >>> made = [Experiment(strategy="dpsgd", seed=seed, steps=2, hidden=(4,), accountant="rdp") for seed in (0, 1)]
+        >>> together = run_stacked(made)
+        >>> [round(result.ledger.epsilon(), 2) for result in together or []]
+        [4.1, 4.1]
+    """
+    with quiet_flower(), blaming_user_files():
+        runs = [_begun(experiment) for experiment in planned]
+        model = runs[0].rounds.task.build_model()
+        if not _fit_together(runs):
+            return None
+        with threads_for(model, planned[0].batch_size):
+            return _trained(runs, progress)
+
+
+def _begun(experiment: Experiment) -> _Run:
+    """Make the rounds of an experiment, and the one node that holds its records."""
+    grid = LocalGrid(client_app.app, nodes=1)
+    rounds = rounds_of(experiment, grid, lambda *_: None)
+    return _Run(experiment, rounds, client_app.node_of(rounds.task, 0, 1), grid)
+
+
+def _fit_together(runs: Sequence[_Run]) -> bool:
+    """Say whether the models of runs are chains of linear layers of one shape, and something is trained."""
+    try:
+        for run in runs:
+            refuse_unstackable(run.node.model)
+    except UnreadableError:
+        return False
+    shapes = {tuple((name, value.shape, value.dtype) for name, value in first_weights(run.rounds).items())
+              for run in runs}
+    return len(shapes) == 1 and all(run.rounds.rounds for run in runs)
+
+
+def _trained(runs: Sequence[_Run], progress: Progress) -> list[Result]:
+    """Take the steps of all runs together; a run that has had its steps waits for the others."""
+    weights, most = [first_weights(run.rounds) for run in runs], max(run.rounds.rounds for run in runs)
+    for now in range(1, most + 1):
+        going = [place for place, run in enumerate(runs) if now <= run.rounds.rounds]
+        _step([runs[place] for place in going], [weights[place] for place in going], now)
+        for place in going:
+            weights[place] = runs[place].rounds.method.descent.weights
+            _evaluated(runs[place], now)
+        progress(now, most)
+    return [result_of(run.experiment, run.rounds, unpacked(run.rounds.chosen(pack(last))))
+            for run, last in zip(runs, weights, strict=True)]
+
+
+def _step(runs: Sequence[_Run], weights: Sequence[Gradients], now: int) -> None:
+    """Take round `now`, from 1, of each of some runs from its weights."""
+    plans = [run.rounds.begin(now - 1, own) for run, own in zip(runs, weights, strict=True)]
+    held = [run.rounds.method.descent.weights for run in runs]
+    stack = {name: torch.stack([own[name] for own in held]) for name in held[0]}
+    batches = StackedBatches([run.node for run in runs], stack, plans)
+    for place, (run, plan) in enumerate(zip(runs, plans, strict=True)):
+        if run.rounds.counts_first(plan):
+            plans[place] = run.rounds.counted_first(plan, batches.counts(place, plan))
+    decided = [run.rounds.method.decided(plan) for run, plan in zip(runs, plans, strict=True)]
+    for run, plan, sent in zip(runs, decided, batches.sums(decided), strict=True):
+        run.rounds.end(now, plan, sent.sums, sent.counts, range(len(run.rounds.population.sizes)))
+
+
+def _evaluated(run: _Run, now: int) -> None:
+    """Evaluate a run after round `now`, if that is due, by messages to its node as ever."""
+    rounds = run.rounds
+    if now < rounds.rounds and not rounds.evaluation.due(now, rounds.method.rounds_per_epoch):
+        return
+    with client_app.replaced_nodes(rounds.task, [run.node]):
+        asked = list(rounds.configure_evaluate(now, pack(rounds.method.descent.weights), ConfigRecord(), run.grid))
+        if asked:
+            rounds.aggregate_evaluate(now, run.grid.send_and_receive(asked, timeout=rounds.training.answer_timeout))
+
+
+def _shape_of(experiment: Experiment) -> str:
+    """Return what experiments of one stack have in common: data and model, but for the seed."""
+    return experiment.task.model_copy(update={"seed": 0}).text
