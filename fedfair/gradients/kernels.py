@@ -48,22 +48,6 @@ def sum_of_outer_products(left: Tensor, right: Tensor) -> Tensor:
     return product(_filled(left).t(), _filled(right).t())
 
 
-def products(rows: Tensor, weights: Tensor, biases: Tensor | None = None) -> Tensor:
-    """Return `product` of each of R pairs: `[R, m, n]` for rows `[R, m, k]`, weights `[R, n, k]`, biases `[R, n]`."""
-    if _is_faster(rows[0], weights[0]):
-        each = biases if biases is not None else [None] * len(rows)
-        return torch.stack([product(*pair) for pair in zip(rows, weights, each, strict=True)])
-    turned = weights.transpose(1, 2)
-    return torch.bmm(rows, turned) if biases is None else torch.baddbmm(biases[:, None], rows, turned)
-
-
-def sums_of_outer_products(left: Tensor, right: Tensor) -> Tensor:
-    """Return `sum_of_outer_products` of each of R pairs: `[R, n, k]` for rows `[R, m, n]` and `[R, m, k]`."""
-    if _is_faster(left[0].t(), right[0].t()):
-        return torch.stack([sum_of_outer_products(*pair) for pair in zip(left, right, strict=True)])
-    return torch.bmm(left.transpose(1, 2), right)
-
-
 class FastLinear(TorchFunctionMode):
     """Context in which every `F.linear`, and so every `nn.Linear`, is `product`."""
 

@@ -168,8 +168,16 @@ class OuterProducts:
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `LayerGradients`."""
-        scaled = full_precision(coefficients[:, None, None] * self.deltas).flatten(0, 1)
-        weight = sum_of_outer_products(scaled, self.inputs.flatten(0, 1)).view(self.shape)
+        return self.weighted_sums(coefficients, [slice(None)])[0]
+
+    def weighted_sums(self, coefficients: Tensor, spans: Sequence[slice]) -> list[Gradients]:
+        """Return the weighted sum over each of some spans of the examples, for coefficients `[B]` of all."""
+        scaled = full_precision(coefficients[:, None, None] * self.deltas)
+        return [self._sum(scaled[span].flatten(0, 1), self.inputs[span].flatten(0, 1)) for span in spans]
+
+    def _sum(self, scaled: Tensor, inputs: Tensor) -> Gradients:
+        """Return the sum of products of rows `[n, q]` and `[n, p]`, by name."""
+        weight = sum_of_outer_products(scaled, inputs).view(self.shape)
         return {self.weight: weight} | ({} if self.bias is None else {self.bias: scaled.sum(0)})
 
 

@@ -1,7 +1,7 @@
-"""The batches of several runs at once: the sums and counts that a node of each would send, from one tensor program.
+"""The batches of several runs at once: the sums and counts that a node of each would send, from one program.
 
 Every run has its own records, weights, clip rule and noise, and draws its batch by its own key. What comes out equals
-what `fedfair.node.node.Node` gives for one run after the other, up to float rounding.
+what `fedfair.node.node.Node` gives for one run after the other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from fedfair.gradients.stacked import StackedProbe, stacked
+from fedfair.gradients.stacked import Batches, StackedProbe, stacked
 from fedfair.node.node import Contribution, Node, draw, is_bounded, noisy_counts, with_noise
 from fedfair.protocol.round import Round
 
@@ -23,7 +23,7 @@ class StackedBatches:
 
     Args:
         nodes: The one node of each run, with all of its clients.
-        weights: Weights of the runs by name, `[R, *shape]`.
+        weights: Weights of each run by name.
         rounds: The round of each run.
 
     Raises:
@@ -31,24 +31,18 @@ class StackedBatches:
         ValueError: For a round of another number of groups than the records have.
     """
 
-    def __init__(self, nodes: Sequence[Node], weights: Mapping[str, Tensor], rounds: Sequence[Round]) -> None:
+    def __init__(self, nodes: Sequence[Node], weights: Sequence[Mapping[str, Tensor]], rounds: Sequence[Round]
+                 ) -> None:
         self._nodes = nodes
         rows = [draw(node.clients.together.train, round_) for node, round_ in zip(nodes, rounds, strict=True)]
         while True:
-            probe = self._probed(weights, rows)
-            finite = probe.norms.isfinite().cpu()
-            left = [part[kept[:len(part)]] for part, kept in zip(rows, finite, strict=True)]
-            if all(len(part) == len(before) for part, before in zip(left, rows, strict=True)):
+            self._probe = self._probed(weights, rows)
+            finite = self._probe.norms.isfinite()
+            kept = [finite[span] for span in self._probe.spans]
+            if all(bool(own.all()) for own in kept):
                 break
-            for run, (part, before) in enumerate(zip(left, rows, strict=True)):
-                if len(part) < len(before) and not is_bounded(rounds[run]):
-                    data = nodes[run].clients.together.train
-                    first = before[~finite[run, :len(before)]][0]
-                    raise nodes[run].not_finite(data.records[first], rounds[run])
-            rows = left
-        self._probe, self._sizes = probe, [len(part) for part in rows]
-        self._groups = [node.clients.together.train.group[part].to(node.device)
-                        for node, part in zip(nodes, rows, strict=True)]
+            rows = [self._without(*each) for each in zip(nodes, rows, kept, rounds, strict=True)]
+        self._groups = [node.clients.together.train.group[own] for node, own in zip(nodes, rows, strict=True)]
 
     def counts(self, run: int, round_: Round) -> Tensor:
         """Return the counts of a run's query, with each client's share of the noise.
@@ -66,30 +60,28 @@ class StackedBatches:
             rounds: The round of each run, with its clip rule.
         """
         coefficients = torch.zeros_like(self._probe.norms)
-        for run, round_ in enumerate(rounds):
+        for round_, span, groups in zip(rounds, self._probe.spans, self._groups, strict=True):
             assert round_.rule is not None
-            size = self._sizes[run]
-            coefficients[run, :size] = round_.rule.coefficients(self._probe.norms[run, :size], self._groups[run])
-        total = self._probe.weighted_sum(coefficients)
+            coefficients[span] = round_.rule.coefficients(self._probe.norms[span], groups)
         counts = [self._exact_counts(run, round_) if round_.query else None for run, round_ in enumerate(rounds)]
-        return [with_noise({name: value[run] for name, value in total.items()}, counts[run], round_, node.clients)
-                for run, (round_, node) in enumerate(zip(rounds, self._nodes, strict=True))]
+        return [with_noise(sums, counted, round_, node.clients) for sums, counted, round_, node in zip(
+            self._probe.weighted_sums(coefficients), counts, rounds, self._nodes, strict=True)]
 
-    def _probed(self, weights: Mapping[str, Tensor], rows: Sequence[Tensor]) -> StackedProbe:
-        """Return the gradients of the records at some rows of each run, filled up to the same number with zeros."""
-        first = self._nodes[0]
-        longest = max(1, *map(len, rows))
-        like = first.clients.together.train.features(rows[0][:0], first.device)
-        x = like.new_zeros(len(rows), longest, *like.shape[1:])
-        y = torch.zeros(len(rows), longest, dtype=torch.long, device=first.device)
-        for run, (node, part) in enumerate(zip(self._nodes, rows, strict=True)):
-            data = node.clients.together.train
-            x[run, :len(part)] = data.features(part, node.device)
-            y[run, :len(part)] = data.y[part].to(node.device)
-        return stacked(first.model, first.loss, weights, x, y)
+    def _probed(self, weights: Sequence[Mapping[str, Tensor]], rows: Sequence[Tensor]) -> StackedProbe:
+        """Return the gradients of the records at some rows of each run."""
+        data = [node.clients.together.train for node in self._nodes]
+        x = [part.features(own, "cpu") for part, own in zip(data, rows, strict=True)]
+        y = [part.y.index_select(0, own) for part, own in zip(data, rows, strict=True)]
+        return stacked(self._nodes[0].model, self._nodes[0].loss, weights, Batches.of(x, y))
+
+    def _without(self, node: Node, rows: Tensor, finite: Tensor, round_: Round) -> Tensor:
+        """Return the rows whose gradient is finite; raise `ClientError` for others where nothing is bounded."""
+        if not bool(finite.all()) and not is_bounded(round_):
+            raise node.not_finite(node.clients.together.train.records[rows[~finite][0]], round_)
+        return rows[finite]
 
     def _exact_counts(self, run: int, round_: Round) -> Tensor:
         """Return the exact counts of a run's query."""
         assert round_.query is not None
-        norms = self._probe.norms[run, :self._sizes[run]]
+        norms = self._probe.norms[self._probe.spans[run]]
         return round_.query.counts(norms, self._groups[run], len(round_.rates))

@@ -1,11 +1,13 @@
 """Cost of whole runs: one beside plain SGD steps, many as a sweep on Ray, and the ledger of a long one.
 
 python -m simulations.benchmarks.runs whole [--epochs 20] [--repeats 3] [--out FILE.json]
+python -m simulations.benchmarks.runs together [--dataset compas] [--numbers 4,16] [--epochs 5] [--out FILE.json]
 python -m simulations.benchmarks.runs sweep [--datasets compas,law] [--seeds N] [--config FILE.toml] [--out FILE.json]
 python -m simulations.benchmarks.runs ledger [--steps 20000]
 
 `whole` is dpsgd-f on Adult, evaluation and ledger included, against a plain loop of as many SGD steps; the same run is
-also made with checkpoints and a saved result. `ledger` has steps whose multipliers all differ, as dpsgd-f's do.
+also made with checkpoints and a saved result. `together` has runs of several methods and seeds as one program against
+the same runs one after the other, in processor time. `ledger` has steps whose multipliers all differ, as dpsgd-f's do.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, NamedTuple
@@ -46,6 +49,7 @@ from simulations.benchmarks.step import plain
 from simulations.commands.terminal import plain_errors
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.run import run
+from simulations.engines.stacked import run_stacked
 from simulations.plans.compare import experiments
 from simulations.plans.sweep import Sweep, trials
 from simulations.plans.trials import Resources, run_trials
@@ -88,6 +92,40 @@ def _plain_steps(experiment: Experiment, steps: int) -> float:
             step()
 
     return timed(loop)
+
+
+_TOGETHER = ("sgd", "dpsgd", "dpsgd-f", "dpsgd-global-adapt")
+
+
+@plain_errors
+def together(dataset: str = "compas", numbers: Annotated[str, typer.Option(help="Runs of a stack.")] = "4,16",
+             epochs: Annotated[float, typer.Option(min=1)] = 5, repeats: Repeats = 3, out: Out = None) -> None:
+    """Make runs with the settings of yang2024 one by one and stacked, in turn."""
+    torch.set_num_threads(1)
+    sizes = [int(number) for number in numbers.split(",")]
+    seeds = range(-(-max(sizes) // len(_TOGETHER)))
+    settings = {"dataset": dataset, "epochs": epochs, "eval_every": 1000.0}
+    planned = sorted(experiments(_TOGETHER, seeds, "yang2024", settings), key=lambda made: made.seed)
+    one = "one by one"
+    times = take_turns({one: lambda: _processor_time(lambda: [run(made) for made in planned[:len(_TOGETHER)]],
+                                                     len(_TOGETHER)),
+                        **{f"{size} together": partial(_stacked_time, planned[:size]) for size in sizes}}, repeats)
+    rows: list[Figures] = [{"runs": name, "CPU ms a run": times.milliseconds(name), "spread": times.spread(name),
+                            "x one by one": times.ratio(name, one)} for name in times.turns]
+    report(f"{epochs:g} epochs on {dataset}, {len(_TOGETHER)} methods", rows, [
+        Target(f"{max(sizes)} together, of one by one", times.ratio(f"{max(sizes)} together", one), 0.4)], out)
+
+
+def _stacked_time(planned: Sequence[Experiment]) -> float:
+    """Return the milliseconds of processor that each of some runs takes as one program."""
+    return _processor_time(lambda: run_stacked(planned), len(planned))
+
+
+def _processor_time(work: Callable[[], object], runs: int) -> float:
+    """Return the milliseconds of processor that each of some runs takes."""
+    began = time.process_time()
+    work()
+    return (time.process_time() - began) / runs * 1000
 
 
 TABLE = Path(__file__).parents[1] / "configs" / "sweeps" / "yang2024-table1.toml"
@@ -189,7 +227,7 @@ def ledger(steps: Annotated[int, typer.Option(min=1, help="Number of steps in th
 
 
 app = typer.Typer(add_completion=False)
-for _command in (whole, sweep, ledger):
+for _command in (whole, together, sweep, ledger):
     app.command()(_command)
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Several runs as one program: they take their steps together, over stacked weights.
+"""Several runs as one program: they take their steps together.
 
 Runs stack whose models are of one shape: they may differ in seed, method, learning rate, clip norm, noise. Each keeps
-its own records, batches, noise, ledger and metrics, which equal those of one run after the other up to float rounding;
-the ledger, which knows no weights, to the bit. Methods do not know. It saves what messages and small operations cost.
+its own records, weights, batches, noise, ledger and metrics, and ends with those of the run alone up to float rounding;
+which others are in its stack moves no bit. Methods do not know. It saves what messages and small operations cost. A
+graphics card would need the products of all runs in one call, which this has not.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 from flwr.app import ConfigRecord
 
 from fedfair import client_app
@@ -32,8 +32,8 @@ from strategies import find_strategy
 from strategies.server.rounds import Rounds
 from strategies.server.strategy import Strategy
 
-MOST = 16
-"""Runs of one stack: more save nothing, and their numbers leave the processor's cache."""
+MOST, _MOST_BYTES = 16, 2**31
+"""Runs of one stack, and bytes of their records: more runs save nothing."""
 
 _OF_GRADIENT_SUMS = ("ask_first", "asked_besides", "next_exchange", "like_sums", "local_sgd")
 """What a method defines that asks nodes for something else than sums of clipped gradients."""
@@ -61,13 +61,35 @@ def is_stackable(experiment: Experiment) -> bool:
     kind, training = find_strategy(experiment.strategy), experiment.training
     plain = all(getattr(kind, name) is getattr(Strategy, name) for name in _OF_GRADIENT_SUMS)
     return (plain and kind.exchange is None and kind.protects == "record" and not kind.broadcasts
-            and (training.sync or kind.default_sync) == "step" and training.randomness == "seeded"
+            and (training.sync or kind.default_sync) == "step"
+            and training.randomness == "seeded" and experiment.device == "cpu"
             and not (training.secure_aggregation or training.dropouts or training.risk_every)
             and not (experiment.record_weight or experiment.class_weights))
 
 
-def stacks(planned: Sequence[Experiment], jobs: int = 1) -> list[list[int]]:
-    """Return the places of experiments by stack; one that does not stack is by itself.
+class Part(NamedTuple):
+    """Runs that are made one after the other, or as one program.
+
+    Attributes:
+        places: Their places among all.
+        stack: Whether they stack. A stack of one ends with the same bits as in any other.
+    """
+
+    places: list[int]
+    stack: bool = False
+
+
+def by_themselves(planned: Sequence[Experiment]) -> list[Part]:
+    """Return a part for each experiment, none of which stacks.
+
+    Args:
+        planned: The experiments.
+    """
+    return [Part([place]) for place in range(len(planned))]
+
+
+def stacks(planned: Sequence[Experiment], jobs: int = 1) -> list[Part]:
+    """Return experiments by stack; one that does not stack is by itself.
 
     Args:
         planned: The experiments.
@@ -75,21 +97,25 @@ def stacks(planned: Sequence[Experiment], jobs: int = 1) -> list[list[int]]:
 
     Examples:
         >>> stacks([Experiment(strategy=name, seed=seed) for name in ("dpsgd", "moments") for seed in (0, 1)])
-        [[0, 1], [2], [3]]
+        [Part(places=[0, 1], stack=True), Part(places=[2], stack=False), Part(places=[3], stack=False)]
     """
-    alike: dict[object, list[int]] = defaultdict(list)
-    for place, made in enumerate(planned):
-        alike[_shape_of(made) if is_stackable(made) else place].append(place)
-    divided: list[list[int]] = []
+    alike: dict[str, list[int]] = defaultdict(list)
+    made = [Part([place]) for place, each in enumerate(planned) if not is_stackable(each)]
+    for place, each in enumerate(planned):
+        if is_stackable(each):
+            alike[each.task.model_copy(update={"seed": 0}).text].append(place)
     for places in alike.values():
-        parts = max(-(-len(places) // MOST), min(jobs, len(places) // 2))
-        size = -(-len(places) // max(1, parts))
-        divided += [places[start:start + size] for start in range(0, len(places), size)]
-    return sorted(divided)
+        parts = max(1, -(-len(places) // MOST), min(jobs, len(places) // 2))
+        size = -(-len(places) // parts)
+        made += [Part(places[start:start + size], stack=True) for start in range(0, len(places), size)]
+    return sorted(made)
 
 
 def run_stacked(planned: Sequence[Experiment], progress: Progress = lambda *_: None) -> list[Result] | None:
-    """Run experiments together, and return their results in the order of `planned`; None if their models do not stack.
+    """Run experiments together, and return their results in the order of `planned`; None if they do not stack.
+
+    Those stack whose models are chains of linear layers and activations, of one shape, and whose records fit into
+    memory together.
 
     Args:
         planned: Experiments of one stack (`stacks`).
@@ -105,11 +131,13 @@ def run_stacked(planned: Sequence[Experiment], progress: Progress = lambda *_: N
         [4.1, 4.1]
     """
     with quiet_flower(), blaming_user_files():
-        runs = [_begun(experiment) for experiment in planned]
-        model = runs[0].rounds.task.build_model()
+        first = _begun(planned[0])
+        if len(planned) * _bytes(first.node) > _MOST_BYTES:
+            return None
+        runs = [first, *map(_begun, planned[1:])]
         if not _fit_together(runs):
             return None
-        with threads_for(model, planned[0].batch_size):
+        with threads_for(first.node.model, planned[0].batch_size):
             return _trained(runs, progress)
 
 
@@ -118,6 +146,11 @@ def _begun(experiment: Experiment) -> _Run:
     grid = LocalGrid(client_app.app, nodes=1)
     rounds = rounds_of(experiment, grid, lambda *_: None)
     return _Run(experiment, rounds, client_app.node_of(rounds.task, 0, 1), grid)
+
+
+def _bytes(node: Node) -> int:
+    """Return what the features of a node's records take in memory."""
+    return sum(part.x.nbytes for _, part in node.clients.together)
 
 
 def _fit_together(runs: Sequence[_Run]) -> bool:
@@ -149,9 +182,7 @@ def _trained(runs: Sequence[_Run], progress: Progress) -> list[Result]:
 def _step(runs: Sequence[_Run], weights: Sequence[Gradients], now: int) -> None:
     """Take round `now`, from 1, of each of some runs from its weights."""
     plans = [run.rounds.begin(now - 1, own) for run, own in zip(runs, weights, strict=True)]
-    held = [run.rounds.method.descent.weights for run in runs]
-    stack = {name: torch.stack([own[name] for own in held]) for name in held[0]}
-    batches = StackedBatches([run.node for run in runs], stack, plans)
+    batches = StackedBatches([run.node for run in runs], [run.rounds.method.descent.weights for run in runs], plans)
     for place, (run, plan) in enumerate(zip(runs, plans, strict=True)):
         if run.rounds.counts_first(plan):
             plans[place] = run.rounds.counted_first(plan, batches.counts(place, plan))
@@ -170,7 +201,3 @@ def _evaluated(run: _Run, now: int) -> None:
         if asked:
             rounds.aggregate_evaluate(now, run.grid.send_and_receive(asked, timeout=rounds.training.answer_timeout))
 
-
-def _shape_of(experiment: Experiment) -> str:
-    """Return what experiments of one stack have in common: data and model, but for the seed."""
-    return experiment.task.model_copy(update={"seed": 0}).text

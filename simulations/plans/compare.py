@@ -1,4 +1,4 @@
-"""Several strategies on the same data, seeds and splits: one run after the other, or side by side.
+"""Several strategies on the same data, seeds and splits: runs that stack together, others one after the other.
 
 Side by side they are in processes of one thread each: threads of one process wait for each other, processes do not.
 """
@@ -8,16 +8,20 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
 from torch import Tensor
 
 from fedfair.accounting import Ledger
+from fedfair.node.node import ClientError
 from simulations.engines.engines import Engine, make_engine
 from simulations.engines.progress_bar import bar_of_runs, in_notebook
 from simulations.engines.run import Progress, refuse_unfit, run
+from simulations.engines.stacked import Part, by_themselves, run_stacked, stacks
 from simulations.engines.worker_processes import Item, Output, in_processes
 from simulations.plans.kept_runs import RunFolders
 from simulations.results.result import Result, Results
@@ -109,8 +113,14 @@ def compare(planned: Sequence[Experiment], engine: str | Engine = "local", nodes
     if on_round is None:
         on_round = bar_of_runs() if in_notebook() else lambda *_: None
     told = on_round
+    alone, together = partial(run, engine=chosen), stacks if chosen == make_engine("local") else by_themselves
     return (kept or RunFolders()).complete(
-        planned, lambda missing: as_they_end(partial(run, engine=chosen), missing, missing, told))
+        planned, lambda missing: as_they_end(_itself, missing, missing, together(missing), told, alone=alone))
+
+
+def _itself(item: Experiment, ended: Ended) -> Result:
+    """Return the result alone."""
+    return ended.result
 
 
 def following(planned: Sequence[Experiment], on_round: OnRound) -> Iterator[tuple[Experiment, Progress]]:
@@ -118,35 +128,93 @@ def following(planned: Sequence[Experiment], on_round: OnRound) -> Iterator[tupl
 
     Runs on several data sets are named with theirs.
     """
-    several = len({experiment.dataset for experiment in planned}) > 1
     for done, experiment in enumerate(planned):
-        name = f"{f'{experiment.dataset}, ' if several else ''}{experiment.strategy}, seed {experiment.seed}"
-
-        def progress(rounds: int, of: int, done: int = done, name: str = name) -> None:
-            """Report how far this run is."""
-            on_round(done, len(planned), name, rounds, of)
-
-        yield experiment, progress
+        yield experiment, partial(on_round, done, len(planned), _name_of(planned, [done]))
 
 
-def as_they_end(work: Callable[..., Output], items: Sequence[Item], runs: Sequence[Experiment], on_round: OnRound,
-                jobs: int = 1) -> Iterator[tuple[int, Output]]:
-    """Do a run for each item, and yield the item's place with what `work` returned, in the order in which they end.
+def _name_of(planned: Sequence[Experiment], places: Sequence[int]) -> str:
+    """Return what the runs at some places are called while they go on."""
+    first = planned[places[0]]
+    several = len({experiment.dataset for experiment in planned}) > 1
+    if len(places) > 1:
+        return f"{f'{first.dataset}, ' if several else ''}{len(places)} runs together"
+    return f"{f'{first.dataset}, ' if several else ''}{first.strategy}, seed {first.seed}"
+
+
+class Ended(NamedTuple):
+    """A run that has ended: its result, and the seconds that it took, its share of those of a stack."""
+
+    result: Result
+    seconds: float
+
+
+class Alone(Protocol):
+    """Makes one run by itself."""
+
+    def __call__(self, experiment: Experiment, *, progress: Progress) -> Result:
+        """Return the result of an experiment, and report how far it is."""
+        ...
+
+
+def as_they_end(keep: Callable[[Item, Ended], Output], items: Sequence[Item], runs: Sequence[Experiment],
+                parts: Sequence[Part], on_round: OnRound, jobs: int = 1, alone: Alone = run
+                ) -> Iterator[tuple[int, Output]]:
+    """Make a run for each item, and yield the item's place with what is kept of it, in the order in which they end.
 
     Args:
-        work: Called with an item, and with the keyword `progress` if the run is in this process.
-        items: What the runs are made from; picklable, like `work`, for several jobs.
+        keep: What is kept of an item's run.
+        items: What the runs are made for; picklable, like `keep` and `alone`, for several jobs.
         runs: The experiment of each item.
+        parts: Which runs are made together (`simulations.engines.stacked.stacks`).
         on_round: Told how far all runs are.
-        jobs: Number of runs at a time; several are in processes with one thread each.
+        jobs: Number of processes, with one thread each; with one, the runs are made in this process.
+        alone: How a run is made that is by itself.
     """
+    work = partial(_made, keep, alone)
+    given = [_Given(part.stack, [items[at] for at in part.places], [runs[at] for at in part.places]) for part in parts]
+    done = 0
     if jobs == 1:
-        for place, (item, (_, progress)) in enumerate(zip(items, following(runs, on_round), strict=True)):
-            yield place, work(item, progress=progress)
+        for part, one in zip(parts, given, strict=True):
+            told = partial(on_round, done, len(runs), _name_of(runs, part.places))
+            yield from zip(part.places, work(one, told), strict=True)
+            done += len(part.places)
         return
-    for done, (place, output) in enumerate(in_processes(work, items, jobs), 1):
-        yield place, output
-        on_round(done, len(items), f"{min(jobs, len(items))} runs at a time", 0, 1)
+    for number, outputs in in_processes(partial(_all_made, work), given, jobs):
+        yield from zip(parts[number].places, outputs, strict=True)
+        done += len(parts[number].places)
+        on_round(done, len(runs), f"{min(jobs, len(parts))} processes", 0, 1)
+
+
+class _Given(NamedTuple):
+    """A part's items and their runs, and whether they stack."""
+
+    stack: bool
+    items: Sequence[Any]
+    runs: Sequence[Experiment]
+
+
+def _made(keep: Callable[[Item, Ended], Output], alone: Alone, part: _Given, progress: Progress = lambda *_: None
+          ) -> Iterator[Output]:
+    """Make the runs of some items, together if they stack, and yield what is kept of each.
+
+    Where one of a stack fails, each is made by itself, so that those before it are kept.
+    """
+    began, together = perf_counter(), None
+    if part.stack:
+        with suppress(ClientError):
+            together = run_stacked(part.runs, progress)
+    took = (perf_counter() - began) / len(part.runs)
+    for item, result in zip(part.items, together or (), strict=together is not None):
+        yield keep(item, Ended(result, took))
+    for item, made in zip(part.items, part.runs, strict=True) if together is None else ():
+        began = perf_counter()
+        result = alone(made, progress=progress)
+        yield keep(item, Ended(result, perf_counter() - began))
+
+
+def _all_made(work: Callable[..., Iterator[Output]], part: _Given) -> list[Output]:
+    """Do the same in a process of its own, and return all at once."""
+    return list(work(part))
 
 
 class Finished(NamedTuple):
@@ -180,7 +248,8 @@ def in_parallel(planned: Sequence[Experiment], on_round: OnRound = lambda *_: No
 
     def make(missing: Sequence[Experiment]) -> Iterator[tuple[int, Result]]:
         """Make runs side by side."""
-        for place, finished in as_they_end(_finished, missing, missing, on_round, jobs or _processors()):
+        several = jobs or _processors()
+        for place, finished in as_they_end(_finished, missing, missing, stacks(missing, several), on_round, several):
             yield place, _result(missing[place], pickle.loads(finished))  # noqa: S301 - from our own process
 
     return (kept or RunFolders()).complete(planned, make)
@@ -191,9 +260,9 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _finished(experiment: Experiment, progress: Progress = lambda *_: None) -> bytes:
-    """Run one experiment in this process; by value, since shared memory ends with the process that made it."""
-    result = run(experiment, progress=progress)
+def _finished(experiment: Experiment, ended: Ended) -> bytes:
+    """Return a run by value, since shared memory ends with the process that made it."""
+    result = ended.result
     assert result.search is not None
     return pickle.dumps(Finished(result.metrics, result.ledger, result.model.state_dict(), result.search,
                                  result.threshold, result.front))

@@ -20,9 +20,10 @@ import torch
 from fedfair.fairness.group_counts import GroupCounts
 from fedfair.fairness.metrics import ALL, metrics
 from fedfair.models.published import loss
-from simulations.engines.run import Progress, refuse_unfit, run
+from simulations.engines.run import refuse_unfit, run
+from simulations.engines.stacked import by_themselves, stacks
 from simulations.files.atomic_files import alone_in
-from simulations.plans.compare import OnRound, as_they_end, experiments
+from simulations.plans.compare import Ended, OnRound, as_they_end, experiments
 from simulations.plans.kept_runs import RUNS, RunFile
 from simulations.results.result import Result
 from simulations.settings.experiment import Experiment, SettingsError
@@ -74,7 +75,9 @@ def follow(planned: Sequence[CurveRun], runs: RunFile, engine: str = "local",
     """Make the runs that `runs` has not, add them as they end, and return what `curves` returns."""
     def make(missing: Sequence[CurveRun]) -> Iterator[tuple[int, dict[str, Any]]]:
         """Make runs, `jobs` at a time."""
-        return as_they_end(partial(_measured, engine=engine), missing, [part.made for part in missing], on_round, jobs)
+        runs = [part.made for part in missing]
+        parts = stacks(runs, jobs) if engine == "local" else by_themselves(runs)
+        return as_they_end(_measured, missing, runs, parts, on_round, jobs, partial(run, engine=engine))
 
     rows = [row for columns in runs.complete(planned, make) for row in columns["points"]]
     frame = pd.DataFrame(rows)
@@ -124,9 +127,9 @@ class CurveRun(NamedTuple):
         return {**self.made.settings(), "over": {self.setting: list(self.values)}}
 
 
-def _measured(part: CurveRun, engine: str, progress: Progress = lambda *_: None) -> dict[str, Any]:
-    """Run once, and return the points and the ledger, as a `RunFile` keeps them."""
-    made, result = part.made, run(part.made, engine, progress=progress)
+def _measured(part: CurveRun, ended: Ended) -> dict[str, Any]:
+    """Return the points and the ledger of a run, as a `RunFile` keeps them."""
+    made, result = part.made, ended.result
     points = theta_curve(result, part.values) if part.by_theta else [(part.values[0], _final(result))]
     rows = [{"dataset": made.dataset, "strategy": made.strategy, "seed": made.seed, "setting": part.setting,
              "value": str(value) if isinstance(value, list | dict) else value, **point,

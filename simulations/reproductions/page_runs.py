@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +13,13 @@ import pandas as pd
 from fedfair.accounting import Ledger
 from fedfair.mechanisms.randomness import key
 from simulations.engines.checkpoint import Checkpoint
-from simulations.engines.run import run
+from simulations.engines.run import Progress, run
+from simulations.engines.stacked import Part, stacks
 from simulations.files.atomic_files import alone_in
-from simulations.plans.compare import OnRound, as_they_end
+from simulations.plans.compare import Ended, OnRound, as_they_end
 from simulations.plans.kept_runs import RUNS, RunFile, run_key
 from simulations.reproductions.frontier_choice import front_points
+from simulations.results.result import Result
 from simulations.settings.experiment import Experiment
 
 _UNFINISHED = "unfinished"  # the folder, beside the runs, of the checkpoints of those that go on
@@ -49,7 +50,7 @@ def kept_runs(experiments: Sequence[Experiment], folder: Path, on_round: OnRound
     """
     with alone_in(folder / RUNS):
         found = RunFile(folder / RUNS).complete(
-            experiments, lambda missing: as_they_end(partial(_run, folder=folder), missing, missing, on_round, jobs),
+            experiments, lambda missing: _made(missing, folder, on_round, jobs),
             lambda made: shutil.rmtree(_checkpoints(made, folder), ignore_errors=True))
         if (unfinished := folder / _UNFINISHED).exists() and not any(unfinished.iterdir()):
             unfinished.rmdir()
@@ -63,18 +64,31 @@ def versions(folder: Path, experiments: Sequence[Experiment] | None = None) -> s
     return RunFile(folder / RUNS).versions(settings)
 
 
-def _run(experiment: Experiment, folder: Path, progress: Callable[[int, int], None] = lambda *_: None
-         ) -> dict[str, Any]:
-    """Run one experiment, from its last checkpoint on, and return what is kept of it, by column of a `RunFile`."""
-    checkpoint = Checkpoint(_checkpoints(experiment, folder), experiment.settings())
-    began = time.perf_counter()
-    result = run(experiment, progress=progress, checkpoint=checkpoint)
+def _made(missing: Sequence[Experiment], folder: Path, on_round: OnRound, jobs: int
+          ) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Make runs, those together that stack; one that was broken off goes on by itself."""
+    begun = [place for place, made in enumerate(missing) if _checkpoints(made, folder).exists()]
+    new = [place for place in range(len(missing)) if place not in set(begun)]
+    parts = [Part([new[place] for place in part.places], part.stack)
+             for part in stacks([missing[place] for place in new], jobs)] + [Part([place]) for place in begun]
+    return as_they_end(_columns, missing, missing, parts, on_round, jobs, partial(_alone, folder))
+
+
+def _alone(folder: Path, experiment: Experiment, *, progress: Progress) -> Result:
+    """Run one experiment, from its last checkpoint on."""
+    return run(experiment, progress=progress,
+               checkpoint=Checkpoint(_checkpoints(experiment, folder), experiment.settings()))
+
+
+def _columns(experiment: Experiment, ended: Ended) -> dict[str, Any]:
+    """Return what is kept of a run, by column of a `RunFile`."""
+    result = ended.result
     # Events as they were known in advance are kilobytes, where those of bounds that follow noisy counts are megabytes.
     # A budget depends on what was spent, so with one all of them stay.
     in_advance = {} if result.ledger.budget else result.ledger.log.in_advance().to_dict()
     return {"metrics": _thinned(result.metrics), "ledger": {**result.ledger.to_dict(), **in_advance},
             "points": front_points(result.front) if result.front else None,
-            "seconds": round(time.perf_counter() - began, 3)}
+            "seconds": round(ended.seconds, 3)}
 
 
 def _checkpoints(experiment: Experiment, folder: Path) -> Path:

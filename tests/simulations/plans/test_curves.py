@@ -6,6 +6,7 @@ import json
 import math
 import tomllib
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 from fedfair.accounting import Ledger
 from simulations.cli import app
 from simulations.engines.run import run
+from simulations.engines.stacked import run_stacked
 from simulations.plans.compare import experiments
 from simulations.plans.curves import curves, theta_curve
 from simulations.plans.plan_files import curve_figure, write_curves
@@ -59,9 +61,8 @@ def test_settings_are_followed_and_single_points_are_there(settings: dict[str, o
     frame = curves(["dpsgd", "dpsgd-p", "gs-dp-sgd"], [0, 1], None, settings,
                    {"theta": [0.0, 0.1, 0.5], "gs-dp-sgd.learning_rate": [0.1, 0.2]},
                    on_round=lambda done, runs, name, *rounds: seen.append((done, runs, name)))
-    names = [f"{name}, seed {seed}" for name in ("dpsgd", "dpsgd-p") for seed in (0, 1)]
-    names += ["gs-dp-sgd, seed 0"] * 2 + ["gs-dp-sgd, seed 1"] * 2
-    assert list(dict.fromkeys(seen)) == [(done, 8, name) for done, name in enumerate(names)]
+    alone = [(4 + place, 8, f"gs-dp-sgd, seed {place // 2}") for place in range(4)]
+    assert list(dict.fromkeys(seen)) == [(0, 8, "4 runs together"), *alone]
     assert frame.groupby(["strategy", "setting"]).size().to_dict() == {
         ("dpsgd", ""): 2, ("dpsgd-p", "theta"): 6, ("gs-dp-sgd", "learning_rate"): 4}
     assert frame[["demographic_parity", "accuracy_parity", "accuracy"]].notna().all(axis=None)
@@ -81,11 +82,11 @@ def test_points_that_are_kept_are_not_measured_again(
     pd.testing.assert_frame_equal(first, curves(["dpsgd", "dpsgd-p"], [0], None, settings, over), check_exact=True)
     asked: list[tuple[str, int, float]] = []
 
-    def counted(made: Experiment, *rest: Any, **named: Any) -> Result:
-        asked.append((made.strategy, made.seed, made.learning_rate))
-        return run(made, *rest, **named)
+    def counted(planned: Sequence[Experiment], *rest: Any) -> list[Result] | None:
+        asked.extend((made.strategy, made.seed, made.learning_rate) for made in planned)
+        return run_stacked(planned, *rest)
 
-    monkeypatch.setattr("simulations.plans.curves.run", counted)
+    monkeypatch.setattr("simulations.plans.compare.run_stacked", counted)
     more = curves(["dpsgd", "dpsgd-p"], [0, 1], None, settings, {**over, "dpsgd.learning_rate": [0.1, 0.2]},
                   kept=tmp_path)
     assert asked == [("dpsgd", 0, 0.2), ("dpsgd", 1, 0.1), ("dpsgd", 1, 0.2), ("dpsgd-p", 1, 0.5)]
@@ -122,7 +123,8 @@ def test_what_no_strategy_uses_is_refused(settings: dict[str, object]) -> None:
     ({"dpsgd.clip_norm": [1, -1]}, "clip_norm is -1: it should be greater than 0")])
 def test_what_cannot_be_followed_is_refused_before_anything_runs(
         over: dict[str, Any], message: str, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulations.plans.curves.run", lambda *_, **__: pytest.fail("this is a run"))
+    for made in ("curves.run", "compare.run_stacked"):
+        monkeypatch.setattr(f"simulations.plans.{made}", lambda *_, **__: pytest.fail("this is a run"))
     with pytest.raises(SettingsError, match=message):
         curves(["dpsgd"], [0], None, settings, over)
 

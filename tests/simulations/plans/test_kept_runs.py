@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from simulations.benchmarks.kills import FEDFAIR, different
 from simulations.cli import app
+from simulations.engines import stacked
 from simulations.plans.compare import compare, experiments, in_parallel
 from simulations.plans.kept_runs import RunFolders, kept_runs
 from simulations.results.result import Result, save_comparison
@@ -79,7 +81,9 @@ def test_a_front_is_kept_and_comes_back_from_another_process(jobs: int, tmp_path
 
 
 @pytest.mark.parametrize("strategies", [["sgd", "dpsgd"], ["gs-dp-sgd-to", "dpsgd-p"]])
-def test_a_stopped_comparison_goes_on_and_equals_an_undisturbed_one(strategies: list[str], tmp_path: Path) -> None:
+def test_a_stopped_comparison_goes_on_and_equals_an_undisturbed_one(
+        strategies: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacked, "MOST", 1)
     settings: dict[str, Any] = {"hidden": [8], "steps": 3, "favourable": "1", "split": [0.6, 0.2, 0.2]}
     planned, folder = experiments(strategies, [0, 1], None, settings), tmp_path / "out"
     with pytest.raises(Stopped):
@@ -89,13 +93,15 @@ def test_a_stopped_comparison_goes_on_and_equals_an_undisturbed_one(strategies: 
     made: list[int] = []
     results = compare(planned, on_round=lambda done, runs, *_: made.append(runs), kept=RunFolders(folder, settings))
     assert set(made) == {1}
+    monkeypatch.undo()
     assert all(map(same, results, compare(planned)))
     save_comparison(results, settings, folder)
     assert not (folder / RUNS_SO_FAR).exists()
     assert RunFolders(folder, settings).are_done(planned)
 
 
-def test_what_private_preprocessing_learned_is_kept(tmp_path: Path) -> None:
+def test_what_private_preprocessing_learned_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacked, "MOST", 1)
     file = tmp_path / "own.csv"
     file.write_text("\n".join(["x,colour,group,label", *(
         f"{i % 7},{'red' if i % 3 else 'blue'},{'ab'[i % 2]},{i % 5 % 2}" for i in range(4000))]))
@@ -132,7 +138,8 @@ def test_a_comparison_that_is_done_says_so_and_shows_it_again(tmp_path: Path, mo
              "--set", "favourable=1", "--set", "split=[0.6,0.2,0.2]", "--out", str(tmp_path / "out"), "--jobs", "1"]
     first = CliRunner().invoke(app, words)
     assert first.exit_code == 0, first.output
-    monkeypatch.setattr("simulations.plans.compare.run", lambda *_, **__: pytest.fail("this is a run"))
+    for name in ("run", "run_stacked"):
+        monkeypatch.setattr(f"simulations.plans.compare.{name}", lambda *_, **__: pytest.fail("this is a run"))
     again = CliRunner().invoke(app, words)
     assert again.exit_code == 0, again.output
     assert again.stdout == first.stdout
@@ -170,21 +177,20 @@ def test_a_comparison_whose_process_is_killed_goes_on(with_signal: signal.Signal
 
 
 def test_a_curve_goes_on_and_says_when_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from simulations.plans import curves
-
-    out, run = tmp_path / "out", curves.run
+    out = tmp_path / "out"
     words = ["curve", "--dataset", "digits", "--preset", "digits", "--strategies", "dpsgd", "--over",
              "dpsgd.learning_rate=[0.1,0.2,0.3]", "--set", "steps=2", "--set", "hidden=[8]", "--out", str(out)]
     whole = CliRunner().invoke(app, [*words[:-1], str(tmp_path / "whole")])
     made: list[float] = []
 
-    def failing(experiment: Experiment, *given: Any, **named: Any) -> Result:
+    def failing(planned: Sequence[Experiment], *given: Any) -> list[Result] | None:
         if len(made) == 2:
             raise ValueError("the lights went out")
-        made.append(experiment.learning_rate)
-        return run(experiment, *given, **named)
+        made.extend(experiment.learning_rate for experiment in planned)
+        return stacked.run_stacked(planned, *given)
 
-    monkeypatch.setattr("simulations.plans.curves.run", failing)
+    monkeypatch.setattr("simulations.plans.compare.run_stacked", failing)
+    monkeypatch.setattr(stacked, "MOST", 1)
     failed = CliRunner().invoke(app, words)
     assert failed.exit_code == 2
     assert "2 of 3 runs are kept" in failed.stderr

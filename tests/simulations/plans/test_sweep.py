@@ -307,6 +307,7 @@ def test_an_interrupt_before_any_trial_has_started_is_one(tmp_path: Path, monkey
     from simulations.plans.trials import Resources, run_trials
 
     monkeypatch.setattr("simulations.plans.trials._refuse_too_large", lambda resources: None)
+    monkeypatch.setattr("simulations.plans.trials._parts", lambda left, *_: {(name,): False for name in left})
     monkeypatch.setattr(Tuner, "fit", lambda tuner: ResultGrid(SimpleNamespace(trials=[])))
     with pytest.raises(KeyboardInterrupt):
         run_trials(trials(Sweep(**SMALL)), 0, tmp_path, Resources())
@@ -340,7 +341,8 @@ def test_trials_that_fail_for_reasons_of_their_own_are_named_and_made_once_and_t
     assert ended["sgd", 0.1] == "finished"
     assert "not finite" in ended["sgd", 1e30]
     assert ended["mistaken"].str.contains("line 9, in rule: ZeroDivisionError").all()
-    assert (tmp_path / "calls.txt").read_text().count("called") == 2 * 2  # by both trials, and to charge them
+    calls = (tmp_path / "calls.txt").read_text().count("called")
+    assert calls == 3 * 2  # by both trials, by their stacks, and to charge them
 
 
 @pytest.mark.slow
