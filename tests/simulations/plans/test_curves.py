@@ -6,7 +6,6 @@ import json
 import math
 import tomllib
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,11 @@ from typer.testing import CliRunner
 from fedfair.accounting import Ledger
 from simulations.cli import app
 from simulations.engines.run import run
-from simulations.engines.stacked import run_stacked
 from simulations.plans.compare import experiments
 from simulations.plans.curves import curves, theta_curve
 from simulations.plans.plan_files import curve_figure, write_curves
-from simulations.results.result import Result
-from simulations.settings.experiment import Experiment, SettingsError
+from simulations.settings.experiment import SettingsError
+from tests.simulations.watched_runs import forbid_runs, watch_runs
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +80,7 @@ def test_points_that_are_kept_are_not_measured_again(
     pd.testing.assert_frame_equal(first, curves(["dpsgd", "dpsgd-p"], [0], None, settings, over), check_exact=True)
     asked: list[tuple[str, int, float]] = []
 
-    def counted(planned: Sequence[Experiment], *rest: Any) -> list[Result] | None:
-        asked.extend((made.strategy, made.seed, made.learning_rate) for made in planned)
-        return run_stacked(planned, *rest)
-
-    monkeypatch.setattr("simulations.plans.compare.run_stacked", counted)
+    watch_runs(monkeypatch, lambda made: asked.append((made.strategy, made.seed, made.learning_rate)))
     more = curves(["dpsgd", "dpsgd-p"], [0, 1], None, settings, {**over, "dpsgd.learning_rate": [0.1, 0.2]},
                   kept=tmp_path)
     assert asked == [("dpsgd", 0, 0.2), ("dpsgd", 1, 0.1), ("dpsgd", 1, 0.2), ("dpsgd-p", 1, 0.5)]
@@ -123,15 +117,14 @@ def test_what_no_strategy_uses_is_refused(settings: dict[str, object]) -> None:
     ({"dpsgd.clip_norm": [1, -1]}, "clip_norm is -1: it should be greater than 0")])
 def test_what_cannot_be_followed_is_refused_before_anything_runs(
         over: dict[str, Any], message: str, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    for made in ("curves.run", "compare.run_stacked"):
-        monkeypatch.setattr(f"simulations.plans.{made}", lambda *_, **__: pytest.fail("this is a run"))
+    forbid_runs(monkeypatch, "this is a run")
     with pytest.raises(SettingsError, match=message):
         curves(["dpsgd"], [0], None, settings, over)
 
 
 def test_a_value_of_theta_is_checked_before_anything_runs(settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
                                                           ) -> None:
-    monkeypatch.setattr("simulations.plans.curves.run", lambda *_, **__: pytest.fail("this is a run"))
+    forbid_runs(monkeypatch, "this is a run")
     for over in ({"theta": [0.1, "much"]}, {"dpsgd-p.theta": ["much"]}):
         with pytest.raises(SettingsError, match="theta is 'much'"):
             curves(["dpsgd-p"], [0], None, settings, over)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from simulations.results.result_folder import RUNS_SO_FAR
 from simulations.settings.experiment import Experiment
 from strategies.server.releases.front import MeasuredFront
 from tests.guard import wait_until
+from tests.simulations.watched_runs import forbid_runs, watch_runs
 
 GATED = """
 from multiprocessing import parent_process
@@ -138,8 +138,7 @@ def test_a_comparison_that_is_done_says_so_and_shows_it_again(tmp_path: Path, mo
              "--set", "favourable=1", "--set", "split=[0.6,0.2,0.2]", "--out", str(tmp_path / "out"), "--jobs", "1"]
     first = CliRunner().invoke(app, words)
     assert first.exit_code == 0, first.output
-    for name in ("run", "run_stacked"):
-        monkeypatch.setattr(f"simulations.plans.compare.{name}", lambda *_, **__: pytest.fail("this is a run"))
+    forbid_runs(monkeypatch, "this is a run")
     again = CliRunner().invoke(app, words)
     assert again.exit_code == 0, again.output
     assert again.stdout == first.stdout
@@ -183,13 +182,12 @@ def test_a_curve_goes_on_and_says_when_it_is_done(tmp_path: Path, monkeypatch: p
     whole = CliRunner().invoke(app, [*words[:-1], str(tmp_path / "whole")])
     made: list[float] = []
 
-    def failing(planned: Sequence[Experiment], *given: Any) -> list[Result] | None:
+    def failing(experiment: Experiment) -> None:
         if len(made) == 2:
             raise ValueError("the lights went out")
-        made.extend(experiment.learning_rate for experiment in planned)
-        return stacked.run_stacked(planned, *given)
+        made.append(experiment.learning_rate)
 
-    monkeypatch.setattr("simulations.plans.compare.run_stacked", failing)
+    watch_runs(monkeypatch, failing)
     monkeypatch.setattr(stacked, "MOST", 1)
     failed = CliRunner().invoke(app, words)
     assert failed.exit_code == 2

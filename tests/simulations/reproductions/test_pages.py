@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from simulations.cli import app
 from simulations.plans.kept_runs import RUNS
+from tests.simulations.watched_runs import forbid_runs
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 SHARED = RESULTS / "xu-mnist-runs"
@@ -38,7 +39,7 @@ def command_of(page: str) -> list[str]:
 @pytest.mark.parametrize(("page", "kept"), pages())
 def test_a_page_is_made_again_from_its_runs(page: str, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                                             ) -> None:
-    monkeypatch.setattr("simulations.reproductions.page_runs.run", lambda *_, **__: pytest.fail("a run is missing"))
+    forbid_runs(monkeypatch, "a run is missing")
     out, runs = tmp_path / "out", tmp_path / "runs"
     runs.mkdir()
     shutil.copy(kept / RUNS, runs)

@@ -15,6 +15,7 @@ from PIL import Image as Pillow
 from typer.testing import CliRunner
 
 from simulations.cli import app
+from simulations.engines import stacked
 from simulations.engines.run import Progress, run
 from simulations.files.atomic_files import alone_in
 from simulations.plans.compare import compare, experiments
@@ -27,8 +28,9 @@ from simulations.reproductions.published import load, plan, why_missing
 from simulations.reproductions.request import Request
 from simulations.reproductions.tables import reproduce
 from simulations.results.environment import program_version
-from simulations.results.result import Result, identified
+from simulations.results.result import identified
 from simulations.settings.experiment import Experiment
+from tests.simulations.watched_runs import forbid_runs, watch_runs
 
 SETTINGS = {"hidden": [6], "epochs": 1, "imbalance": "", "split": [0.5, 0.0, 0.5], "eval_every": 5}
 
@@ -85,12 +87,7 @@ def kept(experiment: Experiment, folder: Path, progress: Progress = lambda *_: N
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
     """Return the list in which every experiment that is run from now on is noted."""
     begun: list[Experiment] = []
-
-    def noted(experiment: Experiment, **given: Any) -> Result:
-        begun.append(experiment)
-        return run(experiment, **given)
-
-    monkeypatch.setattr("simulations.reproductions.page_runs.run", noted)
+    watch_runs(monkeypatch, begun.append)
     return begun
 
 
@@ -123,7 +120,7 @@ def test_a_table_from_beginning_to_end(folder: Path, tmp_path: Path, monkeypatch
     assert cells["ours"][0] == pytest.approx(100 * last.mean())
     assert cells["ours_deviation"][0] == pytest.approx(100 * last.std())
 
-    monkeypatch.setattr("simulations.reproductions.page_runs.run", lambda *_, **__: pytest.fail("ran again"))
+    forbid_runs(monkeypatch, "ran again")
     again = reproduce("nobody2026-table1", out, folder=folder)
     pd.testing.assert_frame_equal(cells, again)
 
@@ -243,10 +240,12 @@ def test_runs_that_ended_are_there_when_another_fails(jobs: int, tmp_path: Path,
                                                       ) -> None:
     made = experiments(["dpsgd"], [0, 1, 2], "digits", {"dataset": "digits", **SETTINGS})
 
-    def failing(experiment: Experiment, **given: Any) -> Result:
-        return run(experiment, **given) if experiment.seed < 2 else pytest.fail("the disk is full")
+    def failing(experiment: Experiment) -> None:
+        if experiment.seed == 2:
+            pytest.fail("the disk is full")
 
-    monkeypatch.setattr("simulations.reproductions.page_runs.run", failing)
+    watch_runs(monkeypatch, failing)
+    monkeypatch.setattr(stacked, "MOST", 1)
     monkeypatch.setattr("simulations.plans.compare.in_processes", in_this_process)
     with pytest.raises(pytest.fail.Exception, match="the disk is full"):
         kept_runs(made, tmp_path, jobs=jobs)
@@ -320,8 +319,7 @@ def test_a_wrong_name_and_another_folder_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["xu2021-table3", "fair-fight", "shakespeare", "yang2024-figures2-3"])
 def test_kept_runs_that_are_a_file_are_refused_before_work_starts(name: str, tmp_path: Path,
                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("reproductions.page_runs", "plans.curves"):
-        monkeypatch.setattr(f"simulations.{place}.run", lambda *_, **__: pytest.fail("work started"))
+    forbid_runs(monkeypatch, "work started")
     (tmp_path / "runs").write_text("")
     runs, out = (str(tmp_path / folder) for folder in ("runs", "out"))
     result = CliRunner().invoke(app, ["reproduce", name, "--runs", runs, "--out", out])

@@ -16,6 +16,7 @@ from fedfair.protocol.task import Task
 from simulations import Experiment
 from simulations.cli import app
 from simulations.settings.experiment import SettingsError
+from tests.simulations.watched_runs import forbid_runs
 
 FAST = ["--set", "epochs=0.5", "--set", "hidden=[8]"]
 
@@ -119,8 +120,7 @@ def test_a_run_without_steps_cannot_be_attacked(attack: str) -> None:
 
 @pytest.mark.parametrize("command", ["compare", "curve"])
 def test_what_does_not_fit_one_method_is_said_before_any_runs(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("plans.compare", "plans.curves"):
-        monkeypatch.setattr(f"simulations.{module}.run", lambda *_, **__: pytest.fail("a run began"))
+    forbid_runs(monkeypatch, "a run began")
     assert "batch_size is 99999, but there are only" in error_of(
         command, "--dataset", "digits", "--preset", "digits", "--strategies", "sgd,dpsgd", "--set",
         "dpsgd.batch_size=99999")

@@ -16,6 +16,7 @@ from simulations.plans.kept_runs import trial_name
 from simulations.plans.sweep import Sweep, prepare_folder, trials
 from simulations.results.result_folder import refuse_other
 from simulations.settings.experiment import Experiment, identity_of
+from tests.simulations.watched_runs import forbid_runs
 
 SMALL: dict[str, Any] = {"strategy": "sgd", "steps": 2, "hidden": (4,), "batch_size": 32}
 AddField = Callable[[], None]
@@ -79,7 +80,7 @@ def test_points_of_a_curve_are_recognised_when_a_field_is_added(
     settings = {name: value for name, value in SMALL.items() if name != "strategy"}
     first = curves(["sgd"], [0], None, settings, {}, kept=tmp_path / "runs")
     add_field()
-    monkeypatch.setattr("simulations.plans.curves.run", lambda *_, **__: pytest.fail("a point is measured again"))
+    forbid_runs(monkeypatch, "a point is measured again")
     assert curves(["sgd"], [0], None, settings, {}, kept=tmp_path / "runs").equals(first)
 
 
