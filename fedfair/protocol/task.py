@@ -115,9 +115,9 @@ class Task(BaseModel):
                     "or a folder in its format.")
     csv: str | None = Field(
         default=None, json_schema_extra={"records": True},
-        description="File of your own, in place of a data set: CSV, Parquet, Feather, .xlsx or JSON, or a folder or a "
-                    "pattern of such files; it needs label and group. In Python also a DataFrame or a data set of Ray, "
-                    "which is written to a file in your cache.")
+        description="File of your own, in place of a data set: CSV, Parquet, Feather, .xlsx, JSON, or of SPSS, "
+                    "Stata or SAS, or a folder or a pattern of such files; it needs label and group. In Python also a "
+                    "DataFrame or a data set of Ray, which is written to a file in your cache.")
     label: str | None = Field(
         default=None, json_schema_extra={"records": True},
         description="Column of a file or of hf:NAME with the classes to predict.")

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,8 +57,8 @@ def describe(name: Name, label: Label = None, group: Group = None) -> None:
     _describe(name, Experiment(dataset=name, label=label, group=group).task)
 
 
-def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet, Feather, .xlsx or JSON; or a folder "
-                                           "or a pattern of files.")],
+def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet, Feather, .xlsx, JSON, or of SPSS, "
+                                           "Stata or SAS; or a folder or a pattern of files.")],
           label: Annotated[str, typer.Option(help="Column to predict.")],
           group: Annotated[str, typer.Option(help="Columns that name each record's group, separated by commas.")],
           missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop them.")] = "refuse",
@@ -125,7 +126,7 @@ def schema(file: Annotated[Path, typer.Argument(help="Your own file.")],
 
     Example: fedfair data schema people.csv --label hired --group sex --out people.schema.toml
     """
-    from fedfair.datasets.columns.tidy import reading_of, tidied
+    from fedfair.datasets.columns.tidy import listed, reading_of, tidied
     from fedfair.datasets.files.chunks import read_files
     from fedfair.datasets.table import as_read, features_alone
     from simulations.settings.experiment import Experiment
@@ -133,10 +134,11 @@ def schema(file: Annotated[Path, typer.Argument(help="Your own file.")],
 
     task = Experiment(csv=str(file), label=label, group=group, **pairs(set_)).task
     table, roles = read_files(file, task.asked), (label, *task.attributes)
+    asked = replace(task.asked, categorical=(*task.asked.categorical, *listed(table.frame)))
     read = table.frame.drop(columns=features_alone(names_of(without), table.frame, roles))
-    reading = reading_of(read, task.asked, table.separator, (*roles, task.site))
+    reading = reading_of(read, asked, table.separator, (*roles, task.site))
     text = schema_text(tidied(read, reading), label, [str(name) for name in task.attributes],
-                       as_read(task.asked, reading))
+                       as_read(asked, reading))
     if out is None:
         print(text, end="")
         return

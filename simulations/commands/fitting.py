@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from simulations.fitting.fit_folder import Story
+    from simulations.results.classifier import TrainedClassifier
 
 
 GapAmong = Annotated[str, typer.Option(help="Groups among which gaps are, separated by commas, such as F,M, whatever "
@@ -34,8 +36,9 @@ GapAmong = Annotated[str, typer.Option(help="Groups among which gaps are, separa
 
 
 def fit(
-    file: Annotated[Path, typer.Argument(help="Table: CSV, Parquet, Feather, .xlsx or JSON; or a folder, "
-                                         "or a pattern such as 'parts/*.csv', of files with the same columns.")],
+    file: Annotated[Path, typer.Argument(help="Table: CSV, Parquet, Feather, .xlsx, JSON, or of SPSS, Stata or "
+                                         "SAS; or a folder, or a pattern such as 'parts/*.csv', of files with the same "
+                                         "columns.")],
     label: Annotated[str, typer.Option(help="Column with the classes to predict.")],
     group: Annotated[str, typer.Option(help="Column with the sensitive attribute; several, separated by commas, for "
                                        "their intersections.")],
@@ -186,7 +189,8 @@ def choose(
 
 def predict(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished run on a table, or of a comparison.")],
-    file: Annotated[Path, typer.Argument(help="CSV file with the columns that the run was trained on.")],
+    file: Annotated[Path, typer.Argument(help="Table with the columns that the run was trained on: CSV, Parquet, "
+                                         "Feather, .xlsx, JSON, or of SPSS, Stata or SAS.")],
     run: Annotated[str | None, typer.Option(help="Run of a comparison, for example dpsgd-f/seed-0.")] = None,
     group: Annotated[str, typer.Option(help="Columns that name each row's group, separated by commas, for a "
                                        "model with a threshold; by default the run's.")] = "",
@@ -213,7 +217,7 @@ def predict(
         raise ValueError(f"the model in {folder} was trained on records that are not rows of a table: give their "
                          "arrays to simulations.results.classifier.TrainedClassifier")
     draws = draws_of(folder, run, classifier) if stability else None
-    rows = with_predictions(classifier, _rows(file, encoding, folder, classifier.columns), names_of(group))
+    rows = with_predictions(classifier, _rows(file, encoding, folder, classifier), names_of(group))
     if draws is not None:
         rows = with_stability(classifier, rows, draws)
     text = rows.assign(predicted=rows["predicted"].map(spreadsheet_cell)).to_csv(index=False)
@@ -224,7 +228,7 @@ def predict(
         print(f"saved in {out}")
 
 
-def _rows(file: Path, encoding: str | None, folder: Path, needed: list[str]) -> pd.DataFrame:
+def _rows(file: Path, encoding: str | None, folder: Path, classifier: TrainedClassifier) -> pd.DataFrame:
     """Return the rows of a file; where they are not in UTF-8, they are in the encoding of the training's file, and
     where a workbook has a title, its names are in the row of the training's workbook.
 
@@ -232,7 +236,7 @@ def _rows(file: Path, encoding: str | None, folder: Path, needed: list[str]) -> 
         file: File of the rows.
         encoding: Name of its encoding, if it is text; None for that of its byte order mark, UTF-8, or the training's.
         folder: Folder of the model.
-        needed: Columns that the model needs.
+        classifier: The model, which says the columns that it needs, and which of them are numbers.
 
     Raises what `fedfair.datasets.files.table_file.read_table` and `plain_rows` raise.
     """
@@ -244,13 +248,14 @@ def _rows(file: Path, encoding: str | None, folder: Path, needed: list[str]) -> 
     from fedfair.datasets.files.text_file import text_of
 
     if not is_text(file):
+        asked = Asked(encoding=encoding, numeric=tuple(classifier.numbers))
         try:
-            return read_table(file).frame
+            return read_table(file, asked).frame
         except ValueError:
             row = _of_the_training(folder, "header_row")
             if row is None:
                 raise
-            return read_table(file, Asked(header_row=int(row))).frame
+            return read_table(file, replace(asked, header_row=int(row))).frame
     try:
         text = text_of(file, encoding)
     except ValueError:
@@ -259,7 +264,7 @@ def _rows(file: Path, encoding: str | None, folder: Path, needed: list[str]) -> 
             raise
         text = text_of(file, str(name))
     with text.open() as lines:
-        names, rows = plain_rows(lines, needed, str(file))
+        names, rows = plain_rows(lines, classifier.columns, str(file))
     return pd.DataFrame(rows, columns=names, dtype=str)
 
 

@@ -22,6 +22,7 @@ from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.tidy import declared_quantity, listed
 from fedfair.datasets.files.part_files import folder_values, part_files
 from fedfair.datasets.files.row_file import open_rows
+from fedfair.datasets.files.survey_file import SUFFIXES
 from fedfair.datasets.files.table_file import (
     TableFile,
     codes_of_parquet,
@@ -136,7 +137,7 @@ class Chunks(NamedTuple):
         names: Names of its columns.
         frames: Yields the rows, some at a time; text is not interpreted yet.
         separator: What separated values; None for a file that knows its values' types.
-        listed: Columns of which the file says that their whole numbers are codes of categories.
+        listed: Columns of which the file says that their values are categories (`columns.tidy.listed`).
         dates: Columns of which the file says that they hold dates or moments.
     """
 
@@ -147,7 +148,7 @@ class Chunks(NamedTuple):
     dates: tuple[str, ...] = ()
 
 
-_State = tuple[tuple[tuple[Path, int, int], ...], str | None, str | None, str | None, int | None]
+_State = tuple[tuple[tuple[Path, int, int], ...], str | None, str | None, str | None, int | None, tuple[str, ...]]
 
 _held: dict[_State, Chunks] = {}
 
@@ -183,9 +184,11 @@ def names_of(path: Path, asked: Asked = _AS_ASKED) -> list[str]:
 
 def _state(path: Path, asked: Asked) -> _State:
     """Return what tells files, in their present state, and a way to read them from others."""
-    states = [(file, file.stat()) for file in part_files(path)]
+    files = part_files(path)
+    states = [(file, file.stat()) for file in files]
+    numeric = asked.numeric if any(file.suffix.lower() in SUFFIXES for file in files) else ()  # others do without
     return (tuple((file, state.st_mtime_ns, state.st_size) for file, state in states), asked.separator, asked.encoding,
-            asked.sheet, asked.header_row)
+            asked.sheet, asked.header_row, numeric)
 
 
 def chunks_of(path: Path, asked: Asked = _AS_ASKED, cells: int = CELLS) -> Chunks:
