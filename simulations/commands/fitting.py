@@ -16,11 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import click
 import typer
 from rich.console import Console
 
 from fedfair.datasets.names import spreadsheet_cell, visible
-from simulations.commands.options import Attribute, Delta, Encoding, Json, Set, Without, names_of
+from simulations.commands.options import Attribute, Delta, Encoding, Json, Set, Sql, Without, names_of, source_of
 from simulations.commands.terminal import say, telling_if_stopped
 from simulations.files.atomic_files import refuse_as_file, write_text
 
@@ -36,12 +37,13 @@ GapAmong = Annotated[str, typer.Option(help="Groups among which gaps are, separa
 
 
 def fit(
-    file: Annotated[Path, typer.Argument(help="Table: CSV, Parquet, Feather, .xlsx, JSON, or of SPSS, Stata or "
-                                         "SAS; or a folder, or a pattern such as 'parts/*.csv', of files with the same "
-                                         "columns.")],
+    file: Annotated[str, typer.Argument(click_type=click.Path(), help="Table: CSV, Parquet, Feather, .xlsx, JSON, or "
+                                        "of SPSS, Stata or SAS; or a folder, or a pattern such as 'parts/*.csv', of "
+                                        "files with the same columns; with --sql a database.")],
     label: Annotated[str, typer.Option(help="Column with the classes to predict.")],
     group: Annotated[str, typer.Option(help="Column with the sensitive attribute; several, separated by commas, for "
                                        "their intersections.")],
+    sql: Sql = None,
     site: Annotated[str | None, typer.Option(help="Column with the site of each record, such as a hospital: figures by "
                                              "site too, and by group within each. It is no feature.")] = None,
     epsilon: Annotated[float, typer.Option(min=1e-3, max=1e3, help="Epsilon that every record is kept within, by all "
@@ -99,7 +101,7 @@ def fit(
         refuse_folder(out)
     counted = "" if count_in is None else f"; {count_in} counts the fit once it had begun to release something"
     with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"):
-        fitted = fit_model(Wanted(file, label, group, epsilon, delta, gap, constraint, settings,
+        fitted = fit_model(Wanted(source_of(file, sql), label, group, epsilon, delta, gap, constraint, settings,
                                   tuple(names_of(methods)), _number(trials), site, count_in, tuple(monotone),
                                   owner, purpose))
         story = told(fitted) if out is None else save(fitted, out)
@@ -189,8 +191,10 @@ def choose(
 
 def predict(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished run on a table, or of a comparison.")],
-    file: Annotated[Path, typer.Argument(help="Table with the columns that the run was trained on: CSV, Parquet, "
-                                         "Feather, .xlsx, JSON, or of SPSS, Stata or SAS.")],
+    file: Annotated[str, typer.Argument(click_type=click.Path(), help="Table with the columns that the run was "
+                                        "trained on: CSV, Parquet, Feather, .xlsx, JSON, or of SPSS, Stata or SAS; "
+                                        "with --sql a database.")],
+    sql: Sql = None,
     run: Annotated[str | None, typer.Option(help="Run of a comparison, for example dpsgd-f/seed-0.")] = None,
     group: Annotated[str, typer.Option(help="Columns that name each row's group, separated by commas, for a "
                                        "model with a threshold; by default the run's.")] = "",
@@ -207,6 +211,8 @@ def predict(
     Each cell is read as it was for the training, or refused by row and column; what counts as another category than it
     is written is said. Example: fedfair predict out/people new.csv --out predicted.csv
     """
+    from fedfair.datasets.files.in_memory import removed_after, written  # here, with pandas
+    from fedfair.datasets.files.query import Query
     from simulations.results.classifier import TrainedClassifier, with_predictions  # here: it needs scikit-learn
     from simulations.results.stability import draws_of, with_stability
 
@@ -217,7 +223,10 @@ def predict(
         raise ValueError(f"the model in {folder} was trained on records that are not rows of a table: give their "
                          "arrays to simulations.results.classifier.TrainedClassifier")
     draws = draws_of(folder, run, classifier) if stability else None
-    rows = with_predictions(classifier, _rows(file, encoding, folder, classifier), names_of(group))
+    with removed_after():
+        source = source_of(file, sql)
+        path = written(source) if isinstance(source, Query) else source
+        rows = with_predictions(classifier, _rows(path, encoding, folder, classifier), names_of(group))
     if draws is not None:
         rows = with_stability(classifier, rows, draws)
     text = rows.assign(predicted=rows["predicted"].map(spreadsheet_cell)).to_csv(index=False)

@@ -78,7 +78,7 @@ def open_parquet(path: Path) -> ParquetFile | None:
     with _opened(path) as file:
         schema, records = file.schema_arrow, file.metadata.num_rows
     for field in schema:
-        if not _is_plain(field.type):
+        if not is_plain(field.type):
             _log.warning("%s is read whole, since its column %r holds values of the type %s", path, field.name,
                          field.type)
             return None
@@ -112,8 +112,12 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
                          "copied whole") from error
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether pandas takes each value of a type for itself, whatever the others are."""
+def is_plain(kind: pa.DataType) -> bool:
+    """Return whether pandas takes each value of a type for itself, whatever the others are.
+
+    Args:
+        kind: The type.
+    """
     import pyarrow.types as types
 
     checks = (types.is_integer, types.is_float32, types.is_float64, types.is_boolean, types.is_string,
