@@ -49,7 +49,8 @@ def save_fronts(fronts: Mapping[str, MeasuredFront], folder: Path) -> None:
     pd.concat([_table(name, made) for name, made in fronts.items()]).to_parquet(folder / FRONT, index=False)
     save_file({name or _ONLY: made.front.weights.contiguous() for name, made in fronts.items()}, folder / WEIGHTS)
     told = {f"{name or _ONLY}/{part}": values.float().contiguous() for name, made in fronts.items()
-            if made.front.refits is not None for part, values in made.front.refits._asdict().items()}
+            if made.front.refits is not None for part, values in made.front.refits._asdict().items()
+            if values is not None}
     if told:
         save_file(told, folder / REFITS)
 
@@ -64,8 +65,9 @@ def read_refits(folder: Path, run: str = "") -> Refits | None:
     if not (folder / REFITS).is_file():
         return None
     with saved_weights(folder / REFITS) as saved:
-        names = [f"{run or _ONLY}/{part}" for part in Refits._fields]
-        return Refits(*(saved.get_tensor(name).double() for name in names)) if {*names} <= {*saved.keys()} else None
+        held = {part: saved.get_tensor(name).double() for part in Refits._fields
+                if (name := f"{run or _ONLY}/{part}") in saved.keys()}  # noqa: SIM118 - no mapping
+        return Refits(**held) if {"deviations", "draws", "changed"} <= {*held} else None
 
 
 def taken(weights: Tensor, model: nn.Module) -> int:
