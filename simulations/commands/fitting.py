@@ -202,6 +202,9 @@ def predict(
     unreadable: Annotated[Literal["refuse", "missing"], typer.Option(
         help="What a cell is that must be a number and is none: refused, or missing, where the model knows missing "
              "values; how many is said.")] = "refuse",
+    cut_off: Annotated[float | None, typer.Option(help="Probability from which on the favourable class of a fit is "
+                                                  "decided for, in place of 0.5; the page says what some do to each "
+                                                  "group.")] = None,
     stability: Annotated[bool, typer.Option("--stability", help="Add how probable it is that the decision would be the "
                                             "same, had the noise of privacy been drawn anew.")] = False,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default the rows are printed.")] = None,
@@ -213,6 +216,7 @@ def predict(
     """
     from fedfair.datasets.files.in_memory import removed_after, written  # here, with pandas
     from fedfair.datasets.files.query import Query
+    from simulations.fitting.cut_off import decided_from
     from simulations.results.classifier import TrainedClassifier, with_predictions  # here: it needs scikit-learn
     from simulations.results.stability import draws_of, with_stability
 
@@ -227,6 +231,8 @@ def predict(
         source = source_of(file, sql)
         path = written(source) if isinstance(source, Query) else source
         rows = with_predictions(classifier, _rows(path, encoding, folder, classifier), names_of(group))
+    if cut_off is not None:
+        rows = decided_from(rows, cut_off, folder, classifier, stability)
     if draws is not None:
         rows = with_stability(classifier, rows, draws)
     text = rows.assign(predicted=rows["predicted"].map(spreadsheet_cell)).to_csv(index=False)
