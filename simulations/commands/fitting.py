@@ -74,6 +74,9 @@ def fit(
     set_: Set = [],  # noqa: B006 - Typer copies it
     owner: Annotated[str, typer.Option(help="Who answers for the model, for the page and the card.")] = "",
     purpose: Annotated[str, typer.Option(help="What the model is for, for the page and the card.")] = "",
+    beside: Annotated[Path | None, typer.Option(help="Figures of another model, to be shown beside: the folder of an "
+                                                "earlier fit, or a CSV file with group, metric and value, as of a "
+                                                "model without privacy; no epsilon covers them.")] = None,
     count_in: Annotated[Path | None, typer.Option(help="File that counts this fit with others of the same records, and "
                                                   "says what they cost together.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write: model, page, card and a program.")] = None,
@@ -84,6 +87,7 @@ def fit(
     All of the folder can be published. Example: fedfair fit people.csv --label hired --group sex --epsilon 1 --out
     out/people
     """
+    from simulations.fitting.beside import read_beside
     from simulations.fitting.fit import Wanted
     from simulations.fitting.fit import fit as fit_model
     from simulations.fitting.save import refuse_folder, save, told
@@ -99,17 +103,19 @@ def fit(
     settings: dict[str, Any] = {**{name: value for name, value in given.items() if value is not None}, **pairs(set_)}
     if out is not None:
         refuse_folder(out)
+    given_beside = {} if beside is None else read_beside(beside)
     counted = "" if count_in is None else f"; {count_in} counts the fit once it had begun to release something"
     with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"):
         fitted = fit_model(Wanted(source_of(file, sql), label, group, epsilon, delta, gap, constraint, settings,
                                   tuple(names_of(methods)), _number(trials), site, count_in, tuple(monotone),
-                                  owner, purpose))
+                                  owner, purpose, given_beside))
         story = told(fitted) if out is None else save(fitted, out)
     show(story, json)
     if count_in is not None:
         say(Spending(count_in).told())
     if out is not None:
-        say(f"saved in {out}, all of which can be published: the page is {out / 'report.html'}"
+        apart = f", but for the figures of {given_beside['name']}, which no epsilon covers" if given_beside else ""
+        say(f"saved in {out}, all of which can be published{apart}: the page is {out / 'report.html'}"
             if story.ledger.guarantee == "proved" else
             f"saved in {out}; the guarantee is {story.ledger.guarantee}, so do not publish it: {story.ledger.reason}")
 

@@ -73,6 +73,7 @@ class Wanted:
         count_in: File that counts this fit with others of the same records (`spending.Spending`); None for none.
         owner: Who answers for the model, for page and card; "" for nobody.
         purpose: What it is for; "" for nothing.
+        beside: Figures of another model to be shown, as `beside.read_beside` reads them; no epsilon covers them.
         monotone: Columns with numbers that the score of the favourable class rises or falls with, as "income=up".
     """
 
@@ -91,6 +92,7 @@ class Wanted:
     monotone: tuple[str, ...] = ()
     owner: str = ""
     purpose: str = ""
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
     def charge(self, delta: float) -> None:
         """Count the fit before it releases anything, if it is to be counted.

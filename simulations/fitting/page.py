@@ -12,6 +12,7 @@ from fedfair.accounting.figures import up
 from fedfair.fairness.intervals import records
 from fedfair.fairness.metrics import shown_in
 from simulations.files.atomic_files import in_json
+from simulations.fitting.beside import beside
 from simulations.fitting.deciding import deciding, in_words
 from simulations.fitting.figures_by_pair import COMPARED, pairs
 from simulations.fitting.figures_by_site import LESS, OF_SITES
@@ -32,7 +33,7 @@ def page(story: Story) -> str:
     environment, style = templates("simulations.fitting"), templates("simulations.report")
     return environment.get_template("page.html.j2").render(
         story=story, groups=OF_GROUPS, overall=OF_ALL, of_sites=OF_SITES, less=LESS,
-        compared=COMPARED, pairs=[*pairs(story)],
+        beside=beside(story), compared=COMPARED, pairs=[*pairs(story)],
         sliding=_SLIDING,
         promise=promise(story), selected=how_selected(story), version=version("fedfair"),
         epsilon=up(story.epsilon, ".4g"),

@@ -50,7 +50,7 @@ def weights(found: Sequence[Deciding]) -> list[Picture]:
     if not shown:
         return []
     shares = _pictures("weights", [_rows("weight in decisions", {each.column: Estimate(each.share) for each in shown},
-                                         Scale("share of all columns' weight", ticks=_SHARES))])
+                                         Scale("share of all columns' weight", ticks=_up_to(shown[0].share)))])
     pairs = {(each.first, each.second) for each in shown} | {(each.second, each.first) for each in shown}
     if not shown[0].first:
         return shares
@@ -64,6 +64,11 @@ def weights(found: Sequence[Deciding]) -> list[Picture]:
     else:
         title = "difference of mean scores, of the two groups furthest apart"
     return [*shares, *_pictures("apart", [_rows(title, apart, Scale("score", guide=0.0))])]
+
+
+def _up_to(share: float) -> dict[float, str]:
+    """Return ticks from 0 on, the last of them at a share or above."""
+    return {tick: words for tick, words in _SHARES.items() if tick < share + 0.25}
 
 
 def _turned(shown: Estimate) -> Estimate:
