@@ -1,6 +1,8 @@
 """Names that come from data, made harmless where people read them: in terminals and in spreadsheets.
 
 Names of columns in one text, separated by commas; a name that holds a comma stands in double quotes.
+
+Warnings that are given once.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ import csv
 import io
 import re
 from collections.abc import Iterable
+from functools import lru_cache
+from logging import Logger
 from unicodedata import bidirectional, category
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
@@ -74,3 +78,14 @@ def as_text(names: Iterable[str]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(names)
     return text.getvalue()
+
+
+@lru_cache(maxsize=32)
+def warn_once(log: Logger, text: str) -> None:
+    """Log a warning that every reader of a file, or every seed and method of a comparison, would repeat.
+
+    Args:
+        log: Where.
+        text: What is said, once in a process.
+    """
+    log.warning(text)

@@ -11,7 +11,6 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fedfair.datasets.grouped import PARTS, GroupedDataset, Parts
+from fedfair.datasets.names import warn_once
 from fedfair.mechanisms.randomness import generator, key, keyed_hash, uniform
 from fedfair.plugins.registry import unknown
 
@@ -62,15 +62,9 @@ def say_who_is_where(parts: Parts) -> None:
     """Warn, once in a process, of participants with records in the training part and in another one."""
     trained = parts.train.participant
     if any(bool(torch.isin(part.participant, trained).any()) for part in (parts.valid, parts.test)):
-        _warn_once("participants have records in several parts: accuracy on the test part is that for people whose "
-                   'other records were trained on, not for new people; split_by = "participant" puts all records of a '
-                   "participant into one part, unless the source published the parts")
-
-
-@lru_cache(maxsize=8)
-def _warn_once(text: str) -> None:
-    """Log a warning that every seed and method of a comparison would repeat."""
-    _log.warning(text)
+        warn_once(_log, "participants have records in several parts: accuracy on the test part is that for people "
+                  'whose other records were trained on, not for new people; split_by = "participant" puts all records '
+                  "of a participant into one part, unless the source published the parts")
 
 
 def _kinds(data: GroupedDataset) -> Tensor:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedfair.fairness.decision_counts import CONFUSION, EDGES, SCORES, ahead, probabilities
+from fedfair.fairness.decision_counts import CONFUSION, EDGES, LEVELS, SCORES, ahead, probabilities
 from fedfair.fairness.group_counts import favourable_of
 from fedfair.fairness.group_gaps import gaps, places_of
 from fedfair.fairness.intervals import (
@@ -33,6 +33,10 @@ from fedfair.fairness.intervals import (
 from fedfair.fairness.metrics import ALL
 
 CONFIDENCE = 0.95
+CLASSES = 2
+AT_CUT_OFFS = ("accuracy", "positive_rate", "true_positive_rate", "false_positive_rate", "demographic_parity",
+               "equal_opportunity", "selection_ratio")
+"""Figures at other cut-offs."""
 _EDGE = 0.02  # nearer to 0 or 1, noise may lead an area beyond, where it has no logit
 
 
@@ -57,6 +61,17 @@ class CurvePoint(NamedTuple):
     end: float
     stated: float
     share: float
+    low: float
+    high: float
+
+
+class CutOffFigure(NamedTuple):
+    """One figure of a group, or of "all", if the favourable class were decided for from a probability on."""
+
+    cut_off: float
+    group: str
+    metric: str
+    value: float
     low: float
     high: float
 
@@ -99,6 +114,31 @@ class NoisyCounts:
         for number, name in enumerate(self.names if SCORES in self.tables else ()):
             points += _curve(name, Summed(self, [number]), quantile(confidence))
         return points
+
+    def cut_offs(self, confidence: float = CONFIDENCE) -> Iterator[CutOffFigure]:
+        """Yield the figures at other cut-offs than an even one, of two classes: at the ends between levels of scores.
+
+        A decision at such an end is known from the level, so that its counts are sums of those that were released. The
+        noise of a sum of fewer levels is taken for that of most, so that intervals are rather too wide.
+        """
+        classes = self.tables[CONFUSION].shape[1]
+        own = favourable_of(self.favourable, classes)
+        if SCORES not in self.tables or own is None or classes != CLASSES:
+            return
+        scores = self.tables[SCORES]
+        for place, edge in enumerate(EDGES.tolist(), 1):
+            if edge == 0:
+                continue
+            table = torch.zeros(len(scores), CLASSES, CLASSES, dtype=torch.float64)
+            for label in range(CLASSES):
+                of_label = scores[:, int(label == own)]
+                table[:, label, own] = of_label[:, place:].sum(1)
+                table[:, label, 1 - own] = of_label[:, :place].sum(1)
+            noise = self.deviation[SCORES] * math.sqrt(max(place, LEVELS - place))
+            counts = NoisyCounts({CONFUSION: table}, {CONFUSION: noise}, own, self.names, among=self.among)
+            for figure in counts.figures(confidence):
+                if figure.metric in AT_CUT_OFFS:
+                    yield CutOffFigure(1 / (1 + math.exp(-edge)), *figure)
 
 
 def made_alike(tables: Tensor) -> tuple[Tensor, Tensor]:

@@ -118,11 +118,16 @@ class Refits(NamedTuple):
             those of the first class are off by as much the other way.
         changed: Share of the records of each group that a fit with fresh noise decides otherwise, as far as scores are
             normally distributed, `[points, K]`.
+        means: Noisy mean features of each group, `[K, d]`, 0 where no record is told to have one; None in folders of
+            before.
+        off: Standard deviation of their noise by group, `[K]`.
     """
 
     deviations: Tensor
     draws: Tensor
     changed: Tensor
+    means: Tensor | None = None
+    off: Tensor | None = None
 
 
 class Front(NamedTuple):

@@ -71,8 +71,11 @@ def refits(moments: Moments, course: Course, second: Tensor, front: Sequence[Poi
     unknown = torch.cat([~bins.records.told, torch.zeros(1, dtype=torch.bool)])
     by_person = (_people(bins.records, encoding, draws) @ lifted.flatten(0, 1).T).view(-1, DRAWS, len(front)).std(1)
     uneven = by_person.mean(0) / by_person.square().mean(0).sqrt().clamp(min=torch.finfo(torch.float64).tiny)
+    means = torch.zeros(len(moments.first), len(unknown), dtype=torch.float64)
+    means[:, bins.kept] = moments.group_means()
     return Refits(off.sqrt().masked_fill(unknown, math.nan), lifted,
-                  _changed(moments, weights, 2 * _TWO * uneven * _moved(moments, second, made)))
+                  _changed(moments, weights, 2 * _TWO * uneven * _moved(moments, second, made)),
+                  means, moments.noise_of_group_means())
 
 
 def _moved(moments: Moments, second: Tensor, made: Tensor) -> Tensor:

@@ -110,6 +110,15 @@ class Moments:
                                  for group in range(len(sums))])
         return sums / torch.maximum(sums[:, -1] / self.last, least).unsqueeze(1)
 
+    def noise_of_group_means(self) -> Tensor:
+        """Return the standard deviation of the noise on each group's mean features, of all its records, `[K]`.
+
+        That of the number of records, by which sums are divided, is left out: it is small beside the number.
+        """
+        noises = self.first.new_tensor([self._noise_of_group(group, None) for group in range(len(self.first))])
+        records = self.first.sum(2)[:, -1] / self.last
+        return noises / torch.maximum(records, (noises / self.last).clamp(min=1.0))
+
     def _noise_of_group(self, group: int, label: int | None) -> float:
         """Return the deviation of the noise on a number of a group's sum, over one class or all."""
         own = self.noise if self.noise_by_group is None else self.noise_by_group[group]

@@ -18,6 +18,7 @@ from fedfair.datasets.features.bounded import FeatureMap
 from fedfair.datasets.features.encoding import Encoding
 from fedfair.datasets.features.features import Range, Standard
 from fedfair.datasets.files.part_files import part_files, table_name
+from fedfair.datasets.files.query import Query
 from fedfair.datasets.names import as_text, names_in
 from fedfair.datasets.partition import Shares, by_group, by_mixture, by_own_site, by_site, numbered_apart
 from fedfair.datasets.schema import RECORDS, Listed, Schema, read
@@ -115,9 +116,9 @@ class Task(BaseModel):
                     "or a folder in its format.")
     csv: str | None = Field(
         default=None, json_schema_extra={"records": True},
-        description="File of your own, in place of a data set: CSV, Parquet, Feather, .xlsx or JSON, or a folder or a "
-                    "pattern of such files; it needs label and group. In Python also a DataFrame or a data set of Ray, "
-                    "which is written to a file in your cache.")
+        description="File of your own, in place of a data set: CSV, Parquet, Feather, .xlsx, JSON, or of SPSS, "
+                    "Stata or SAS, or a folder or a pattern of such files; it needs label and group. In Python also a "
+                    "DataFrame or a data set of Ray, which is written to a file in your cache.")
     label: str | None = Field(
         default=None, json_schema_extra={"records": True},
         description="Column of a file or of hf:NAME with the classes to predict.")
@@ -342,14 +343,18 @@ class Task(BaseModel):
     @model_validator(mode="before")  # the last of them comes first
     @classmethod
     def _data_in_memory(cls, values: Any) -> Any:
-        """Write a table of pandas, polars, Arrow or Ray to a file, which every process of a run can read."""
+        """Write a table of pandas, polars, Arrow or Ray to a file, which every process of a run can read.
+
+        So are the rows of a query, in whichever order: they are dealt by what they hold, not by their places.
+        """
         table = values.get("csv") if isinstance(values, dict) else None
-        if hasattr(table, "to_parquet") or hasattr(table, "to_pandas"):
+        if isinstance(table, Query) or hasattr(table, "to_parquet") or hasattr(table, "to_pandas"):
             from fedfair.datasets.files.in_memory import (
                 written,  # here, with pandas, which other data do without
             )
 
-            return {"dataset": "table", **values, "csv": str(written(table))}
+            dealt = {"duplicates": "together"} if isinstance(table, Query) and not values.get("participant") else {}
+            return {"dataset": "table", **dealt, **values, "csv": str(written(table))}
         return values
 
     @model_validator(mode="after")

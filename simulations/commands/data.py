@@ -8,16 +8,19 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from fedfair.datasets import DATASETS
+from fedfair.datasets.files.query import Query
 from fedfair.datasets.names import visible
-from simulations.commands.options import Encoding, Group, Label, Set, names_of
+from simulations.commands.options import Encoding, Group, Label, Set, Sql, names_of, source_of
 from simulations.settings.names import pairs
 
 if TYPE_CHECKING:
@@ -56,13 +59,14 @@ def describe(name: Name, label: Label = None, group: Group = None) -> None:
     _describe(name, Experiment(dataset=name, label=label, group=group).task)
 
 
-def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet, Feather, .xlsx or JSON; or a folder "
-                                           "or a pattern of files.")],
+def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="Your own file: CSV, Parquet, Feather, "
+                                              ".xlsx, JSON, or of SPSS, Stata or SAS; or a folder or a pattern of "
+                                              "files; with --sql a database.")],
           label: Annotated[str, typer.Option(help="Column to predict.")],
           group: Annotated[str, typer.Option(help="Columns that name each record's group, separated by commas.")],
           missing: Annotated[str, typer.Option(help="Rows with missing values: refuse or drop them.")] = "refuse",
           without: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.")] = "",
-          encoding: Encoding = None, set_: Set = []) -> None:  # noqa: B006
+          encoding: Encoding = None, sql: Sql = None, set_: Set = []) -> None:  # noqa: B006
     """Print how your own file is read, ask about what is doubtful, and say whether the file can be used, and how.
 
     Example: fedfair data check people.csv --label hired --group sex
@@ -76,11 +80,14 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
     from simulations.settings.own_file import examine, label_rates, small_groups
 
     given = {"encoding": encoding, "without": tuple(names_of(without)) or None}
-    task = Experiment(**{"csv": str(file), "label": label, "group": group, "missing": missing,
-                         **{name: value for name, value in given.items() if value}, **pairs(set_)}).task
+    source = source_of(file, sql)
+    shown, named = (source.shown, source.name) if isinstance(source, Query) else (file, table_name(source))
+    task = Experiment(**{"csv": source if isinstance(source, Query) else file, "label": label, "group": group,
+                         "missing": missing, **{name: value for name, value in given.items() if value},
+                         **pairs(set_)}).task
     found = examine(task)
     console = Console()
-    console.print(terminal(columns_table(str(file), found.columns)))
+    console.print(terminal(columns_table(shown, found.columns)))
     for sentence in (found.described, *found.questions):
         console.print(Text(visible(sentence)))
     if wrong := problems(found.columns):
@@ -89,7 +96,7 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
     words = [word for option in options.items() if option[1] for word in option]
     words += [word for pair in set_ for word in ("--set", pair)]
     try:
-        _describe(str(file), task)
+        _describe(shown, task)
     except MissingValues as error:
         console.print(Text(visible(f"The table has {error.gaps}. A fit keeps them, each as a value of its own; other "
                                    "runs need them filled, or leave those rows out with --missing drop.")))
@@ -98,9 +105,11 @@ def check(file: Annotated[Path, typer.Argument(help="Your own file: CSV, Parquet
         for sentence in small_groups(task.data()):
             console.print(Text(visible(f"Warning: {sentence}"), style="bold"))
         dropped = [] if missing == "refuse" else ["--missing", missing]
-        compared = shlex.join(["--csv", str(file), *words, *dropped])
-        print(visible(f"To compare methods: fedfair compare {compared} --out out/{table_name(file)}"))
-    print(visible(f"Next: fedfair fit {shlex.join([str(file), *words])} --out out/{table_name(file)}"))
+        if sql is None:
+            compared = shlex.join(["--csv", file, *words, *dropped])
+            print(visible(f"To compare methods: fedfair compare {compared} --out out/{named}"))
+    words += [] if sql is None else ["--sql", sql]
+    print(visible(f"Next: fedfair fit {shlex.join([shown, *words])} --out out/{named}"))
 
 
 def _describe(name: str, task: Task) -> None:
@@ -125,7 +134,7 @@ def schema(file: Annotated[Path, typer.Argument(help="Your own file.")],
 
     Example: fedfair data schema people.csv --label hired --group sex --out people.schema.toml
     """
-    from fedfair.datasets.columns.tidy import reading_of, tidied
+    from fedfair.datasets.columns.tidy import listed, reading_of, tidied
     from fedfair.datasets.files.chunks import read_files
     from fedfair.datasets.table import as_read, features_alone
     from simulations.settings.experiment import Experiment
@@ -133,10 +142,11 @@ def schema(file: Annotated[Path, typer.Argument(help="Your own file.")],
 
     task = Experiment(csv=str(file), label=label, group=group, **pairs(set_)).task
     table, roles = read_files(file, task.asked), (label, *task.attributes)
+    asked = replace(task.asked, categorical=(*task.asked.categorical, *listed(table.frame)))
     read = table.frame.drop(columns=features_alone(names_of(without), table.frame, roles))
-    reading = reading_of(read, task.asked, table.separator, (*roles, task.site))
+    reading = reading_of(read, asked, table.separator, (*roles, task.site))
     text = schema_text(tidied(read, reading), label, [str(name) for name in task.attributes],
-                       as_read(task.asked, reading))
+                       as_read(asked, reading))
     if out is None:
         print(text, end="")
         return

@@ -12,14 +12,16 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import click
 import typer
 from rich.console import Console
 
 from fedfair.datasets.names import spreadsheet_cell, visible
-from simulations.commands.options import Attribute, Delta, Encoding, Json, Set, Without, names_of
+from simulations.commands.options import Attribute, Delta, Encoding, Json, Set, Sql, Without, names_of, source_of
 from simulations.commands.terminal import say, telling_if_stopped
 from simulations.files.atomic_files import refuse_as_file, write_text
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from simulations.fitting.fit_folder import Story
+    from simulations.results.classifier import TrainedClassifier
 
 
 GapAmong = Annotated[str, typer.Option(help="Groups among which gaps are, separated by commas, such as F,M, whatever "
@@ -34,11 +37,13 @@ GapAmong = Annotated[str, typer.Option(help="Groups among which gaps are, separa
 
 
 def fit(
-    file: Annotated[Path, typer.Argument(help="Table: CSV, Parquet, Feather, .xlsx or JSON; or a folder, "
-                                         "or a pattern such as 'parts/*.csv', of files with the same columns.")],
+    file: Annotated[str, typer.Argument(click_type=click.Path(), help="Table: CSV, Parquet, Feather, .xlsx, JSON, or "
+                                        "of SPSS, Stata or SAS; or a folder, or a pattern such as 'parts/*.csv', of "
+                                        "files with the same columns; with --sql a database.")],
     label: Annotated[str, typer.Option(help="Column with the classes to predict.")],
     group: Annotated[str, typer.Option(help="Column with the sensitive attribute; several, separated by commas, for "
                                        "their intersections.")],
+    sql: Sql = None,
     site: Annotated[str | None, typer.Option(help="Column with the site of each record, such as a hospital: figures by "
                                              "site too, and by group within each. It is no feature.")] = None,
     epsilon: Annotated[float, typer.Option(min=1e-3, max=1e3, help="Epsilon that every record is kept within, by all "
@@ -69,6 +74,9 @@ def fit(
     set_: Set = [],  # noqa: B006 - Typer copies it
     owner: Annotated[str, typer.Option(help="Who answers for the model, for the page and the card.")] = "",
     purpose: Annotated[str, typer.Option(help="What the model is for, for the page and the card.")] = "",
+    beside: Annotated[Path | None, typer.Option(help="Figures of another model, to be shown beside: the folder of an "
+                                                "earlier fit, or a CSV file with group, metric and value, as of a "
+                                                "model without privacy; no epsilon covers them.")] = None,
     count_in: Annotated[Path | None, typer.Option(help="File that counts this fit with others of the same records, and "
                                                   "says what they cost together.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write: model, page, card and a program.")] = None,
@@ -79,6 +87,7 @@ def fit(
     All of the folder can be published. Example: fedfair fit people.csv --label hired --group sex --epsilon 1 --out
     out/people
     """
+    from simulations.fitting.beside import read_beside
     from simulations.fitting.fit import Wanted
     from simulations.fitting.fit import fit as fit_model
     from simulations.fitting.save import refuse_folder, save, told
@@ -94,17 +103,19 @@ def fit(
     settings: dict[str, Any] = {**{name: value for name, value in given.items() if value is not None}, **pairs(set_)}
     if out is not None:
         refuse_folder(out)
+    given_beside = {} if beside is None else read_beside(beside)
     counted = "" if count_in is None else f"; {count_in} counts the fit once it had begun to release something"
     with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"):
-        fitted = fit_model(Wanted(file, label, group, epsilon, delta, gap, constraint, settings,
+        fitted = fit_model(Wanted(source_of(file, sql), label, group, epsilon, delta, gap, constraint, settings,
                                   tuple(names_of(methods)), _number(trials), site, count_in, tuple(monotone),
-                                  owner, purpose))
+                                  owner, purpose, given_beside))
         story = told(fitted) if out is None else save(fitted, out)
     show(story, json)
     if count_in is not None:
         say(Spending(count_in).told())
     if out is not None:
-        say(f"saved in {out}, all of which can be published: the page is {out / 'report.html'}"
+        apart = f", but for the figures of {given_beside['name']}, which no epsilon covers" if given_beside else ""
+        say(f"saved in {out}, all of which can be published{apart}: the page is {out / 'report.html'}"
             if story.ledger.guarantee == "proved" else
             f"saved in {out}; the guarantee is {story.ledger.guarantee}, so do not publish it: {story.ledger.reason}")
 
@@ -186,7 +197,10 @@ def choose(
 
 def predict(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished run on a table, or of a comparison.")],
-    file: Annotated[Path, typer.Argument(help="CSV file with the columns that the run was trained on.")],
+    file: Annotated[str, typer.Argument(click_type=click.Path(), help="Table with the columns that the run was "
+                                        "trained on: CSV, Parquet, Feather, .xlsx, JSON, or of SPSS, Stata or SAS; "
+                                        "with --sql a database.")],
+    sql: Sql = None,
     run: Annotated[str | None, typer.Option(help="Run of a comparison, for example dpsgd-f/seed-0.")] = None,
     group: Annotated[str, typer.Option(help="Columns that name each row's group, separated by commas, for a "
                                        "model with a threshold; by default the run's.")] = "",
@@ -194,6 +208,9 @@ def predict(
     unreadable: Annotated[Literal["refuse", "missing"], typer.Option(
         help="What a cell is that must be a number and is none: refused, or missing, where the model knows missing "
              "values; how many is said.")] = "refuse",
+    cut_off: Annotated[float | None, typer.Option(help="Probability from which on the favourable class of a fit is "
+                                                  "decided for, in place of 0.5; the page says what some do to each "
+                                                  "group.")] = None,
     stability: Annotated[bool, typer.Option("--stability", help="Add how probable it is that the decision would be the "
                                             "same, had the noise of privacy been drawn anew.")] = False,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default the rows are printed.")] = None,
@@ -203,6 +220,9 @@ def predict(
     Each cell is read as it was for the training, or refused by row and column; what counts as another category than it
     is written is said. Example: fedfair predict out/people new.csv --out predicted.csv
     """
+    from fedfair.datasets.files.in_memory import removed_after, written  # here, with pandas
+    from fedfair.datasets.files.query import Query
+    from simulations.fitting.cut_off import decided_from
     from simulations.results.classifier import TrainedClassifier, with_predictions  # here: it needs scikit-learn
     from simulations.results.stability import draws_of, with_stability
 
@@ -213,7 +233,12 @@ def predict(
         raise ValueError(f"the model in {folder} was trained on records that are not rows of a table: give their "
                          "arrays to simulations.results.classifier.TrainedClassifier")
     draws = draws_of(folder, run, classifier) if stability else None
-    rows = with_predictions(classifier, _rows(file, encoding, folder, classifier.columns), names_of(group))
+    with removed_after():
+        source = source_of(file, sql)
+        path = written(source) if isinstance(source, Query) else source
+        rows = with_predictions(classifier, _rows(path, encoding, folder, classifier), names_of(group))
+    if cut_off is not None:
+        rows = decided_from(rows, cut_off, folder, classifier, stability)
     if draws is not None:
         rows = with_stability(classifier, rows, draws)
     text = rows.assign(predicted=rows["predicted"].map(spreadsheet_cell)).to_csv(index=False)
@@ -224,7 +249,7 @@ def predict(
         print(f"saved in {out}")
 
 
-def _rows(file: Path, encoding: str | None, folder: Path, needed: list[str]) -> pd.DataFrame:
+def _rows(file: Path, encoding: str | None, folder: Path, classifier: TrainedClassifier) -> pd.DataFrame:
     """Return the rows of a file; where they are not in UTF-8, they are in the encoding of the training's file, and
     where a workbook has a title, its names are in the row of the training's workbook.
 
@@ -232,7 +257,7 @@ def _rows(file: Path, encoding: str | None, folder: Path, needed: list[str]) -> 
         file: File of the rows.
         encoding: Name of its encoding, if it is text; None for that of its byte order mark, UTF-8, or the training's.
         folder: Folder of the model.
-        needed: Columns that the model needs.
+        classifier: The model, which says the columns that it needs, and which of them are numbers.
 
     Raises what `fedfair.datasets.files.table_file.read_table` and `plain_rows` raise.
     """
@@ -244,13 +269,14 @@ def _rows(file: Path, encoding: str | None, folder: Path, needed: list[str]) -> 
     from fedfair.datasets.files.text_file import text_of
 
     if not is_text(file):
+        asked = Asked(encoding=encoding, numeric=tuple(classifier.numbers))
         try:
-            return read_table(file).frame
+            return read_table(file, asked).frame
         except ValueError:
             row = _of_the_training(folder, "header_row")
             if row is None:
                 raise
-            return read_table(file, Asked(header_row=int(row))).frame
+            return read_table(file, replace(asked, header_row=int(row))).frame
     try:
         text = text_of(file, encoding)
     except ValueError:
@@ -259,7 +285,7 @@ def _rows(file: Path, encoding: str | None, folder: Path, needed: list[str]) -> 
             raise
         text = text_of(file, str(name))
     with text.open() as lines:
-        names, rows = plain_rows(lines, needed, str(file))
+        names, rows = plain_rows(lines, classifier.columns, str(file))
     return pd.DataFrame(rows, columns=names, dtype=str)
 
 

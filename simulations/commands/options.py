@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedfair.datasets.files.query import DUCKDB, Query, is_address
 from fedfair.datasets.names import names_in
 from fedfair.protocol.fields import MOST_NODES, MOST_RUNS, MOST_STEPS
 from simulations.commands.words import completing, data_sets, engines, pairs_to_set, presets, strategies
@@ -39,6 +40,9 @@ Every = Annotated[int | None, typer.Option(min=1, max=MOST_STEPS, help="Rounds b
 Track = Annotated[str | None, typer.Option(help="Follow the run in one of {trackers}: in the folder "
                                            "OUT-tracking, or tracking without --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of the table.")]
+Sql = Annotated[str | None, typer.Option("--sql", help="Query whose rows are the table, which is then the address "
+                                         "postgresql://user@host/database of a server, or a file of DuckDB; needs "
+                                         "fedfair[postgresql] or fedfair[duckdb].")]
 Csv = Annotated[Path | None, typer.Option(help="{csv}")]
 Label = Annotated[str | None, typer.Option(help="{label}")]
 Group = Annotated[str | None, typer.Option(help="{group}")]
@@ -52,6 +56,25 @@ Epsilon = Annotated[float | None, typer.Option(help="Epsilon at delta that the w
 Delta = Annotated[float | None, typer.Option(help="{delta}")]
 Seeds = Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="Number of seeds: 0, 1, ....")]
 Seed = Annotated[int, typer.Option(min=0, help="{seed}")]
+
+
+def source_of(table: str, sql: str | None) -> Path | Query:
+    """Return where the rows of a table are: a file, folder or pattern, or a query of a database.
+
+    Args:
+        table: Path, or the address of a server.
+        sql: The query; None for a file.
+
+    Raises:
+        ValueError: If a database is given without a query; the message has no password.
+    """
+    if sql is not None:
+        return Query(table, sql)
+    if is_address(table) or table.lower().endswith(DUCKDB):
+        shown = "the address of a server" if is_address(table) else f"{table}, a file of DuckDB,"
+        raise ValueError(f"{shown} needs a query, which says what rows the table has: give it, for example "
+                         "--sql 'select ...'")
+    return Path(table)
 
 
 def settings_of(set_: list[str], risk: Sequence[str] = (), default: str = "digits", **given: Any) -> dict[str, Any]:

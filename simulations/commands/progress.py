@@ -10,7 +10,7 @@ from time import monotonic
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fedfair.datasets.names import visible
 
@@ -18,6 +18,8 @@ OnRound = Callable[[int, int, str, int, int], None]
 """As `simulations.plans.compare.OnRound`: runs done, all runs, the current run's name, its rounds done, all rounds."""
 
 _EVERY = 10.0  # seconds between lines, at first
+_FIRST = "preparing: reads the records, makes their features and starts the nodes"
+"""What is said before the first round."""
 _SHARE = 0.1  # of the time so far, between lines later: a day's run has some sixty
 
 
@@ -33,9 +35,9 @@ def showing_progress() -> Iterator[OnRound]:
 def _bar(console: Console) -> Iterator[OnRound]:
     """Show a bar."""
     percentage = TextColumn("{task.percentage:.0f}%")
-    columns = (TextColumn("{task.description}"), BarColumn(), percentage, TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), percentage, TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, refresh_per_second=4) as progress:
-        bar = progress.add_task("preparing", total=1.0)
+        bar = progress.add_task(_FIRST, total=1.0)
 
         def on_round(done: int, runs: int, name: str, rounds: int, of: int) -> None:
             """Move the bar."""
@@ -72,7 +74,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self.start = self.told = monotonic()
-        self.name, self.share, self.runs, self.finished = "preparing", 0.0, 1, 0
+        self.name, self.share, self.runs, self.finished = _FIRST, 0.0, 1, 0
         self.first: float | None = None  # what an earlier command had done
 
     def on_round(self, done: int, runs: int, name: str, rounds: int, of: int) -> None:
@@ -93,8 +95,9 @@ class _Lines:
         """Print where the runs stand; nobody may be reading any more."""
         self.told = monotonic()
         runs = f"; {self.finished} of {self.runs} runs finished" if self.runs > 1 else ""
+        far = "" if self.first is None else f": {100 * self.share:.0f} %{runs}"
         with suppress(OSError):
-            print(visible(f"{self.name}: {100 * self.share:.0f} %{runs}, {self._time()}"), file=sys.stderr, flush=True)
+            print(visible(f"{self.name}{far}, {self._time()}"), file=sys.stderr, flush=True)
 
     def _time(self) -> str:
         """Return how long the runs took, or will take."""

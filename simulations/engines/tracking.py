@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedfair.accounting.events import LEFT_OUT
+from fedfair.plugins.extras import library
 from fedfair.plugins.registry import Registry
 from simulations.engines.resume import Watch
 from simulations.settings.experiment import Experiment
-from simulations.settings.names import library
 from strategies.server.rounds import Rounds
 
 

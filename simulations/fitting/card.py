@@ -11,6 +11,7 @@ from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
 from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import in_json
+from simulations.fitting.deciding import deciding, in_words
 from simulations.fitting.figures_by_pair import COMPARED, pairs
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
@@ -30,7 +31,8 @@ _RATIO = ("The ratio of selection rates is held against four fifths in United St
 def card_in_markdown(story: Story) -> str:
     """Return the card as Markdown, with Hugging Face's fields above it."""
     lines = [_HEAD, f"# {story.name}", story.finding, *story.doubts,
-             "## Model details", _details(story), *_about(story), "## Intended use",
+             "## Model details", _details(story), *filter(None, [in_words(deciding(story), story)]), *_about(story),
+             "## Intended use",
              f"Deciding between {' and '.join(story.description.labels)} ({story.favourable} is the favourable class) "
              "for people like those of the table, where the differences between groups below are acceptable. It was "
              "not tried on anybody else.", f"## Figures on {story.measured_on}", *filter(None, [story.how_measured]),

@@ -18,6 +18,7 @@ from fedfair.datasets.columns.kinds import holds_dates
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.datasets.files.chunks import Chunks, hold_chunks, release_chunks
 from fedfair.datasets.files.in_memory import removed_after
+from fedfair.datasets.files.query import Query
 from fedfair.datasets.grouped import crossed
 from fedfair.datasets.table import from_chunks
 from fedfair.fairness.group_gaps import places_of
@@ -56,8 +57,9 @@ class Wanted:
 
     Attributes:
         data: File with a table, or a folder or a pattern of files; a DataFrame of pandas or polars, a table of Arrow,
-            or a data set of Ray, whose rows are written to a file in your cache some at a time. Arrays and torch data
-            sets become one by `in_memory.frame_of` and `frame_of_dataset`. None for nodes that keep their files.
+            a data set of Ray, or a `files.query.Query`, whose rows are written to a file in your cache some at a time.
+            Arrays and torch data sets become one by `in_memory.frame_of` and `frame_of_dataset`. None for nodes that
+            keep their files.
         label: Column with the classes; "" for that of a schema.
         group: Column with the sensitive attribute, or several, separated by commas; "" for that of a schema.
         epsilon: Epsilon that any record is kept within.
@@ -71,6 +73,7 @@ class Wanted:
         count_in: File that counts this fit with others of the same records (`spending.Spending`); None for none.
         owner: Who answers for the model, for page and card; "" for nobody.
         purpose: What it is for; "" for nothing.
+        beside: Figures of another model to be shown, as `beside.read_beside` reads them; no epsilon covers them.
         monotone: Columns with numbers that the score of the favourable class rises or falls with, as "income=up".
     """
 
@@ -89,6 +92,7 @@ class Wanted:
     monotone: tuple[str, ...] = ()
     owner: str = ""
     purpose: str = ""
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
     def charge(self, delta: float) -> None:
         """Count the fit before it releases anything, if it is to be counted.
@@ -203,6 +207,8 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     delta = chosen_delta(wanted.delta, counts.records)
     if selected is None and "split" not in wanted.settings and _can_leave_out(made, counts):
         made = made.model_copy(update={"split": (1.0, 0.0, 0.0)})
+    elif isinstance(wanted.data, Query) and "duplicates" not in wanted.settings and made.participant is None:
+        made = made.model_copy(update={"duplicates": "together"})  # its rows have no places to be dealt by
     budget = divided(wanted.epsilon, delta, made.accountant, bool(asked), made.holds_out)
     identity = {name: value for name, value in made.identity().items() if name != "csv"}
     key = None if made.randomness == "system" else json.dumps(identity, sort_keys=True)
@@ -218,6 +224,7 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     settings = {**settings_of(wanted, _OWN), "csv": made.csv, "dataset": made.dataset, "delta": delta,
                 "target_epsilon": budget.target_epsilon, "figures_epsilon": budget.figures_epsilon, "numbers": numbers,
                 "bins": made.bins, "split": made.split, **({"categorical": made.categorical} if table.listed else {}),
+                **({"duplicates": made.duplicates} if isinstance(wanted.data, Query) else {}),
                 **({"quantities": quantities} if found.quantities else {}),
                 **({} if found.decimal == reading.decimal else {"decimal": found.decimal})}
     planned = Experiment(**settings)
@@ -269,11 +276,13 @@ def settings_of(wanted: Wanted, own: Mapping[str, Any]) -> dict[str, Any]:
         if name in CHOSEN or given != own.get(name, given):
             raise ValueError(f"{name} is among the settings, but a fit chooses it: leave it out, or use `fedfair run`")
     data = str(wanted.data) if isinstance(wanted.data, Path) else wanted.data
+    apart = {"duplicates": "apart"} if isinstance(data, Query) else {}  # until rows are held out
     named = {"csv": data, "label": wanted.label or None, "group": wanted.group or None, "site": wanted.site}
     options = {"constraint": wanted.constraint, "logistic_steps": "auto",
                **({} if wanted.gap is None else {"gap": wanted.gap}),
                **({"monotone": wanted.monotone} if wanted.monotone else {})}
-    return {"randomness": "system", "noise": "discrete", "dtype": "float64", **wanted.settings, **own,
+    return {"randomness": "system", "noise": "discrete", "dtype": "float64", **apart, **wanted.settings,
+            **own,
             **{name: value for name, value in named.items() if value is not None}, "options": options}
 
 

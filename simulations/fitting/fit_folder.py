@@ -24,6 +24,8 @@ from simulations.fitting.figures_by_site import SiteStory
 from simulations.results.front_files import (
     CURVE_COLUMNS,
     CURVES,
+    CUT_OFF_COLUMNS,
+    CUT_OFFS,
     FIGURE_COLUMNS,
     FIGURES,
     FRONT,
@@ -69,6 +71,7 @@ class Story:
         by_site: Figures of the model by site.
         by_node: What each node contributed; empty if the fit read a table.
         refits: What noise does to the models of the front; None where that is not known.
+        cut_offs: Figures at other cut-offs; empty for several classes, where another point was chosen, or of before.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Story:
     by_site: SiteStory
     by_node: pd.DataFrame = field(default_factory=pd.DataFrame)
     refits: Refits | None = None
+    cut_offs: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @staticmethod
     def read(folder: Path, name: str = "") -> Story:
@@ -107,12 +111,23 @@ class Story:
                      saved_table(folder / SCORECARD, ("column", "value")), next(iter(saved.models.values())),
                      SiteStory.read(folder),
                      saved_table(folder / NODES_FILE, ()) if (folder / NODES_FILE).is_file() else pd.DataFrame(),
-                     read_refits(folder))
+                     read_refits(folder),
+                     saved_table(folder / CUT_OFFS, CUT_OFF_COLUMNS) if (folder / CUT_OFFS).is_file() else
+                     pd.DataFrame())
 
     @property
     def groups(self) -> Sequence[str]:
         """Names of the groups."""
         return self.description.groups
+
+    @cached_property
+    def at_cut_offs(self) -> dict[float, dict[tuple[str, str], Estimate]]:
+        """Figures by group and metric at each other cut-off, rising."""
+        found: dict[float, dict[tuple[str, str], Estimate]] = {}
+        for row in records(self.cut_offs[self.cut_offs["split"] == self.part]) if len(self.cut_offs) else ():
+            found.setdefault(float(row["cut_off"]), {})[str(row["group"]), row["metric"]] = Estimate(
+                row["value"], row["low"], row["high"])
+        return dict(sorted(found.items()))
 
     @property
     def nodes(self) -> int:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fedfair.datasets.columns.cell import Column, truth_values
 from fedfair.datasets.features.new_rows import columns_of
+from fedfair.plugins.extras import library
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.standalone_program import Scores, described, tables
-from simulations.settings.names import library
 
 _OPERATORS, _OPERATORS_ML = 18, 2
 """Versions of the operators: of 2022, so that runtimes of any age know them."""

@@ -12,10 +12,12 @@ from fedfair.accounting.figures import up
 from fedfair.fairness.intervals import records
 from fedfair.fairness.metrics import shown_in
 from simulations.files.atomic_files import in_json
+from simulations.fitting.beside import beside
+from simulations.fitting.deciding import deciding, in_words
 from simulations.fitting.figures_by_pair import COMPARED, pairs
 from simulations.fitting.figures_by_site import LESS, OF_SITES
 from simulations.fitting.fit_folder import OF_ALL, OF_GROUPS, Story
-from simulations.fitting.pictures import Picture, calibration, front, rates, scores
+from simulations.fitting.pictures import Picture, calibration, front, rates, scores, weights
 from simulations.fitting.privacy_statement import how_selected, promise
 from simulations.report.page_files import as_it_is, templates
 from simulations.results.scorecard import HIGH, LOW, RECORDS
@@ -27,15 +29,17 @@ _SLIDING = {metric.name: metric.words for metric in shown_in("fit groups")
 
 def page(story: Story) -> str:
     """Return the whole file."""
+    decides = deciding(story)
     environment, style = templates("simulations.fitting"), templates("simulations.report")
     return environment.get_template("page.html.j2").render(
         story=story, groups=OF_GROUPS, overall=OF_ALL, of_sites=OF_SITES, less=LESS,
-        compared=COMPARED, pairs=[*pairs(story)],
+        beside=beside(story), compared=COMPARED, pairs=[*pairs(story)],
         sliding=_SLIDING,
         promise=promise(story), selected=how_selected(story), version=version("fedfair"),
         epsilon=up(story.epsilon, ".4g"),
         delta=up(story.ledger.delta, ".3g"), style=as_it_is(style, "page.css"),
         own_style=as_it_is(environment, "page.css"), script=as_it_is(environment, "page.js"),
+        weights=_marked(weights(decides)), decides=decides, what_decides=in_words(decides, story), folded=_FOLDED,
         rates=_marked(rates(story)), scores=_marked(scores(story)), most=_MOST,
         front=Markup(front(story)),  # noqa: S704 - every text in it is escaped
         curves=[(group, Markup(calibration(story, group))) for group in story.groups],  # noqa: S704
@@ -45,6 +49,8 @@ def page(story: Story) -> str:
 
 _MOST = 6
 """Columns of the scorecard whose pictures are not folded."""
+_FOLDED = 12
+"""Columns that decide, or fewer, are all in the picture."""
 
 
 def _marked(pictures: list[Picture]) -> list[tuple[str, Markup]]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL
 from simulations.drawing.figure import Figure, Panel, Point, Scale, Series
 from simulations.drawing.panels import drawn
+from simulations.fitting.deciding import Deciding
 from simulations.fitting.fit_folder import OF_GROUPS, Story
 from simulations.results.scorecard import EVERY, HIGH, LOW
 
 RATES = ("positive_rate", "true_positive_rate", "false_positive_rate", "accuracy")
 """Rates that are drawn by group."""
 
+_MOST = 12  # columns with a weight are drawn
 _LONGEST = 20  # letters of a name beside a row
 _SHARES = {share: f"{share:g}" for share in (0.0, 0.25, 0.5, 0.75, 1.0)}
 
@@ -35,6 +38,42 @@ def rates(story: Story) -> list[Picture]:
         shown = {group: figure if figure.told else UNKNOWN for group, figure in figures.items()}
         panels.append(_rows(OF_GROUPS[metric], shown, Scale("", ticks=_SHARES)))
     return _pictures("rates", panels)
+
+
+def weights(found: Sequence[Deciding]) -> list[Picture]:
+    """Draw the weight of each column in decisions, and by how much it tells groups apart, if that is known.
+
+    Args:
+        found: What decides, the largest weight first.
+    """
+    shown = found[:_MOST]
+    if not shown:
+        return []
+    shares = _pictures("weights", [_rows("weight in decisions", {each.column: Estimate(each.share) for each in shown},
+                                         Scale("share of all columns' weight", ticks=_up_to(shown[0].share)))])
+    pairs = {(each.first, each.second) for each in shown} | {(each.second, each.first) for each in shown}
+    if not shown[0].first:
+        return shares
+    apart = {each.column if len(pairs) == 2 else f"{each.column}: {each.first} above {each.second}": each.difference
+             for each in shown}
+    if len(pairs) == 2:  # two groups: the sign says which of them is above
+        widest = max(shown, key=lambda each: each.difference.value)
+        first, second = widest.first, widest.second
+        apart = {each.column: each.difference if each.first == first else _turned(each.difference) for each in shown}
+        title = f"mean score of {_short(first)} less that of {_short(second)}"
+    else:
+        title = "difference of mean scores, of the two groups furthest apart"
+    return [*shares, *_pictures("apart", [_rows(title, apart, Scale("score", guide=0.0))])]
+
+
+def _up_to(share: float) -> dict[float, str]:
+    """Return ticks from 0 on, the last of them at a share or above."""
+    return {tick: words for tick, words in _SHARES.items() if tick < share + 0.25}
+
+
+def _turned(shown: Estimate) -> Estimate:
+    """Return a difference the other way round."""
+    return Estimate(-shown.value, -shown.high, -shown.low)
 
 
 def scores(story: Story) -> list[Picture]:
@@ -89,7 +128,10 @@ def _said(figure: Estimate) -> str:
 
 
 def front(story: Story) -> str:
-    """Draw accuracy against the difference of selection rates, a mark with intervals for each point of the front."""
+    """Draw accuracy against the difference of selection rates, a mark with intervals for each point of the front.
+
+    The band behind them holds the best accuracy with at most a difference, as far as the intervals tell: it rises only.
+    """
     points = []
     for number in story.points:
         gap, right = story.at(number, "demographic_parity"), story.at(number, "accuracy")
@@ -98,7 +140,37 @@ def front(story: Story) -> str:
         points.append((name, Point(gap, right, tip=tip)))
     title = "The front: accuracy against the difference of selection rates"
     return _drawing("front", title, Scale("difference of selection rates"), Scale("accuracy"), points,
-                    [point for _, point in points])
+                    best_within([(point.x, point.y) for _, point in points]))
+
+
+def best_within(points: Sequence[tuple[Estimate, Estimate]]) -> list[Point]:
+    """Return the best accuracy that a front has with at most a difference, as a staircase that rises only.
+
+    Args:
+        points: Difference and accuracy of each classifier, with their intervals; what cannot be told is left out.
+
+    Returns:
+        Corners, from left to right: the best accuracy of the classifiers whose difference is at most as large, by
+        their figures; the lower end counts those whose difference is not larger in its whole interval, by the lower
+        ends of their accuracies, NaN where there is none, and the upper end those whose difference may be as small.
+    """
+    told = [(gap, right) for gap, right in points if gap.low == gap.low and right.low == right.low]
+    if not told:
+        return []
+    right_of = max(gap.high for gap, _ in told)
+    steps = sorted({number for gap, _ in told for number in gap} - {right_of})
+    start = min(gap.value for gap, _ in told)
+
+    def best(at: float) -> Estimate:
+        """Return the best accuracy with at most a difference."""
+        low = max((right.low for gap, right in told if gap.high <= at), default=math.nan)
+        high = max(right.high for gap, right in told if gap.low <= at)
+        return Estimate(max(right.value for gap, right in told if gap.value <= at), low, high)
+
+    made = [(at, best(at)) for at in [start, *(step for step in steps if step > start), right_of]]
+    corners = [Point(Estimate(at), before) for (at, _), (_, before) in zip(made[1:], made, strict=False)]
+    return [Point(Estimate(made[0][0]), made[0][1]),
+            *chain.from_iterable(zip(corners, (Point(Estimate(at), here) for at, here in made[1:]), strict=True))]
 
 
 def calibration(story: Story, group: str) -> str:
@@ -120,7 +192,7 @@ def _drawing(name: str, title: str, x: Scale, y: Scale, points: Sequence[tuple[s
     """Draw named points over a faint line; "" if none is known."""
     if not any(math.isfinite(point.x.value + point.y.value) for _, point in points):
         return ""
-    series = (Series("", 0, tuple(line), band=False, faint=True),
+    series = (Series("", 0, tuple(line), band=name == "front", faint=True),
               *(Series(words, 0, (point,), joined=False) for words, point in points))
     (svg,) = drawn(Figure(name, title, "", (Panel(title, x, y, series),)), "fit")
     return svg

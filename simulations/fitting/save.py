@@ -114,6 +114,8 @@ def _asked(fitted: Fitted) -> dict[str, Any]:
         asked |= {"least_gap": min(others)} if others and min(others) > wanted.gap else {}
     if fitted.result.experiment.gap_among:
         asked |= {"gap_among": list(fitted.result.experiment.gap_among)}
+    if wanted.beside:
+        asked |= {"beside": dict(wanted.beside)}
     if wanted.monotone:
         asked |= {"monotone": list(wanted.monotone)}
     if fitted.among is not None:

@@ -24,6 +24,7 @@ from simulations.files.saved_files import saved_table, saved_weights
 from simulations.results.classifier import TrainedClassifier
 from simulations.results.front_files import (
     CURVES,
+    CUT_OFFS,
     FIGURES,
     FRONT,
     FRONT_COLUMNS,
@@ -189,7 +190,7 @@ def _with_figures(metrics: pd.DataFrame, run: str, own: pd.DataFrame) -> pd.Data
 
 def _replace_figures(folder: Path, new: Path, run: str, own: pd.DataFrame) -> None:
     """Replace the private figures of a run, if it has some; what was not measured of a classifier is left out."""
-    for name in (FIGURES, CURVES, SITES):
+    for name in (FIGURES, CURVES, SITES, CUT_OFFS):
         if (folder / name).is_file():
             table = saved_table(folder / name, ("run",), keep_default_na=False, na_values=[""])
             mine = [own.assign(run=run)[[*table.columns]]] if name == FIGURES else []

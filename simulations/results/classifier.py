@@ -123,6 +123,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Names of the columns that rows of a table must have; none if the model was not trained on a table."""
         return [column.name for column in columns_of(self.encoding)]
 
+    @property
+    def numbers(self) -> list[str]:
+        """Names of those that must hold numbers."""
+        return [column.name for column in columns_of(self.encoding) if column.known is None]
+
     def __sklearn_is_fitted__(self) -> bool:
         return True
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from fedfair.plugins.extras import library
 from simulations.results.classifier import TrainedClassifier
 from simulations.results.result import Result
-from simulations.settings.names import library
 
 
 def predictions_of_test(result: Result) -> dict[str, Any]:

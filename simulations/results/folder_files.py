@@ -150,4 +150,5 @@ _PARTS: Mapping[str, Callable[[Run], tuple[Part, ...]]] = {
     "environment.json": _environment, "report.html": _report, "front.parquet": _front, "front.safetensors": _weights,
     "refits.safetensors": _weights, "scorecard.csv": _weights, "nodes.csv": _nodes, "choice.toml": _front,
     "figures.csv": _summary, "calibration.csv": _summary, "site_figures.csv": _summary,
+    "cut_offs.csv": _summary,
     "fit.toml": _config, "card.md": _report, "card.json": _report, "predict.py": _model}

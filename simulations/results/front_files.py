@@ -22,7 +22,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from fedfair.fairness.noisy_figures import CurvePoint, Figure
+from fedfair.fairness.noisy_figures import CurvePoint, CutOffFigure, Figure
 from fedfair.fairness.site_figures import SiteFigure
 from fedfair.moments.front import Front, Point, Refits
 from fedfair.plugins.registry import unknown
@@ -35,8 +35,8 @@ FRONT, WEIGHTS, REFITS = "front.parquet", "front.safetensors", "refits.safetenso
 _ONLY = "run"
 """Name of the only run of a folder, where a comparison has "strategy/seed-0"."""
 FRONT_COLUMNS = ("run", *Point._fields, *FrontRow.__annotations__)
-FIGURE_COLUMNS, CURVE_COLUMNS, SITE_COLUMNS = (("run", "split", *each._fields)
-                                               for each in (Figure, CurvePoint, SiteFigure))
+FIGURE_COLUMNS, CURVE_COLUMNS, SITE_COLUMNS, CUT_OFF_COLUMNS = (
+    ("run", "split", *each._fields) for each in (Figure, CurvePoint, SiteFigure, CutOffFigure))
 
 
 def save_fronts(fronts: Mapping[str, MeasuredFront], folder: Path) -> None:
@@ -49,7 +49,8 @@ def save_fronts(fronts: Mapping[str, MeasuredFront], folder: Path) -> None:
     pd.concat([_table(name, made) for name, made in fronts.items()]).to_parquet(folder / FRONT, index=False)
     save_file({name or _ONLY: made.front.weights.contiguous() for name, made in fronts.items()}, folder / WEIGHTS)
     told = {f"{name or _ONLY}/{part}": values.float().contiguous() for name, made in fronts.items()
-            if made.front.refits is not None for part, values in made.front.refits._asdict().items()}
+            if made.front.refits is not None for part, values in made.front.refits._asdict().items()
+            if values is not None}
     if told:
         save_file(told, folder / REFITS)
 
@@ -64,8 +65,9 @@ def read_refits(folder: Path, run: str = "") -> Refits | None:
     if not (folder / REFITS).is_file():
         return None
     with saved_weights(folder / REFITS) as saved:
-        names = [f"{run or _ONLY}/{part}" for part in Refits._fields]
-        return Refits(*(saved.get_tensor(name).double() for name in names)) if {*names} <= {*saved.keys()} else None
+        held = {part: saved.get_tensor(name).double() for part in Refits._fields
+                if (name := f"{run or _ONLY}/{part}") in saved.keys()}  # noqa: SIM118 - no mapping
+        return Refits(**held) if {"deviations", "draws", "changed"} <= {*held} else None
 
 
 def taken(weights: Tensor, model: nn.Module) -> int:
@@ -131,7 +133,7 @@ def _table(run: str, made: MeasuredFront) -> pd.DataFrame:
     return pd.DataFrame(settings).merge(pd.DataFrame(made.rows), on="point")
 
 
-FIGURES, CURVES, SITES = "figures.csv", "calibration.csv", "site_figures.csv"
+FIGURES, CURVES, SITES, CUT_OFFS = "figures.csv", "calibration.csv", "site_figures.csv", "cut_offs.csv"
 
 
 def save_figures(figures: Mapping[str, Figures], folder: Path) -> None:
@@ -144,8 +146,9 @@ def save_figures(figures: Mapping[str, Figures], folder: Path) -> None:
     for name, tables, columns in (
             (FIGURES, {run: of.rows for run, of in figures.items()}, FIGURE_COLUMNS),
             (CURVES, {run: of.curves for run, of in figures.items()}, CURVE_COLUMNS),
-            (SITES, {run: of.sites for run, of in figures.items()}, SITE_COLUMNS)):
-        if name == SITES and not any(tables.values()):
+            (SITES, {run: of.sites for run, of in figures.items()}, SITE_COLUMNS),
+            (CUT_OFFS, {run: of.cut_offs for run, of in figures.items()}, CUT_OFF_COLUMNS)):
+        if name in (SITES, CUT_OFFS) and not any(tables.values()):
             continue
         rows = [(run, split, *row) for run, of in tables.items() for split, row in of]
         table = pd.DataFrame(rows, columns=[*columns])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
-from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
@@ -58,11 +57,3 @@ def pairs(texts: Iterable[str]) -> dict[str, Any]:
             raise ValueError(f"{text!r} is not a setting: write key=value, for example epochs=5")
         settings[key.strip()] = parsed(value.strip())
     return settings
-
-
-def library(module: str, extra: str) -> Any:
-    """Return a module of an optional extra; raise `ValueError` saying how to install it."""
-    try:
-        return import_module(module)
-    except ImportError:
-        raise ValueError(f"{module} is not installed: pip install 'fedfair[{extra}]'") from None

@@ -11,7 +11,6 @@ import pandas as pd
 from pandas.api.types import (
     is_bool_dtype,
     is_datetime64_any_dtype,
-    is_integer_dtype,
     is_numeric_dtype,
     is_timedelta64_dtype,
 )
@@ -191,18 +190,18 @@ def _own_number(cell: object) -> float:
 
 
 def listed(frame: pd.DataFrame) -> tuple[str, ...]:
-    """Return the columns of which a file says that their whole numbers are codes of categories, as Arrow and R can.
+    """Return the columns of which a file says that their values are categories: whole numbers, as Arrow and R can have
+    them, or values with labels, as programs for statistics have them.
 
     Args:
-        frame: Table as it was read from a file.
+        frame: Table as it was read from a file; texts of which Arrow or pandas made categories are plain texts there.
 
     Examples:
         >>> wards = pd.Categorical([3, 1, 3])
         >>> listed(pd.DataFrame({"ward": wards, "age": [1, 2, 3], "sex": pd.Categorical(["f", "m", "f"])}))
-        ('ward',)
+        ('ward', 'sex')
     """
-    return tuple(str(name) for name, column in frame.items()
-                 if isinstance(column.dtype, pd.CategoricalDtype) and is_integer_dtype(column.dtype.categories.dtype))
+    return tuple(str(name) for name, column in frame.items() if isinstance(column.dtype, pd.CategoricalDtype))
 
 
 def is_text(column: pd.Series) -> bool:

@@ -22,6 +22,7 @@ from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.tidy import declared_quantity, listed
 from fedfair.datasets.files.part_files import folder_values, part_files
 from fedfair.datasets.files.row_file import open_rows
+from fedfair.datasets.files.survey_file import SUFFIXES
 from fedfair.datasets.files.table_file import (
     TableFile,
     codes_of_parquet,
@@ -77,7 +78,7 @@ def open_parquet(path: Path) -> ParquetFile | None:
     with _opened(path) as file:
         schema, records = file.schema_arrow, file.metadata.num_rows
     for field in schema:
-        if not _is_plain(field.type):
+        if not is_plain(field.type):
             _log.warning("%s is read whole, since its column %r holds values of the type %s", path, field.name,
                          field.type)
             return None
@@ -111,8 +112,12 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
                          "copied whole") from error
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether pandas takes each value of a type for itself, whatever the others are."""
+def is_plain(kind: pa.DataType) -> bool:
+    """Return whether pandas takes each value of a type for itself, whatever the others are.
+
+    Args:
+        kind: The type.
+    """
     import pyarrow.types as types
 
     checks = (types.is_integer, types.is_float32, types.is_float64, types.is_boolean, types.is_string,
@@ -136,7 +141,7 @@ class Chunks(NamedTuple):
         names: Names of its columns.
         frames: Yields the rows, some at a time; text is not interpreted yet.
         separator: What separated values; None for a file that knows its values' types.
-        listed: Columns of which the file says that their whole numbers are codes of categories.
+        listed: Columns of which the file says that their values are categories (`columns.tidy.listed`).
         dates: Columns of which the file says that they hold dates or moments.
     """
 
@@ -147,7 +152,7 @@ class Chunks(NamedTuple):
     dates: tuple[str, ...] = ()
 
 
-_State = tuple[tuple[tuple[Path, int, int], ...], str | None, str | None, str | None, int | None]
+_State = tuple[tuple[tuple[Path, int, int], ...], str | None, str | None, str | None, int | None, tuple[str, ...]]
 
 _held: dict[_State, Chunks] = {}
 
@@ -183,9 +188,11 @@ def names_of(path: Path, asked: Asked = _AS_ASKED) -> list[str]:
 
 def _state(path: Path, asked: Asked) -> _State:
     """Return what tells files, in their present state, and a way to read them from others."""
-    states = [(file, file.stat()) for file in part_files(path)]
+    files = part_files(path)
+    states = [(file, file.stat()) for file in files]
+    numeric = asked.numeric if any(file.suffix.lower() in SUFFIXES for file in files) else ()  # others do without
     return (tuple((file, state.st_mtime_ns, state.st_size) for file, state in states), asked.separator, asked.encoding,
-            asked.sheet, asked.header_row)
+            asked.sheet, asked.header_row, numeric)
 
 
 def chunks_of(path: Path, asked: Asked = _AS_ASKED, cells: int = CELLS) -> Chunks:

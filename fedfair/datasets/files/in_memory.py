@@ -24,6 +24,8 @@ import pooch
 from numpy.typing import ArrayLike
 from torch.utils.data import Dataset
 
+from fedfair.datasets.files.query import Query
+
 _ROWS = 2**16  # of a batch, the most that is in memory at a time
 
 
@@ -73,7 +75,7 @@ def written(frame: Any) -> Path:
     Args:
         frame: Table of pandas, or one with `to_pandas` as polars' and Arrow's have; each column with one kind of
             values. An index is left out unless it has a name. Or a data set of Ray, whose rows are written some at a
-            time, in their order.
+            time, in their order; or a `files.query.Query`.
 
     Returns:
         Path of the Parquet file.
@@ -87,7 +89,10 @@ def written(frame: Any) -> Path:
     path = folder / FILE
     path.touch(mode=0o600)
     try:
-        (write_batches if hasattr(frame, "iter_batches") else _write)(frame, path)
+        if isinstance(frame, Query):
+            frame.write(path)
+        else:
+            (write_batches if hasattr(frame, "iter_batches") else _write)(frame, path)
     except BaseException:
         rmtree(folder)
         raise

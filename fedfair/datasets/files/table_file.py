@@ -1,4 +1,4 @@
-"""Reading a file with a table, whatever its format: text, Parquet, Feather, a workbook, or JSON."""
+"""Reading a file with a table, whatever its format: text, Parquet, Feather, a workbook, JSON, or of a program."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.files import workbook
 from fedfair.datasets.files.csv_file import read_csv
+from fedfair.datasets.files.survey_file import SUFFIXES, read_survey
 from fedfair.plugins.text_values import from_json
 
 _AS_ASKED = Asked()
@@ -42,7 +43,8 @@ class TableFile(NamedTuple):
 
 
 def read_table(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
-    """Read a table from a file; the end of its name says whether it is Parquet, Feather, a workbook or JSON.
+    """Read a table from a file; the end of its name says whether it is Parquet, Feather, a workbook, JSON, or of
+    SPSS, Stata or SAS.
 
     Args:
         path: File.
@@ -65,12 +67,15 @@ def read_table(path: Path, asked: Asked = _AS_ASKED) -> TableFile:
     if suffix in _OTHERS:
         raise ValueError(f"{path} is {_OTHERS[suffix]}, which fedfair does not read: save it as CSV, Parquet or .xlsx")
     try:
-        frame = _READERS[suffix](path, asked)
+        if suffix in SUFFIXES:
+            frame, described = read_survey(path, asked)
+            return TableFile(_with_records(plain_names(frame, path), path), None, described)
+        frame = _plain(_READERS[suffix](path, asked), path)
     except _UNREADABLE as error:
         if type(error) is ValueError and str(path) in str(error):
             raise
         raise _refused(path, error) from error
-    return TableFile(_plain(frame, path), None, f"{suffix[1:]}, which knows the types of its columns")
+    return TableFile(frame, None, f"{suffix[1:]}, which knows the types of its columns")
 
 
 def _refused(path: Path, error: Exception) -> ValueError:
@@ -86,7 +91,7 @@ def is_text(path: Path) -> bool:
     Args:
         path: File.
     """
-    return path.suffix.lower() not in {*_READERS, *_OTHERS}
+    return path.suffix.lower() not in {*_READERS, *SUFFIXES, *_OTHERS}
 
 
 def _parquet(path: Path, asked: Asked) -> pd.DataFrame:
@@ -170,8 +175,8 @@ _READERS: dict[str, Callable[[Path, Asked], pd.DataFrame]] = {
     ".parquet": _parquet, ".pq": _parquet, ".feather": _feather, ".arrow": _feather,
     **dict.fromkeys(workbook.SUFFIXES, workbook.read_workbook), ".json": _json, ".jsonl": _json, ".ndjson": _json}
 
-_OTHERS = {".xls": "an old workbook", ".ods": "a workbook of OpenDocument", ".dta": "a file of Stata",
-           ".sav": "a file of SPSS", ".sas7bdat": "a file of SAS", ".rds": "a file of R", ".rdata": "a file of R",
+_OTHERS = {".xls": "an old workbook", ".ods": "a workbook of OpenDocument",
+           ".sas7bcat": "a catalogue of SAS for another file", ".rds": "a file of R", ".rdata": "a file of R",
            ".pkl": "a pickle, which can run code", ".pickle": "a pickle, which can run code"}
 
 
@@ -182,9 +187,15 @@ def _plain(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
         if frame[name].map(lambda value: isinstance(value, list | dict | tuple | set) or (hasattr(value, "shape")
                            and value.shape != ())).any():
             raise ValueError(f"column {name!r} of {path} holds lists, not one value for each record: remove it")
+    frame = _with_records(frame, path)
+    return pd.DataFrame({name: plain_values(frame[name]) for name in frame}, index=frame.index)
+
+
+def _with_records(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Return a table; raise `ValueError` if it is empty."""
     if frame.empty:
         raise ValueError(f"{path} has no records")
-    return pd.DataFrame({name: plain_values(frame[name]) for name in frame}, index=frame.index)
+    return frame
 
 
 def plain_names(frame: pd.DataFrame, path: Path) -> pd.DataFrame:

@@ -22,7 +22,14 @@ from fedfair.accounting.events import LEFT_OUT, Unit
 from fedfair.fairness.decision_counts import CONFUSION, Deciding, factors
 from fedfair.fairness.group_gaps import places_of
 from fedfair.fairness.metrics import computed
-from fedfair.fairness.noisy_figures import CurvePoint, Figure, NoisyCounts, constant_counts, made_alike
+from fedfair.fairness.noisy_figures import (
+    CurvePoint,
+    CutOffFigure,
+    Figure,
+    NoisyCounts,
+    constant_counts,
+    made_alike,
+)
 from fedfair.fairness.reject_option import RejectOption
 from fedfair.fairness.site_figures import SiteCounts, SiteFigure
 from fedfair.gradients.layers import Gradients
@@ -54,11 +61,13 @@ class Figures(NamedTuple):
         rows: Figures with their intervals.
         curves: Points of calibration curves.
         sites: Figures by site; none without sites.
+        cut_offs: Figures at other cut-offs, of two classes.
     """
 
     rows: list[tuple[Split, Figure]]
     curves: list[tuple[Split, CurvePoint]]
     sites: list[tuple[Split, SiteFigure]]
+    cut_offs: list[tuple[Split, CutOffFigure]]
 
 
 class PrivateFigures:
@@ -89,7 +98,7 @@ class PrivateFigures:
         self._among = training.gap_among or ()
         places_of(self._among, population.names)  # before anything is released
         self.multiplier = multiplier_of(figures_epsilon, training.delta, training.accountant)
-        self.released = Figures([], [], [])
+        self.released = Figures([], [], [], [])
         self.parts: Sequence[Split] = SPLITS if task.holds_out else (LEFT_OUT,)
         self.shares_of_front = FRONT_SHARES if task.holds_out else LEFT_OUT_SHARES
         self._task, self._training, self._population, self._key = task, training, population, noise_key
@@ -129,6 +138,7 @@ class PrivateFigures:
         counts = self._counts(ask, share - apart)
         self.released.rows.extend((split, figure) for figure in counts.figures())
         self.released.curves.extend((split, point) for point in counts.curve())
+        self.released.cut_offs.extend((split, figure) for figure in counts.cut_offs())
         if sites:
             by_site = SiteCounts(self._counts(ask, apart, sites), sites, counts.names, self._among)
             self.released.sites.extend((split, figure) for figure in by_site.figures())

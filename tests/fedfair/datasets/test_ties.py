@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedfair.datasets import GroupedDataset, Parts
-from fedfair.datasets import split as module
+from fedfair.datasets import GroupedDataset, Parts, names
 from fedfair.datasets.split import Together, split, units
 
 SHARES = (0.7, 0.1, 0.2)
@@ -62,7 +61,7 @@ def test_exact_duplicates_go_together_on_request_and_with_their_participants() -
 
 
 def test_participants_in_several_parts_are_mentioned_once(caplog: pytest.LogCaptureFixture) -> None:
-    module._warn_once.cache_clear()
+    names.warn_once.cache_clear()
     split(people(), SHARES, 0, Together())
     assert "participants" not in caplog.text
     for seed in range(3):

@@ -36,7 +36,7 @@ def test_a_line_comes_now_and_then_even_while_nothing_is_heard(capsys: pytest.Ca
     time.sleep(0.5)
     lines = capsys.readouterr().err.splitlines()
     assert 3 <= len(lines) <= 5
-    assert lines[0] == "preparing: 0 %, 0 s so far"
+    assert lines[0] == "preparing: reads the records, makes their features and starts the nodes, 0 s so far"
     assert re.match(r"dpsgd\S+, seed 0: 30 %, 1 s so far, about \d+ s left", lines[-1])
     assert "\x1b" not in "".join(lines)
 

@@ -1,0 +1,94 @@
+"""Figures of another model, which a person gives to be shown beside those of a fit: one without privacy, or an earlier.
+
+No epsilon covers them. They are kept as they were given, in fit.toml, and the page says whose they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from fedfair.fairness.intervals import Estimate
+from fedfair.fairness.metrics import ALL
+from fedfair.plugins.registry import unknown
+from simulations.files.saved_files import saved_table
+from simulations.fitting.fit_folder import OF_ALL, Story
+from simulations.results.front_files import FIGURES
+
+RATES = {"accuracy": "accuracy", "positive_rate": "selection rate", "true_positive_rate": "true positive rate",
+         "false_positive_rate": "false positive rate"}
+"""Figures of groups that are compared, and what they are called."""
+
+COLUMNS = ("group", "metric", "value")
+"""Of a file with figures; low and high, the ends of intervals, may be there too."""
+
+
+class Row(NamedTuple):
+    """A figure of both models.
+
+    Attributes:
+        words: What it is called.
+        group: Of whom it is, "all" for all records.
+        own: That of the fit.
+        other: That of the other model.
+    """
+
+    words: str
+    group: str
+    own: Estimate
+    other: Estimate
+
+
+def read_beside(path: Path) -> dict[str, Any]:
+    """Return the figures of another model: its name, and rows of group, metric, value and perhaps low and high.
+
+    Args:
+        path: Folder of a fit, or a CSV file with the columns group, metric and value.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If columns are absent, a metric is none that is compared, or a value is no number.
+    """
+    file = path / FIGURES if path.is_dir() else path
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {file} with figures: give a CSV file with the columns "
+                                f"{', '.join(COLUMNS)}, or the folder of a fit")
+    table = saved_table(file, COLUMNS)
+    known = {**RATES, **OF_ALL}
+    rows = []
+    for row in table[table["metric"].isin(known) if path.is_dir() else slice(None)].to_dict("records"):
+        if row["metric"] not in known:
+            raise unknown(f"metric of {file}", str(row["metric"]), known)
+        ends = {end: float(row[end]) for end in ("low", "high") if isinstance(row.get(end), float)}
+        numbers = {"value": _number(row["value"], file), **{end: at for end, at in ends.items() if math.isfinite(at)}}
+        rows.append({"group": str(row["group"]), "metric": str(row["metric"]), **numbers})
+    if not rows:
+        raise ValueError(f"{file} has none of the figures that are compared: {', '.join(known)}")
+    return {"name": path.resolve().name if path.is_dir() else path.stem, "rows": rows}
+
+
+def _number(value: Any, file: Path) -> float:
+    """Return a value as a number; raise `ValueError` if it is none."""
+    number = pd.to_numeric(value, errors="coerce")
+    if not math.isfinite(number):
+        raise ValueError(f"{file} has the value {value!r}: give a number, such as 0.83")
+    return float(number)
+
+
+def beside(story: Story) -> Sequence[Row]:
+    """Return the figures of the other model beside those of a fit; none if none were given.
+
+    Args:
+        story: The fit.
+    """
+    given: Mapping[str, Any] = story.asked.get("beside", {})
+    figures = {(row["group"], row["metric"]): Estimate(row["value"], row.get("low", math.nan),
+                                                       row.get("high", math.nan)) for row in given.get("rows", ())}
+    wanted = [(words, group, metric) for metric, words in RATES.items() for group in (*story.groups, ALL)]
+    wanted += [(words, ALL, metric) for metric, words in OF_ALL.items() if metric not in RATES]
+    return [Row(words, group, story.figure(metric, group), figures[group, metric])
+            for words, group, metric in wanted if (group, metric) in figures]
