@@ -3,11 +3,11 @@
 PYTHON simulations/benchmarks/peers/private_classifiers.py FOLDER
 
 PYTHON is that of an environment with scikit-learn and pyarrow, and interpret-core and diffprivlib for those of them.
-FOLDER holds train.parquet and test.parquet, with the columns of task.json: its "label", "ranges" of numbers, "kinds",
-which are the values of categories, "epsilons", "delta" and "seed". Written there is scores.parquet for the test rows and
-own_scores.parquet for those of the training: the probability of "yes", a column for each "classifier @ epsilon", "" where
-there is no privacy. The last line that is printed is JSON: "seconds" of processor time by column, and what is "absent",
-by classifier. This file imports nothing of fedfair, so that the environment does not need it.
+FOLDER holds train.parquet and test.parquet, and task.json with "label", "ranges" of numbers, "gone", those with missing
+values, "kinds", the values of each category, "epsilons", "delta" and "seed". Written there are scores.parquet for the
+test rows and own_scores.parquet for the others: the probability of "yes", a column for each "classifier @ epsilon",
+without epsilon where there is no privacy. The last line that is printed is JSON: "seconds" of processor time by column,
+and who is "absent" and why. This file imports nothing of fedfair, so that the environment does not need it.
 
 Ranges and categories come from the whole table at no cost, and types of columns too: an advantage over a fit.
 """
@@ -21,6 +21,7 @@ import math
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -78,13 +79,17 @@ class Table:
         return np.stack([*numbers, *codes], 1)
 
 
+Predict = Callable[[Table], np.ndarray]
+"""Returns the probability of "yes" for each row."""
+
+
 def below(task: dict) -> dict:
     """Return ranges with a bin below for what is missing, where anything is."""
     return {name: (low - (high - low) / BINS if name in task["gone"] else low, high)
             for name, (low, high) in task["ranges"].items()}
 
 
-def dp_ebm(own: Table, epsilon: float, **settings: float):
+def dp_ebm(own: Table, epsilon: float, **settings: float) -> Predict:
     """Train InterpretML's additive model on known types and ranges."""
     from interpret.privacy import DPExplainableBoostingClassifier
 
@@ -96,7 +101,7 @@ def dp_ebm(own: Table, epsilon: float, **settings: float):
     return lambda rows: model.predict_proba(rows.as_columns())[:, 1]
 
 
-def diffprivlib(own: Table, epsilon: float):
+def diffprivlib(own: Table, epsilon: float) -> Predict:
     """Train diffprivlib's logistic regression, which is private at a delta of 0."""
     from diffprivlib.models import LogisticRegression as Private
 
@@ -106,7 +111,7 @@ def diffprivlib(own: Table, epsilon: float):
     return lambda rows: model.predict_proba(rows.as_vectors())[:, 1]
 
 
-def logistic(own: Table, epsilon: None):
+def logistic(own: Table, epsilon: None) -> Predict:
     """Train logistic regression without privacy on standardised columns."""
     x = own.as_vectors()
     mean, deviation = x.mean(0), x.std(0) + 1e-9
@@ -114,7 +119,7 @@ def logistic(own: Table, epsilon: None):
     return lambda rows: model.predict_proba((rows.as_vectors() - mean) / deviation)[:, 1]
 
 
-def boosted(own: Table, epsilon: None):
+def boosted(own: Table, epsilon: None) -> Predict:
     """Train boosted trees without privacy, which stop when a tenth of the rows says so."""
     numbers = len(own.task["ranges"])
     kinds = [numbers + place for place, known in enumerate(own.task["kinds"].values()) if len(known) < 255]

@@ -1,8 +1,9 @@
 """Fifteen made tables, of which every row's chance of the favourable class is known.
 
-Each has one trait of real tables that a private classifier may stumble over. The columns and the score are written out
-as mathematics, nothing in them is fitted, and all draws follow from a seed, so that the truth can be measured on as many
-fresh rows as one likes: of those no classifier has seen any.
+Each has one trait of real tables that a private classifier may stumble over. Columns and score are written out as
+mathematics, nothing in them is fitted, and all draws follow from a seed, so that the truth can be measured on as many
+fresh rows as one likes. The chance is that of who knows all that decides: the group, what is missing, and what columns
+hide. Decisions by it are a limit that a classifier of the columns may not reach.
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ def _heavy_tails(draws: np.random.Generator, group: Array) -> Columns:
     income, debt = (np.exp(draws.normal(mean, 1.8, n)).round(2) for mean in (9.0, 6.0))
     t, cauchy = draws.standard_t(2, n).round(4), draws.standard_cauchy(n).round(4)
     pareto = (1_000 * (1 + draws.pareto(1.1, n))).round(0)
-    score = (0.9 * (np.log(income) - 9) / 1.8 - 0.7 * (np.log(debt) - 6) / 1.8 + 0.8 * np.tanh(t) + 0.8 * np.arctan(cauchy)
-             - 0.5 * (np.log(pareto / 1_000) - 0.9) - 0.3 * group)
+    amounts = 0.9 * (np.log(income) - 9) / 1.8 - 0.7 * (np.log(debt) - 6) / 1.8 - 0.5 * (np.log(pareto / 1_000) - 0.9)
+    score = amounts + 0.8 * np.tanh(t) + 0.8 * np.arctan(cauchy) - 0.3 * group
     return {"income": income, "debt": debt, "t": t, "cauchy": cauchy, "pareto": pareto}, score - 0.4
 
 
@@ -181,7 +182,8 @@ def _missing_values(draws: np.random.Generator, group: Array) -> Columns:
     gone[:, 6] = x[:, 6] + draws.normal(0, 0.5, n) > 0.5
     gone[:, 7] = draws.random(n) < expit(2 * x[:, 7])
     score = score + 0.4 * gone[:, 5]
-    name = np.where(draws.random(n) < 0.25, None, _named("t", town).astype(object))
+    name = _named("t", town).astype(object)
+    name[draws.random(n) < 0.25] = None
     return {**_numbered("x", np.where(gone, np.nan, x)), "town": name}, score - 0.3
 
 

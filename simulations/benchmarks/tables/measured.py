@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedfair.fairness.noisy_figures import Figure
 from simulations.benchmarks.tables.entrants import FIT, TRUTH, Scores, fitted, peers_on, score_of
-from simulations.benchmarks.tables.made import GROUP, LABEL, MADE, Array, Made
+from simulations.benchmarks.tables.made import GROUP, LABEL, Array, Made
 from simulations.benchmarks.tables.scores import ALL, Truth, by_group, truth
 
 FRESH = 200_000
@@ -143,16 +143,3 @@ def _favourable(rows: pd.DataFrame) -> Array:
     """Return whether each row has the favourable class, `[n]`."""
     return np.asarray(rows[LABEL] == "yes")
 
-
-def made_tables(names: Sequence[str], seed: int) -> Iterator[Divided]:
-    """Yield made tables by their names; all if there are none.
-
-    Args:
-        names: Names out of `MADE`.
-        seed: What the draws follow from.
-
-    Raises:
-        KeyError: If there is no such table.
-    """
-    for name in names or MADE:
-        yield divided_made(MADE[name], seed)

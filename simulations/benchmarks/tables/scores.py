@@ -1,4 +1,4 @@
-"""What scores are worth on rows that a classifier has not seen: accuracy, area, Brier score, and gaps between groups."""
+"""What scores are worth on rows that a classifier has not seen: accuracy, area, Brier score, gaps between groups."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _gap(rates: list[float]) -> float:
 
 
 def by_group(score: Array, y: Array, group: Array, gap: float) -> dict[str, float]:
-    """Return the threshold of each group with which most rows are decided rightly, and selection rates are within a gap.
+    """Return each group's threshold with which most rows are decided rightly, and selection rates are within a gap.
 
     It is exact on the rows that it is given and costs no privacy in this benchmark: an advantage for who takes it.
 
@@ -90,7 +90,8 @@ def by_group(score: Array, y: Array, group: Array, gap: float) -> dict[str, floa
 def _right_by_number(score: Array, y: Array) -> Array:
     """Return how many rows are decided rightly if the 0, 1, ..., n of highest scores are decided for, `[n + 1]`."""
     ordered = y[np.argsort(-score, kind="stable")]
-    return np.concatenate([[0], np.cumsum(ordered)]) + (~ordered).sum() - np.concatenate([[0], np.cumsum(~ordered)])
+    gained = np.concatenate([[0], np.cumsum(np.where(ordered, 1, -1))])
+    return np.asarray(gained + (~ordered).sum())
 
 
 def _best(right: Array, low: float, high: float) -> int:
