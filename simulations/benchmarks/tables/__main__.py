@@ -131,7 +131,7 @@ def _above(lines: pd.DataFrame, metric: str, method: str, rival: str) -> str | N
     if method not in values or rival not in values:
         return None
     apart = (values[method] - values[rival]).dropna()
-    return f"{apart.mean():+.4f} ± {apart.sem():.4f}"
+    return f"{float(apart.mean()):+.4f} ± {float(apart.std(ddof=1)) / math.sqrt(len(apart)):.4f}"
 
 
 app = typer.Typer(add_completion=False)
