@@ -1,4 +1,4 @@
-"""The benchmark of tables: made tables have the chances they state, scores are measured rightly, and absent peers said."""
+"""The benchmark of tables: made tables have the chances they state, scores are right, and absent peers are named."""
 
 from __future__ import annotations
 
