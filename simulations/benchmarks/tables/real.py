@@ -75,7 +75,7 @@ def _as_asked(frame: pd.DataFrame, label: str, group: str | None, without: list[
     known = frame.dropna(subset=deciding).reset_index(drop=True)
     yes = pd.Series(known.eval(label))
     features = known.drop(columns=[*without, *deciding])
-    groups = {} if group is None else {GROUP: features.pop(group).astype(str)}
+    groups = {} if group is None else {GROUP: features.pop(group).astype(object).fillna("unknown").astype(str)}
     return features.assign(**{**groups, LABEL: yes.map(_WORDS)})
 
 
