@@ -29,10 +29,8 @@ from simulations.fitting.candidates import Among, Candidate
 from simulations.settings.experiment import Experiment
 from strategies.server.budget_shares import (
     CATEGORIES_SHARE,
-    CLEAR_KINDS,
     FIGURES_SHARE,
     KINDS_SHARE,
-    MOST_KINDS_SHARE,
     PREPROCESSING_SHARE,
     with_share,
 )
@@ -88,43 +86,25 @@ def chosen_delta(asked: float | None, rows: int) -> float:
     return asked
 
 
-def divided(epsilon: float, delta: float, accountant: Accountant, unknown: int, rows: int, holds_out: bool = True
-            ) -> Budget:
+def divided(epsilon: float, delta: float, accountant: Accountant, has_unknown: bool, holds_out: bool = True) -> Budget:
     """Divide an epsilon at delta.
 
     Args:
         epsilon: Epsilon that any record is kept within.
         delta: Delta of it.
         accountant: How releases are composed.
-        unknown: Number of columns whose kinds are to be told.
-        rows: Number of rows, which is public.
+        has_unknown: Whether kinds of columns are to be told.
         holds_out: Whether figures are of records that train nothing; else training records are charged for them.
     """
-    if not unknown and holds_out:
+    if not has_unknown and holds_out:
         return Budget(None, epsilon, epsilon)
     left = (1 - CATEGORIES_SHARE) * delta  # the rest is for categories of single records
     least = multiplier_of(epsilon, left, accountant)
-    kinds = kinds_share(least, unknown, rows) if unknown else 0.0
+    kinds = KINDS_SHARE if has_unknown else 0.0
     figures = 0.0 if holds_out else FIGURES_SHARE
     trained = epsilon_of({Release(1.0, with_share(least, 1 - kinds - figures)): 1}, left, accountant)
     measured = trained if holds_out else epsilon_of({Release(1.0, with_share(least, figures)): 1}, delta, accountant)
     return Budget(with_share(least, kinds) if kinds else None, trained, measured)
-
-
-def kinds_share(least: float, unknown: int, rows: int) -> float:
-    """Return the share of mu^2 for the kinds of columns: more where the table is small, by what is public.
-
-    Args:
-        least: Noise multiplier of a release that may cost everything.
-        unknown: Number of columns whose kinds are to be told.
-        rows: Number of rows.
-
-    Examples:
-        >>> kinds_share(4.4, 8, 20_000), round(kinds_share(4.4, 8, 1_000), 3), kinds_share(4.4, 8, 100)
-        (0.02, 0.045, 0.1)
-    """
-    enough = CLEAR_KINDS * least * math.sqrt(unknown + 1) / max(rows, 1)
-    return min(max(enough**2, KINDS_SHARE), MOST_KINDS_SHARE)
 
 
 @dataclass(frozen=True)

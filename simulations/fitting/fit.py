@@ -204,7 +204,7 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     delta = chosen_delta(wanted.delta, counts.records)
     if selected is None and "split" not in wanted.settings and _can_leave_out(made, counts):
         made = made.model_copy(update={"split": (1.0, 0.0, 0.0)})
-    budget = divided(wanted.epsilon, delta, made.accountant, len(asked), counts.records, made.holds_out)
+    budget = divided(wanted.epsilon, delta, made.accountant, bool(asked), made.holds_out)
     identity = {name: value for name, value in made.identity().items() if name != "csv"}
     key = None if made.randomness == "system" else json.dumps(identity, sort_keys=True)
     wanted.charge(delta)

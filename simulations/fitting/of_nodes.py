@@ -49,7 +49,7 @@ def fit_nodes(wanted: Wanted, engine: str | Engine, folder: Path | None = None) 
     _refuse_trusted_server(made)
     nodes = make_engine(engine)
     delta = chosen_delta(wanted.delta, _rows(made, nodes))
-    budget = divided(wanted.epsilon, delta, made.accountant, unknown=0, rows=0)
+    budget = divided(wanted.epsilon, delta, made.accountant, has_unknown=False)
     planned = Experiment(**{**_settings(wanted), "delta": delta, "target_epsilon": budget.target_epsilon,
                             "figures_epsilon": budget.figures_epsilon})
     wanted.charge(delta)

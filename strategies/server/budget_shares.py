@@ -4,8 +4,7 @@ Three names, for what they say: `epsilon` is what any record is kept within, `ta
 asked besides the kinds of columns, `figures_epsilon` what the records of a held-out part are asked besides. A record is
 in one part of the split, so the last two do not add up.
 
-    epsilon, of `fedfair fit`    KINDS_SHARE for the kinds of columns, of small tables up to MOST_KINDS_SHARE, the
-                                 rest for each part of the split
+    epsilon, of `fedfair fit`    KINDS_SHARE for the kinds of columns, the rest for each part of the split
       target_epsilon             PREPROCESSING_SHARE for ranges and categories, the rest for sums and gradients
       FIGURES_SHARE              where nothing is held out: for figures of training records, before target_epsilon
       figures_epsilon, by part   FRONT_SHARES for classifiers of the front, the rest for the run's model; of that
@@ -32,16 +31,6 @@ SPLITS: tuple[Split, ...] = ("valid", "test")
 
 KINDS_SHARE = 0.02
 """Share of mu^2 for the kinds of columns: counts of cells over all records stand out of much noise."""
-
-MOST_KINDS_SHARE = 0.1
-"""The same for small tables, at most.
-
-Of 700 rows and eight columns at epsilon 1 nearly one column of each fit is taken for what it is not with the share
-above (.92 on average), and with this one .07.
-"""
-
-CLEAR_KINDS = 16.0
-"""Deviations of the noise of these counts that the number of rows should be, for which small tables pay more."""
 
 PREPROCESSING_SHARE = 0.25
 """Share of target_epsilon for ranges and categories, about 6 % of what Gaussian releases may spend, mu^2."""

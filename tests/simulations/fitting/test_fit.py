@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from fedfair.accounting import LEFT_OUT
 from fedfair.accounting.ledger_words import objections
 from simulations.cli import app
-from simulations.fitting.budget import default_delta, divided, kinds_share
+from simulations.fitting.budget import default_delta, divided
 from simulations.fitting.fit import Fitted, Wanted, fit, fit_with_records
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.save import save
@@ -116,11 +116,11 @@ def test_a_gap_is_kept_to(tmp_path: Path) -> None:
 def test_the_budget_adds_up() -> None:
     assert default_delta(100) == 1e-6
     assert default_delta(1_000_000) == 1e-7
-    budget = divided(1.0, 1e-6, "pld", unknown=20, rows=50_000)
+    budget = divided(1.0, 1e-6, "pld", has_unknown=True)
     assert budget.kinds is not None
     assert 0.9 < budget.target_epsilon < 1.0
-    assert divided(1.0, 1e-6, "pld", unknown=0, rows=50_000) == (None, 1.0, 1.0)
-    one = divided(1.0, 1e-6, "pld", unknown=0, rows=50_000, holds_out=False)
+    assert divided(1.0, 1e-6, "pld", has_unknown=False) == (None, 1.0, 1.0)
+    one = divided(1.0, 1e-6, "pld", has_unknown=False, holds_out=False)
     assert 0.9 < one.target_epsilon < 0.96
     assert 0.2 < one.figures_epsilon < 0.4
 
@@ -284,13 +284,3 @@ def test_a_label_that_is_the_group_is_refused(tmp_path: Path) -> None:
 def test_a_delta_that_is_none_is_refused(tmp_path: Path, delta: float) -> None:
     with pytest.raises(ValueError, match="take one between"):
         fit(Wanted(file(tmp_path, 100), delta=delta, **FIT))
-
-
-def test_small_tables_pay_more_for_the_kinds_of_columns_and_large_ones_as_much_as_ever() -> None:
-    shares = [kinds_share(4.4, 8, rows) for rows in (100, 700, 1_000, 1_500, 50_000)]
-    assert 0.1 == shares[0] > shares[1] > shares[2] > shares[3] == shares[4] == 0.02
-    small, large = (divided(1.0, 1e-6, "pld", unknown=8, rows=rows) for rows in (700, 50_000))
-    assert small.kinds is not None
-    assert large.kinds is not None
-    assert small.kinds < large.kinds / 2
-    assert small.target_epsilon < large.target_epsilon
