@@ -25,6 +25,7 @@ from fedfair.datasets.columns.tidy import (
     reading_of,
     reading_of_declared,
     tidied,
+    with_columns,
 )
 from fedfair.datasets.features.encoder import cells_of, encode, kept, learn
 from fedfair.datasets.features.features import leave_out
@@ -193,8 +194,8 @@ def _with_features(whole: pd.DataFrame, kinds: tuple[list[str], list[str]], role
     numeric, left_out = kinds
     features = whole.drop(columns=[*left_out, *([participant] if participant not in (None, label, group) else [])])
     names = {label, group, *asked.categorical} & {*features} - {*numeric}
-    return from_frame(features.assign(**{name: whole_numbers(whole[name]) for name in names}), label, group, numeric,
-                      reading)
+    read = with_columns(features, {name: whole_numbers(whole[name]) for name in names})
+    return from_frame(read, label, group, numeric, reading)
 
 
 def _with_roles(data: GroupedDataset, whole: pd.DataFrame, participant: str | None, weight: str | None,
@@ -289,8 +290,8 @@ def with_bands(reading: Reading, asked: Asked, group: str) -> Reading:
 
 def shown(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
     """Return a tidied table in which protected numbers are in their bands."""
-    return frame.assign(**{name: in_bands(frame[name], ends).astype("string") for name, ends in reading.bands
-                           if name in frame})
+    return with_columns(frame, {name: in_bands(frame[name], ends).astype("string") for name, ends in reading.bands
+                                if name in frame})
 
 
 def group_names(frame: pd.DataFrame, columns: Sequence[str], reading: Reading = PLAIN) -> list[str | None]:

@@ -28,6 +28,8 @@ _ADULT = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-s
 _FILES = {"bank-full.csv": ("y", "marital"), "credit-card-clients.csv": ("default payment", "SEX"),
           "dutch.csv": ("occupation", "sex"), "law_school_clean.csv": ("pass_bar", "race"),
           "compas-scores-two-years.csv": ("two_year_recid", "race")}
+PUBLISHED = ("adult", *_FILES)
+"""Names of the published tables."""
 
 
 class Named(NamedTuple):
@@ -82,12 +84,8 @@ def tables(folder: Path) -> Iterator[Named]:
     Args:
         folder: Folder of data files.
     """
-    parts = [pd.read_csv(folder / name, names=_ADULT, skipinitialspace=True, skiprows=skipped)
-             for name, skipped in (("adult.data", 0), ("adult.test", 1))]
-    adult = pd.concat(parts, ignore_index=True)
-    yield Named("adult", adult.assign(income=adult["income"].str.rstrip(".")), "income", "sex")
-    for name, (label, group) in _FILES.items():
-        yield Named(name, pd.read_csv(folder / name, sep=None, engine="python"), label, group)
+    for name in PUBLISHED:
+        yield published(folder, name)
     for name, records, share in (("made up", 50_000, 0.3), ("small", 5_000, 0.3), ("2 % positives", 20_000, 0.02)):
         yield Named(name, made_up(records, share), "hired", "sex")
     frame = made_up(50_000, 0.3)
@@ -101,6 +99,22 @@ def tables(folder: Path) -> Iterator[Named]:
     yield Named("a group of 30", frame.assign(sex=few).sample(frac=1, random_state=0), "hired", "sex")
     yield Named("like German credit", like_german_credit(), "risk", "sex")
     yield Named("like OULAD", like_oulad(), "result", "gender")
+
+
+def published(folder: Path, name: str) -> Named:
+    """Read a published table.
+
+    Args:
+        folder: Folder of data files.
+        name: One of `PUBLISHED`.
+    """
+    if name != PUBLISHED[0]:
+        label, group = _FILES[name]
+        return Named(name, pd.read_csv(folder / name, sep=None, engine="python"), label, group)
+    parts = [pd.read_csv(folder / file, names=_ADULT, skipinitialspace=True, skiprows=skipped)
+             for file, skipped in (("adult.data", 0), ("adult.test", 1))]
+    adult = pd.concat(parts, ignore_index=True)
+    return Named(name, adult.assign(income=adult["income"].str.rstrip(".")), "income", "sex")
 
 
 def made_up(records: int, share: float) -> pd.DataFrame:

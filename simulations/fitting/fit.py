@@ -16,6 +16,7 @@ from fedfair.accounting import Ledger, Release, epsilon, multiplier_of
 from fedfair.accounting.events import Preprocessed
 from fedfair.datasets.columns.kinds import holds_dates
 from fedfair.datasets.columns.tidy import reading_as_asked
+from fedfair.datasets.features.features import Range
 from fedfair.datasets.files.chunks import Chunks, hold_chunks, release_chunks
 from fedfair.datasets.files.in_memory import removed_after
 from fedfair.datasets.files.query import Query
@@ -220,12 +221,13 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     numbers = (*made.numbers, *found.numbers, *dict(found.quantities))
     quantities = (*(made.quantities or ()), *found.quantities)
     if "bins" not in wanted.settings:
-        made = made.model_copy(update={"bins": _bins(made, counts.records, len(table.names), numbers, noise)})
+        binned = [name for name in numbers if name not in found.switches]
+        made = made.model_copy(update={"bins": _bins(made, counts.records, len(table.names), binned, noise)})
     settings = {**settings_of(wanted, _OWN), "csv": made.csv, "dataset": made.dataset, "delta": delta,
                 "target_epsilon": budget.target_epsilon, "figures_epsilon": budget.figures_epsilon, "numbers": numbers,
                 "bins": made.bins, "split": made.split, **({"categorical": made.categorical} if table.listed else {}),
                 **({"duplicates": made.duplicates} if isinstance(wanted.data, Query) else {}),
-                **({"quantities": quantities} if found.quantities else {}),
+                **({"quantities": quantities} if found.quantities else {}), **_of_switches(made, found.switches),
                 **({} if found.decimal == reading.decimal else {"decimal": found.decimal})}
     planned = Experiment(**settings)
     del table  # which may hold rows, and the run has a table of its own
@@ -234,6 +236,14 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     whole = replace(result, ledger=_with_kinds(result.ledger, budget, made.holds_out))
     return Fitted(replace(wanted, delta=delta), whole, (*found.numbers, *dict(found.quantities)), few, selected,
                   counted=found)
+
+
+def _of_switches(made: Experiment, switches: Sequence[str]) -> Mapping[str, Any]:
+    """Return the settings for columns of 0 and 1: two bins each, of which nothing has to be learned."""
+    if not switches:
+        return {}
+    return {"ranges": (*(made.ranges or ()), *(Range(name, 0.0, 1.0) for name in switches)),
+            "edges": (*(made.edges or ()), *((name, (0.5,)) for name in switches))}
 
 
 def _groups(made: Experiment, table: Chunks) -> tuple[str, ...]:

@@ -1,9 +1,12 @@
 """Which columns of a table hold numbers, and with which decimal mark, from noisy counts: the first release of a fit.
 
-A cell of a record is a number, a number that only a dot before decimals explains, one that only a comma explains, one
-with a sign of per cent, a code with leading zeros, a date, a duration, a time of day, a quantity that is written with a
-bound or a unit, another text, or empty: one of these, by itself. A record adds 1 to one count of each of m columns, and
-takes 1 from that of empty rows where it stands in place of one, so it moves all of them by at most sqrt(m + 1).
+A cell of a record is 0 or 1, another number, a number that only a dot before decimals explains, one that only a comma
+explains, one with a sign of per cent, a code with leading zeros, a date, a duration, a time of day, a quantity that is
+written with a bound or a unit, another text, or empty: one of these, by itself. A record adds 1 to one count of each of
+m columns, and takes 1 from that of empty rows where it stands in place of one, so it moves all of them by at most
+sqrt(m + 1).
+
+A column of 0 and 1 has two bins, and nothing more has to be learned of it, however rare either is.
 """
 
 from __future__ import annotations
@@ -37,11 +40,13 @@ from fedfair.mechanisms.randomness import Source
 
 _MOSTLY = 0.8  # of a column's values are numbers: then it holds numbers
 _CODE = r"[+-]?0\d+"  # a number does not start with a 0 before other digits
-_NUMBER, _BY_DOT, _BY_COMMA, _CODED, _TEXT, _SHARE, _DATE, _DURATION, _TIME, _MEASURE, _COUNTS = range(11)
+_NUMBER, _BY_DOT, _BY_COMMA, _CODED, _TEXT, _SHARE, _DATE, _DURATION, _TIME, _MEASURE, _SWITCH, _COUNTS = range(12)
 _QUANTITIES: dict[Quantity, int] = {"date": _DATE, "duration": _DURATION, "time": _TIME}
-_RARE = [_SHARE, _DATE, _DURATION, _TIME, _MEASURE]
+_RARE = [_SHARE, _DATE, _DURATION, _TIME, _MEASURE, _SWITCH]
 _LIKELY = 3.0  # deviations of the noise: kinds that few columns have count from there, so that their noise adds up less
 _TOLD = 4.0  # deviations of the noise: as many codes are no accident of it
+_FAINT = 0.03  # of a column's values: noise of a larger deviation might hide that some are neither 0 nor 1
+_HIDDEN = 2.0  # deviations of the noise: as few values beside 0 and 1 may be none
 _EITHER = r"([^.]*[^.\d])?[1-9]\d{0,2}(\.\d{3})+([^.\d][^.]*)?"  # a dot that may stand between thousands
 
 
@@ -56,6 +61,7 @@ class Kinds(NamedTuple):
         measures: Columns of categories most of whose cells write a quantity, with a bound or a unit.
         strays: Columns of numbers or quantities of which some cells write another quantity, and count as missing.
         shares: Columns of numbers of which some have a sign of per cent, and others none.
+        switches: Columns of numbers that are all 0 or 1, as far as the noise lets it be seen.
     """
 
     numbers: tuple[str, ...]
@@ -65,6 +71,7 @@ class Kinds(NamedTuple):
     measures: tuple[str, ...] = ()
     strays: tuple[str, ...] = ()
     shares: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
 
 
 class Counts(NamedTuple):
@@ -124,7 +131,8 @@ def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_comm
     counts[:, _RARE] = torch.where(rare > _LIKELY * deviation, rare, 0.0)
     by_dot, by_comma = counts[:, _BY_DOT].sum(), counts[:, _BY_COMMA].sum()
     comma = may_have_commas and bool(by_comma > by_dot)
-    numbers = counts[:, _NUMBER] + counts[:, _SHARE] + counts[:, _BY_COMMA if comma else _BY_DOT]
+    beyond = counts[:, _NUMBER] + counts[:, _SHARE] + counts[:, _BY_COMMA if comma else _BY_DOT]
+    numbers = beyond + counts[:, _SWITCH]
     told, most = _TOLD * deviation, _MOSTLY * counts.sum(1)
     are_numbers = (numbers > most) & (counts[:, _CODED] <= told)
     most_frequent = counts[:, [*_QUANTITIES.values()]].max(1)
@@ -142,7 +150,8 @@ def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_comm
         named(are_numbers), "," if comma else reading.decimal, round(float(empty[0])) if empty[0] > told else 0,
         tuple(pair for pair, is_one in zip(zip(columns, names, strict=True), are_quantities, strict=True) if is_one),
         measures=named(~read & (numbers + others > most) & (others > told)), strays=named(read & (strays > told)),
-        shares=named(are_numbers & (counts[:, _SHARE] > told) & (numbers - counts[:, _SHARE] > told)))
+        shares=named(are_numbers & (counts[:, _SHARE] > told) & (numbers - counts[:, _SHARE] > told)),
+        switches=named(are_numbers & (beyond <= _HIDDEN * deviation) & (deviation <= _FAINT * counts.sum(1))))
 
 
 def _cells(column: pd.Series, reading: Reading, may_have_commas: bool) -> tuple[int, ...]:
@@ -151,13 +160,18 @@ def _cells(column: pd.Series, reading: Reading, may_have_commas: bool) -> tuple[
         own = declared_quantity(column)
         is_number = is_numeric_dtype(column) and not is_bool_dtype(column)
         kind = _QUANTITIES[own] if own else _NUMBER if is_number else _TEXT
-        return tuple(int(column.notna().sum()) if place == kind else 0 for place in range(_COUNTS))
-    numbers = pd.Series(False, column.index)
+        switched = int(column.isin([0, 1]).sum()) if kind == _NUMBER else 0
+        own_counts = {kind: int(column.notna().sum()) - switched, _SWITCH: switched}
+        return tuple(own_counts.get(place, 0) for place in range(_COUNTS))
+    numbers = switches = pd.Series(False, column.index)
     if column.dtype == object:
-        numbers = own_numbers(column).notna() & ~column.map(lambda cell: isinstance(cell, bool))
+        own_values = own_numbers(column)
+        numbers = own_values.notna() & ~column.map(lambda cell: isinstance(cell, bool))
+        switches = numbers & own_values.isin([0, 1])
     places, found = by_value(column[~numbers], lambda texts: _kinds_of(texts, reading, may_have_commas))
     counts = np.bincount(found.to_numpy()[places], minlength=_COUNTS + 1)[:_COUNTS]
-    counts[_NUMBER] += int(numbers.sum())
+    counts[_NUMBER] += int((numbers & ~switches).sum())
+    counts[_SWITCH] += int(switches.sum())
     return tuple(counts.tolist())
 
 
@@ -166,8 +180,10 @@ def _kinds_of(texts: pd.Series, reading: Reading, may_have_commas: bool) -> pd.S
     text, name = cells(texts, reading.missing), str(texts.name)
     assert text is not None
     known, coded = text.notna().to_numpy(), _fits(text, _CODE)
-    numbers = column_numbers(text, name, reading).notna().to_numpy() & ~coded
-    found = np.select([~known, numbers, coded], [_COUNTS, _NUMBER, _CODED], _TEXT)
+    values = column_numbers(text, name, reading)
+    numbers = values.notna().to_numpy() & ~coded
+    switches = numbers & values.isin([0, 1]).to_numpy()
+    found = np.select([~known, switches, numbers, coded], [_COUNTS, _SWITCH, _NUMBER, _CODED], _TEXT)
     found[numbers & text.str.contains("[%\u2030]").fillna(False).to_numpy(bool)] = _SHARE
     others = np.flatnonzero(found == _TEXT)
     found[others] = [_kind_of_text(each) for each in text.iloc[others]]

@@ -23,6 +23,23 @@ from fedfair.datasets.columns.spelling import all_spelled, same_capitals
 from fedfair.datasets.columns.written_numbers import are_codes, common_sign, decimal_marks, numbers
 
 
+def with_columns(frame: pd.DataFrame, columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a table with some columns replaced or added, whatever their names: `DataFrame.assign` takes no "self".
+
+    Args:
+        frame: The table, which stays as it is.
+        columns: Columns by name.
+
+    Examples:
+        >>> with_columns(pd.DataFrame({"self": [1], "x": [2]}), {"self": [3]}).to_dict("list")
+        {'self': [3], 'x': [2]}
+    """
+    made = frame.copy(deep=False)
+    for name, values in columns.items():
+        made[name] = values
+    return made
+
+
 def reading_of(frame: pd.DataFrame, asked: Asked, separator: str | None = None, names: Collection[str | None] = ()
                ) -> Reading:
     """Return how the cells of a table are read: one convention for all its columns.

@@ -21,6 +21,7 @@ from fedfair.datasets.columns.tidy import (
     own_numbers,
     tidied_column,
     typed_numbers,
+    with_columns,
 )
 from fedfair.datasets.features.encoder import kept
 from fedfair.datasets.files.chunks import Chunks
@@ -64,7 +65,7 @@ def _present(frame: pd.DataFrame, needed: list[str]) -> pd.DataFrame:
         return frame
     frame = frame[there]
     listed = [str(name) for name, column in frame.items() if _is_categorical(column)]
-    return frame.assign(**{name: frame[name].cat.remove_unused_categories() for name in listed})
+    return with_columns(frame, {name: frame[name].cat.remove_unused_categories() for name in listed})
 
 
 def by_value(column: pd.Series, function: Callable[[pd.Series], pd.Series]) -> tuple[np.ndarray, pd.Series]:

@@ -19,7 +19,7 @@ import pandas as pd
 
 from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
-from fedfair.datasets.columns.tidy import declared_quantity, listed
+from fedfair.datasets.columns.tidy import declared_quantity, listed, with_columns
 from fedfair.datasets.files.part_files import folder_values, part_files
 from fedfair.datasets.files.row_file import open_rows
 from fedfair.datasets.files.survey_file import SUFFIXES
@@ -292,7 +292,8 @@ def _with_values(part: Chunks, values: Mapping[str, str]) -> Chunks:
     def frames() -> Iterator[pd.DataFrame]:
         """Yield the rows with these columns."""
         for frame in part.frames():
-            yield frame.assign(**{name: pd.Series(value, frame.index, dtype="str") for name, value in more.items()})
+            values = {name: pd.Series(value, frame.index, dtype="str") for name, value in more.items()}
+            yield with_columns(frame, values)
 
     return Chunks([*part.names, *more], frames, part.separator, part.listed, part.dates)
 

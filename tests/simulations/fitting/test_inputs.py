@@ -79,3 +79,13 @@ def test_arrays_and_torch_data_sets_are_fitted() -> None:
         made = fit(Wanted(table, "label", "group", 50.0))
         predicted = TrainedClassifier.of(made.result).predict(arrays)
         assert (predicted == y.numpy()).mean() > .85
+
+
+def test_a_column_may_be_named_self(tmp_path: Path) -> None:
+    """Methods of pandas that take columns as arguments take none of that name."""
+    frame = pd.DataFrame({"self": ["a", "b"] * 200, "frame": range(400), "sex": ["f", "f", "m", "m"] * 100,
+                          "granted": ["yes", "no"] * 200})
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    for data in (frame, tmp_path / "own.csv"):
+        fitted = fit(Wanted(data, "granted", "sex", 6.0, settings={"randomness": "seeded"}))
+        assert "self" in {feature.column for feature in fitted.result.data.train.encoding.features}

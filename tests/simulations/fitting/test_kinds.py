@@ -127,7 +127,7 @@ def told(frame: pd.DataFrame, settings: dict[str, Any], folder: Path) -> Story:
 def test_kinds_that_few_columns_have_make_others_no_less_certain(records: int, deviation: float, least: float) -> None:
     """All counts have noise, which would add up over kinds that no cell of a column is of."""
     wanted = {"number": 0, "text": 4, "date": 6, "measure": 9}
-    exact = torch.zeros(len(wanted) + 1, 10, dtype=torch.float64)
+    exact = torch.zeros(len(wanted) + 1, 11, dtype=torch.float64)
     for row, kind in enumerate(wanted.values()):
         exact[row, kind] = records
     right = dict.fromkeys(wanted, 0)
@@ -139,3 +139,38 @@ def test_kinds_that_few_columns_have_make_others_no_less_certain(records: int, d
         right["date"] += ("date", "date") in found.quantities
         right["measure"] += "measure" in found.measures
     assert min(right.values()) >= least * 200, right
+
+
+def test_a_column_of_0_and_1_has_two_bins_however_rare_its_ones_are(tmp_path: Path) -> None:
+    """Of a rare 1 private preprocessing sees nothing beside its noise; by their counts all cells are 0 or 1."""
+    draws = np.random.default_rng(3)
+    rare, often = (draws.random(8000) < share for share in (0.004, 0.3))
+    frame = pd.DataFrame({"rare": rare.astype(int), "often": np.where(often, "1", "0"),
+                          "visits": draws.poisson(2, 8000), "sex": draws.choice(["f", "m"], 8000),
+                          "granted": np.where(often ^ (draws.random(8000) < 0.2), "yes", "no")})
+    frame.loc[:40, "rare"] = np.nan
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    for data in (frame, tmp_path / "own.csv"):
+        made = fit(Wanted(data, "granted", "sex", 6.0, settings=SEEDED))
+        assert made.counted is not None
+        assert made.counted.switches == ("rare", "often")
+        ends = {name: [feature.bin for feature in made.result.data.train.encoding.features
+                       if feature.column == name and feature.bin] for name in ("rare", "often", "visits")}
+        assert ends["rare"] == ends["often"] == [(None, 0.5), (0.5, None)]
+        assert ends["visits"] != ends["rare"]
+        assert made.result.ledger.epsilon() <= 6.0
+
+
+@pytest.mark.parametrize(("zeros_and_ones", "others", "deviation", "least", "most"), [
+    (4000, 0, 20, 0.85, 0.97),  # all but those whose noise looks like other values
+    (4000, 0, 200, 0.0, 0.0),  # noise that may hide a tenth of the values
+    (3600, 400, 100, 0.0, 0.15), (3600, 400, 50, 0.0, 0.0), (0, 4000, 20, 0.0, 0.0)])
+def test_a_column_is_of_0_and_1_only_if_the_noise_could_not_hide_others(zeros_and_ones: int, others: int,
+                                                                        deviation: int, least: float, most: float
+                                                                        ) -> None:
+    exact = torch.zeros(2, 11, dtype=torch.float64)
+    exact[0, 0], exact[0, 10] = others, zeros_and_ones
+    found = [kinds(exact, ["x"], reading_as_asked(Asked()), False, deviation / 2**0.5, "gaussian",
+                   source(str(seed), "kinds")) for seed in range(200)]
+    assert least <= np.mean([each.switches == ("x",) for each in found]) <= most
+    assert np.mean([each.numbers == ("x",) for each in found]) > 0.95
