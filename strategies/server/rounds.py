@@ -68,6 +68,7 @@ class Rounds(FlowerStrategy):
         >>> from simulations.engines.local import LocalGrid
         >>> from simulations.engines.quiet import quiet_flower
         >>> from strategies.dpsgd import Dpsgd
+        >>> from strategies.dpsgd_f import DpsgdF
         >>> from strategies.server.replies.requests import population
         >>> grid, task = LocalGrid(client_app.app, nodes=1), Task(hidden=(4,))
         >>> rounds = Rounds(Dpsgd(task, Training(steps=2, accountant="rdp"), population(grid, task)))
@@ -76,6 +77,17 @@ class Rounds(FlowerStrategy):
         ...     done = rounds.start(grid, pack(weights), num_rounds=rounds.rounds)
         >>> list(rounds.chosen(done.arrays)) == list(weights), round(rounds.ledger.epsilon(), 2)
         (True, 4.1)
+
+        The same without messages, for a method that counts first:
+
+        >>> alone = Rounds(DpsgdF(task, Training(steps=1, accountant="rdp"), population(grid, task)))
+        >>> plan = alone.begin(0, {name: value.detach() for name, value in weights.items()})
+        >>> if alone.counts_first(plan):
+        ...     plan = alone.counted_first(plan, torch.zeros(2, 10))
+        >>> sums = {name: torch.zeros_like(value) for name, value in weights.items()}
+        >>> alone.end(1, alone.method.decided(plan), sums, counts=None, clients=range(10))
+        >>> round(alone.ledger.epsilon(), 2)
+        3.37
     """
 
     def __init__(self, method: Strategy, progress: Callable[[int, int], None] = lambda done, rounds: None) -> None:
