@@ -1,4 +1,4 @@
-"""How far a command is: a bar on a terminal; elsewhere a line now and then, and one for each finished run."""
+"""How far a command is: a bar on a terminal; elsewhere a line now and then, and one when another run is made."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _bar(console: Console) -> Iterator[OnRound]:
 
 @contextmanager
 def progress_lines(every: float = _EVERY) -> Iterator[OnRound]:
-    """Print lines: one for each finished run, and others from time to time, also while nothing is heard.
+    """Print lines: one when another run is made, and others from time to time, also while nothing is heard.
 
     Args:
         every: Seconds between the latter, at first.
@@ -78,7 +78,7 @@ class _Lines:
         self.first: float | None = None  # what an earlier command had done
 
     def on_round(self, done: int, runs: int, name: str, rounds: int, of: int) -> None:
-        """Note how far the runs are; print a line if one has finished."""
+        """Note how far the runs are; print a line if another is made, or as many rounds of several."""
         if self.first is None:
             self.first = max(rounds - 1, 0) / of / runs
         finished = done + rounds // of
@@ -94,7 +94,7 @@ class _Lines:
     def tell(self) -> None:
         """Print where the runs stand; nobody may be reading any more."""
         self.told = monotonic()
-        runs = f"; {self.finished} of {self.runs} runs finished" if self.runs > 1 else ""
+        runs = f" of {self.runs} runs" if self.runs > 1 else ""
         far = "" if self.first is None else f": {100 * self.share:.0f} %{runs}"
         with suppress(OSError):
             print(visible(f"{self.name}{far}, {self._time()}"), file=sys.stderr, flush=True)

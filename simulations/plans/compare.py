@@ -175,7 +175,7 @@ def as_they_end(keep: Callable[[Item, Ended], Output], items: Sequence[Item], ru
     done = 0
     if jobs == 1:
         for part, one in zip(parts, given, strict=True):
-            told = partial(on_round, done, len(runs), _name_of(runs, part.places))
+            told = partial(_tell, on_round, done, len(part.places), len(runs), _name_of(runs, part.places))
             yield from zip(part.places, work(one, told), strict=True)
             done += len(part.places)
         return
@@ -183,6 +183,13 @@ def as_they_end(keep: Callable[[Item, Ended], Output], items: Sequence[Item], ru
         yield from zip(parts[number].places, outputs, strict=True)
         done += len(parts[number].places)
         on_round(done, len(runs), f"{min(jobs, len(parts))} processes", 0, 1)
+
+
+def _tell(on_round: OnRound, done: int, together: int, runs: int, name: str, rounds: int, of: int) -> None:
+    """Report how far runs are that are made together: their rounds count one run after the other."""
+    made = together * rounds
+    whole = min(made // of, together - 1)
+    on_round(done + whole, runs, name, made - whole * of, of)
 
 
 class _Given(NamedTuple):

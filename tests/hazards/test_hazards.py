@@ -64,7 +64,7 @@ def noise_over_the_groups_that_are_present(patch: Patch) -> None:
 
 
 def no_noise_on_counts(patch: Patch) -> None:
-    patch.setattr(served.Rounds, "_counts", lambda self, replies, plan: served.added(replies, "counts")["counts"])
+    patch.setattr(served.Rounds, "_noisy_counts", lambda self, counts, plan: counts)
 
 
 def counts_left_out_of_the_ledger(patch: Patch) -> None:

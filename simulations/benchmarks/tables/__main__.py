@@ -15,7 +15,8 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -58,11 +59,23 @@ def real(points: Points, table: Tables = None, seeds: Seeds = 3, epsilon: Epsilo
              lambda name, seed: divided_real(name, real_tables.REAL[name].load(), seed))
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Compute with one thread, and leave out what a fit says of a table."""
+    disabled, threads = logging.root.manager.disable, torch.get_num_threads()
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(disabled)
+        torch.set_num_threads(threads)
+
+
+@_quiet()
 def _measure(points: Path, names: Sequence[str], seeds: int, epsilons: Sequence[float], python: str,
              divide: Callable[[str, int], Divided]) -> None:
     """Add the lines that are not in the file yet, one table and seed after the other."""
-    torch.set_num_threads(1)
-    logging.disable(logging.WARNING)
     known = pd.read_csv(points) if points.exists() else pd.DataFrame(columns=_KEY)
     said: set[str] = set()
     for name in names:
