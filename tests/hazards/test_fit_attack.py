@@ -270,7 +270,7 @@ def audited(tmp_path: Path, claim: float, seed: int, trials: int) -> tuple[np.nd
     scores = []
     for there in present:
         with pytest.MonkeyPatch.context() as patch:
-            frozen, *tables = neighbours(tmp_path, patch, "all", epsilon=claim, settings={"seed": seed})
+            frozen, *tables = neighbours(tmp_path, patch, "train", epsilon=claim, settings={"seed": seed})
             frozen.fitted(tables[int(there)])
             frozen.fitted(tables[1 - int(there)])
             assert frozen.first is not None
