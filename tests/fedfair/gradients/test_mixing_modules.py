@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations, parametrize
 
+from fedfair.gradients import interaction
 from fedfair.gradients import probe as gradients
 from fedfair.gradients.probe import per_example
 from fedfair.mechanisms.clipping import Flat
@@ -511,6 +512,17 @@ def test_the_table_has_at_least_forty_lines() -> None:
 def test_what_happens_to_a_model() -> None:
     happened = {name: outcome(built(line), *records(line)) for name, line in TABLE.items()}
     assert happened == {name: line.outcome for name, line in TABLE.items()}
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("function", [lambda model, h: h.cumsum(0), lambda model, h: h.flip(0).cumsum(0).flip(0),
+                                      lambda model, h: h * h[:1], lambda model, h: h * h[-1:]])
+def test_an_example_that_sees_others_and_is_not_seen_is_found_whichever_row_is_drawn(
+        function: Function, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interaction.secrets, "randbelow", lambda size: 0 if place == "first" else size - 1)
+    x, y = randn(5, 4), randint(CLASSES, 5)
+    with pytest.raises(ValueError, match="its examples interact"):
+        per_example(between(function)().double(), loss, x, y)
 
 
 def clipped_sum(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
