@@ -239,11 +239,16 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
 
 
 def _of_switches(made: Experiment, switches: Sequence[str]) -> Mapping[str, Any]:
-    """Return the settings for columns of 0 and 1: two bins each, of which nothing has to be learned."""
-    if not switches:
+    """Return the settings for columns of 0 and 1: two bins each, of which nothing has to be learned.
+
+    A column whose edges a person gave keeps those.
+    """
+    given = dict(made.edges or ())
+    told = [name for name in switches if name not in given]
+    if not told:
         return {}
-    return {"ranges": (*(made.ranges or ()), *(Range(name, 0.0, 1.0) for name in switches)),
-            "edges": (*(made.edges or ()), *((name, (0.5,)) for name in switches))}
+    return {"ranges": (*(made.ranges or ()), *(Range(name, 0.0, 1.0) for name in told)),
+            "edges": (*given.items(), *((name, (0.5,)) for name in told))}
 
 
 def _groups(made: Experiment, table: Chunks) -> tuple[str, ...]:

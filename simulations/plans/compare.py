@@ -136,9 +136,8 @@ def _name_of(planned: Sequence[Experiment], places: Sequence[int]) -> str:
     """Return what the runs at some places are called while they go on."""
     first = planned[places[0]]
     several = len({experiment.dataset for experiment in planned}) > 1
-    if len(places) > 1:
-        return f"{f'{first.dataset}, ' if several else ''}{len(places)} runs together"
-    return f"{f'{first.dataset}, ' if several else ''}{first.strategy}, seed {first.seed}"
+    name = f"{len(places)} runs together" if len(places) > 1 else f"{first.strategy}, seed {first.seed}"
+    return f"{first.dataset}, {name}" if several else name
 
 
 class Ended(NamedTuple):

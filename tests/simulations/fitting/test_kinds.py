@@ -159,6 +159,8 @@ def test_a_column_of_0_and_1_has_two_bins_however_rare_its_ones_are(tmp_path: Pa
         assert ends["rare"] == ends["often"] == [(None, 0.5), (0.5, None)]
         assert ends["visits"] != ends["rare"]
         assert made.result.ledger.epsilon() <= 6.0
+    given = fit(Wanted(frame, "granted", "sex", 6.0, settings={**SEEDED, "edges": (("often", (0.2,)),)}))
+    assert given.result.experiment.edges == (("often", (0.2,)), ("rare", (0.5,)))
 
 
 @pytest.mark.parametrize(("zeros_and_ones", "others", "deviation", "least", "most"), [
