@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -51,6 +53,14 @@ def kill_a_node(cluster: Cluster) -> None:
     cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
 
 
+def is_at_work(cluster: Cluster) -> bool:
+    """Say whether a process of the second raylet makes trials."""
+    raylet = next(iter(cluster.worker_nodes)).all_processes["raylet"][0].process.pid
+    processes = psutil.process_iter(["ppid", "cmdline"])
+    return any(process.info["ppid"] == raylet and "ray::ImplicitFunc.train" in " ".join(process.info["cmdline"] or ())
+               for process in processes)
+
+
 def wait_for(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Wait until a condition holds, while the program runs."""
     while not there():
@@ -88,15 +98,18 @@ def test_a_run_on_two_nodes_of_which_one_dies_is_that_of_the_local_engine(cluste
     pd.testing.assert_frame_equal(*metrics, rtol=1e-9)
 
 
-def test_a_sweep_on_two_nodes_of_which_one_dies_finishes_on_the_other(cluster: Cluster, tmp_path: Path, forked: Path
-                                                                          ) -> None:
-    described = Sweep(strategies=["dpsgd", "dpsgd-f"], seeds=2,
+@pytest.mark.parametrize("strategies", [["gs-dp-sgd"], ["dpsgd", "dpsgd-f"]], ids=["alone", "together"])
+def test_a_sweep_on_two_nodes_of_which_one_dies_finishes_on_the_other(cluster: Cluster, tmp_path: Path, forked: Path,
+                                                                      strategies: list[str]) -> None:
+    """Trials that are made one by one go on from their checkpoints; those that stack begin anew."""
+    described = Sweep(strategies=strategies, seeds=4 // len(strategies),
                       settings={**SETTINGS, "hidden": [8], "steps": 150})
     (tmp_path / "sweep.toml").write_text(described.to_toml())
     out = tmp_path / "out"
     process = start(str(forked / "fedfair"), "sweep", str(tmp_path / "sweep.toml"), "--out", str(out),
                     "--ray-address", cluster.address)
-    wait_for(lambda: any(out.glob("trials/*/checkpoint.pt")), process)
+    begun = (lambda: any(out.glob("trials/*/checkpoint.pt"))) if len(strategies) == 1 else partial(is_at_work, cluster)
+    wait_for(begun, process)
     kill_a_node(cluster)
     output = finish(process)
     expected = summary(compare(next(described.cells()).experiments))
