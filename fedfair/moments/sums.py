@@ -34,6 +34,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from fedfair.datasets.features.cells import Cells
+from fedfair.moments.counted_pairs import counted_sums
+
 SENSITIVITY = math.sqrt(2)
 """The most, in Euclidean norm, by which one record changes svec(S) and V together."""
 
@@ -60,13 +63,20 @@ def moment_sums(features: Tensor, y: Tensor, group: Tensor, groups: int, classes
     width, parts = features.shape[1], groups if by_group else 1
     second = torch.zeros(parts, width, width, dtype=torch.float64)
     first = torch.zeros(groups * classes, width, dtype=torch.float64)
-    for rows in torch.split(torch.arange(len(features)), _AT_A_TIME):
-        phi, cell = within_one(features[rows].double().cpu()), (group[rows] * classes + y[rows]).cpu()
-        first.index_add_(0, cell, phi)
-        for part in range(parts):
-            own = phi[group[rows].cpu() == part] if by_group else phi
-            second[part] += own.T @ own
+    cell, part = (group * classes + y).cpu(), group.cpu() if by_group else torch.zeros(len(y), dtype=torch.long)
+    if not (isinstance(features, Cells) and counted_sums(features, cell, part, second, first)):
+        _added_up(features, cell, part, second, first)
     return {"second": svec(second), "first": first.view(groups, classes, width).transpose(1, 2).contiguous()}
+
+
+def _added_up(features: Tensor, cell: Tensor, part: Tensor, second: Tensor, first: Tensor) -> None:
+    """Add the sums over records to `second` and `first`; see `counted_sums` for the arguments."""
+    for rows in torch.split(torch.arange(len(features)), _AT_A_TIME):
+        phi = within_one(features[rows].double().cpu())
+        first.index_add_(0, cell[rows], phi)
+        for place in range(len(second)):
+            own = phi[part[rows] == place] if len(second) > 1 else phi
+            second[place] += own.T @ own
 
 
 def within_one(features: Tensor) -> Tensor:

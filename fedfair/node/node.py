@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
+from fedfair.datasets.features.cells import Cells
 from fedfair.datasets.partition import Shares
 from fedfair.fairness.decision_counts import Deciding
 from fedfair.fairness.group_counts import GroupCounts, Scores
@@ -20,6 +22,7 @@ from fedfair.gradients.layer_probe import Loss, Probe, WeightedProbe, trained_pa
 from fedfair.gradients.layers import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.padding_rows import padding_rows, without_rows
+from fedfair.gradients.portioned import PortionedProbe
 from fedfair.gradients.probe import per_example
 from fedfair.mechanisms import histograms
 from fedfair.mechanisms.clipping import sensitivity
@@ -31,6 +34,8 @@ from fedfair.models.published import loss
 from fedfair.node.vectorised_training import local_updates
 from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
 from fedfair.secure_sums.party import Party
+
+_MADE_TOGETHER = 2**14  # records of cells whose features and gradients are in memory at once
 
 
 class ClientError(Exception):
@@ -271,7 +276,7 @@ class Node:
         self._set(weights)
         while True:
             x, y, groups = self._batch(data, rows)
-            probe = per_example(self.model, objective.loss, x, objective.targets(y, groups))
+            probe = self._probe(objective, x, objective.targets(y, groups))
             if len(data.weight):
                 probe = WeightedProbe(probe, data.weight[rows])
             finite = probe.norms.isfinite().cpu()
@@ -280,6 +285,13 @@ class Node:
             if not is_bounded(round_):
                 raise self.not_finite(data.records[rows[~finite][0]], round_)
             rows = rows[finite]
+
+    def _probe(self, objective: Objective, x: Tensor, targets: Tensor) -> Probe:
+        """Return the gradients of a batch, in portions where its features are not made yet and there are many."""
+        if not isinstance(x, Cells) or len(x) <= _MADE_TOGETHER:
+            return per_example(self.model, objective.loss, x, targets)
+        return PortionedProbe([partial(per_example, self.model, objective.loss, x[rows], targets[rows])
+                               for rows in torch.split(torch.arange(len(x)), _MADE_TOGETHER)])
 
     def not_finite(self, record: Tensor, round_: Round) -> ClientError:
         """Return what is wrong where nothing bounds a record, and its gradient is not finite."""

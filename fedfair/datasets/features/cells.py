@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedfair.datasets.features.encoding import Encoding, Feature
+from fedfair.datasets.features.places import places_of, rows_of
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.schema import position
 
@@ -44,35 +45,58 @@ class Column(NamedTuple):
         return torch.tensor([float(name) for name in self.categories], dtype=torch.float64)[self.values.int()]
 
 
+class Held:
+    """All records of a table, and how features are made of them.
+
+    Args:
+        columns: The table's columns by name, all of as many values.
+        encoding: How they become features.
+    """
+
+    def __init__(self, columns: Mapping[str, Column], encoding: Encoding) -> None:
+        self.columns, self.encoding = columns, encoding
+
+    @cached_property
+    def ones(self) -> Tensor | None:
+        """Where each record's ones are, `[n, columns]` (`fedfair.datasets.features.places`); None without such."""
+        return places_of(lambda name: _values(self.columns[name], name, self.encoding), self.encoding)
+
+
 class Cells(Tensor):
     """The features of some records, `[n, features]`, as cells and how features are made of them."""
 
-    columns: Mapping[str, Column]
-    encoding: Encoding
+    held: Held
     places: Tensor | None
 
     @staticmethod
-    def of(columns: Mapping[str, Column], encoding: Encoding, dtype: torch.dtype = torch.float64,
-           places: Tensor | None = None) -> Cells:
+    def of(held: Held, dtype: torch.dtype = torch.float64, places: Tensor | None = None) -> Cells:
         """Return the features of some records.
 
         Args:
-            columns: The table's columns by name, all of as many values.
-            encoding: How they become features.
+            held: The records of a table, which its parts share.
             dtype: Type of the features.
-            places: Places of the records in the columns, `[n]`, so that parts of a table share its columns; None for
-                all, in their order.
+            places: Places of the records in the table, `[n]`; None for all, in their order.
         """
-        records = len(next(iter(columns.values())).values) if places is None else len(places)
-        width = len(encoding.features) + (encoding.bounding is not None)
+        records = len(next(iter(held.columns.values())).values) if places is None else len(places)
+        width = len(held.encoding.features) + (held.encoding.bounding is not None)
         made: Cells = Tensor._make_wrapper_subclass(Cells, (records, width), dtype=dtype)
-        made.columns, made.encoding, made.places = columns, encoding, places
+        made.held, made.places = held, places
         return made
+
+    @property
+    def encoding(self) -> Encoding:
+        """How columns become features."""
+        return self.held.encoding
 
     def column(self, name: str) -> Column:
         """Return the records' values of a column, `[n]`."""
-        column = self.columns[name]
+        column = self.held.columns[name]
         return column if self.places is None else column._replace(values=column.values[self.places])
+
+    def ones(self) -> Tensor | None:
+        """Return where the records' ones are, `[n, columns]` (`fedfair.datasets.features.places`), or None."""
+        ones = self.held.ones
+        return ones if ones is None or self.places is None else ones[self.places]
 
     def rows(self, chosen: Tensor | slice) -> Cells:
         """Return some of the records."""
@@ -82,18 +106,18 @@ class Cells(Tensor):
             places = torch.arange(*chosen.indices(len(self)))
         else:
             places = torch.arange(len(self))[chosen]
-        return Cells.of(self.columns, self.encoding, self.dtype, places)
+        return Cells.of(self.held, self.dtype, places)
 
     def encoded(self, encoding: Encoding) -> Cells:
         """Return the same records with other features."""
-        return Cells.of(self.columns, encoding, self.dtype, self.places)
+        return Cells.of(Held(self.held.columns, encoding), self.dtype, self.places)
 
     def made(self) -> Tensor:
         """Return the features as a plain tensor, `[n, features]`."""
         made = torch.empty(len(self), self.shape[1], dtype=self.dtype)
         for first in range(0, len(self), _PORTION):
             part = slice(first, first + _PORTION)
-            made[part] = _features(self.rows(part), self.encoding.features)
+            made[part] = _rows(self.rows(part))
         return made
 
     @classmethod
@@ -152,8 +176,10 @@ def _indexed(func: Callable[..., Any], cells: Cells, *index: Any) -> Tensor | No
     """Return some records, or some features that need no others, or the records in another type; None for the rest."""
     if func is Tensor.index_select and index[0] == 0:
         return cells.rows(index[1])
+    if func is Tensor.to and len(index) == 1 and isinstance(index[0], str | torch.device) and str(index[0]) == "cpu":
+        return cells
     if func is Tensor.to and len(index) == 1 and isinstance(index[0], torch.dtype):
-        return Cells.of(cells.columns, cells.encoding, index[0], cells.places)
+        return Cells.of(cells.held, index[0], cells.places)
     if func is not Tensor.__getitem__:
         return None
     if isinstance(index[0], Tensor | slice):
@@ -164,16 +190,23 @@ def _indexed(func: Callable[..., Any], cells: Cells, *index: Any) -> Tensor | No
     return None
 
 
+def _rows(cells: Cells) -> Tensor:
+    """Return the features of records, bounded if all are, `[n, features]`."""
+    ones, encoding = cells.ones(), cells.encoding
+    if ones is None:
+        return _features(cells, encoding.features)
+    return rows_of(ones, len(encoding.features), encoding.bounding).to(cells.dtype)
+
+
 def _features(cells: Cells, features: Sequence[Feature]) -> Tensor:
-    """Return some features of records, bounded if all are, `[n, features]`."""
+    """Return some features of records one by one, bounded if all are, `[n, features]`."""
     encoding, values, known = cells.encoding, dict[str, Tensor](), dict[str, dict[str, int]]()
     made = []
     for feature in features:
         name = feature.column
         if name not in values:
-            listed = encoding.categories(name)
-            known[name] = {category: place for place, category in enumerate(listed)}
-            values[name] = _meant(cells.column(name), listed, name in encoding.listed)
+            known[name] = {category: place for place, category in enumerate(encoding.categories(name))}
+            values[name] = _values(cells.column(name), name, encoding)
         if feature.category is None:
             made.append(feature.of(values[name]))
         else:
@@ -182,10 +215,12 @@ def _features(cells: Cells, features: Sequence[Feature]) -> Tensor:
     return (together if encoding.bounding is None else encoding.bounding.of(together)).to(cells.dtype)
 
 
-def _meant(column: Column, known: tuple[str, ...], is_listed: bool) -> Tensor:
+def _values(column: Column, name: str, encoding: Encoding) -> Tensor:
     """Return the numbers of a column, or the place of each record's category among those that are known."""
-    return column.numbers() if not known else _places(column.categories or (), known, is_listed)[
-        column.values.int()]
+    known = encoding.categories(name)
+    if not known:
+        return column.numbers()
+    return _places(column.categories or (), known, name in encoding.listed)[column.values.int()]
 
 
 @lru_cache(maxsize=64)

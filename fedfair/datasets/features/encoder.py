@@ -14,7 +14,7 @@ from fedfair.datasets.columns.bands import in_bands
 from fedfair.datasets.columns.cell import folded
 from fedfair.datasets.columns.convention import MISSING, PLAIN, Reading
 from fedfair.datasets.columns.tidy import cells, column_numbers, named, tidied_column
-from fedfair.datasets.features.cells import Cells, Column
+from fedfair.datasets.features.cells import Cells, Column, Held
 from fedfair.datasets.features.encoding import OTHER, Encoding, Feature
 from fedfair.plugins.registry import unknown
 
@@ -70,7 +70,7 @@ def cells_of(frame: pd.DataFrame, encoding: Encoding) -> Cells:
         known = encoding.categories(name)
         columns[name] = (Column(_places(frame[name], encoding), known) if known
                          else Column(numbers_of(frame[name], encoding.reading)))
-    return Cells.of(columns, encoding)
+    return Cells.of(Held(columns, encoding))
 
 
 def _different(column: pd.Series) -> Iterable[str]:
