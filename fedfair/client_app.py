@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+import numpy as np
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -169,13 +170,16 @@ def _refuse_change(context: Context, task: Task) -> None:
 def _kept_batch(context: Context) -> tuple[str, torch.Tensor] | None:
     """Return the batch of `Node.kept` from the state that Flower keeps for the node between messages."""
     kept = context.state.config_records.get("batch")
-    return None if kept is None else (str(kept["label"]), torch.tensor(kept["rows"], dtype=torch.long))
+    if kept is None:
+        return None
+    rows = np.frombuffer(cast(bytes, kept["rows"]), np.int64)
+    return str(kept["label"]), torch.from_numpy(rows.copy())
 
 
 def _keep_batch(context: Context, node: Node) -> None:
     """Keep the batch of `Node.kept` for the node's next message; it never leaves the node."""
     if node.kept is not None:
-        context.state["batch"] = ConfigRecord({"label": node.kept[0], "rows": node.kept[1].tolist()})
+        context.state["batch"] = ConfigRecord({"label": node.kept[0], "rows": node.kept[1].numpy().tobytes()})
 
 
 @lru_cache(maxsize=1024)

@@ -46,20 +46,33 @@ class Column(NamedTuple):
 
 
 class Held:
-    """All records of a table, and how features are made of them.
+    """Records of a table, and how features are made of them: what their parts share.
 
     Args:
         columns: The table's columns by name, all of as many values.
         encoding: How they become features.
+        rows: Places of the records in the table, `[n]`; None for all, in their order.
     """
 
-    def __init__(self, columns: Mapping[str, Column], encoding: Encoding) -> None:
-        self.columns, self.encoding = columns, encoding
+    def __init__(self, columns: Mapping[str, Column], encoding: Encoding, rows: Tensor | None = None) -> None:
+        self.columns, self.encoding, self.rows = columns, encoding, rows
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())).values) if self.rows is None else len(self.rows)
+
+    def column(self, name: str, places: Tensor | None = None) -> Column:
+        """Return the values of a column, `[n]`, or those of the records at `places`."""
+        column, rows = self.columns[name], self.chosen(places)
+        return column if rows is None else column._replace(values=column.values[rows])
+
+    def chosen(self, places: Tensor | None) -> Tensor | None:
+        """Return where in the table the records at `places` lie, or all; None for the whole table."""
+        return self.rows if places is None else places if self.rows is None else self.rows[places]
 
     @cached_property
     def ones(self) -> Tensor | None:
         """Where each record's ones are, `[n, columns]` (`fedfair.datasets.features.places`); None without such."""
-        return places_of(lambda name: _values(self.columns[name], name, self.encoding), self.encoding)
+        return places_of(lambda name: _values(self.column(name), name, self.encoding), self.encoding)
 
 
 class Cells(Tensor):
@@ -73,11 +86,11 @@ class Cells(Tensor):
         """Return the features of some records.
 
         Args:
-            held: The records of a table, which its parts share.
+            held: Records, which others share.
             dtype: Type of the features.
-            places: Places of the records in the table, `[n]`; None for all, in their order.
+            places: Places of these records among them, `[n]`; None for all, in their order.
         """
-        records = len(next(iter(held.columns.values())).values) if places is None else len(places)
+        records = len(held) if places is None else len(places)
         width = len(held.encoding.features) + (held.encoding.bounding is not None)
         made: Cells = Tensor._make_wrapper_subclass(Cells, (records, width), dtype=dtype)
         made.held, made.places = held, places
@@ -90,8 +103,7 @@ class Cells(Tensor):
 
     def column(self, name: str) -> Column:
         """Return the records' values of a column, `[n]`."""
-        column = self.held.columns[name]
-        return column if self.places is None else column._replace(values=column.values[self.places])
+        return self.held.column(name, self.places)
 
     def ones(self) -> Tensor | None:
         """Return where the records' ones are, `[n, columns]` (`fedfair.datasets.features.places`), or None."""
@@ -110,7 +122,7 @@ class Cells(Tensor):
 
     def encoded(self, encoding: Encoding) -> Cells:
         """Return the same records with other features."""
-        return Cells.of(Held(self.held.columns, encoding), self.dtype, self.places)
+        return Cells.of(Held(self.held.columns, encoding, self.held.chosen(self.places)), self.dtype)
 
     def made(self) -> Tensor:
         """Return the features as a plain tensor, `[n, features]`."""

@@ -24,7 +24,8 @@ def test_portions_are_the_whole(records: int, size: int, seed: int) -> None:
     x = torch.randn(records, 3, generator=random, dtype=torch.float64)
     y = torch.randint(2, (records,), generator=random)
     model = nn.Linear(3, 2, dtype=torch.float64)
-    portions = [partial(per_example, model, loss, x[rows], y[rows]) for rows in torch.split(torch.arange(records), size)]
+    portions = [partial(per_example, model, loss, x[rows], y[rows])
+                for rows in torch.split(torch.arange(records), size)]
     whole, probe = per_example(model, loss, x, y), PortionedProbe(portions)
     assert torch.allclose(probe.norms, whole.norms, rtol=1e-12)
     assert torch.allclose(probe.losses, whole.losses, rtol=1e-12)
