@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from fedfair.datasets import GroupedDataset, Parts
-from fedfair.datasets.features.cells import Cells
 from fedfair.datasets.partition import Shares
 from fedfair.fairness.decision_counts import Deciding
 from fedfair.fairness.group_counts import GroupCounts, Scores
@@ -22,7 +20,6 @@ from fedfair.gradients.layer_probe import Loss, Probe, WeightedProbe, trained_pa
 from fedfair.gradients.layers import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.padding_rows import padding_rows, without_rows
-from fedfair.gradients.portioned import PortionedProbe
 from fedfair.gradients.probe import per_example
 from fedfair.mechanisms import histograms
 from fedfair.mechanisms.clipping import sensitivity
@@ -31,11 +28,10 @@ from fedfair.mechanisms.randomness import source
 from fedfair.mechanisms.sampling import poisson
 from fedfair.models.optimizers import make_optimizer
 from fedfair.models.published import loss
+from fedfair.node.large_batches import probe_of
 from fedfair.node.vectorised_training import local_updates
 from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
 from fedfair.secure_sums.party import Party
-
-_MADE_TOGETHER = 2**14  # records of cells whose features and gradients are in memory at once
 
 
 class ClientError(Exception):
@@ -276,7 +272,7 @@ class Node:
         self._set(weights)
         while True:
             x, y, groups = self._batch(data, rows)
-            probe = self._probe(objective, x, objective.targets(y, groups))
+            probe = probe_of(self.model, objective.loss, x, objective.targets(y, groups))
             if len(data.weight):
                 probe = WeightedProbe(probe, data.weight[rows])
             finite = probe.norms.isfinite().cpu()
@@ -285,13 +281,6 @@ class Node:
             if not is_bounded(round_):
                 raise self.not_finite(data.records[rows[~finite][0]], round_)
             rows = rows[finite]
-
-    def _probe(self, objective: Objective, x: Tensor, targets: Tensor) -> Probe:
-        """Return the gradients of a batch, in portions where its features are not made yet and there are many."""
-        if not isinstance(x, Cells) or len(x) <= _MADE_TOGETHER:
-            return per_example(self.model, objective.loss, x, targets)
-        return PortionedProbe([partial(per_example, self.model, objective.loss, x[rows], targets[rows])
-                               for rows in torch.split(torch.arange(len(x)), _MADE_TOGETHER)])
 
     def not_finite(self, record: Tensor, round_: Round) -> ClientError:
         """Return what is wrong where nothing bounds a record, and its gradient is not finite."""

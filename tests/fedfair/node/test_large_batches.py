@@ -1,0 +1,53 @@
+"""A batch of a whole table has the gradients that its features would have, by lookups and in portions."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from fedfair.datasets.features.bounded import bounded
+from fedfair.datasets.features.cells import Cells, with_features
+from fedfair.datasets.features.features import Range, binned
+from fedfair.datasets.grouped import GroupedDataset
+from fedfair.datasets.schema import Listed, Schema, prepared
+from fedfair.datasets.table import from_table
+from fedfair.gradients.looked_up import LookedUpProbe
+from fedfair.gradients.portioned import PortionedProbe
+from fedfair.gradients.probe import per_example
+from fedfair.models.published import loss
+from fedfair.node.large_batches import MADE_TOGETHER, probe_of
+
+WIDTH = 8
+SCHEMA = Schema("here", (Range("age", 0, 90),), (Listed("town", ("north", "south")), Listed("sex", ("f", "m"))))
+
+
+def people(records: int) -> GroupedDataset:
+    """Return records of a table with missing numbers and towns that are not listed."""
+    draws = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": draws.choice(["20", "50", ""], records),
+                          "town": draws.choice(["north", "south", "east"], records),
+                          "sex": draws.choice(["f", "m"], records), "good": draws.choice(["no", "yes"], records)})
+    data = from_table(frame, "good", "sex", "keep", numbers=("age",))
+    made = with_features(data, lambda part: prepared(part, SCHEMA, lambda own, ranges: binned(own, {"age": (30.0,)})))
+    return with_features(made, partial(bounded, kind="binned"))
+
+
+@pytest.mark.parametrize(("model", "kind"), [
+    (nn.Linear(WIDTH, 2), LookedUpProbe),
+    (nn.Sequential(nn.Linear(WIDTH, 4), nn.Tanh(), nn.Linear(4, 2)), PortionedProbe)])
+def test_gradients_of_all_records_are_those_of_their_features(model: nn.Module, kind: type) -> None:
+    data = people(MADE_TOGETHER + 100)
+    assert isinstance(data.x, Cells)
+    model = model.double()
+    probe, plain = probe_of(model, loss, data.x, data.y), per_example(model, loss, data.x.clone(), data.y)
+    assert type(probe) is kind
+    assert torch.allclose(probe.norms, plain.norms, rtol=1e-12)
+    factors = 1 / (1 + plain.norms)
+    expected = plain.weighted_sum(factors)
+    assert all(torch.allclose(value, expected[name], rtol=1e-10) for name, value in probe.weighted_sum(factors).items())
+    assert type(probe_of(model, loss, data.x[:100], data.y[:100])) is type(plain)
