@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedfair.gradients.layer_probe import Loss, trained_parameters
-from fedfair.gradients.layers import Gradients
+from fedfair.gradients.layers import Gradients, full_precision
 from fedfair.gradients.passes import UnreadableError, chain_of
 
 _AT_A_TIME = 2**16  # records whose places are widened together
@@ -104,7 +104,7 @@ class LookedUpProbe:
 
     def weighted_sum(self, coefficients: Tensor) -> Gradients:
         """See `fedfair.gradients.layer_probe.Probe`."""
-        factors = coefficients[:, None] * self._slopes
+        factors = full_precision(coefficients)[:, None] * self._slopes
         sums = {self._names["weight"]: self._rows.weighted(factors)}
         return sums | ({self._names["bias"]: factors.sum(0)} if "bias" in self._names else {})
 
