@@ -1,0 +1,164 @@
+"""Settings by group: a group's clip norm, noise and epsilon are its own, in the training, the ledger and the files."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedfair.accounting import Release
+from fedfair.accounting.ledger_json import to_dict
+from simulations import Experiment, run
+from simulations.flower_run import experiment_of as from_run_config
+from simulations.report import write_report
+from simulations.results.run_folder import read_folder
+from simulations.settings.experiment import SettingsError
+from strategies import find_strategy
+from tests.fedfair.accounting.oracle import direct
+from tests.strategies.test_equivalence import SPREAD, refuse_another_result, weights
+from tests.strategies.two_groups import two_groups
+
+CLIPS = {"a": 0.4, "b": 1.3}
+SMALL: dict[str, Any] = {**two_groups(), "split": (0.7, 0.0, 0.3), "hidden": (12,), "learning_rate": 0.5,
+                         "dtype": "float64", "delta": 1e-4, "accountant": "rdp"}
+
+
+def made_of(**settings: Any) -> Experiment:
+    return Experiment(**{**SMALL, "strategy": "gs-dp-sgd", "steps": 3, "batch_size": 16, **settings})
+
+
+def whole(**settings: Any) -> Experiment:
+    """Return an experiment whose batches are all records of each group, so that nothing is drawn."""
+    made = made_of(**settings)
+    return made.model_copy(update={"batch_size": max(made.task.data().train.group_sizes())})
+
+
+def sizes_of(made: Experiment) -> dict[str, int]:
+    train = made.task.data().train
+    return dict(zip(train.names, train.group_sizes(), strict=True))
+
+
+def yang_algorithm_2(made: Experiment, clips: dict[str, float]) -> Tensor:
+    """Train a model for each group from the common weights, one example at a time, and average them; without noise."""
+    data, model = made.task.data().train, made.task.build_model()
+    common = nn.utils.parameters_to_vector(model.parameters()).detach()
+    for _ in range(made.steps or 0):
+        trained = []
+        for k, name in enumerate(data.names):
+            own, total = common.clone(), torch.zeros_like(common)
+            nn.utils.vector_to_parameters(own.clone(), model.parameters())
+            for i in range(len(data)):
+                if data.group[i] == k:
+                    loss = nn.functional.cross_entropy(model(data.x[i][None]), data.y[i][None])
+                    g = torch.cat([part.flatten() for part in torch.autograd.grad(loss, [*model.parameters()])])
+                    total += g * min(1.0, clips[name] / float(g.norm()))
+            trained.append(own - made.learning_rate * total / int((data.group == k).sum()))
+        common = torch.stack(trained).mean(0)
+    return common
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+def test_each_group_is_clipped_by_its_own_norm_as_in_a_plain_loop(sync: str) -> None:
+    made = whole(sync=sync, clip_norm=CLIPS, noise_multiplier=0.0)
+    plain = yang_algorithm_2(made, CLIPS)
+    refuse_another_result(made, plain, 1e-10, SPREAD if sync == "step" else [(2, "group", 1), (2, "group", 2)])
+    assert not torch.allclose(plain, yang_algorithm_2(made, {"a": 1.3, "b": 1.3}), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+@pytest.mark.parametrize("noises", [{"a": 0.0, "b": 3.0}, {"a": 3.0, "b": 0.0}, {"a": 2.0, "b": 1.0}])
+def test_the_noise_that_arrives_is_that_of_each_group_in_units_of_its_own_clip_norm(
+        sync: str, noises: dict[str, float]) -> None:
+    """One step of lr (g_k + N(0, (sigma_k C_k)^2)) / N_k by each group, averaged over the two."""
+    made = whole(sync=sync, steps=1, hidden=(400,), clip_norm=CLIPS, noise_multiplier=noises)
+    arrived = weights(run(made)) - weights(run(whole(sync=sync, steps=1, hidden=(400,), clip_norm=CLIPS,
+                                                    noise_multiplier=0.0)))
+    of_groups = [noises[name] * CLIPS[name] / size for name, size in sizes_of(made).items()]
+    expected = made.learning_rate / 2 * math.hypot(*of_groups)
+    assert float(arrived.std()) == pytest.approx(expected, rel=4 / math.sqrt(2 * len(arrived)))
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+def test_each_group_is_charged_for_its_own_noise_at_its_own_rate(sync: str) -> None:
+    noises = {"a": 1.1, "b": 2.3}
+    made = made_of(sync=sync, clip_norm=CLIPS, noise_multiplier=noises)
+    ledger = run(made).ledger
+    for name, size in sizes_of(made).items():
+        steps = 3 if sync == "step" else 3 * (size // 16)
+        alone = direct({Release(16 / size, noises[name]): steps}, delta=1e-4)
+        assert ledger.epsilon_by_group()[name] == pytest.approx(alone, rel=1e-3)
+        assert ledger.guaranteed_by_group()[name] == pytest.approx(alone, rel=1e-3)
+    assert ledger.epsilon() == max(ledger.guaranteed_by_group().values())
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+def test_a_table_of_equal_numbers_is_the_number(sync: str) -> None:
+    for name, number in (("clip_norm", 0.7), ("noise_multiplier", 1.3)):
+        one = made_of(sync=sync, **{name: number})
+        table = made_of(sync=sync, **{name: {"b": number, "a": number}})
+        kind = find_strategy("gs-dp-sgd")
+        assert kind.key_of(table.task, table.training) == kind.key_of(one.task, one.training)
+        first, second = run(one), run(table)
+        assert torch.equal(weights(first), weights(second))
+        assert to_dict(first.ledger) == to_dict(second.ledger)
+        assert first.metrics.equals(second.metrics)
+
+
+def test_tables_that_differ_have_keys_of_their_own_whatever_their_order() -> None:
+    key = find_strategy("gs-dp-sgd").key_of
+    tables = [{"a": 1.0, "b": 2.0}, {"a": 2.0, "b": 1.0}, {"a": 1.0, "b": 2.5}, {"a": 2.0, "b": 2.0}]
+    keys = [key(made_of(clip_norm=table).task, made_of(clip_norm=table).training) for table in tables]
+    assert len({*keys}) == len(tables)
+    turned = made_of(clip_norm={"b": 2.0, "a": 1.0})
+    assert key(turned.task, turned.training) == keys[0]
+
+
+def test_a_table_is_the_same_in_settings_files_and_the_run_config(tmp_path: Path) -> None:
+    made = made_of(clip_norm=CLIPS, noise_multiplier={"a": 1, "b": 2})
+    assert made.settings()["clip_norm"] == CLIPS
+    assert made.identity()["noise_multiplier"] == {"a": 1.0, "b": 2.0}
+    assert Experiment(**made.settings()) == made != made_of(clip_norm=1.3, noise_multiplier=2.0)
+    config = {name.replace("_", "-"): str(list(value)) if isinstance(value, tuple) else value
+              for name, value in SMALL.items()}
+    config |= {"strategy": "gs-dp-sgd", "steps": 3, "batch-size": 16}
+    assert from_run_config({**config, "clip-norm": "{a = 0.4, b = 1.3}",
+                            "settings": "noise_multiplier={a=1,b=2}"}).tables == made.tables
+    run(made).save(tmp_path / "out")
+    source, _ = read_folder(tmp_path / "out")
+    assert Experiment(**source.settings) == made
+    page = write_report([tmp_path / "out"])[0].read_text()
+    assert "clip_norm={a = 0.4, b = 1.3}" in page
+
+
+def test_what_a_group_has_is_checked_like_what_all_have() -> None:
+    for wrong, sentence in (
+            ({"clip_norm": {"a": 1.0, "b": -1.0}}, "clip_norm is -1.0: it should be greater than 0"),
+            ({"clip_norm": {"a": 1.0, "b": "x"}}, "clip_norm is 'x': it should be a valid number"),
+            ({"clip_norm": {"a": 1.0, "b": 1e300}}, "clip_norm is 1e\\+300, which no run can compute with"),
+            ({"clip_norm": {}}, "clip_norm is {}: give a number to each group, for example clip_norm = {F = 0.5"),
+            ({"clip_norm": CLIPS, "noise_multiplier": {"a": 1.0}},
+             "clip_norm has numbers for a, b, but noise_multiplier for a: name the same groups in both"),
+            ({"target_epsilon": 2.0, "noise_multiplier": {"a": 0.5, "b": 1.0}},
+             "target_epsilon is 2, which takes the place of noise_multiplier, but that is given as well, 0.5"),
+            ({"strategy": "dpsgd-f", "clip_norm": CLIPS},
+             "clip_norm is a table by group, but dpsgd-f has one clip_norm for all groups: give a number, or take")):
+        with pytest.raises(SettingsError, match=sentence):
+            made_of(**wrong)
+
+
+@pytest.mark.parametrize("table", [{"a": 1.0, "B": 2.0}, {"a": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}])
+def test_groups_that_are_not_those_of_the_data_are_named_before_anything_is_released(table: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=f"clip_norm has numbers for {', '.join(table)}, but the groups of the data "
+                                         "are a, b: give a number to each"):
+        run(made_of(clip_norm=table))
+
+
+def test_a_number_of_all_is_safe_for_each_group() -> None:
+    training = made_of(clip_norm=CLIPS, noise_multiplier={"a": 3.0, "b": 1.0}).training
+    assert (training.clip_norm, training.noise_multiplier) == (1.3, 3.0)
+    assert training.of_group("b") == made_of(clip_norm=1.3, noise_multiplier=1.0).training
+    assert training.sized(100).tables == training.tables
