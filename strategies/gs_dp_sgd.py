@@ -26,13 +26,13 @@ class GsDpSgd(Strategy):
 
     A step of group k samples its N_k records with rate b / N_k, clips to C_k, adds noise sigma_k C_k and divides by b
     (by N_k, with rate 1, if the group is smaller). With a target epsilon every sigma_k is calibrated by itself, so that
-    each group meets it. "Distinct privacy parameters can be set for each group" (section 3.1): `clip_norm` and
-    `noise_multiplier` may be tables by group. The mean of the groups' SGD steps is one step along a weighted gradient
-    sum, so step mode works for any partition; each group is charged for its own noise alone.
+    each group meets it. "Distinct privacy parameters can be set for each group" (section 3.1): `clip_norm`,
+    `noise_multiplier` and `target_epsilon` may be tables by group. The mean of the groups' SGD steps is one step along
+    a weighted gradient sum, so step mode works for any partition; each group is charged for its own noise alone.
     """
 
     default_sync = "epoch"
-    tables = frozenset({"clip_norm", "noise_multiplier"})
+    tables = frozenset({"clip_norm", "noise_multiplier", "target_epsilon"})
     needs = "each group on one client, with sync epoch"
 
     def prepare(self) -> None:

@@ -116,9 +116,10 @@ class Training(ThresholdSettings, SettingsByGroup):
         description="Standard deviation of the noise on counts by group, one record changing a count by 1; by default "
                     "ten times the noise multiplier.")
     target_epsilon: Positive | None = Field(
-        default=None, json_schema_extra={"replaces": "noise_multiplier"},
+        default=None, json_schema_extra={"replaces": "noise_multiplier", "by_group": "smallest"},
         description="Epsilon at delta, by the accountant, in place of noise_multiplier: the smallest noise multiplier "
-                    "within it is taken.")
+                    "within it is taken. What is asked of all groups alike, private preprocessing and figures, goes by "
+                    "the smallest of a table.")
     preprocessing_epsilon: Positive | None = Field(
         default=None,
         description="Epsilon that the release of private preprocessing would cost alone; by default a quarter of "

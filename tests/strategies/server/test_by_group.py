@@ -97,7 +97,7 @@ def test_each_group_is_charged_for_its_own_noise_at_its_own_rate(sync: str) -> N
 
 @pytest.mark.parametrize("sync", ["step", "epoch"])
 def test_a_table_of_equal_numbers_is_the_number(sync: str) -> None:
-    for name, number in (("clip_norm", 0.7), ("noise_multiplier", 1.3)):
+    for name, number in (("clip_norm", 0.7), ("noise_multiplier", 1.3), ("target_epsilon", 3.0)):
         one = made_of(sync=sync, **{name: number})
         table = made_of(sync=sync, **{name: {"b": number, "a": number}})
         kind = find_strategy("gs-dp-sgd")
@@ -162,3 +162,31 @@ def test_a_number_of_all_is_safe_for_each_group() -> None:
     assert (training.clip_norm, training.noise_multiplier) == (1.3, 3.0)
     assert training.of_group("b") == made_of(clip_norm=1.3, noise_multiplier=1.0).training
     assert training.sized(100).tables == training.tables
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+def test_each_group_gets_the_least_noise_that_keeps_its_own_target(sync: str) -> None:
+    targets = {"a": 0.8, "b": 4.0}
+    made = made_of(sync=sync, target_epsilon=targets, clip_norm=CLIPS)
+    ledger = run(made).ledger
+    guaranteed = ledger.guaranteed_by_group()
+    for k, (name, size) in enumerate(sizes_of(made).items()):
+        alone = run(made_of(sync=sync, target_epsilon=targets[name])).ledger
+        assert guaranteed[name] == alone.guaranteed_by_group()[name]
+        assert 0.99 * targets[name] < guaranteed[name] <= targets[name]
+        steps = 3 if sync == "step" else 3 * (size // 16)
+        noise = next(event.guaranteed(k).multiplier for event in ledger.events if event.rates[k])
+        assert direct({Release(16 / size, noise): steps}, delta=1e-4) == pytest.approx(guaranteed[name], rel=1e-3)
+        assert direct({Release(16 / size, 0.98 * noise): steps}, delta=1e-4) > targets[name]
+
+
+
+def test_private_preprocessing_and_figures_go_by_the_smallest_target(table: dict[str, Any]) -> None:
+    targets = {"f": 1.0, "m": 5.0}
+    own = {**table, "ranges": None, "categories": None, "preprocessing": "private", "figures": "private",
+           "split": (0.6, 0.2, 0.2), "delta": 1e-4, "steps": 2, "batch_size": 64, "strategy": "gs-dp-sgd"}
+    ledger = run(Experiment(**own, target_epsilon=targets)).ledger
+    for name, spent in ledger.guaranteed_by_group().items():
+        assert 0.98 * targets[name] < spent <= targets[name]
+    assert ledger.preprocessing_epsilon() == pytest.approx(0.25, rel=0.02)
+    assert ledger.held_out_epsilon("test") <= 1.0
