@@ -32,7 +32,7 @@ class GsDpSgd(Strategy):
     """
 
     default_sync = "epoch"
-    tables = frozenset({"clip_norm", "noise_multiplier", "target_epsilon"})
+    tables = Strategy.tables | {"clip_norm", "noise_multiplier", "target_epsilon"}
     needs = "each group on one client, with sync epoch"
 
     def prepare(self) -> None:

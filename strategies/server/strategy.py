@@ -98,7 +98,7 @@ class Strategy(ABC):
         masked_exchange: The same sums under masks, for secure aggregation; None for a method that has none.
         needs: What it needs beyond a clip norm and noise, for `fedfair methods`; "" for nothing.
         settings: Settings that it cannot do without, for commands: they win over a preset's, and a person's over them.
-        tables: Settings that it takes by group, as tables.
+        tables: Settings that it takes by group, as tables; without bounds by group it refuses any `group_epsilon`.
         counts_first: Whether the query is answered before the gradients are clipped; if not, with their sum.
         nominal: Why no proof supports the epsilon, whatever the options, or None.
         broadcasts: Whether clients are sent sums without noise.
@@ -149,7 +149,7 @@ class Strategy(ABC):
     masked_exchange: ClassVar[Exchange | None] = None
     needs: ClassVar[str] = ""
     settings: ClassVar[Mapping[str, Any]] = {}
-    tables: ClassVar[frozenset[str]] = frozenset()
+    tables: ClassVar[frozenset[str]] = frozenset({"group_epsilon"})
     counts_first: ClassVar[bool] = False
     nominal: ClassVar[str | None] = None
     broadcasts: ClassVar[bool] = False
@@ -487,8 +487,8 @@ class Strategy(ABC):
         if self.preprocessing is not None:
             raise ValueError("group_epsilon is set, but preprocessing is private, and its release is not in that "
                              "budget: give public ranges and categories, or leave group_epsilon out")
-        return group_budget(self.training, self.sync, self.rule(), min(self.noise.multipliers), self.rates(),
-                            self.rounds, self.noise.of_counts, self.counts_first)
+        return group_budget(self.training, self.population.names, self.sync, self.rule(), min(self.noise.multipliers),
+                            self.rates(), self.rounds, self.noise.of_counts, self.counts_first)
 
 
 def _refuse_misfit(task: Task, training: Training, population: Population) -> None:

@@ -125,7 +125,7 @@ class Training(ThresholdSettings, SettingsByGroup):
         description="Epsilon that the release of private preprocessing would cost alone; by default a quarter of "
                     "target_epsilon, which covers it.")
     group_epsilon: Positive | None = Field(
-        default=None,
+        default=None, json_schema_extra={"by_group": "smallest"},
         description="Epsilon at delta that the records of each group are kept within, only with sync step and "
                     "strategies that have bounds or weights by group.")
     delta: Probability = Field(
