@@ -17,8 +17,9 @@ def group_budget(training: Training, names: Sequence[str], sync: str, rule: Clip
                  rates: Sequence[float], steps: int, count_multiplier: float | None, counts_first: bool) -> GroupBudget:
     """Return the filters that keep the groups of a run within `group_epsilon`; see `GroupBudget` for the arguments.
 
-    `names` are the groups', `rule` is the method's first clip rule, `noise` its least noise multiplier. Raises `ValueError` if the method has no
-    bounds by group, does not release single steps, has no noise, or counts with too little noise.
+    `names` are the groups', `rule` is the method's first clip rule, `noise` its least noise multiplier. Raises
+    `ValueError` if the method has no bounds by group, does not release single steps, has no noise, or counts with too
+    little noise.
     """
     if sync == "epoch":
         raise ValueError('group_epsilon limits single steps, but sync is "epoch": set sync = "step"')
@@ -49,9 +50,9 @@ class GroupBudget:
     its whole share, the cost at the least noise that the counts could have left (`Event` says why). The constructor
     checks that counts alone never cost more than a share: shares only grow, because no step costs more than its share.
 
-    `epsilons` are the groups' budgets, `rates` their sampling rates, `steps` the length of the run, `count_multiplier` the noise of the counts or
-    None. `least` are the least noise multipliers of the last step by group, as they were certain before it. Raises
-    `ValueError` if counts alone would exceed the budget.
+    `epsilons` are the groups' budgets, `rates` their sampling rates, `steps` the length of the run, `count_multiplier`
+    the noise of the counts or None. `least` are the least noise multipliers of the last step by group, as they were
+    certain before it. Raises `ValueError` if counts alone would exceed the budget.
     """
 
     def __init__(self, epsilons: Sequence[float], delta: float, rates: Sequence[float], steps: int,

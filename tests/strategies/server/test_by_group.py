@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from flwr.serverapp.strategy import FedAvg
 from torch import Tensor, nn
 
 from fedfair.accounting import Release
@@ -18,6 +19,7 @@ from simulations.report import write_report
 from simulations.results.run_folder import read_folder
 from simulations.settings.experiment import SettingsError
 from strategies import find_strategy
+from strategies.server.existing_app import PrivateTraining
 from tests.fedfair.accounting.oracle import direct
 from tests.strategies.test_equivalence import SPREAD, refuse_another_result, weights
 from tests.strategies.two_groups import two_groups
@@ -190,3 +192,96 @@ def test_private_preprocessing_and_figures_go_by_the_smallest_target(table: dict
         assert 0.98 * targets[name] < spent <= targets[name]
     assert ledger.preprocessing_epsilon() == pytest.approx(0.25, rel=0.02)
     assert ledger.held_out_epsilon("test") <= 1.0
+
+
+def one_step_of_dpsgd(made: Experiment, clips: dict[str, float]) -> Tensor:
+    """Clip one gradient after the other by the norm of its group, and step along their mean."""
+    data, model = made.task.data().train, made.task.build_model()
+    total = torch.zeros_like(nn.utils.parameters_to_vector(model.parameters()))
+    for i in range(len(data)):
+        loss = nn.functional.cross_entropy(model(data.x[i][None]), data.y[i][None])
+        g = torch.cat([part.flatten() for part in torch.autograd.grad(loss, [*model.parameters()])])
+        total += g * min(1.0, clips[data.names[int(data.group[i])]] / float(g.norm()))
+    return (nn.utils.parameters_to_vector(model.parameters()) - made.learning_rate * total / len(data)).detach()
+
+
+def test_dpsgd_clips_each_group_by_its_own_norm_as_in_a_plain_loop() -> None:
+    made = made_of(strategy="dpsgd", steps=1, clip_norm=CLIPS, noise_multiplier=0.0)
+    made = made.model_copy(update={"batch_size": len(made.task.data().train)})
+    refuse_another_result(made, one_step_of_dpsgd(made, CLIPS), 1e-10)
+
+
+def test_the_noise_of_dpsgd_is_that_of_the_largest_clip_norm() -> None:
+    quiet, noisy = (made_of(strategy="dpsgd", steps=1, sampling_rate=1.0, batch_size=256, hidden=(400,),
+                            clip_norm=CLIPS, noise_multiplier=sigma) for sigma in (0.0, 2.0))
+    arrived = weights(run(noisy)) - weights(run(quiet))
+    expected = 0.5 * 2.0 * 1.3 / sum(sizes_of(noisy).values())
+    assert float(arrived.std()) == pytest.approx(expected, rel=4 / math.sqrt(2 * len(arrived)))
+
+
+@pytest.mark.parametrize("settings", [
+    {}, {"sync": "epoch", "partition": "group"}, {"strategy": "dpsgd-is"}, {"target_epsilon": 3.0},
+    {"options": {"noise_scale": "absolute"}}])
+def test_dpsgd_charges_each_group_the_noise_in_units_of_its_own_clip_norm(settings: dict[str, Any]) -> None:
+    made = made_of(**{"strategy": "dpsgd", "clip_norm": CLIPS,
+                      **({} if "target_epsilon" in settings else {"noise_multiplier": 1.2}), **settings})
+    ledger, sizes = run(made).ledger, sizes_of(made)
+    records = sum(sizes.values())
+    for name, size in sizes.items():
+        sigma = 1.2 / 1.3 if made.options else multiplier_of(made) if "target_epsilon" in settings else 1.2
+        rate, steps = 16 / records, 3
+        if made.sync == "epoch":
+            rate, steps = 16 / size, 3 * (size // 16)
+        if made.strategy == "dpsgd-is":
+            rate = 16 / (2 * size)
+        alone = direct({Release(rate, sigma * 1.3 / CLIPS[name]): steps}, delta=1e-4)
+        assert ledger.guaranteed_by_group()[name] == pytest.approx(alone, rel=1e-3)
+        assert ledger.epsilon_by_group()[name] == ledger.guaranteed_by_group()[name]
+    assert ledger.to_dict()["spent_by_group_is"] == "guaranteed in advance"
+    if "target_epsilon" in settings:
+        assert 0.99 * 3 < ledger.guaranteed_by_group()["b"] <= 3 > 1.5 * ledger.guaranteed_by_group()["a"]
+
+
+def multiplier_of(made: Experiment) -> float:
+    """Return the least noise multiplier that keeps all records within the target, by halving."""
+    rate, low, high = 16 / len(made.task.data().train), 0.1, 10.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        enough = direct({Release(rate, middle): 3}, delta=1e-4) <= (made.target_epsilon or 0.0)
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def test_dpsgd_with_a_clip_norm_for_each_group_keeps_budgets_by_group() -> None:
+    budgets = {"a": 0.15, "b": 2.0}
+    free, kept = (run(made_of(strategy="dpsgd", clip_norm=CLIPS, group_epsilon=budget)).ledger
+                  for budget in (None, budgets))
+    for name, most in budgets.items():
+        assert kept.guaranteed_by_group()[name] <= most < free.guaranteed_by_group()[name]
+
+
+def test_dpsgd_with_equal_clip_norms_is_dpsgd() -> None:
+    first, second = (run(made_of(strategy="dpsgd", clip_norm=clip)) for clip in (0.7, {"a": 0.7, "b": 0.7}))
+    assert torch.equal(weights(first), weights(second))
+    assert to_dict(first.ledger) == to_dict(second.ledger)
+
+
+@pytest.mark.parametrize("strategy", ["dpsgd-rank", "dpsgd-soft", "moments", "sgd"])
+def test_methods_with_one_bound_refuse_a_clip_norm_by_group(strategy: str) -> None:
+    with pytest.raises(SettingsError, match=f"clip_norm is a table by group, but {strategy} has one clip_norm for all"):
+        made_of(strategy=strategy, clip_norm=CLIPS)
+
+
+def test_an_existing_app_takes_clip_norms_by_group_and_no_target() -> None:
+    clips, inner = {"f": 1.0, "m": 2.0}, FedAvg()
+    app = PrivateTraining(inner, ("f", "m"), "dpsgd", clip_norm=clips, noise_multiplier=1.0)
+    assert app.method.rule().group_sensitivities(2) == (1.0, 2.0)
+    with pytest.raises(ValueError, match="target_epsilon is a table by group, but a plan by which every client"):
+        PrivateTraining(inner, ("f", "m"), "dpsgd", rounds=2, target_epsilon=clips)
+
+
+@pytest.mark.parametrize("sync", ["step", "epoch"])
+def test_clip_norms_with_whose_noise_no_accountant_could_compute_are_refused(sync: str) -> None:
+    with pytest.raises(ValueError, match=r"clip_norm is 1e-06 for one group and 2 for another, so that the noise is "
+                                         r"2e\+06 times the smaller one, more than 1e\+06"):
+        run(made_of(strategy="dpsgd", sync=sync, clip_norm={"a": 1e-6, "b": 2.0}))
