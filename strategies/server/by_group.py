@@ -45,13 +45,14 @@ class SettingsByGroup(BaseModel):
     def _take_tables(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         """Put a number in place of each table, and keep the tables."""
         choice = marked(cls, "by_group")
-        given = {name: values[name] for name in choice if isinstance(values.get(name), Mapping)} if isinstance(
-            values, Mapping) else {}
+        settings = values if isinstance(values, Mapping) else {}
+        given = {name: settings[name] for name in choice if isinstance(settings.get(name), Mapping)}
         if not given:
             return handler(values)
-        of_groups = {group: cls(**{**values, **_row(given, group)}) for group in _groups(given)}
-        tables = {name: {group: getattr(own, name) for group, own in of_groups.items()} for name in given}
-        made = handler({**values, **{name: _OF_TABLE[choice[name]](table.values()) for name, table in tables.items()}})
+        of_groups = {group: cls(**{**settings, **_row(given, group)}) for group in _groups(given)}
+        tables = {name: _column(of_groups, name) for name in given}
+        plain = {name: _OF_TABLE[choice[name]](table.values()) for name, table in tables.items()}
+        made = handler({**settings, **plain})
         made._tables = tables
         return made
 
@@ -80,17 +81,27 @@ class SettingsByGroup(BaseModel):
         Args:
             group: Name of the group.
         """
-        return self._with(_row(self._tables, group), {})
+        return self.model_copy(update=_row(self._tables, group))
 
     def without_equal_tables(self) -> Self:
         """Return the same settings with a number in place of each table that has one number for all groups."""
-        return self._with({}, {name: table for name, table in self._tables.items() if len({*table.values()}) > 1})
+        equal = [name for name, table in self._tables.items() if len({*table.values()}) == 1]
+        return self.model_copy(update={name: getattr(self, name) for name in equal})
 
-    def _with(self, numbers: Mapping[str, float], tables: dict[str, dict[str, float]]) -> Self:
-        """Return a copy with other numbers and tables."""
-        copy = self.model_copy(update=numbers)
-        copy._tables = tables
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy as pydantic does; what is updated is no table any more.
+
+        Args:
+            update: Values by name of the setting; they are not checked.
+            deep: Whether values are copied, too.
+        """
+        copy = super().model_copy(update=update, deep=deep)
+        copy._tables = {name: table for name, table in self._tables.items() if name not in (update or {})}
         return copy
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Show tables where they were given."""
+        return [(name, self._tables.get(name or "", value)) for name, value in super().__repr_args__()]
 
 
 def refuse_tables(tables: Tables, strategy: str, allowed: Iterable[str]) -> None:
@@ -131,6 +142,11 @@ def _groups(given: Mapping[str, Mapping[str, Any]]) -> list[str]:
             raise ValueError(f"{first} has numbers for {', '.join(map(str, given[first]))}, but {name} for "
                              f"{', '.join(map(str, given[name]))}: name the same groups in both")
     return [*given[first]]
+
+
+def _column(of_groups: Mapping[str, SettingsByGroup], name: str) -> dict[str, float]:
+    """Return one setting of each group, as it was checked."""
+    return {group: getattr(own, name) for group, own in of_groups.items()}
 
 
 def _row(tables: Mapping[str, Mapping[str, Any]], group: str) -> dict[str, Any]:

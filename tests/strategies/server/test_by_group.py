@@ -164,6 +164,8 @@ def test_a_number_of_all_is_safe_for_each_group() -> None:
     assert (training.clip_norm, training.noise_multiplier) == (1.3, 3.0)
     assert training.of_group("b") == made_of(clip_norm=1.3, noise_multiplier=1.0).training
     assert training.sized(100).tables == training.tables
+    assert f"clip_norm={CLIPS}, noise_multiplier={{'a': 3.0, 'b': 1.0}}" in repr(training)
+    assert training.model_copy(update={"clip_norm": 2.0}).by_group("clip_norm", ("a", "b")) == (2.0, 2.0)
 
 
 @pytest.mark.parametrize("sync", ["step", "epoch"])
