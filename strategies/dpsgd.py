@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from fedfair.mechanisms.clipping import ClipRule, Flat
+from fedfair.accounting import spent_multipliers
+from fedfair.mechanisms.clipping import ClipRule, Flat, PerGroup
 from strategies.server.strategy import NoisePlan, Strategy
 
 _MOST_NOISE = 1e6  # of the setting noise_multiplier
@@ -17,6 +18,10 @@ class Dpsgd(Strategy):
     With `noise_scale` = "absolute" the deviation of the noise is the setting `noise_multiplier` itself, whatever C is,
     as Bagdasaryan and Shmatikov print it on their poster (Algorithm 1: N(0, sigma^2 I)). A record is then protected by
     a noise multiplier of sigma / C, which is what the ledger charges.
+
+    With `clip_norm` as a table a gradient of group k is clipped to C_k, and the noise is relative to the largest. A
+    record of group k adds at most C_k, so that the group is charged a noise multiplier of sigma max_j C_j / C_k. That
+    is `dpsgd-f` with clip norms that are fixed in advance, and so a guarantee.
     """
 
     class Options(Strategy.Options):
@@ -24,6 +29,7 @@ class Dpsgd(Strategy):
 
         noise_scale: Literal["clip-norm", "absolute"] = "clip-norm"
 
+    tables = Strategy.tables | {"clip_norm"}
     options: Options
 
     def prepare(self) -> None:
@@ -39,17 +45,31 @@ class Dpsgd(Strategy):
                              "or a larger clip norm")
 
     def rule(self) -> ClipRule:
-        """Return one clip norm for all."""
+        """Return one clip norm for all, or one for each group."""
+        if "clip_norm" in self.training.tables:
+            return PerGroup(self.training.by_group("clip_norm", self.population.names))
         return Flat(self.training.clip_norm)
 
     def noise_plan(self) -> NoisePlan:
-        """Return one multiplier for all: as set or calibrated, or the absolute noise in multiples of the clip norm."""
+        """Return one multiplier for all: as set or calibrated, or the absolute noise in multiples of the clip norm.
+
+        In step mode groups with clip norms of their own are charged the noise in units of these. Raises `ValueError`
+        for clip norms that are too far apart.
+        """
         plan = super().noise_plan()
-        if self.options.noise_scale == "clip-norm":
+        if self.options.noise_scale == "absolute":
+            plan = replace(plan, multipliers=tuple(map(self._relative, plan.multipliers)),
+                           of_sum=self._relative(plan.of_sum))
+        if "clip_norm" not in self.training.tables:
             return plan
-        return replace(plan, multipliers=tuple(map(self._relative, plan.multipliers)),
-                       of_sum=self._relative(plan.of_sum))
+        bounds = self.rule().group_sensitivities(len(self.population.names))
+        own = spent_multipliers(max(plan.multipliers), bounds)
+        if max(own) > _MOST_NOISE:
+            raise ValueError(f"clip_norm is {min(bounds):g} for one group and {max(bounds):g} for another, so that the "
+                             f"noise is {max(own):g} times the smaller one, more than {_MOST_NOISE:g}: take clip norms "
+                             "that are less far apart")
+        return plan if self.sync == "epoch" else replace(plan, by_group=own)
 
     def _relative(self, deviation: float) -> float:
-        """Return a deviation of the noise in multiples of the clip norm."""
+        """Return a deviation of the noise in multiples of the clip norm, the largest of several."""
         return deviation / self.training.clip_norm

@@ -9,6 +9,7 @@ from pydantic import Field
 from fedfair.node.ranked_sums import send_ranked_sum
 from strategies.dpsgd import Dpsgd
 from strategies.server.releases.constraints import refuse_weights
+from strategies.server.strategy import Strategy
 
 
 class DpsgdRank(Dpsgd):
@@ -29,6 +30,7 @@ class DpsgdRank(Dpsgd):
         share: Annotated[float, Field(ge=0, le=1)] = 0.5
 
     modes = ("step",)
+    tables = Strategy.tables  # a record moves others to another place, whatever their groups
     exchange = send_ranked_sum
     options: Options
 

@@ -6,12 +6,13 @@ FairDP: groups train by themselves under a small last layer. Tran K. et al. 2023
 from __future__ import annotations
 
 import math
+from operator import mul
 from typing import Annotated
 
 from pydantic import Field
 
 from fedfair.gradients.layers import Gradients
-from fedfair.mechanisms.clipping import ClipRule, Flat, Reweighted
+from fedfair.mechanisms.clipping import ClipRule, Flat, PerGroup, Reweighted
 from fedfair.protocol.fields import Positive
 from strategies.server.calibration import own_noise
 from strategies.server.strategy import NoisePlan, Strategy
@@ -23,13 +24,15 @@ class GsDpSgd(Strategy):
     In epoch mode (the authors' code, and the default) each group's client trains one epoch; in step mode each group
     takes one step from the common weights.
 
-    A step of group k samples its N_k records with rate b / N_k, clips to C, adds noise sigma_k C and divides by b (by
-    N_k, with rate 1, if the group is smaller). With a target epsilon every sigma_k is calibrated by itself, so that
-    each group meets it. The mean of the groups' SGD steps is one step along a weighted gradient sum, so step mode works
-    for any partition; each group is charged for its own noise alone.
+    A step of group k samples its N_k records with rate b / N_k, clips to C_k, adds noise sigma_k C_k and divides by b
+    (by N_k, with rate 1, if the group is smaller). With a target epsilon every sigma_k is calibrated by itself, so that
+    each group meets it. "Distinct privacy parameters can be set for each group" (section 3.1): `clip_norm`,
+    `noise_multiplier` and `target_epsilon` may be tables by group. The mean of the groups' SGD steps is one step along
+    a weighted gradient sum, so step mode works for any partition; each group is charged for its own noise alone.
     """
 
     default_sync = "epoch"
+    tables = Strategy.tables | {"clip_norm", "noise_multiplier", "target_epsilon"}
     needs = "each group on one client, with sync epoch"
 
     def prepare(self) -> None:
@@ -49,11 +52,11 @@ class GsDpSgd(Strategy):
         return tuple(min(1.0, self.training.batch_size / size) for size in self.population.by_group)
 
     def rule(self) -> ClipRule:
-        """Return one clip norm; in step mode a group smaller than b weighs b / N_k, so that N_k divides its sum."""
-        if self.sync == "epoch":
-            return Flat(self.training.clip_norm)
-        weights = self._group_weights()
-        return Reweighted((self.training.clip_norm,) * len(weights), weights)
+        """Return the clip norms; in step mode a group smaller than b weighs b / N_k, so that N_k divides its sum."""
+        clip_norms = self.training.by_group("clip_norm", self.population.names)
+        if self.sync == "step":
+            return Reweighted(clip_norms, self._group_weights())
+        return PerGroup(clip_norms) if "clip_norm" in self.training.tables else Flat(self.training.clip_norm)
 
     def divisor(self) -> float:
         """Return K b: the step is the mean over K groups of sums divided by b."""
@@ -66,12 +69,17 @@ class GsDpSgd(Strategy):
     def noise_plan(self) -> NoisePlan:
         """Return each group's own noise, which it is charged, although the others' protects it too in the average.
 
-        A step carries the noise of all groups together, in units of the largest weight times C.
+        The noise of a local epoch is in units of the largest C_k. A step carries the noise of all groups together, in
+        units of the largest weight times C_k.
         """
-        own = tuple(own_noise(schedule, self.training, self.beside) for schedule in self.schedules())
-        weights = self._group_weights()
-        together = math.hypot(*(w * noise for w, noise in zip(weights, own, strict=True))) / max(weights)
-        return NoisePlan(own, together, by_group=own)
+        trained = self._trained_groups()
+        own = tuple(own_noise(schedule, self.training.of_group(group), self.beside)
+                    for schedule, group in zip(self.schedules(), trained, strict=True))
+        shares = [clip / self.training.clip_norm for clip in self.training.by_group("clip_norm", trained)]
+        if self.sync == "epoch":
+            return NoisePlan(tuple(map(mul, own, shares)), by_group=own)
+        bounds = [*map(mul, self._group_weights(), shares)]
+        return NoisePlan(own, math.hypot(*map(mul, bounds, own)) / max(bounds), by_group=own)
 
     @property
     def rounds_per_epoch(self) -> float:
@@ -80,6 +88,13 @@ class GsDpSgd(Strategy):
             return super().rounds_per_epoch
         sampled = sum(min(self.training.batch_size, size) for size in self.population.by_group)
         return self.population.records / sampled
+
+    def _trained_groups(self) -> tuple[str, ...]:
+        """Return the names of the groups that train by themselves: of all, or of those of the clients in epoch mode."""
+        names = self.population.names
+        if self.sync == "step":
+            return names
+        return tuple(names[max(range(len(names)), key=sizes.__getitem__)] for sizes in self.population.sizes)
 
     def _group_weights(self) -> tuple[float, ...]:
         """Return b / min(b, N_k) for group k."""

@@ -48,7 +48,7 @@ class Account:
         secure_aggregation: Whether the server sees only sums over clients, of what the events release; not of a
             threshold search or preprocessing.
         public: What everybody is assumed to know; None for `PUBLIC` of what is protected.
-        budget: A filter that keeps every group within a budget, or None.
+        budget: A filter that keeps every group within a budget, or one for each group, `[K]`; None for none.
         size: Public number of training records, or of participants where these are protected; None if unknown.
         preprocessing: The release from which ranges and categories were learned, or None.
 
@@ -99,7 +99,7 @@ class Account:
     def __init__(self, groups: Iterable[str], delta: float, trust: Trust = Trust.CENTRAL, clients: int = 1,
                  accountant: Accountant = "pld", nominal: str | None = None, protects: Unit = "record",
                  broadcasts: bool = False, *, secure_aggregation: bool = False, public: str | None = None,
-                 budget: RenyiFilter | None = None, simulated: str | None = None,
+                 budget: RenyiFilter | tuple[RenyiFilter, ...] | None = None, simulated: str | None = None,
                  size: int | None = None, preprocessing: Preprocessed | None = None) -> None:
         self.groups, self.delta, self.trust, self.clients = tuple(groups), delta, trust, clients
         self.accountant, self.nominal, self.protects, self.broadcasts = accountant, nominal, protects, broadcasts
@@ -284,11 +284,17 @@ class Account:
             accountant: "pld" or "rdp"; None for the ledger's.
         """
         fixed = self._by_group(lambda event, k: (event.guaranteed(k),), delta, accountant)
+        at = self._delta(delta)
+        kept = {name: budget.epsilon(at) for name, budget in self.budgets.items() if self._within_budget(name)}
+        return {name: min(guaranteed, kept.get(name, math.inf)) for name, guaranteed in fixed.items()}
+
+    @property
+    def budgets(self) -> dict[str, RenyiFilter]:
+        """The filter of each group, by name; none without a budget."""
         if self.budget is None:
-            return fixed
-        limit = self.budget.epsilon(self._delta(delta))
-        return {name: min(fixed[name], limit) if self._within_budget(k) else fixed[name]
-                for k, name in enumerate(self.groups)}
+            return {}
+        each = self.budget if isinstance(self.budget, tuple) else (self.budget,) * len(self.groups)
+        return dict(zip(self.groups, each, strict=True))
 
     def epsilon_by_group(self, delta: float | None = None, accountant: Accountant | None = None) -> dict[str, float]:
         """Return what a record of each group has spent: the composition of the bounds that were in force.
@@ -437,10 +443,10 @@ class Account:
         seen = noise_seen(observer, event, self.trust, self.clients, secure_aggregation=False)
         return [of._replace(multiplier=of.multiplier * min(seen, 1.0)) for of in found]
 
-    def _within_budget(self, group: int) -> bool:
-        """Return whether a group's releases, with the noise that was really there, stayed within the budget."""
-        assert self.budget is not None
-        return all(map(self.budget.holds, self._charged(lambda event, k: (event.certain(k),), group)))
+    def _within_budget(self, name: str) -> bool:
+        """Return whether a group's releases, with the noise that was really there, stayed within its budget."""
+        releases = self._charged(lambda event, k: (event.certain(k),), self.groups.index(name))
+        return all(map(self.budgets[name].holds, releases))
 
     def _by_group(self, charge: Charge, delta: float | None, accountant: Accountant | None,
                   observer: Observer | None = None) -> dict[str, float]:

@@ -41,7 +41,7 @@ def to_dict(account: Account) -> dict[str, Any]:
         "guarantee": account.guarantee, "guarantee_because": reason(account), "nominal_because": account.nominal,
         "simulated_because": account.simulated,
         "public_by_assumption": account.public, "left_to_trust": left_to_trust(account), "size": account.size,
-        "budget": asdict(account.budget) if account.budget else None,
+        "budget": _written(account.budget),
         **_figures(account),
         "validation_data": held_out_data(account, "valid"), "test_data": held_out_data(account, "test"),
         "not_protected": account.unprotected,
@@ -79,7 +79,7 @@ def from_dict(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
         values["groups"], values["delta"], Trust(values["trust"]), values["clients"], values["accountant"],
         values["nominal_because"], values["protects"], values["broadcasts"],
         secure_aggregation=values["secure_aggregation"], public=values["public_by_assumption"],
-        budget=RenyiFilter(**values["budget"]) if values["budget"] else None,
+        budget=_read(values["budget"]),
         simulated=values.get("simulated_because"),  # kept runs of before have no such entry
         size=values.get("size"), preprocessing=Preprocessed(*learned) if learned else None)
     held_out = {part: values[entry] for part, entry in {**_RELEASES, LEFT_OUT: _LEFT_OUT}.items()
@@ -88,3 +88,17 @@ def from_dict(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
     for part, entry in values.get("selections", {}).items():
         account.record_selection(part, Selection(**entry))
     return account.with_files(from_json(values.get("files", {})))
+
+
+def _written(budget: RenyiFilter | tuple[RenyiFilter, ...] | None) -> dict[str, Any] | list[dict[str, Any]] | None:
+    """Return a budget as JSON has it, one for each group as a list."""
+    if isinstance(budget, tuple):
+        return [asdict(each) for each in budget]
+    return asdict(budget) if budget else None
+
+
+def _read(budget: dict[str, Any] | list[dict[str, Any]] | None) -> RenyiFilter | tuple[RenyiFilter, ...] | None:
+    """Return a budget that `_written` wrote."""
+    if isinstance(budget, list):
+        return tuple(RenyiFilter(**each) for each in budget)
+    return RenyiFilter(**budget) if budget else None

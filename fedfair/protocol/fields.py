@@ -7,6 +7,8 @@ Marks of a setting's field beyond type, default and description, kept in `json_s
 - `replaces`: the setting that this one makes meaningless.
 - `belongs_to`: the setting that it suits one value of; where that changes, a preset's value is not taken over.
 - `chosen_by`: the option of commands, and the key of sweeps, that chooses it in place of a setting.
+- `by_group`: that it may be a table with a number for each group, and whether the "largest" or the "smallest" of them
+  is safe for all (see `strategies.server.by_group`).
 - `allowed`: what it allows, in words, where its type does not say it.
 - `records`: whether it decides which records are trained and tested on.
 - `same_releases`: whether it says only what is measured, where it is computed, or what is chosen from releases, so that

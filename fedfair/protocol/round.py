@@ -54,6 +54,8 @@ class LocalTraining:
         sizes: Each client's public number of records, from which sampling rate and number of steps follow.
         proximal: Weight mu of the term mu / 2 ||w - w_0||^2 that holds the weights near those that the epoch begins
             with (FedProx; Li et al. 2020, Equation 2).
+        bounds_fixed: Whether the bounds of the rule are the same in all rounds, so that each group is guaranteed the
+            noise in units of its own bound.
     """
 
     batch_size: int
@@ -65,6 +67,7 @@ class LocalTraining:
     weights: tuple[float, ...]
     sizes: tuple[int, ...]
     proximal: float = 0.0
+    bounds_fixed: bool = False
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for a proximal term that pushes weights away, or to nowhere."""
@@ -260,7 +263,10 @@ class Round:
         for client, by_group in enumerate(sizes):
             steps = self.local.epoch(client).steps
             if steps:
-                yield Charge(self.local_event(client, [size > 0 for size in by_group]), steps, self.step * steps)
+                event = self.local_event(client, [size > 0 for size in by_group])
+                if self.local.bounds_fixed:
+                    event = replace(event, multipliers=event.spent_multipliers)
+                yield Charge(event, steps, self.step * steps)
 
     def own_event(self, clients: int, trusts_server: bool = False) -> Event:
         """Return what the noise of some clients alone guarantees for the round's sum and counts over their records.

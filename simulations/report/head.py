@@ -144,4 +144,6 @@ def _toml(value: Any) -> str:
     """Return a value as `--set` reads it."""
     if isinstance(value, str) and parsed(value) == value:
         return value
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(tomli_w.dumps({key: each}).strip() for key, each in value.items())}}}"
     return " ".join(tomli_w.dumps({"value": value}).removeprefix("value = ").split()).replace(",]", "]")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fedfair.accounting import Ledger
+from fedfair.accounting import Ledger, RenyiFilter
 from fedfair.accounting.contents import MEANINGS
 from fedfair.accounting.figures import up
 from fedfair.accounting.ledger_words import delta_warning, objections, parts_data, preprocessing_data, reading
@@ -70,12 +70,18 @@ def notes(ledger: Ledger, delta: float) -> list[str]:
         lines.append(TWO_GROUPS)
     if warning := delta_warning(ledger, delta):
         lines.append(f"warning: {warning}")
-    if ledger.budget is not None:
-        lines.append(f"every group is kept within Renyi divergence {up(ledger.budget.divergence, '.4g')} at order "
-                     f"{ledger.budget.order}, epsilon {up(ledger.budget.epsilon(delta), '.4g')} at delta "
-                     f"{up(delta, '.6g')}")
+    for kept, budget in _kept(ledger):
+        lines.append(f"{kept} is kept within Renyi divergence {up(budget.divergence, '.4g')} at order {budget.order}, "
+                     f"epsilon {up(budget.epsilon(delta), '.4g')} at delta {up(delta, '.6g')}")
     lines += [f"not protected: {name} ({why})" for name, why in ledger.unprotected.items()]
     return lines + file_notes(ledger) if ledger.files else lines
+
+
+def _kept(ledger: Ledger) -> list[tuple[str, RenyiFilter]]:
+    """Return who is kept within which budget: all, or each group within its own."""
+    if isinstance(ledger.budget, RenyiFilter):
+        return [("every group", ledger.budget)]
+    return [(f"group {name}", budget) for name, budget in ledger.budgets.items()]
 
 
 def file_notes(ledger: Ledger) -> list[str]:

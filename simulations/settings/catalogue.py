@@ -31,7 +31,8 @@ class Setting(NamedTuple):
 def settings_of(model: type[BaseModel], prefix: str = "") -> list[Setting]:
     """Return the fields of a model in words, in order, their names behind `prefix`."""
     schema = model.model_json_schema()
-    return [Setting(prefix + name, _written(field.get("default")), _allowed(field, schema.get("$defs", {})),
+    return [Setting(prefix + name, _written(field.get("default")),
+                    _allowed(field, schema.get("$defs", {})) + ", or a table of it by group" * ("by_group" in field),
                     field.get("description", ""))
             for name, field in schema.get("properties", {}).items()]
 

@@ -12,6 +12,7 @@ from fedfair.plugins.registry import unknown
 from fedfair.protocol.task import Task
 from simulations.settings.deployment import refuse_no_deployment, with_deployment
 from strategies import COMBINATIONS, STRATEGIES, find_strategy
+from strategies.server.by_group import refuse_tables
 from strategies.server.releases.risk_meter import refuse_unmeasurable
 from strategies.server.training import Training
 
@@ -100,6 +101,7 @@ class Experiment(Task, Training):
     def _strategy_fits(self) -> Experiment:
         """Refuse an unknown strategy, and what it does not know or allow."""
         strategy = find_strategy(self.strategy)
+        refuse_tables(self.tables, self.strategy, strategy.tables)
         if self.sync is not None and self.sync not in strategy.modes:
             raise ValueError(f"sync is {self.sync!r}, but {self.strategy} runs only with sync = "
                              f"{' or '.join(map(repr, strategy.modes))}: leave it out")
@@ -122,7 +124,7 @@ class Experiment(Task, Training):
     @property
     def training(self) -> Training:
         """The fields that the strategy must know."""
-        return Training(**{name: getattr(self, name) for name in Training.model_fields})
+        return Training(**{**{name: getattr(self, name) for name in Training.model_fields}, **self.tables})
 
     @property
     def key(self) -> RunKey:

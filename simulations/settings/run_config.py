@@ -14,8 +14,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedfair.moments.heads import Constraint
+from fedfair.protocol.fields import marked
 from simulations.settings.catalogue import lists, sections
-from simulations.settings.experiment import SettingsError, in_words
+from simulations.settings.experiment import Experiment, SettingsError, in_words
 from simulations.settings.names import pairs, parsed
 
 PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
@@ -117,7 +118,7 @@ def _names_of_fits() -> list[str]:
 
 def _settings(given: Mapping[str, Any], more: str) -> dict[str, Any]:
     """Return the experiment's settings of a run config, and those of its key `settings`."""
-    in_toml = lists()
+    in_toml = {*lists(), *marked(Experiment, "by_group")}
     settings = {name: parsed(value) if name in in_toml and isinstance(value, str) else value
                 for name, value in given.items()}
     options = pairs(str(given.get("options", "")).split())

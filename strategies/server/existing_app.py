@@ -20,6 +20,7 @@ from fedfair.protocol.round import LocalEpoch, LocalTraining, Round
 from fedfair.protocol.task import Task
 from strategies import find_strategy
 from strategies.server.budget_shares import COUNT_NOISE_RATIO
+from strategies.server.by_group import refuse_tables
 from strategies.server.known_clients import KnownClients, refuse_doubles
 from strategies.server.population import Population
 from strategies.server.replies.app_reply_checks import RECORD, Told, checked, refuse_infinite_average
@@ -105,7 +106,7 @@ class PrivateTraining(FlowerStrategy):
         local = LocalTraining(
             batch_size=training.batch_size, optimizer=training.optimizer, learning_rate=training.learning_rate,
             weight_decay=training.weight_decay, momentum=training.momentum, noise_multipliers=noise, weights=(1.0,),
-            sizes=(0,))
+            sizes=(0,), bounds_fixed="clip_norm" in training.tables)
         plan = replace(self.method.plan(server_round - 1), rates=(1.0,) * groups, clients=1, local=local,
                        budget=self._budget)
         sampled = list(self.strategy.configure_train(server_round, arrays, config, grid))
@@ -222,6 +223,7 @@ def _budget(settings: Mapping[str, Any], rounds: int | None) -> LocalBudget | No
         raise ValueError(f"target_epsilon is {target} and rounds is {rounds}: say for how many rounds it must last, "
                          "for example rounds=10")
     checked = Training(**settings)  # before anything is computed from them
+    refuse_tables(checked.tables, "a plan by which every client finds its noise", ("clip_norm",))
     return LocalBudget(epsilon=float(target), delta=checked.delta, accountant=checked.accountant, rounds=rounds,
                        count_ratio=COUNT_NOISE_RATIO, count_noise=checked.count_noise_multiplier)
 

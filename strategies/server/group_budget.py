@@ -13,21 +13,22 @@ from fedfair.mechanisms.clipping import ClipRule, capped, sensitivity
 from strategies.server.training import Training
 
 
-def group_budget(training: Training, sync: str, rule: ClipRule, noise: float, rates: Sequence[float], steps: int,
-                 count_multiplier: float | None, counts_first: bool) -> GroupBudget:
-    """Return the filter that keeps every group of a run within `group_epsilon`; see `GroupBudget` for the arguments.
+def group_budget(training: Training, names: Sequence[str], sync: str, rule: ClipRule, noise: float,
+                 rates: Sequence[float], steps: int, count_multiplier: float | None, counts_first: bool) -> GroupBudget:
+    """Return the filters that keep the groups of a run within `group_epsilon`; see `GroupBudget` for the arguments.
 
-    `rule` is the method's first clip rule, `noise` its least noise multiplier. Raises `ValueError` if the method has no
-    bounds by group, does not release single steps, has no noise, or counts with too little noise.
+    `names` are the groups', `rule` is the method's first clip rule, `noise` its least noise multiplier. Raises
+    `ValueError` if the method has no bounds by group, does not release single steps, has no noise, or counts with too
+    little noise.
     """
-    assert training.group_epsilon is not None
     if sync == "epoch":
         raise ValueError('group_epsilon limits single steps, but sync is "epoch": set sync = "step"')
     if noise == 0:
         raise ValueError("group_epsilon lowers bounds until the noise is enough for every group, but noise_multiplier "
                          "is 0: give one above 0, or a target_epsilon")
     capped(rule, (math.inf,) * len(rates))
-    return GroupBudget(training.group_epsilon, training.delta, rates, steps, count_multiplier, counts_first)
+    return GroupBudget(training.by_group("group_epsilon", names), training.delta, rates, steps, count_multiplier,
+                       counts_first)
 
 
 class GroupBudget:
@@ -49,20 +50,22 @@ class GroupBudget:
     its whole share, the cost at the least noise that the counts could have left (`Event` says why). The constructor
     checks that counts alone never cost more than a share: shares only grow, because no step costs more than its share.
 
-    `rates` are the groups' sampling rates, `steps` the length of the run, `count_multiplier` the noise of the counts or
-    None. `least` are the least noise multipliers of the last step by group, as they were certain before it. Raises
-    `ValueError` if counts alone would exceed the budget.
+    `epsilons` are the groups' budgets, `rates` their sampling rates, `steps` the length of the run, `count_multiplier`
+    the noise of the counts or None. `least` are the least noise multipliers of the last step by group, as they were
+    certain before it. Raises `ValueError` if counts alone would exceed the budget.
     """
 
-    def __init__(self, epsilon: float, delta: float, rates: Sequence[float], steps: int,
+    def __init__(self, epsilons: Sequence[float], delta: float, rates: Sequence[float], steps: int,
                  count_multiplier: float | None, counts_first: bool = False) -> None:
-        self.epsilon, self.counts_first = epsilon, counts_first
-        self.filter: RenyiFilter = filter_for(epsilon, delta, max(rates), steps)
+        self.epsilons, self.counts_first = tuple(epsilons), counts_first
+        self.filters: tuple[RenyiFilter, ...] = tuple(filter_for(each, delta, max(rates), steps) for each in epsilons)
+        self.filter: RenyiFilter | tuple[RenyiFilter, ...] = (  # as a ledger has it
+            self.filters[0] if len({*self.filters}) == 1 else self.filters)
         self.rates, self.left, self.counts = tuple(rates), steps, count_multiplier
         self.spent = [0.0] * len(self.rates)
         self.least = self._least() if steps else (math.inf,) * len(self.rates)
         if steps and count_multiplier is not None and not all(map(math.isfinite, self.least)):
-            raise ValueError(f"group_epsilon {epsilon} is too small: the counts alone, with noise multiplier "
+            raise ValueError(f"group_epsilon {min(epsilons)} is too small: the counts alone, with noise multiplier "
                              f"{count_multiplier:g}, cost more in {steps} steps; allow more, take fewer steps, or "
                              "a larger count_noise_multiplier")
 
@@ -76,7 +79,7 @@ class GroupBudget:
         allowed = capped(rule, tuple(deviation / least for least in self.least))
         for k, bound in enumerate(allowed.group_sensitivities(len(self.rates))):
             multiplier = joint_multiplier(self.least[k] if self.counts_first else deviation / bound, self.counts)
-            self.spent[k] += self.filter.cost(Release(self.rates[k], multiplier))
+            self.spent[k] += self.filters[k].cost(Release(self.rates[k], multiplier))
         self.left -= 1
         return allowed, deviation / sensitivity(allowed, len(self.rates))
 
@@ -87,11 +90,12 @@ class GroupBudget:
         of the budget is left for the remaining steps.
         """
         least = self._least()
-        self.spent = [spent + (self.filter.divergence - spent) / self.left for spent in self.spent]
+        self.spent = [spent + (whole.divergence - spent) / self.left
+                      for whole, spent in zip(self.filters, self.spent, strict=True)]
         if not all(map(math.isfinite, self._least())):
             raise ValueError("a round was interrupted, and may have been seen: group_epsilon "
-                             f"{up(self.epsilon, '.6g')} leaves too little for the {self.left} still to come: start "
-                             "again, in another folder, or with a larger one")
+                             f"{up(min(self.epsilons), '.6g')} leaves too little for the {self.left} still to come: "
+                             "start again, in another folder, or with a larger one")
         return least
 
     def _least(self) -> tuple[float, ...]:
@@ -100,8 +104,8 @@ class GroupBudget:
         They are infinite where no noise is enough.
         """
         least = []
-        for rate, spent in zip(self.rates, self.spent, strict=True):
-            joint = self.filter.least_multiplier(rate, (self.filter.divergence - spent) / self.left)
+        for whole, rate, spent in zip(self.filters, self.rates, self.spent, strict=True):
+            joint = whole.least_multiplier(rate, (whole.divergence - spent) / self.left)
             square = joint**-2 - (0.0 if self.counts is None else self.counts**-2)
             least.append(square**-0.5 if square > 0 else math.inf)
         return tuple(least)

@@ -38,7 +38,7 @@ def noise_key(method: type, sync: str, options: BaseModel, task: Task, training:
     if training.randomness == "system":
         return None
     identity = {"strategy": name_in_file(method) or method.__name__, "sync": sync, "options": _chosen(options),
-                "task": _of_data(task), "training": _chosen(training, "options", "sync")}
+                "task": _of_data(task), "training": _chosen(training.without_equal_tables(), "options", "sync")}
     text = json.dumps(identity, sort_keys=True)
     return blake2b(text.encode(), digest_size=_BITS // 8, person=b"noise key").hexdigest()
 

@@ -24,6 +24,7 @@ from fedfair.mechanisms.counting import CountQuery
 from fedfair.models.optimizers import Optimizer, make_optimizer
 from fedfair.protocol.round import LocalEpoch, LocalSgd, LocalTraining, Round
 from fedfair.protocol.task import Task
+from strategies.server.by_group import refuse_other_groups, refuse_tables
 from strategies.server.calibration import Beside, Schedule, common_noise, count_noise, search_charge
 from strategies.server.group_budget import GroupBudget, group_budget
 from strategies.server.hooks import query_of, refuse_broken_hooks, rule_of
@@ -90,13 +91,14 @@ class Strategy(ABC):
         preprocessing: What was released for private preprocessing of the task's data, or None.
 
     Attributes:
-        modes: Modes that the method supports, of "step" and "epoch" (class attribute, as the next ten).
+        modes: Modes that the method supports, of "step" and "epoch" (class attribute, as the next eleven).
         default_sync: Mode of a run whose settings name none.
         protects: What neighbouring data sets differ by: one "record", or one "participant" with all its records.
         exchange: What nodes are asked for when they train, except in local epochs; None for the clipped gradient sum.
         masked_exchange: The same sums under masks, for secure aggregation; None for a method that has none.
         needs: What it needs beyond a clip norm and noise, for `fedfair methods`; "" for nothing.
         settings: Settings that it cannot do without, for commands: they win over a preset's, and a person's over them.
+        tables: Settings that it takes by group, as tables; without bounds by group it refuses any `group_epsilon`.
         counts_first: Whether the query is answered before the gradients are clipped; if not, with their sum.
         nominal: Why no proof supports the epsilon, whatever the options, or None.
         broadcasts: Whether clients are sent sums without noise.
@@ -147,6 +149,7 @@ class Strategy(ABC):
     masked_exchange: ClassVar[Exchange | None] = None
     needs: ClassVar[str] = ""
     settings: ClassVar[Mapping[str, Any]] = {}
+    tables: ClassVar[frozenset[str]] = frozenset({"group_epsilon"})
     counts_first: ClassVar[bool] = False
     nominal: ClassVar[str | None] = None
     broadcasts: ClassVar[bool] = False
@@ -157,7 +160,9 @@ class Strategy(ABC):
     def __init__(self, task: Task, training: Training, population: Population, *,
                  preprocessing: Preprocessed | None = None) -> None:
         self.key = self.key_of(task, training)
-        training = training.sized(population.records)
+        refuse_tables(training.tables, type(self).__name__, self.tables)
+        refuse_other_groups(training.tables, population.names)
+        training = training.sized(population.records).without_equal_tables()
         _refuse_misfit(task, training, population)
         self.task, self.training, self.population = task, training, population
         self.sharers = self.answering = len(population.sizes) - training.dropouts  # the fewest whose noise is in a sum
@@ -271,7 +276,8 @@ class Strategy(ABC):
         return LocalTraining(
             batch_size=training.batch_size, optimizer=training.optimizer, learning_rate=training.learning_rate,
             weight_decay=training.weight_decay, momentum=training.momentum, noise_multipliers=self.noise.multipliers,
-            weights=self.client_weights(), sizes=self.population.by_client)
+            weights=self.client_weights(), sizes=self.population.by_client,
+            bounds_fixed="clip_norm" in training.tables)
 
     def local_sgd(self) -> LocalSgd | None:
         """Return how participants train before their whole updates are clipped, or None.
@@ -481,8 +487,8 @@ class Strategy(ABC):
         if self.preprocessing is not None:
             raise ValueError("group_epsilon is set, but preprocessing is private, and its release is not in that "
                              "budget: give public ranges and categories, or leave group_epsilon out")
-        return group_budget(self.training, self.sync, self.rule(), min(self.noise.multipliers), self.rates(),
-                            self.rounds, self.noise.of_counts, self.counts_first)
+        return group_budget(self.training, self.population.names, self.sync, self.rule(), min(self.noise.multipliers),
+                            self.rates(), self.rounds, self.noise.of_counts, self.counts_first)
 
 
 def _refuse_misfit(task: Task, training: Training, population: Population) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from fedfair.accounting import ACCOUNTANTS, Accountant
 from fedfair.datasets.names import names_in
@@ -24,6 +24,7 @@ from fedfair.protocol.fields import (
     held,
     marked,
 )
+from strategies.server.by_group import SettingsByGroup
 from strategies.server.threshold_settings import ThresholdSettings
 
 
@@ -50,7 +51,7 @@ def _known_accountant(name: str) -> str:
     return name
 
 
-class Training(ThresholdSettings, BaseModel):
+class Training(ThresholdSettings, SettingsByGroup):
     """Settings of the training itself and of what follows it; frozen, and validated when made.
 
     Every field describes itself; docs/settings.md and `fedfair settings` list them.
@@ -104,10 +105,10 @@ class Training(ThresholdSettings, BaseModel):
         description="Decay of an exponential moving average of the weights over rounds, which the run returns in place "
                     "of the latest weights; it follows the noise, so it costs no privacy.")
     clip_norm: ClipNorm = Field(
-        default=0.5,
+        default=0.5, json_schema_extra={"by_group": "largest"},
         description="Clip norm C0: bound on the Euclidean norm of a per-example gradient.")
     noise_multiplier: NoiseMultiplier = Field(
-        default=1,
+        default=1, json_schema_extra={"by_group": "largest"},
         description="Standard deviation of the gradient noise, in multiples of the clip rule's sensitivity; 0 trains "
                     "without noise and without any guarantee.")
     count_noise_multiplier: Annotated[AnyNotNegative, held(1e-12, 1e9)] | None = Field(
@@ -115,15 +116,16 @@ class Training(ThresholdSettings, BaseModel):
         description="Standard deviation of the noise on counts by group, one record changing a count by 1; by default "
                     "ten times the noise multiplier.")
     target_epsilon: Positive | None = Field(
-        default=None, json_schema_extra={"replaces": "noise_multiplier"},
+        default=None, json_schema_extra={"replaces": "noise_multiplier", "by_group": "smallest"},
         description="Epsilon at delta, by the accountant, in place of noise_multiplier: the smallest noise multiplier "
-                    "within it is taken.")
+                    "within it is taken. What is asked of all groups alike, private preprocessing and figures, goes by "
+                    "the smallest of a table.")
     preprocessing_epsilon: Positive | None = Field(
         default=None,
         description="Epsilon that the release of private preprocessing would cost alone; by default a quarter of "
                     "target_epsilon, which covers it.")
     group_epsilon: Positive | None = Field(
-        default=None,
+        default=None, json_schema_extra={"by_group": "smallest"},
         description="Epsilon at delta that the records of each group are kept within, only with sync step and "
                     "strategies that have bounds or weights by group.")
     delta: Probability = Field(

@@ -23,6 +23,8 @@ RUNS = [
     ("dpsgd-global-adapt", "esipova2023", {"dataset": "dutch", "options.tau": 0.5, "trust": "local"}),
     ("gs-dp-sgd-to", "yang2024", {"dataset": "law", "theta": 0.1}),
     ("dpsgd", None, {"csv": "my people.csv", "label": "hired", "group": "sex", "missing": "drop"}),
+    ("gs-dp-sgd", None, {"csv": "my people.csv", "label": "hired", "group": "sex", "missing": "drop",
+                         "clip_norm": {"f": 0.5, "other sex": 1.0}}),
     ("dpsgd", "esipova2023", {"csv": "dutch.csv", "label": "hired", "group": "sex", "model": "squashed_logistic",
                               "clip_norm": 0.1, "learning_rate": 0.8}),  # as for the data set that is called so
 ]
