@@ -209,10 +209,10 @@ class Needed(NamedTuple):
 
 
 def bins_for(records: int, numbers: int, others: int, deviation: float) -> int:
-    """Return the number of bins of each number, by public figures alone.
+    """Return the number of bins of each number, by what is public or was released.
 
     Args:
-        records: Number of training records n.
+        records: Number of training records n, times how evenly classes are divided (`kinds.evenness_of`).
         numbers: Number of columns of numbers.
         others: Number of columns of categories.
         deviation: Standard deviation s of the noise on the sums.
