@@ -222,8 +222,8 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     quantities = (*(made.quantities or ()), *found.quantities)
     if "bins" not in wanted.settings:
         binned = [name for name in numbers if name not in found.switches]
-        told = counts.records * found.evenness
-        made = made.model_copy(update={"bins": _bins(made, told, len(table.names), binned, noise)})
+        bins = _bins(made, counts.records, len(table.names), binned, noise, found.evenness)
+        made = made.model_copy(update={"bins": bins})
     settings = {**settings_of(wanted, _OWN), "csv": made.csv, "dataset": made.dataset, "delta": delta,
                 "target_epsilon": budget.target_epsilon, "figures_epsilon": budget.figures_epsilon, "numbers": numbers,
                 "bins": made.bins, "split": made.split, **({"categorical": made.categorical} if table.listed else {}),
@@ -259,11 +259,12 @@ def _groups(made: Experiment, table: Chunks) -> tuple[str, ...]:
                                         asked=made.asked) for column in made.attributes]).names
 
 
-def _bins(made: Experiment, records: float, columns: int, numbers: Sequence[str], noise: float) -> int:
-    """Return the number of bins of each number that a table of as many evenly divided records bears at a noise."""
+def _bins(made: Experiment, records: int, columns: int, numbers: Sequence[str], noise: float, evenness: float | None
+          ) -> int:
+    """Return the number of bins of each number that the table can bear at a noise multiplier."""
     numeric = {*numbers, *(known.column for known in made.ranges or ())}
     others = columns - 1 - len(made.attributes) - len(numeric) - (made.site is not None)
-    return bins_for(int(made.split[0] * records), len(numeric), others, SENSITIVITY * noise)
+    return bins_for(int(made.split[0] * records), len(numeric), others, SENSITIVITY * noise, evenness)
 
 
 def _needed(result: Result, noise: float, terms: Terms | None) -> Needed | None:

@@ -63,7 +63,7 @@ class Kinds(NamedTuple):
         strays: Columns of numbers or quantities of which some cells write another quantity, and count as missing.
         shares: Columns of numbers of which some have a sign of per cent, and others none.
         switches: Columns of numbers that are all 0 or 1, as far as the noise lets it be seen.
-        evenness: How evenly records are divided among classes, from 0 to 1 (`evenness_of`).
+        evenness: How evenly records are divided among classes, from 0 to 1 (`evenness_of`); None if it was not asked.
     """
 
     numbers: tuple[str, ...]
@@ -74,7 +74,7 @@ class Kinds(NamedTuple):
     strays: tuple[str, ...] = ()
     shares: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
-    evenness: float = 1.0
+    evenness: float | None = None
 
 
 class Counts(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.mechanisms.randomness import source
+from simulations.fitting.budget import FEWEST_BINS, MOST_BINS, bins_for
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
 from simulations.fitting.kinds import Counts, evenness_of, kinds
@@ -189,8 +193,9 @@ def test_noisy_counts_tell_how_evenly_records_are_divided_among_classes(rare: fl
     """4 p (1 - p), within what noise of sqrt(m + 2) multipliers on either count moves it by."""
     multiplier, records, exact = 30.0, 20_000, torch.zeros(8, 12, dtype=torch.float64)
     exact[:7, 0] = records
-    found = [kinds(with_labels(exact, records, rare), [*"abcdefg"], reading_as_asked(Asked()), False, multiplier,
-                   "gaussian", source(str(seed), "kinds")).evenness for seed in range(400)]
+    told = [kinds(with_labels(exact, records, rare), [*"abcdefg"], reading_as_asked(Asked()), False, multiplier,
+                  "gaussian", source(str(seed), "kinds")) for seed in range(400)]
+    found = [each.evenness for each in told if each.evenness is not None]
     slope = 4 * abs(1 - 2 * rare) * np.hypot(rare, 1 - rare) * multiplier * 3 / records
     assert np.mean(found) == pytest.approx(4 * rare * (1 - rare), abs=0.003)
     assert np.std(found) == pytest.approx(slope, rel=0.15, abs=0.0005)
@@ -201,6 +206,21 @@ def test_evenness_of_three_classes_is_that_of_a_plain_sum() -> None:
     assert evenness_of(torch.tensor([1.0, 1.0, 1.0])) == pytest.approx(1.0)
     assert evenness_of(torch.tensor([6.0, 3.0, 1.0])) == pytest.approx(1.5 * (1 - 0.36 - 0.09 - 0.01))
     assert evenness_of(torch.tensor([-5.0, 10.0])) == evenness_of(torch.tensor([-5.0, -10.0])) == 0.0
+
+
+@given(records=st.integers(100, 100_000), numbers=st.integers(1, 40), others=st.integers(0, 20),
+       deviation=st.floats(1.0, 60.0), evenness=st.one_of(st.none(), st.floats(0.0, 1.0)))
+def test_bins_are_the_most_that_noise_bears_on_second_moments_and_on_scores(records: int, numbers: int, others: int,
+                                                                            deviation: float, evenness: float | None
+                                                                            ) -> None:
+    def bears(bins: int) -> bool:
+        """Return whether as many bins are few enough."""
+        width = bins * numbers + 4 * others + 1
+        told = evenness is None or records * evenness >= 6 * deviation * width * (1 - 1e-9)
+        return told and math.sqrt(2) * records >= 3 * deviation * width**1.5 * (1 - 1e-9)
+
+    most = [FEWEST_BINS, *(bins for bins in range(FEWEST_BINS, MOST_BINS + 1) if bears(bins))]
+    assert bins_for(records, numbers, others, deviation, evenness) == most[-1]
 
 
 def test_a_table_with_a_rare_class_has_fewer_bins_unless_nothing_is_asked(tmp_path: Path) -> None:
