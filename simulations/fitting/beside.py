@@ -63,19 +63,24 @@ def read_beside(path: Path) -> dict[str, Any]:
     for row in table[table["metric"].isin(known) if path.is_dir() else slice(None)].to_dict("records"):
         if row["metric"] not in known:
             raise unknown(f"metric of {file}", str(row["metric"]), known)
-        ends = {end: float(row[end]) for end in ("low", "high") if isinstance(row.get(end), float)}
-        numbers = {"value": _number(row["value"], file), **{end: at for end, at in ends.items() if math.isfinite(at)}}
+        given = ["value", *(end for end in ("low", "high") if _is_known(row.get(end)))]
+        numbers = {name: _number(row[name], file, name) for name in given}
         rows.append({"group": str(row["group"]), "metric": str(row["metric"]), **numbers})
     if not rows:
         raise ValueError(f"{file} has none of the figures that are compared: {', '.join(known)}")
     return {"name": path.resolve().name if path.is_dir() else path.stem, "rows": rows}
 
 
-def _number(value: Any, file: Path) -> float:
-    """Return a value as a number; raise `ValueError` if it is none."""
+def _is_known(end: Any) -> bool:
+    """Say whether an interval ends somewhere."""
+    return bool(pd.notna(end)) and end not in (math.inf, -math.inf)
+
+
+def _number(value: Any, file: Path, name: str) -> float:
+    """Return what stands in the column `name` as a number; raise `ValueError` if it is none."""
     number = pd.to_numeric(value, errors="coerce")
     if not math.isfinite(number):
-        raise ValueError(f"{file} has the value {value!r}: give a number, such as 0.83")
+        raise ValueError(f"{file} has the {name} {value!r}: give a number, such as 0.83")
     return float(number)
 
 

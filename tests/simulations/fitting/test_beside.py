@@ -41,10 +41,18 @@ def test_a_model_without_privacy_is_shown_beside_and_said_to_be_uncovered(tmp_pa
 
 @pytest.mark.parametrize(("text", "said"), [
     ("group,value\nall,1\n", "metric"), ("group,metric,value\nall,acuracy,1\n", "accuracy"),
-    ("group,metric,value\nall,accuracy,good\n", "the value 'good'"), ("group,metric,value\n", "none of the figures")])
+    ("group,metric,value\nall,accuracy,good\n", "the value 'good'"), ("group,metric,value\n", "none of the figures"),
+    ("group,metric,value,low\nall,accuracy,.8,about .7\n", "the low 'about .7'")])
 def test_what_is_no_figure_is_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "other.csv").write_text(text)
     with pytest.raises(ValueError, match=said):
         read_beside(tmp_path / "other.csv")
     with pytest.raises(FileNotFoundError, match="there is no file"):
         read_beside(tmp_path / "nothing.csv")
+
+
+def test_ends_of_intervals_are_whole_numbers_unknown_or_absent(tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text("group,metric,value,low,high\nf,accuracy,.5,0,1\nm,accuracy,.5,,inf\n")
+    assert read_beside(tmp_path / "other.csv")["rows"] == [
+        {"group": "f", "metric": "accuracy", "value": 0.5, "low": 0.0, "high": 1.0},
+        {"group": "m", "metric": "accuracy", "value": 0.5}]
