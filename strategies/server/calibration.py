@@ -75,6 +75,8 @@ def common_noise(schedules: Sequence[Schedule], training: Training, beside: Besi
     """Return one noise multiplier that is enough for every schedule; raise what `own_noise` does."""
     if training.target_epsilon is None:
         return training.noise_multiplier
+    if len({*schedules}) == 1:
+        return own_noise(schedules[0], training, beside)
 
     def spent(schedule: Schedule, noise: float, accountant: Accountant) -> float:
         """Return the epsilon of a schedule at a noise multiplier."""

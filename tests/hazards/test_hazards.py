@@ -23,6 +23,7 @@ from fedfair.gradients import probe as gradients
 from fedfair.gradients.model_state import ModelState
 from fedfair.mechanisms import clipping, noise
 from fedfair.mechanisms.randomness import stream
+from fedfair.node import large_batches
 from fedfair.node import node as host
 from fedfair.protocol import round as rounds
 from fedfair.protocol.round import LocalEpoch
@@ -45,7 +46,7 @@ ORIGINAL_RELEASE, ORIGINAL_SUM = host._release, host.Node.gradient_sum
 ORIGINAL_CHARGED, ORIGINAL_LEARN = budget._charged, DpsgdGlobalAdapt.learn
 ORIGINAL_FOLLOW = DpFedavg.learn
 ORIGINAL_ASK = threshold_search.ThresholdSearch.ask
-ORIGINAL_WEIGHTED_SUM, ORIGINAL_PROBE = gradients.LayerProbe.weighted_sum, host.per_example
+ORIGINAL_WEIGHTED_SUM, ORIGINAL_PROBE = gradients.LayerProbe.weighted_sum, large_batches.per_example
 
 
 def noise_at_the_base_clip_norm(patch: Patch) -> None:
@@ -152,7 +153,7 @@ def a_nan_that_passes_the_clip(patch: Patch) -> None:
         probe.norms = probe.norms.nan_to_num()
         return probe
 
-    patch.setattr(host, "per_example", tolerant)
+    patch.setattr(large_batches, "per_example", tolerant)
 
 
 def a_zero_gradient_divided_by_its_norm(patch: Patch) -> None:
