@@ -215,14 +215,15 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     key = None if made.randomness == "system" else json.dumps(identity, sort_keys=True)
     wanted.charge(delta)
     found = Kinds((), reading.decimal) if budget.kinds is None else kinds(
-        counts.cells, asked, reading, commas, budget.kinds, made.noise, source(key, "kinds"))
+        counts, asked, reading, commas, budget.kinds, made.noise, source(key, "kinds"))
     terms = selected and Terms(selected, wanted.epsilon, delta, made.accountant, budget.released)
     noise = multiplier_of(budget.target_epsilon, delta, made.accountant) if terms is None else terms.trial().multiplier
     numbers = (*made.numbers, *found.numbers, *dict(found.quantities))
     quantities = (*(made.quantities or ()), *found.quantities)
     if "bins" not in wanted.settings:
         binned = [name for name in numbers if name not in found.switches]
-        made = made.model_copy(update={"bins": _bins(made, counts.records, len(table.names), binned, noise)})
+        bins = _bins(made, counts.records, len(table.names), binned, noise, found.evenness)
+        made = made.model_copy(update={"bins": bins})
     settings = {**settings_of(wanted, _OWN), "csv": made.csv, "dataset": made.dataset, "delta": delta,
                 "target_epsilon": budget.target_epsilon, "figures_epsilon": budget.figures_epsilon, "numbers": numbers,
                 "bins": made.bins, "split": made.split, **({"categorical": made.categorical} if table.listed else {}),
@@ -258,11 +259,12 @@ def _groups(made: Experiment, table: Chunks) -> tuple[str, ...]:
                                         asked=made.asked) for column in made.attributes]).names
 
 
-def _bins(made: Experiment, records: int, columns: int, numbers: Sequence[str], noise: float) -> int:
+def _bins(made: Experiment, records: int, columns: int, numbers: Sequence[str], noise: float, evenness: float | None
+          ) -> int:
     """Return the number of bins of each number that the table can bear at a noise multiplier."""
     numeric = {*numbers, *(known.column for known in made.ranges or ())}
     others = columns - 1 - len(made.attributes) - len(numeric) - (made.site is not None)
-    return bins_for(int(made.split[0] * records), len(numeric), others, SENSITIVITY * noise)
+    return bins_for(int(made.split[0] * records), len(numeric), others, SENSITIVITY * noise, evenness)
 
 
 def _needed(result: Result, noise: float, terms: Terms | None) -> Needed | None:

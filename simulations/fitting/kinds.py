@@ -2,9 +2,10 @@
 
 A cell of a record is 0 or 1, another number, a number that only a dot before decimals explains, one that only a comma
 explains, one with a sign of per cent, a code with leading zeros, a date, a duration, a time of day, a quantity that is
-written with a bound or a unit, another text, or empty: one of these, by itself. A record adds 1 to one count of each of
-m columns, and takes 1 from that of empty rows where it stands in place of one, so it moves all of them by at most
-sqrt(m + 1).
+written with a bound or a unit, another text, or empty: one of these, by itself. The same release says how many records
+have each class. A record adds 1 to one count of each of m columns and to that of its class, if it has one, and takes 1
+from that of empty rows where it stands in place of one. These are m + 2 numbers, so it moves all of them by at most
+sqrt(m + 2) in Euclidean norm.
 
 A column of 0 and 1 has two bins, and nothing more has to be learned of it, however rare either is.
 """
@@ -62,6 +63,7 @@ class Kinds(NamedTuple):
         strays: Columns of numbers or quantities of which some cells write another quantity, and count as missing.
         shares: Columns of numbers of which some have a sign of per cent, and others none.
         switches: Columns of numbers that are all 0 or 1, as far as the noise lets it be seen.
+        evenness: How evenly records are divided among classes, from 0 to 1 (`evenness_of`); None if it was not asked.
     """
 
     numbers: tuple[str, ...]
@@ -72,6 +74,7 @@ class Kinds(NamedTuple):
     strays: tuple[str, ...] = ()
     shares: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
+    evenness: float | None = None
 
 
 class Counts(NamedTuple):
@@ -81,12 +84,22 @@ class Counts(NamedTuple):
         records: Number of rows.
         cells: By column the cells of each kind, see above; then the number of rows without any value, and zeros:
             `[columns + 1, kinds]`.
-        classes: Number of classes, which is public.
+        labels: Number of rows of each class, `[classes]`; which classes there are is public.
     """
 
     records: int
     cells: Tensor
-    classes: int
+    labels: Tensor
+
+    @property
+    def classes(self) -> int:
+        """Number of classes, which is public."""
+        return len(self.labels)
+
+    @property
+    def released(self) -> dict[str, Tensor]:
+        """All that is released with noise."""
+        return {"kinds": self.cells, "classes": self.labels}
 
 
 def count(chunks: Chunks, columns: Sequence[str], reading: Reading, may_have_commas: bool, label: str) -> Counts:
@@ -100,23 +113,30 @@ def count(chunks: Chunks, columns: Sequence[str], reading: Reading, may_have_com
         label: Column with the classes.
     """
     records, total = 0, torch.zeros(len(columns) + 1, _COUNTS, dtype=torch.float64)
-    labels: list[pd.Series] = []
+    written: list[pd.Series] = []
     for frame in chunks.frames():
         records += len(frame)
-        labels.append(frame[label].drop_duplicates())
+        written.append(frame[label].value_counts())
         total[-1, 0] += int((frame.isna() | (frame == "")).all(axis=1).sum())
         for row, name in enumerate(columns):
             total[row] += torch.tensor(_cells(frame[name], reading, may_have_commas), dtype=torch.float64)
-    written = pd.concat(labels).drop_duplicates()
-    return Counts(records, total, tidied_column(written, reading).nunique())
+    return Counts(records, total, _by_class(pd.concat(written), label, reading))
 
 
-def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_commas: bool, multiplier: float,
+def _by_class(written: pd.Series, label: str, reading: Reading) -> Tensor:
+    """Return the number of rows of each class, `[classes]`, by how often each label is written; none is no class."""
+    occurring = written[written > 0]
+    codes, names = tidied_column(pd.Series(occurring.index, name=label), reading).factorize(sort=True)
+    numbers = np.bincount(codes[codes >= 0], occurring.to_numpy()[codes >= 0], len(names))
+    return torch.from_numpy(numbers.astype(float))
+
+
+def kinds(exact: Counts, columns: Sequence[str], reading: Reading, may_have_commas: bool, multiplier: float,
           noise: NoiseName, draws: Source) -> Kinds:
-    """Return what noisy counts of cells tell of a table.
+    """Return what noisy counts of cells and classes tell of a table.
 
     Args:
-        exact: The counts, `[columns + 1, kinds]`; a row changes one of each column, or the last.
+        exact: The counts; a row moves one number of each column, one of the classes, and that of empty rows, by 1.
         columns: Columns that nothing is known of, at least one.
         reading: How cells are read, with a dot before decimals.
         may_have_commas: Whether the decimal mark is to be found; else it is that of the reading.
@@ -124,8 +144,9 @@ def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_comm
         noise: How noise is sampled.
         draws: Where it comes from.
     """
-    deviation = multiplier * math.sqrt(len(columns) + 1)
-    *of_columns, empty = add_noise(noise, {"kinds": exact}, deviation, draws)["kinds"]
+    deviation = multiplier * math.sqrt(len(columns) + 2)
+    noisy = add_noise(noise, exact.released, deviation, draws)
+    *of_columns, empty = noisy["kinds"]
     counts = torch.stack(of_columns)
     rare = counts[:, _RARE]
     counts[:, _RARE] = torch.where(rare > _LIKELY * deviation, rare, 0.0)
@@ -151,7 +172,25 @@ def kinds(exact: Tensor, columns: Sequence[str], reading: Reading, may_have_comm
         tuple(pair for pair, is_one in zip(zip(columns, names, strict=True), are_quantities, strict=True) if is_one),
         measures=named(~read & (numbers + others > most) & (others > told)), strays=named(read & (strays > told)),
         shares=named(are_numbers & (counts[:, _SHARE] > told) & (numbers - counts[:, _SHARE] > told)),
-        switches=named(are_numbers & (beyond <= _HIDDEN * deviation) & (deviation <= _FAINT * counts.sum(1))))
+        switches=named(are_numbers & (beyond <= _HIDDEN * deviation) & (deviation <= _FAINT * counts.sum(1))),
+        evenness=evenness_of(noisy["classes"]))
+
+
+def evenness_of(classes: Tensor) -> float:
+    """Return how evenly records are divided among C classes: C / (C - 1) times the sum of p (1 - p) over shares p.
+
+    It is 1 where all have as many, and 0 where one has all; of two classes it is 4 p (1 - p) of either share.
+
+    Args:
+        classes: Noisy number of records of each class, `[C]`, at least two.
+
+    Examples:
+        >>> evenness_of(torch.tensor([50.0, 50.0])), round(evenness_of(torch.tensor([10.0, 90.0])), 2)
+        (1.0, 0.36)
+    """
+    known = classes.clamp(min=0.0)
+    shares = known / known.sum().clamp(min=1.0)
+    return float((shares * (1 - shares)).sum()) * len(classes) / max(len(classes) - 1, 1)
 
 
 def _cells(column: pd.Series, reading: Reading, may_have_commas: bool) -> tuple[int, ...]:

@@ -123,8 +123,8 @@ def _public(story: Story) -> str:
 def _releases(story: Story) -> str:
     """Say what was released, and of which part."""
     ledger = story.ledger
-    learned = ("noisy counts that tell numbers from categories and find the decimal mark, noisy histograms of the "
-               "columns, and " if ledger.preprocessing else "")
+    learned = ("noisy counts that tell numbers from categories, find the decimal mark and say how rare a class is, "
+               "noisy histograms of the columns, and " if ledger.preprocessing else "")
     moments = "noisy second moments" + (f" and {gradients(story)} noisy gradients" if gradients(story) else "")
     trained = ("the best of a random number of trainings (neither their number nor the others), whose choice is "
                "part of the cost" if was_selected(story) else

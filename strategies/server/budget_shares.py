@@ -4,7 +4,8 @@ Three names, for what they say: `epsilon` is what any record is kept within, `ta
 asked besides the kinds of columns, `figures_epsilon` what the records of a held-out part are asked besides. A record is
 in one part of the split, so the last two do not add up.
 
-    epsilon, of `fedfair fit`    KINDS_SHARE for the kinds of columns, the rest for each part of the split
+    epsilon, of `fedfair fit`    KINDS_SHARE for the kinds of columns and the sizes of classes, the rest for each part
+                                 of the split
       target_epsilon             PREPROCESSING_SHARE for ranges and categories, the rest for sums and gradients
       FIGURES_SHARE              where nothing is held out: for figures of training records, before target_epsilon
       figures_epsilon, by part   FRONT_SHARES for classifiers of the front, the rest for the run's model; of that
@@ -30,7 +31,7 @@ SPLITS: tuple[Split, ...] = ("valid", "test")
 """Held-out parts: a record is in one of them, so that each has a budget of its own."""
 
 KINDS_SHARE = 0.02
-"""Share of mu^2 for the kinds of columns: counts of cells over all records stand out of much noise."""
+"""Share of mu^2 for the kinds of columns and the sizes of classes: counts over all records stand out of much noise."""
 
 PREPROCESSING_SHARE = 0.25
 """Share of target_epsilon for ranges and categories, about 6 % of what Gaussian releases may spend, mu^2."""

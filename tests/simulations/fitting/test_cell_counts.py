@@ -1,7 +1,8 @@
-"""Counts of cells: a row adds 1 to one count of each column, whatever the others are, and wherever chunks end."""
+"""Counts of cells and classes: a row adds 1 to one count of each, whatever others are, and wherever chunks end."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -39,7 +40,7 @@ def test_it_does_not_matter_where_chunks_end(values: list[tuple[str, str]], cell
         one, other = (count(each, ["a", "b"], READING, commas, "a") for each in (chunks, whole))
     assert one.records == other.records == len(table.frame)
     assert torch.equal(one.cells, other.cells)
-    assert one.classes == other.classes
+    assert torch.equal(one.labels, other.labels)
 
 
 @pytest.mark.parametrize("commas", [True, False])
@@ -50,3 +51,42 @@ def test_a_row_moves_one_count_of_a_column_by_one(others: list[str], commas: boo
     for more in CELLS:
         after = counted(pd.DataFrame({"a": [*others, more]}, dtype=str), commas)
         assert (after - before).abs().sum() <= 1, more
+
+
+LABELS = ["yes", "no", "perhaps", " no ", "", "unknown"]
+people = st.lists(st.tuples(*[st.sampled_from(CELLS)] * 2, st.sampled_from(LABELS)), min_size=1, max_size=20)
+NOTHING = ("", "", "")
+EVERY_CLASS = [("1", "x", label) for label in LABELS]
+
+
+def released(rows: list[tuple[str, str, str]], commas: bool) -> torch.Tensor:
+    """Return all numbers that a fit releases of two columns and a label, without noise, as one vector."""
+    frame = pd.DataFrame([*EVERY_CLASS, *rows], columns=["a", "b", "label"], dtype=str)
+    exact = count(one_chunk(frame), ["a", "b"], READING, commas, "label")
+    return torch.cat([numbers.flatten() for numbers in exact.released.values()])
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=people, place=st.integers(0, 19), commas=st.booleans())
+def test_a_row_in_place_of_an_empty_one_moves_m_and_2_numbers_by_1_at_most(rows: list[tuple[str, str, str]], place: int,
+                                                                         commas: bool) -> None:
+    """The sensitivity by which the noise is scaled: sqrt(m + 2), of m = 2 columns; which classes occur is public."""
+    emptied = [NOTHING if number == place % len(rows) else row for number, row in enumerate(rows)]
+    moved = released(rows, commas) - released(emptied, commas)
+    assert float(moved.norm()) <= math.sqrt(2 + 2)
+    assert float(moved.abs().max()) <= 1
+
+
+def test_a_row_without_missing_cells_moves_all_of_them() -> None:
+    moved = released([("1", "x", "yes")], True) - released([NOTHING], True)
+    assert float(moved.norm()) == math.sqrt(2 + 2)
+
+
+def test_another_label_moves_one_row_from_class_to_class() -> None:
+    moved = released([("1", "x", "yes")], True) - released([("1", "x", "no")], True)
+    assert sorted(moved[moved != 0].tolist()) == [-1, 1]
+
+
+def test_a_class_has_the_rows_that_name_it_however_they_are_spaced() -> None:
+    frame = pd.DataFrame({"a": ["1"] * 6, "label": LABELS})
+    assert sorted(count(one_chunk(frame), ["a"], READING, True, "label").labels.tolist()) == [1, 1, 1, 2]

