@@ -32,13 +32,15 @@ def probe_of(model: nn.Module, loss: Loss, x: Tensor, targets: Tensor) -> Probe:
     Raises:
         ValueError: If the model mixes examples, see `per_example`.
     """
-    if not isinstance(x, Cells) or len(x) <= MADE_TOGETHER:
+    if not isinstance(x, Cells):
         return per_example(model, loss, x, targets)
+    if len(x) <= MADE_TOGETHER:
+        return per_example(model, loss, x.made(), targets)  # `vmap`, which some models need, takes no cells
     rows = rows_of_ones(x)
     if rows is not None:
         with suppress(UnreadableError):
             return LookedUpProbe(model, loss, rows, targets)
-    return PortionedProbe([partial(per_example, model, loss, x[part], targets[part])
+    return PortionedProbe([partial(probe_of, model, loss, x.rows(part), targets[part])
                            for part in torch.split(torch.arange(len(x)), MADE_TOGETHER)])
 
 
