@@ -146,6 +146,8 @@ def test_what_a_group_has_is_checked_like_what_all_have() -> None:
             ({"clip_norm": {"a": 1.0, "b": "x"}}, "clip_norm is 'x': it should be a valid number"),
             ({"clip_norm": {"a": 1.0, "b": 1e300}}, "clip_norm is 1e\\+300, which no run can compute with"),
             ({"clip_norm": {}}, "clip_norm is {}: give a number to each group, for example clip_norm = {F = 0.5"),
+            ({"clip_norm": {"a": {"x": 0.5, "y": 2.0}, "b": 1.0}}, "clip_norm is .* give a number to each group"),
+            ({"clip_norm": {0: 1.0, 1: 2.0}}, "clip_norm is .* give a number to each group"),
             ({"clip_norm": CLIPS, "noise_multiplier": {"a": 1.0}},
              "clip_norm has numbers for a, b, but noise_multiplier for a: name the same groups in both"),
             ({"target_epsilon": 2.0, "noise_multiplier": {"a": 0.5, "b": 1.0}},
