@@ -17,6 +17,7 @@ from fedfair.datasets.features.features import Range, binned
 from fedfair.datasets.grouped import GroupedDataset
 from fedfair.datasets.schema import Listed, Schema, prepared
 from fedfair.datasets.table import from_table
+from fedfair.gradients.layers import flat
 from fedfair.gradients.looked_up import LookedUpProbe
 from fedfair.gradients.portioned import PortionedProbe
 from fedfair.gradients.probe import per_example
@@ -53,7 +54,8 @@ def test_gradients_of_all_records_are_those_of_their_features(model: nn.Module, 
     factors = 1 / (1 + plain.norms)
     expected = plain.weighted_sum(factors)
     assert all(torch.allclose(value, expected[name], rtol=1e-10) for name, value in probe.weighted_sum(factors).items())
-    assert type(probe_of(model, loss, data.x[:100], data.y[:100])) is type(plain)
+    few = data.x[:100].encoded(data.encoding)  # a table of their own
+    assert type(probe_of(model, loss, few, data.y[:100])) is type(plain)
 
 
 class Own(nn.Module):
@@ -87,3 +89,17 @@ def test_the_gradient_norms_of_such_a_model_are_measured_on_cells_of_a_table(tmp
     plain = per_example(model, loss, data.x.clone(), data.y).norms
     counted = Node(clients, model, "cpu").evaluate({"own": model.own.detach()}, "train", gradient_norms=True)
     assert float(counted.gradient_norms.sum()) == pytest.approx(float(plain.sum()), rel=1e-9)
+
+
+def test_a_record_more_changes_the_clipped_sum_by_the_clip_norm_at_any_weights() -> None:
+    """A score is 0 up to rounding, by huge weights that cancel; rounded in two ways it is two scores."""
+    data, model = people(MADE_TOGETHER + 1), nn.Linear(WIDTH, 2, dtype=torch.float64)
+    signs = torch.tensor([1.0 if feature.column == "town" else -1.0 if feature.column == "sex" else 0.0
+                          for feature in data.encoding.features] + [0.0])
+    with torch.no_grad():
+        model.weight[0] += 1e17 * signs
+    sums = []
+    for rows in (slice(0, MADE_TOGETHER), slice(0, MADE_TOGETHER + 1)):
+        probe = probe_of(model, loss, data.x[rows], data.y[rows])
+        sums.append(flat(probe.weighted_sum((1 / probe.norms).clamp(max=1))))
+    assert float((sums[1] - sums[0]).norm()) <= 1 + 1e-9
