@@ -17,11 +17,14 @@ from fedfair.gradients.portioned import PortionedProbe
 from fedfair.gradients.probe import per_example
 
 MADE_TOGETHER = 2**14
-"""Records of cells whose features and gradients may be in memory at once."""
+"""Records of cells whose features and gradients may be in memory at once; larger tables are looked up."""
 
 
 def probe_of(model: nn.Module, loss: Loss, x: Tensor, targets: Tensor) -> Probe:
     """Return the gradients of a batch: those of one linear layer by lookups, those of other models in portions.
+
+    Lookups round otherwise than features written out. With huge weights that cancel, any record then has another
+    gradient: so the size of the table, which is public, decides on them, and never that of the batch, which is not.
 
     Args:
         model: The model.
@@ -32,13 +35,15 @@ def probe_of(model: nn.Module, loss: Loss, x: Tensor, targets: Tensor) -> Probe:
     Raises:
         ValueError: If the model mixes examples, see `per_example`.
     """
-    if not isinstance(x, Cells) or len(x) <= MADE_TOGETHER:
+    if not isinstance(x, Cells):
         return per_example(model, loss, x, targets)
-    rows = rows_of_ones(x)
+    rows = rows_of_ones(x) if len(x.held) > MADE_TOGETHER else None
     if rows is not None:
         with suppress(UnreadableError):
             return LookedUpProbe(model, loss, rows, targets)
-    return PortionedProbe([partial(per_example, model, loss, x[part], targets[part])
+    if len(x) <= MADE_TOGETHER:
+        return per_example(model, loss, x.made(), targets)  # `vmap`, which some models need, takes no cells
+    return PortionedProbe([partial(probe_of, model, loss, x.rows(part), targets[part])
                            for part in torch.split(torch.arange(len(x)), MADE_TOGETHER)])
 
 

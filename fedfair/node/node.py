@@ -20,7 +20,6 @@ from fedfair.gradients.layer_probe import Loss, Probe, WeightedProbe, trained_pa
 from fedfair.gradients.layers import Gradients, LayerGradients, Materialised, memory_format
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.padding_rows import padding_rows, without_rows
-from fedfair.gradients.probe import per_example
 from fedfair.mechanisms import histograms
 from fedfair.mechanisms.clipping import sensitivity
 from fedfair.mechanisms.noise import NoiseName, Trust, add_noise, client_share
@@ -154,7 +153,7 @@ class Node:
         for rows in part.portions(torch.arange(len(part))):
             x, y, group = self._batch(part, rows)
             counted = holders[rows].to(self.device) if by_client else group
-            norms = per_example(self.model, self.loss, x, y).norms if gradient_norms else torch.zeros(len(x))
+            norms = probe_of(self.model, self.loss, x, y).norms if gradient_norms else torch.zeros(len(x))
             with torch.no_grad(), FastLinear(), forgetting(self.model):
                 output = self.model(x)
                 predicted = threshold.predict(output, group) if threshold else output.argmax(1)

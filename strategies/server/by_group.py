@@ -134,7 +134,7 @@ def _groups(given: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the groups that tables name; raise `ValueError` unless all name the same, with a number each."""
     first, *others = given
     for name, table in given.items():
-        if not table or None in table.values():
+        if not table or not all(isinstance(group, str) for group in table) or any(map(_is_no_number, table.values())):
             raise ValueError(f"{name} is {dict(table)!r}: give a number to each group, for example "
                              f"{name} = {{F = 0.5, M = 1.0}}")
     for name in others:
@@ -142,6 +142,11 @@ def _groups(given: Mapping[str, Mapping[str, Any]]) -> list[str]:
             raise ValueError(f"{first} has numbers for {', '.join(map(str, given[first]))}, but {name} for "
                              f"{', '.join(map(str, given[name]))}: name the same groups in both")
     return [*given[first]]
+
+
+def _is_no_number(value: Any) -> bool:
+    """Return whether a value is none, or a table in a table."""
+    return value is None or isinstance(value, Mapping)
 
 
 def _column(of_groups: Mapping[str, SettingsByGroup], name: str) -> dict[str, float]:

@@ -106,7 +106,7 @@ class PrivateTraining(FlowerStrategy):
         local = LocalTraining(
             batch_size=training.batch_size, optimizer=training.optimizer, learning_rate=training.learning_rate,
             weight_decay=training.weight_decay, momentum=training.momentum, noise_multipliers=noise, weights=(1.0,),
-            sizes=(0,), bounds_fixed="clip_norm" in training.tables)
+            sizes=(0,), bounds_fixed=self.method.has_fixed_bounds)
         plan = replace(self.method.plan(server_round - 1), rates=(1.0,) * groups, clients=1, local=local,
                        budget=self._budget)
         sampled = list(self.strategy.configure_train(server_round, arrays, config, grid))

@@ -277,7 +277,12 @@ class Strategy(ABC):
             batch_size=training.batch_size, optimizer=training.optimizer, learning_rate=training.learning_rate,
             weight_decay=training.weight_decay, momentum=training.momentum, noise_multipliers=self.noise.multipliers,
             weights=self.client_weights(), sizes=self.population.by_client,
-            bounds_fixed="clip_norm" in training.tables)
+            bounds_fixed=self.has_fixed_bounds)
+
+    @property
+    def has_fixed_bounds(self) -> bool:
+        """Whether each group has a bound of its own that no count can move, so that it is guaranteed in units of it."""
+        return "clip_norm" in self.training.tables and not self.state
 
     def local_sgd(self) -> LocalSgd | None:
         """Return how participants train before their whole updates are clipped, or None.

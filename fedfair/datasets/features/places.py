@@ -26,7 +26,8 @@ def places_of(values: Callable[[str], Tensor], encoding: Encoding) -> Tensor | N
         encoding: How columns become features.
 
     Returns:
-        Whole numbers of the smallest type; None if a feature is no bin or category, or if bins overlap.
+        Whole numbers of the smallest type; None if a feature is no bin or category, if bins overlap, if a column has
+        features of both kinds, or if a feature is there twice.
 
     Examples:
         >>> ages = Encoding((Feature("age", bin=(None, 40.0)), Feature("age", bin=(40.0, None))))
@@ -39,8 +40,12 @@ def places_of(values: Callable[[str], Tensor], encoding: Encoding) -> Tensor | N
     for place, feature in enumerate(encoding.features):
         places[feature.column][feature] = place
     none, found = len(encoding.features), []
+    if sum(map(len, places.values())) < none:
+        return None
     for name, own in places.items():
         if encoding.categories(name):
+            if any(feature.category is None for feature in own):
+                return None
             table = _by_category(own, encoding.categories(name), none)
             found.append(table[values(name).long()])
         else:

@@ -13,13 +13,17 @@ from torch import Tensor, nn
 
 from fedfair.accounting import Release
 from fedfair.accounting.ledger_json import to_dict
+from fedfair.mechanisms.clipping import PerGroup
+from fedfair.mechanisms.counting import GroupSizes
 from simulations import Experiment, run
 from simulations.flower_run import experiment_of as from_run_config
 from simulations.report import write_report
 from simulations.results.run_folder import read_folder
 from simulations.settings.experiment import SettingsError
 from strategies import find_strategy
+from strategies.dpsgd import Dpsgd
 from strategies.server.existing_app import PrivateTraining
+from strategies.server.population import Population
 from tests.fedfair.accounting.oracle import direct
 from tests.strategies.test_equivalence import SPREAD, refuse_another_result, weights
 from tests.strategies.two_groups import two_groups
@@ -142,6 +146,8 @@ def test_what_a_group_has_is_checked_like_what_all_have() -> None:
             ({"clip_norm": {"a": 1.0, "b": "x"}}, "clip_norm is 'x': it should be a valid number"),
             ({"clip_norm": {"a": 1.0, "b": 1e300}}, "clip_norm is 1e\\+300, which no run can compute with"),
             ({"clip_norm": {}}, "clip_norm is {}: give a number to each group, for example clip_norm = {F = 0.5"),
+            ({"clip_norm": {"a": {"x": 0.5, "y": 2.0}, "b": 1.0}}, "clip_norm is .* give a number to each group"),
+            ({"clip_norm": {0: 1.0, 1: 2.0}}, "clip_norm is .* give a number to each group"),
             ({"clip_norm": CLIPS, "noise_multiplier": {"a": 1.0}},
              "clip_norm has numbers for a, b, but noise_multiplier for a: name the same groups in both"),
             ({"target_epsilon": 2.0, "noise_multiplier": {"a": 0.5, "b": 1.0}},
@@ -287,3 +293,39 @@ def test_clip_norms_with_whose_noise_no_accountant_could_compute_are_refused(syn
     with pytest.raises(ValueError, match=r"clip_norm is 1e-06 for one group and 2 for another, so that the noise is "
                                          r"2e\+06 times the smaller one, more than 1e\+06"):
         run(made_of(strategy="dpsgd", sync=sync, clip_norm={"a": 1e-6, "b": 2.0}))
+
+
+class Falling(Dpsgd):
+    """Halves the clip norm of the first group with every count: a bound that no group knows in advance."""
+
+    state = ("factor",)
+
+    def prepare(self) -> None:
+        """Start at the clip norms of the settings."""
+        self.factor = 1.0
+
+    def rule(self) -> PerGroup:
+        """Return the clip norms of the moment."""
+        first, second = self.training.by_group("clip_norm", self.population.names)
+        return PerGroup((first * self.factor, second))
+
+    def query(self) -> GroupSizes:
+        """Count the records of each group."""
+        return GroupSizes()
+
+    def learn(self, counts: Tensor, expected_batch: float) -> None:
+        """Halve the first clip norm."""
+        self.factor /= 2
+
+
+def test_bounds_that_counts_move_are_not_guaranteed_in_advance() -> None:
+    made = made_of(strategy="dpsgd", sync="epoch", clip_norm=CLIPS)
+    sizes = tuple(sizes_of(made).values())
+    population = Population(("a", "b"), ((sizes[0], 0), (0, sizes[1])), (0, 0), ("0", "1"))
+    for kind, guaranteed in ((Dpsgd, 1.3 / 0.4), (Falling, 1.0)):
+        plan = kind(made.task, made.training, population).plan(0)
+        event = next(plan.charges(population.sizes)).event
+        assert event.multipliers[0] == pytest.approx(guaranteed)
+        assert event.spent_multipliers[0] == pytest.approx(1.3 / 0.4)
+    app = PrivateTraining(FedAvg(), ("a", "b"), "dpsgd", clip_norm=CLIPS, noise_multiplier=1.0)
+    assert app.method.has_fixed_bounds

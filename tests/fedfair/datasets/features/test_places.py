@@ -40,7 +40,9 @@ def test_bins_with_gaps_and_missing_numbers(ends: list[float], left_out: set[int
 @pytest.mark.parametrize("features", [
     [Feature("age", bin=(None, 2.0)), Feature("age", bin=(1.0, None))], [Feature("age")],
     [Feature("age", bin=(None, 2.0)), Feature("age")],
-    [Feature("age", bin=(None, None)), Feature("age", bin=(1.0, 2.0))]])
+    [Feature("age", bin=(None, None)), Feature("age", bin=(1.0, 2.0))],
+    [Feature("age", bin=(None, 2.0)), Feature("town", "a"), Feature("age", bin=(None, 2.0))],
+    [Feature("age", "a"), Feature("age", missing=True)]])
 def test_features_of_which_two_may_not_be_0_have_no_places(features: list[Feature]) -> None:
     held: dict[str, Tensor] = {"age": torch.tensor([0.5, 1.5])}
     assert places_of(held.__getitem__, Encoding(tuple(features))) is None
