@@ -12,13 +12,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from fedfair.gradients.layer_probe import Loss, trained_parameters
 from fedfair.gradients.layers import Gradients, full_precision
 from fedfair.gradients.passes import UnreadableError, chain_of
-
-_AT_A_TIME = 2**16  # records whose places are widened together
 
 
 class Ones(NamedTuple):
@@ -44,8 +41,10 @@ class Ones(NamedTuple):
     def times(self, weight: Tensor) -> Tensor:
         """Return each row times a matrix `[q, d + 1]`: `[n, q]`."""
         table = torch.cat([weight[:, :self.features], weight.new_zeros(len(weight), 1)], 1).t().contiguous()
-        looked_up = [F.embedding_bag(part.int(), table, mode="sum") for part in torch.split(self.places, _AT_A_TIME)]
-        return torch.cat(looked_up) * self.values[:, None] + self.constant * weight[:, self.features]
+        total = weight.new_zeros(len(self.places), len(weight))
+        for places in self._columns():
+            total += table.index_select(0, places)
+        return total * self.values[:, None] + self.constant * weight[:, self.features]
 
     def weighted(self, factors: Tensor) -> Tensor:
         """Return the sum of f_i phi_i' for factors `[n, q]`: `[q, d + 1]`."""
@@ -61,7 +60,7 @@ class Ones(NamedTuple):
 
     def _columns(self) -> Iterator[Tensor]:
         """Yield the places of each column, `[n]`."""
-        yield from (column.int() for column in self.places.unbind(1))
+        yield from (column.long() for column in self.places.unbind(1))
 
 
 class LookedUpProbe:

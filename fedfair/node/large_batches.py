@@ -17,14 +17,14 @@ from fedfair.gradients.portioned import PortionedProbe
 from fedfair.gradients.probe import per_example
 
 MADE_TOGETHER = 2**14
-"""Records of cells whose features and gradients may be in memory at once; larger tables are looked up."""
+"""Records of cells whose features and gradients may be in memory at once."""
 
 
 def probe_of(model: nn.Module, loss: Loss, x: Tensor, targets: Tensor) -> Probe:
     """Return the gradients of a batch: those of one linear layer by lookups, those of other models in portions.
 
     Lookups round otherwise than features written out. With huge weights that cancel, any record then has another
-    gradient: so the size of the table, which is public, decides on them, and never that of the batch, which is not.
+    gradient: so the model and its features decide on them, and never the number of records, which one record changes.
 
     Args:
         model: The model.
@@ -37,8 +37,8 @@ def probe_of(model: nn.Module, loss: Loss, x: Tensor, targets: Tensor) -> Probe:
     """
     if not isinstance(x, Cells):
         return per_example(model, loss, x, targets)
-    rows = rows_of_ones(x) if len(x.held) > MADE_TOGETHER else None
-    if rows is not None:
+    rows = rows_of_ones(x)
+    if rows is not None and len(x):
         with suppress(UnreadableError):
             return LookedUpProbe(model, loss, rows, targets)
     if len(x) <= MADE_TOGETHER:
