@@ -39,7 +39,8 @@ def places_of(values: Callable[[str], Tensor], encoding: Encoding) -> Tensor | N
     places: dict[str, dict[Feature, int]] = defaultdict(dict)
     for place, feature in enumerate(encoding.features):
         places[feature.column][feature] = place
-    none, found = len(encoding.features), []
+    none, found = len(encoding.features), list[Tensor]()
+    kind = torch.uint8 if none < 2**8 else torch.int16 if none < 2**15 else torch.int32
     if sum(map(len, places.values())) < none:
         return None
     for name, own in places.items():
@@ -47,14 +48,13 @@ def places_of(values: Callable[[str], Tensor], encoding: Encoding) -> Tensor | N
             if any(feature.category is None for feature in own):
                 return None
             table = _by_category(own, encoding.categories(name), none)
-            found.append(table[values(name).long()])
+            found.append(table.to(kind)[values(name).long()])
         else:
             bins = _by_bin(own, none)
             if bins is None:
                 return None
-            found.append(_looked_up(values(name), *bins))
-    kind = torch.uint8 if none < 2**8 else torch.int16 if none < 2**15 else torch.int32
-    return torch.stack([column.to(kind) for column in found], 1)
+            found.append(_looked_up(values(name), *bins).to(kind))
+    return torch.stack(found, 1)
 
 
 def rows_of(places: Tensor, features: int, bounding: Bounding | None) -> Tensor:
