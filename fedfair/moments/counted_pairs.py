@@ -20,7 +20,7 @@ _AT_A_TIME = 2**14  # records whose ones are written out; at most 2^24, so that 
 
 
 def counted_sums(cells: Cells, cell: Tensor, part: Tensor, second: Tensor, first: Tensor) -> bool:
-    """Add the sums over n records to `second` and `first`; say False, and add nothing, if features are no bounded ones.
+    """Add the sums over n records to `second` and `first`, if their features are bounded ones.
 
     Args:
         cells: Their features, d with the constant.
@@ -28,6 +28,9 @@ def counted_sums(cells: Cells, cell: Tensor, part: Tensor, second: Tensor, first
         part: Which second moments each is added to, `[n]`.
         second: sum phi phi', `[parts, d, d]`, in double precision.
         first: sum phi, `[cells, d]`, in double precision.
+
+    Returns:
+        Whether they are; if not, nothing was added.
     """
     ones, bounding, features = cells.ones(), cells.encoding.bounding, len(cells.encoding.features)
     if ones is None or bounding is None:
