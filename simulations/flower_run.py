@@ -12,7 +12,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid
 from rich.console import Console, RenderableType
 
-from fedfair.protocol.task import NODES
+from fedfair.protocol.record_settings import NODES
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import Connected
 from simulations.engines.ray_workers import refuse_dead

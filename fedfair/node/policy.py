@@ -17,7 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from fedfair.plugins.registry import unknown
 from fedfair.plugins.text_values import read_toml
-from fedfair.protocol.task import NODES, Preprocessing, Task
+from fedfair.protocol.feature_settings import Preprocessing
+from fedfair.protocol.record_settings import NODES
+from fedfair.protocol.task import Task
 
 VARIABLE = "FEDFAIR_NODE_POLICY"
 """Environment variable with the path of a node's policy."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from fedfair.accounting import Release, epsilon, multiplier_of
 from fedfair.mechanisms.noise import Trust
-from fedfair.protocol.task import NODES
+from fedfair.protocol.record_settings import NODES
 from simulations.engines.checkpoint import Checkpoint
 from simulations.engines.engines import Engine, make_engine
 from simulations.engines.run import run

@@ -16,7 +16,7 @@ from typing import Any
 import strategies
 from fedfair.datasets.files.part_files import part_files
 from fedfair.models import find
-from fedfair.protocol.task import NODES
+from fedfair.protocol.record_settings import NODES
 from simulations.files.atomic_files import digest
 from simulations.files.file_seal import seal
 from simulations.settings.experiment import Experiment

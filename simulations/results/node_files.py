@@ -14,7 +14,7 @@ import pandas as pd
 from fedfair.accounting import Ledger
 from fedfair.accounting.log import EventLog
 from fedfair.protocol.messages import BY_CLIENT
-from fedfair.protocol.task import NODES
+from fedfair.protocol.record_settings import NODES
 from strategies.server.rounds import Rounds
 
 NODES_FILE = "nodes.csv"

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedfair.protocol.task import NODES, Task
+from fedfair.protocol.record_settings import NODES
+from fedfair.protocol.task import Task
 from fedfair.protocol.task_data import HUGGING_FACE
 from simulations.settings.experiment import Experiment
 from simulations.settings.presets import merged

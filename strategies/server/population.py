@@ -11,7 +11,8 @@ from functools import cached_property
 
 from fedfair.mechanisms.noise import Trust
 from fedfair.mechanisms.randomness import key
-from fedfair.protocol.task import NODES, Task
+from fedfair.protocol.record_settings import NODES
+from fedfair.protocol.task import Task
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from fedfair.mechanisms.clipping import ClipRule, parameters
 from fedfair.moments.leave_one_out import LeftOut
 from fedfair.node import exchanges
 from fedfair.protocol.messages import BEFORE_THRESHOLD, BY_CLIENT
-from fedfair.protocol.task import NODES, Task
+from fedfair.protocol.record_settings import NODES
+from fedfair.protocol.task import Task
 from strategies.server.budget_shares import SPLITS, Split
 from strategies.server.releases.private_figures import PrivateFigures, rows_of
 from strategies.server.releases.threshold_search import Threshold, ThresholdSearch

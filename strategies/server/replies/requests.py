@@ -22,7 +22,8 @@ from fedfair.node import exchanges
 from fedfair.node.node import ClientError
 from fedfair.protocol import messages
 from fedfair.protocol.exchange import Exchange
-from fedfair.protocol.task import NODES, Task
+from fedfair.protocol.record_settings import NODES
+from fedfair.protocol.task import Task
 from strategies.server.population import Population
 from strategies.server.replies.reply_checks import (
     UNCHANGED,
