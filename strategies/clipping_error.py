@@ -13,8 +13,10 @@ from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, Unclipped
 from fedfair.mechanisms.noise import Trust
 from fedfair.node.exchanges import send_gradient_sum
+from strategies.server.calibration import NoisePlan
+from strategies.server.method import Ask
 from strategies.server.releases.risk_meter import other_steps
-from strategies.server.strategy import Ask, NoisePlan, Strategy
+from strategies.server.strategy import Strategy
 
 
 class ClippingError(Strategy):

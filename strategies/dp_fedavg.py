@@ -21,7 +21,8 @@ from fedfair.models.optimizers import Optimizer, Sgd
 from fedfair.node.participant_updates import send_update_sum
 from fedfair.protocol.fields import Positive
 from fedfair.protocol.round import LocalSgd
-from strategies.server.strategy import NoisePlan, Strategy
+from strategies.server.calibration import NoisePlan
+from strategies.server.strategy import Strategy
 
 
 class DpFedavg(Strategy):

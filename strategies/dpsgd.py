@@ -7,7 +7,8 @@ from typing import Literal
 
 from fedfair.accounting import spent_multipliers
 from fedfair.mechanisms.clipping import ClipRule, Flat, PerGroup
-from strategies.server.strategy import NoisePlan, Strategy
+from strategies.server.calibration import NoisePlan
+from strategies.server.strategy import Strategy
 
 _MOST_NOISE = 1e6  # of the setting noise_multiplier
 

@@ -17,7 +17,8 @@ from fedfair.node.fairlens_sums import (
     send_shifted_gradient_sum,
 )
 from fedfair.protocol.fields import NotNegative
-from strategies.server.strategy import Ask, Strategy
+from strategies.server.method import Ask
+from strategies.server.strategy import Strategy
 
 
 class FairLens(Strategy):

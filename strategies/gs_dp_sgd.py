@@ -14,8 +14,8 @@ from pydantic import Field
 from fedfair.gradients.layers import Gradients
 from fedfair.mechanisms.clipping import ClipRule, Flat, PerGroup, Reweighted
 from fedfair.protocol.fields import Positive
-from strategies.server.calibration import own_noise
-from strategies.server.strategy import NoisePlan, Strategy
+from strategies.server.calibration import NoisePlan, own_noise
+from strategies.server.strategy import Strategy
 
 
 class GsDpSgd(Strategy):

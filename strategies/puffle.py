@@ -14,8 +14,9 @@ from fedfair.mechanisms.counting import CountQuery, Predictions
 from fedfair.mechanisms.noise import Trust
 from fedfair.node.constrained_sums import send_constrained_sum, send_exact_histogram
 from fedfair.protocol.fields import NotNegative, Positive
+from strategies.server.method import Ask
 from strategies.server.releases.constraints import differences, refuse_weights
-from strategies.server.strategy import Ask, Strategy
+from strategies.server.strategy import Strategy
 
 Share = Annotated[float, Field(ge=0, le=0.99)]
 

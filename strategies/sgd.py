@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fedfair.mechanisms.clipping import ClipRule, Unclipped
-from strategies.server.strategy import NoisePlan, Strategy
+from strategies.server.calibration import NoisePlan
+from strategies.server.strategy import Strategy
 
 
 class Sgd(Strategy):

@@ -1,38 +1,24 @@
-"""The account: what was released, and what that costs each group against each observer."""
+"""The account: what the releases of a run cost each group, against each observer."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import copy
-from typing import Literal, Self
+from collections.abc import Callable, Iterable
+from typing import Literal
 
 from fedfair.accounting.composition import Accountant, epsilon
-from fedfair.accounting.contents import Contents
-from fedfair.accounting.events import (
-    LEFT_OUT,
-    OBSERVERS,
-    PUBLIC,
-    Event,
-    Observer,
-    Preprocessed,
-    Release,
-    Unit,
-    joint_multiplier,
-    noise_seen,
-)
-from fedfair.accounting.log import EventLog
+from fedfair.accounting.events import OBSERVERS, PUBLIC, Event, Observer, Preprocessed, Release, Unit
 from fedfair.accounting.odometer import RenyiFilter, reading
-from fedfair.accounting.selection import Charged, Charges, Selection
+from fedfair.accounting.releases import Charge, Releases
+from fedfair.accounting.selection import Charges
 from fedfair.mechanisms.noise import Trust
 
 Guarantee = Literal["proved", "simulated", "nominal", "none"]
-Charge = Callable[[Event, int], tuple[Release, ...]]
 
 
-class Account:
-    """Keeps a log of events, to which one only adds, and composes them on demand.
+class Account(Releases):
+    """What was released (see `Releases`), and what all of it together costs, composed on demand.
 
     Args:
         groups: Names of the groups, `[K]`.
@@ -52,15 +38,6 @@ class Account:
         size: Public number of training records, or of participants where these are protected; None if unknown.
         preprocessing: The release from which ranges and categories were learned, or None.
 
-    Attributes:
-        log: What was released, in order.
-        held_out: What was released of held-out records, by part: "valid" or "test"; and the
-            figures of training records, `LEFT_OUT`.
-        selections: The best of a random number of trials, by the part whose records they read: "train", or a held-out
-            one.
-        unprotected: What leaves without protection, and why, by name.
-        files: What the files of the result hold, and what protects it; empty until they are written.
-
     Examples:
         >>> account = Account(("women", "men"), delta=1e-5, accountant="rdp")
         >>> step = Event((0.01, 0.01), multipliers=(1.0, 1.0), spent_multipliers=(1.0, 2.0), count_multiplier=10.0)
@@ -76,8 +53,9 @@ class Account:
         2.13 1.06
         >>> round(account.by_observer()["model"], 2), account.by_observer_and_group()["server"]
         (2.13, {'women': inf, 'men': inf})
-        >>> round(account.after(0.5).epsilon(), 2), account.holding(EventLog()).epsilon()
-        (1.67, 0.0)
+        >>> round(account.after(0.5).epsilon(), 2)
+        1.67
+        >>> from fedfair.accounting.selection import Selection
         >>> account.record_held_out("test", multiplier=4.0)
         >>> account.record_selection("valid", Selection(multiplier=4.0, mean=10.0))
         >>> account.record_preprocessing(Preprocessed(multiplier=10.0, delta=1e-6))
@@ -85,11 +63,6 @@ class Account:
         (1.01, 1.59)
         >>> round(account.preprocessing_epsilon(), 2), round(account.epsilon(), 2)
         (0.38, 2.18)
-        >>> account.expose("training loss", "as the app computes it")
-        >>> account.settle("training loss")
-        >>> account.count_records(50_000)
-        >>> account.unprotected, account.size
-        ({}, 50000)
         >>> again = Account(account.groups, account.delta, accountant="rdp", preprocessing=account.preprocessing)
         >>> again.resume(account.log, account.held_out, account.unprotected)
         >>> again.with_files({"summary.csv": ()}).epsilon() == account.epsilon()
@@ -101,143 +74,10 @@ class Account:
                  broadcasts: bool = False, *, secure_aggregation: bool = False, public: str | None = None,
                  budget: RenyiFilter | tuple[RenyiFilter, ...] | None = None, simulated: str | None = None,
                  size: int | None = None, preprocessing: Preprocessed | None = None) -> None:
-        self.groups, self.delta, self.trust, self.clients = tuple(groups), delta, trust, clients
-        self.accountant, self.nominal, self.protects, self.broadcasts = accountant, nominal, protects, broadcasts
-        self.secure_aggregation, self.public, self.budget = secure_aggregation, public or PUBLIC[protects], budget
-        self.simulated, self.size, self.preprocessing = simulated, size, preprocessing
-        self.log = EventLog()
-        self.held_out: dict[str, Release] = {}
-        self.selections: dict[str, Selection] = {}
-        self.unprotected: dict[str, str] = {}
-        self.files: Contents = {}
-
-    # What happened.
-
-    def record(self, event: Event, steps: int = 1, first: int | None = None) -> None:
-        """Enter equal events that have been released; see `EventLog.record`.
-
-        Args:
-            event: What one step released.
-            steps: Number of steps, at least 0.
-            first: Number of the first of them, from 0; None for the next step.
-
-        Raises:
-            ValueError: If a step is entered twice, or one before it is missing.
-        """
-        self.log.record(event, steps, first)
-
-    def record_held_out(self, part: str, multiplier: float) -> None:
-        """Enter a release about all records of a held-out part, in which none is sampled: counts, or scores.
-
-        Several are charged as one with less noise: Gaussian releases of all records add up, `sum_j m_j^-2`.
-
-        Args:
-            part: "valid" or "test"; or `LEFT_OUT`, which is of training records and adds to what they are charged.
-            multiplier: Noise multiplier of the release, at least 0: standard deviation in units of the sensitivity.
-        """
-        before = self.held_out.get(part)
-        joint = multiplier if before is None else joint_multiplier(before.multiplier, multiplier)
-        self.held_out[part] = Release(1.0, joint)
-
-    def record_selection(self, part: str, selection: Selection) -> None:
-        """Enter the best of a random number of trials, of which nothing else was released.
-
-        Args:
-            part: Whose records all trials read: "train", "valid" or "test".
-            selection: What a trial cost, and how their number was drawn.
-
-        Raises:
-            ValueError: If the part has one already.
-        """
-        if part in self.selections:
-            raise ValueError(f"a selection by {part} records is in the ledger already, and another would be another "
-                             "release: a ledger holds one of each part")
-        self.selections[part] = selection
-
-    def record_preprocessing(self, release: Preprocessed) -> None:
-        """Enter a release about all records from which preprocessing learned; several are charged together.
-
-        Args:
-            release: Its noise, and its part of delta.
-        """
-        self.preprocessing = release if self.preprocessing is None else self.preprocessing.with_another(release)
-
-    def expose(self, name: str, why: str) -> None:
-        """Name something that leaves without protection, for example metrics on held-out data.
-
-        Args:
-            name: What leaves.
-            why: What it contains, and that it is not protected.
-        """
-        self.unprotected[name] = why
-
-    def settle(self, name: str) -> None:
-        """Withdraw what `expose` named, if it did, once it has been charged like any other release.
-
-        Args:
-            name: What left.
-        """
-        self.unprotected.pop(name, None)
-
-    def count_records(self, size: int) -> None:
-        """Enter the public number of training records, where nodes tell their own on the way.
-
-        Args:
-            size: The sum of those that have been told.
-        """
-        self.size = size
-
-    def resume(self, log: EventLog, held_out: Mapping[str, Iterable[float]], unprotected: Mapping[str, str]) -> None:
-        """Go on from what an earlier process had recorded.
-
-        Args:
-            log: Its released events.
-            held_out: Rate and multiplier of its release about each held-out part.
-            unprotected: What it named as leaving without protection, and why.
-        """
-        self.log, self.unprotected = log, dict(unprotected)
-        self.held_out = {part: Release(*release) for part, release in held_out.items()}
-
-    def holding(self, log: EventLog) -> Self:
-        """Return an account on the same terms that holds another log.
-
-        Args:
-            log: The released events of the new account.
-        """
-        other = copy(self)
-        other.log, other.unprotected, other.held_out = log, dict(self.unprotected), dict(self.held_out)
-        other.selections = dict(self.selections)
-        return other
-
-    def with_files(self, files: Contents) -> Self:
-        """Return the same account, which says what the files of its result hold.
-
-        Args:
-            files: Parts by file.
-        """
-        other = self.holding(self.log)
-        other.files = files
-        return other
-
-    def after(self, share: float) -> Self:
-        """Return the account as it stood after a share of the training, or of every client's local steps.
-
-        Args:
-            share: Share of the steps, from 0 to 1.
-
-        Raises:
-            ValueError: For another share.
-        """
-        if not 0 <= share <= 1:
-            raise ValueError(f"share is {share}: it must be from 0 to 1")
-        return self.holding(self.log.prefix(share))
-
-    @property
-    def events(self) -> Counter[Event]:
-        """How often each event was released."""
-        return self.log.counted()
-
-    # What it costs.
+        super().__init__(groups, trust, clients, protects, broadcasts, secure_aggregation=secure_aggregation, size=size,
+                         preprocessing=preprocessing)
+        self.delta, self.accountant, self.nominal, self.simulated = delta, accountant, nominal, simulated
+        self.public, self.budget = public or PUBLIC[protects], budget
 
     def held_out_epsilon(self, part: str, delta: float | None = None, accountant: Accountant | None = None) -> float:
         """Return what releases about a held-out part spent of one of its records' privacy.
@@ -401,51 +241,9 @@ class Account:
         left = delta - self.preprocessing.delta
         return cost(left) if left > 0 else math.inf
 
-    def _seen(self, observer: Observer, event: Event) -> float:
-        """Return the noise between a record and an observer."""
-        if observer == "client" and self.broadcasts:
-            return 0.0
-        return noise_seen(observer, event, self.trust, self.clients, self.secure_aggregation)
-
-    def _counted(self, observer: Observer | None) -> list[Release]:
-        """Return what counts cost: a training record those of its figures, a participant the search for a threshold.
-
-        If an observer is named, the charge follows the noise that is between the records and the observer.
-        """
-        found = [release for part, release in self.held_out.items()
-                 if part == LEFT_OUT or (part == "valid" and self.protects == "participant")]
-        if observer is None:
-            return found
-        events = [Event((rate,), (multiplier,), (multiplier,)) for rate, multiplier in found]
-        return [event.guaranteed(0, noise_seen(observer, event, self.trust, self.clients, secure_aggregation=False))
-                for event in events]
-
-    def _preprocessed(self, observer: Observer | None) -> list[Release]:
-        """Return what a record is charged for private preprocessing, by the noise that an observer does not know."""
-        if self.preprocessing is None:
-            return []
-        multiplier = self.preprocessing.multiplier
-        if observer is None:
-            return [Release(1.0, multiplier)]
-        event = Event((1.0,), (multiplier,), (multiplier,))
-        seen = noise_seen(observer, event, self.trust, self.clients, secure_aggregation=False)
-        return [event.guaranteed(0, min(seen, 1.0))]  # a client's list of categories has its own noise alone
-
-    def _selected(self, observer: Observer | None) -> list[Charged]:
-        """Return what a record is charged for a selection: nothing protects it from who sees the trials' sums.
-
-        A participant is charged for what was selected of its held-out records, too.
-        """
-        found = [of for part, of in self.selections.items() if part == "train" or self.protects == "participant"]
-        if observer is None:
-            return [*found]
-        event = Event((1.0,), (1.0,), (1.0,))
-        seen = noise_seen(observer, event, self.trust, self.clients, secure_aggregation=False)
-        return [of._replace(multiplier=of.multiplier * min(seen, 1.0)) for of in found]
-
     def _within_budget(self, name: str) -> bool:
         """Return whether a group's releases, with the noise that was really there, stayed within its budget."""
-        releases = self._charged(lambda event, k: (event.certain(k),), self.groups.index(name))
+        releases = self.charged(lambda event, k: (event.certain(k),), self.groups.index(name))
         return all(map(self.budgets[name].holds, releases))
 
     def _by_group(self, charge: Charge, delta: float | None, accountant: Accountant | None,
@@ -458,26 +256,8 @@ class Account:
     def _largest(self, charge: Charge, cost: Callable[[Charges], float],
                  observer: Observer | None = None) -> dict[str, float]:
         """Return by group the largest cost over the clients that hold its records."""
-        return {name: max(map(cost, self._charged(charge, k, observer)), default=0.0)
+        return {name: max(map(cost, self.charged(charge, k, observer)), default=0.0)
                 for k, name in enumerate(self.groups)}
-
-    def _charged(self, charge: Charge, group: int, observer: Observer | None = None) -> Iterator[Counter[Charged]]:
-        """Yield what a record of a group is charged, for each client that trained alone, or once for all.
-
-        It is charged for private preprocessing and a selection, and a participant also for the search on its validation
-        records.
-        """
-        shared: Counter[Charged] = Counter([*self._counted(observer), *self._preprocessed(observer),
-                                            *self._selected(observer)])
-        by_client: dict[int, Counter[Charged]] = {}
-        for event, steps in self.events.items():
-            releases = shared if event.client is None else by_client.setdefault(event.client, Counter())
-            for release in charge(event, group):
-                releases[release] += steps
-        distinct = {frozenset(releases.items()): releases for releases in by_client.values()}
-        yield from (shared + releases for releases in distinct.values())
-        if not by_client:
-            yield shared
 
 
 def _ratio(event: Event, group: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedfair.accounting import Accountant, Release, calibrate, epsilon, multiplier_of
@@ -58,6 +59,31 @@ class Beside(NamedTuple):
     def delta(self, training: Training) -> float:
         """Return the delta that is left for what is composed."""
         return training.delta - (self.preprocessing.delta if self.preprocessing else 0.0)
+
+
+@dataclass(frozen=True)
+class NoisePlan:
+    """How much noise a run adds, and what it charges each group: fixed before its first round.
+
+    Attributes:
+        multipliers: Noise multipliers by group, `[K]` (step mode), or by client (epoch mode).
+        of_sum: Noise multiplier of one gradient sum in step mode, in units of the rule's sensitivity.
+        of_counts: Noise multiplier of the counts of one batch, or None for a method that does not count.
+        by_group: The multipliers that each group is charged, `[K]`, where they are not those of the sum; else None.
+
+    Examples:
+        >>> from fedfair.protocol.task import Task
+        >>> from strategies.dpsgd_f import DpsgdF
+        >>> from strategies.server.population import Population
+        >>> population = Population(("women", "men"), ((600, 400),), (60, 40), ("no", "yes"))
+        >>> DpsgdF(Task(), Training(batch_size=100, noise_multiplier=2.0), population).noise
+        NoisePlan(multipliers=(2.0, 2.0), of_sum=2.0, of_counts=20.0, by_group=None)
+    """
+
+    multipliers: tuple[float, ...]
+    of_sum: float = 0.0
+    of_counts: float | None = None
+    by_group: tuple[float, ...] | None = None
 
 
 def own_noise(schedule: Schedule, training: Training, beside: Beside) -> float:

@@ -67,18 +67,18 @@ def refuse_misshapen_class(kind: type[_Strategy]) -> None:
 
     It must define what every method does, and what it defines must take the arguments that the round gives it.
     """
-    base = next(parent for parent in kind.__mro__ if parent.__module__ == "strategies.server.strategy")
+    base: Any = next(parent for parent in kind.__mro__ if parent.__module__ == "strategies.server.strategy")
     for name in sorted(getattr(kind, "__abstractmethods__", ())):
         raise ValueError(f"{place_of(kind)}: it does not define {name}: every method needs "
                          f"def {name}(self), which returns its clip rule")
     if not isinstance(kind.state, tuple):
         raise ValueError(f"{place_of(kind)}: state is {kind.state!r}: give a tuple of names, for example "
                          'state = ("bound",)')
-    if not (inspect.isclass(kind.Options) and issubclass(kind.Options, vars(base)["Options"])):
+    if not (inspect.isclass(kind.Options) and issubclass(kind.Options, base.Options)):
         raise ValueError(f"{place_of(kind)}: Options is no subclass of strategies.Options: write "
                          "class Options(Strategy.Options)")
-    for name, value in vars(base).items():
-        if inspect.isfunction(value) and not name.startswith("_"):
+    for name, value in inspect.getmembers(base, inspect.isfunction):
+        if not name.startswith("_"):
             _refuse_other_arguments(kind, name, value)
 
 

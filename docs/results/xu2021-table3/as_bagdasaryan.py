@@ -52,5 +52,5 @@ def built(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, 
 
 if __name__ == "__main__":
     experiment, = experiments(["dpsgd"], [0], "xu2021", {"dataset": "mnist", "clip_norm": 5.0, "eval_every": 5})
-    with patch("fedfair.protocol.task.reduce_group", reduced), patch("fedfair.models.find.build", built):
+    with patch("fedfair.protocol.task_data.reduce_group", reduced), patch("fedfair.models.find.build", built):
         Console().print(results_table(compared([run(experiment)])))
