@@ -21,7 +21,7 @@ from simulations.files.atomic_files import digest
 from simulations.files.file_seal import seal
 from simulations.settings.experiment import Experiment
 
-_PACKAGES = ("fedfair", "flwr", "torch", "numpy", "pandas", "dp-accounting", "scikit-learn")
+_PACKAGES = ("fedfair", "flwr", "torch", "numpy", "pandas", "scipy", "scikit-learn")
 _RANDOMNESS = {"seeded": "seeded generators, for simulation: anyone with the seed can reconstruct batches and noise",
                "system": "batches and noise from the operating system"}
 _NOISE = {"gaussian": "Gaussian in floating point, not hardened against attacks on its low bits",

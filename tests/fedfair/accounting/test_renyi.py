@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS, compute_epsilon
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -80,6 +80,21 @@ def test_rare_records_at_large_orders_are_the_binomial_sum(rate: float, order: i
 
 def test_orders_are_those_of_dp_accounting() -> None:
     assert np.array_equal(ORDERS, DEFAULT_RDP_ORDERS)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.floats(1.1, 1024), st.floats(0, 1e4) | st.floats(0, 1e-3)), min_size=1, max_size=20),
+       st.floats(1e-12, 0.999))
+@example([(2.0, 0.0)], 1e-6)
+@example([(2.0, math.inf), (3.0, 1.0)], 1e-6)
+@example([(8.0, 0.3)], 0.6)  # enough delta for any epsilon
+def test_the_conversion_is_that_of_dp_accounting(pairs: list[tuple[float, float]], delta: float) -> None:
+    orders, together = np.array(pairs).T
+    assert renyi.to_epsilon(orders, together, delta) == compute_epsilon(orders, together, delta)[0]
+
+
+def test_a_divergence_that_is_no_number_is_no_epsilon_of_0() -> None:
+    assert math.isnan(renyi.to_epsilon(np.array([2.0, 3.0]), np.array([1.0, math.nan]), 1e-6))
 
 
 def test_a_full_batch_is_a_gaussian() -> None:
