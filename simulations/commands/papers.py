@@ -103,9 +103,11 @@ def reproduce(
 ) -> None:
     """Run a published table or figure again and set it beside the paper's; or fair-fight or frontier, all tuned alike.
 
+    Or cost-sources: where the cost of privacy comes from, and who pays.
+
     Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
     """
-    from simulations.reproductions import frontier, shakespeare, tables, tuning, yang_curves
+    from simulations.reproductions import cost_sources, frontier, shakespeare, tables, tuning, yang_curves
     from simulations.reproductions.fair_fight import fair_fight
     from simulations.reproductions.markdown import sentence
     from simulations.reproductions.request import Request
@@ -119,6 +121,8 @@ def reproduce(
     with showing_progress() as on_round:
         if name == tuning.NAME:
             conclusion = fair_fight(out, request, on_round, jobs)
+        elif name == cost_sources.NAME:
+            conclusion = cost_sources.cost_sources(out, request, on_round, jobs)
         elif name == frontier.NAME:
             conclusion = frontier.frontier(out, request, on_round, jobs)
         elif name == yang_curves.NAME:
