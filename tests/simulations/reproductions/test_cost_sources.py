@@ -88,7 +88,8 @@ def test_a_cost_is_the_accuracy_that_the_same_seed_has_more_without_privacy() ->
 def test_the_mean_of_all_on_the_validation_part_chooses_the_learning_rate() -> None:
     rows = [{"dataset": "d", "combination": "noise", "group": group, "seed": seed, "learning_rate": rate,
              "valid": valid, "accuracy": 1 - valid}
-            for group in ("a", ALL) for seed, rate, valid in ((0, 1.0, 0.9), (1, 1.0, 0.5), (0, 3.0, 0.8), (1, 3.0, 0.7))]
+            for group in ("a", ALL)
+            for seed, rate, valid in ((0, 1.0, 0.9), (1, 1.0, 0.5), (0, 3.0, 0.8), (1, 3.0, 0.7))]
     assert choose(pd.DataFrame(rows)) == {("d", "noise"): 3.0}
 
 
