@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial, reduce
 from pathlib import Path
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -79,13 +80,34 @@ class Preparation(NamedTuple):
     modified: int
 
 
-@lru_cache(maxsize=4)
+_IN_USE: WeakValueDictionary[Preparation, Parts] = WeakValueDictionary()
+"""Data that somebody holds: many runs that go on together prepare theirs once."""
+
+
 def prepared_data(task: Preparation) -> Parts:
-    """Prepare the data of a task; see `fedfair.protocol.task.Task.data`.
+    """Return the prepared data of a task; see `fedfair.protocol.task.Task.data`.
 
     Args:
         task: What they follow from.
+
+    Returns:
+        The same object as long as somebody holds it, and of the latest four tasks.
     """
+    parts = _IN_USE.get(task) or _prepared(task)
+    _IN_USE[task] = parts
+    return parts
+
+
+def forget() -> None:
+    """Load and prepare all data anew from now on, also of records that changed while their file did not."""
+    _IN_USE.clear()
+    _prepared.cache_clear()
+    _source.cache_clear()
+
+
+@lru_cache(maxsize=4)
+def _prepared(task: Preparation) -> Parts:
+    """Prepare the data of a task."""
     data = weighted(with_features(_loaded(task), partial(_features, task)), task.class_weights or ())
     if task.balance:
         data = keep(data, DATASETS[task.dataset].variants[task.balance], task.seed)

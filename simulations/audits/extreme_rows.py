@@ -37,8 +37,7 @@ def changed_source(name: str, load: Callable[[str | None], GroupedDataset]) -> I
 
 def forget() -> None:
     """Let the next run load its data anew."""
-    task_data._source.cache_clear()
-    task_data.prepared_data.cache_clear()
+    task_data.forget()
     client_app._nodes.cache_clear()
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from flwr.app import ConfigRecord
 
 from fedfair import client_app
+from fedfair.datasets import Parts
 from fedfair.gradients.layers import Gradients
 from fedfair.gradients.passes import UnreadableError
 from fedfair.gradients.stacked import refuse_unstackable
@@ -40,12 +41,16 @@ _OF_GRADIENT_SUMS = ("ask_first", "asked_besides", "next_exchange", "like_sums",
 
 
 class _Run(NamedTuple):
-    """One of the runs: its rounds, the node that holds its records, and the grid that reaches it."""
+    """One of the runs: its rounds, the node that holds its records, the grid that reaches it, and its data.
+
+    The data are held so that those of many seeds are prepared once.
+    """
 
     experiment: Experiment
     rounds: Rounds
     node: Node
     grid: LocalGrid
+    data: Parts
 
 
 def is_stackable(experiment: Experiment) -> bool:
@@ -145,7 +150,7 @@ def _begun(experiment: Experiment) -> _Run:
     """Make the rounds of an experiment, and the one node that holds its records."""
     grid = LocalGrid(client_app.app, nodes=1)
     rounds = rounds_of(experiment, grid, lambda *_: None)
-    return _Run(experiment, rounds, client_app.node_of(rounds.task, 0, 1), grid)
+    return _Run(experiment, rounds, client_app.node_of(rounds.task, 0, 1), grid, rounds.task.data())
 
 
 def _bytes(node: Node) -> int:

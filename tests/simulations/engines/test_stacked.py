@@ -11,6 +11,7 @@ import torch
 
 from fedfair import client_app
 from fedfair.node.node import ClientError
+from fedfair.protocol import task_data
 from simulations import Experiment, run
 from simulations.engines import stacked
 from simulations.engines.local import LocalGrid
@@ -150,3 +151,13 @@ def test_one_step_is_the_sum_of_the_clipped_gradients_of_each_run() -> None:
     sent = client_app.node_of(rounds.task, 0, 1).gradient_sum(before, plan).sums
     for name, value in after.named_parameters():
         torch.testing.assert_close(value.detach(), before[name] - 0.3 * sent[name] / 40, rtol=0, atol=1e-12)
+
+
+def test_data_of_many_seeds_are_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = []
+    monkeypatch.setattr(task_data, "reduce_group", lambda parts, imbalance, seed: prepared.append(seed) or parts)
+    task_data.forget()
+    run_stacked([made(strategy, seed, steps=1) for strategy in ("sgd", "dpsgd")
+                 for seed in range(6)])  # more than the latest four, which are kept anyway
+    task_data.forget()
+    assert sorted(prepared) == list(range(6))

@@ -177,8 +177,7 @@ def test_a_group_with_one_record_and_a_client_without_some_group_are_fine() -> N
 def test_a_data_file_with_another_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "dutch.csv").write_text("sex,occupation\nmale,1\n")
     monkeypatch.setenv("FEDFAIR_DATA_DIR", str(tmp_path))
-    for kept in (task_data._source, task_data.prepared_data):
-        kept.cache_clear()  # what another test read
+    task_data.forget()  # what another test read
     assert "is truncated or changed; replace it" in error_of("data", "fetch", "dutch")
     assert "adult.data is not in FEDFAIR_DATA_DIR" in error_of("data", "fetch", "adult")
 
