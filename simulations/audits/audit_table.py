@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedfair.accounting.figures import down, up
+from fedfair.fairness.intervals import Estimate
 from fedfair.plugins.registry import unknown
 from simulations.audits.audit import DEFAULTS, audit
 from simulations.audits.findings import Audit
@@ -14,12 +15,15 @@ from simulations.audits.folder import FolderAudit, audit_folder
 from simulations.audits.membership import membership, split_off_at_random
 from simulations.audits.outlier import OutlierAudit, audit_outlier
 from simulations.audits.releases import ReleaseAudit, audit_releases
+from simulations.drawing.panels import bar_chart
+from simulations.drawing.scale import Range
 from simulations.drawing.table import Row, Table
 from simulations.drawing.terminal import Coloured
 from simulations.engines.run import run
 from simulations.plans.compare import OnRound, following
 from simulations.settings.experiment import Experiment
 from simulations.settings.presets import for_strategy, merged, needed
+from simulations.statistics.over_seeds import over_seeds
 from strategies import find_strategy
 
 _SHOWN = 10  # findings of a seed
@@ -149,6 +153,34 @@ def _bounds(audits: Sequence[Audit]) -> Table:
              f"{first.guarantee}")
     columns = ("seed", "group", "found", "claimed", "share", "ideal", "spent", "by curve", "if Gaussian", "right")
     return Table("", title, columns, rows, _caption(first), figures=range(2, 10))
+
+
+def by_group(audits: Sequence[Made]) -> str:
+    """Draw what attacks found of each group beside what the ledger says, as SVG: means over seeds, all on one scale.
+
+    Args:
+        audits: What attacks by canaries or membership found, one for each seed.
+
+    Raises:
+        ValueError: For other attacks, which have no figures by group, and where an epsilon is infinite.
+    """
+    found = [each for each in audits if isinstance(each, Audit)]
+    if not found:
+        raise ValueError("this attack has no figures by group: take the attack canaries or membership for a picture")
+    panels: dict[str, dict[str, Estimate]] = {}
+    for group in dict.fromkeys(finding.group for finding in found[0].findings):
+        own = [finding for each in found for finding in each.findings if finding.group == group]
+        panels[group] = {"found, at least": over_seeds([finding.bound.epsilon for finding in own], 0.0),
+                         "ideal attack": over_seeds([finding.ideal for finding in own], 0.0),
+                         "spent": over_seeds([finding.spent for finding in own], 0.0),
+                         "guaranteed": over_seeds([finding.claimed for finding in own], 0.0)}
+    values = [value for bars in panels.values() for value in bars.values()]
+    most = max(value.value if math.isnan(value.high) else value.high for value in values)
+    if not math.isfinite(most):
+        raise ValueError("an epsilon is infinite, which no bar is: attack a run with noise for a picture")
+    first = found[0]
+    title = f"{first.experiment.strategy}, {first.attack}: epsilon at delta {up(first.delta, '.6g')} by group"
+    return bar_chart(title, panels, Range(0.0, max(most, 1e-9)))
 
 
 def _caption(audit: Audit) -> str:

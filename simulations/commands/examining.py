@@ -14,8 +14,11 @@ from fedfair.protocol.fields import MOST_RUNS
 from simulations.commands.options import EngineName, Group, Label, Seeds, Set
 from simulations.commands.progress import showing_progress
 from simulations.commands.words import completing, strategies
-from simulations.files.atomic_files import refuse_as_file, refuse_unwritable, write_json
+from simulations.files.atomic_files import refuse_as_file, refuse_unwritable, write_json, write_text
 from simulations.settings.names import pairs
+
+BY_GROUP = ("canaries", "membership")
+"""Attacks that find a bound for each group."""
 
 
 def audit(
@@ -44,15 +47,22 @@ def audit(
     engine: EngineName = "local",
     set_: Set = [],  # noqa: B006 - Typer copies it
     out: Annotated[Path | None, typer.Option(help="JSON file to write the findings to.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="SVG file to draw what canaries or membership found of each "
+                                                      "group in, beside what the ledger says.")] = None,
 ) -> None:
     """Attack a run, and compare the proven epsilon with the ledger's claim; exit code 1 if the claim is refuted.
 
     Example: fedfair audit --strategy dpsgd-f --epsilon 1 --seeds 5 --set trust=local
     """
+    if picture is not None:
+        refuse_as_file(picture)
+        if replay is not None or attack not in BY_GROUP:
+            raise ValueError("a picture shows what attacks find by group: take the attack canaries or membership, and "
+                             "no replay")
     if replay is not None:
         _audit_by_replay(replay, label or "", group or "", strategy, node, epsilon, pairs(set_), out)
         return
-    from simulations.audits.audit_table import audit_table, audits
+    from simulations.audits.audit_table import audit_table, audits, by_group
     from simulations.drawing.terminal import terminal
 
     settings = pairs(set_)
@@ -66,6 +76,9 @@ def audit(
     if out is not None:
         write_json(out, {"audits": [each.to_dict() for each in made]})
         print(f"saved in {out}")
+    if picture is not None:
+        write_text(picture, by_group(made))
+        print(f"drawn in {picture}")
     if any(each.refuted for each in made):
         raise typer.Exit(1)
 

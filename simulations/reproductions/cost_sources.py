@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
 from simulations.drawing.panels import bar_chart
+from simulations.drawing.scale import Range
 from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_json, write_text
 from simulations.files.csv_text import to_csv
@@ -264,8 +265,11 @@ def estimates(shares: pd.DataFrame) -> dict[str, dict[str, Estimate]]:
 
 
 def picture(dataset: str, shares: pd.DataFrame) -> str:
-    """Return bars of each group's cost by source, as SVG."""
-    return bar_chart(f"{dataset}: accuracy that each group loses, by source", estimates(shares))
+    """Return bars of each group's cost by source, all on one scale, as SVG."""
+    panels = estimates(shares)
+    values = [value for bars in panels.values() for value in bars.values()]
+    extent = Range(min(0.0, *(value.low for value in values)), max(value.high for value in values))
+    return bar_chart(f"{dataset}: accuracy that each group loses, by source", panels, extent)
 
 
 def findings(study: Study, shares: pd.DataFrame) -> Iterator[str]:

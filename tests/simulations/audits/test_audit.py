@@ -24,7 +24,7 @@ from fedfair.mechanisms.noise import Trust
 from fedfair.node import node as host
 from simulations import Experiment, run
 from simulations.audits.audit import DEFAULTS, audit
-from simulations.audits.audit_table import audit_table, audits
+from simulations.audits.audit_table import audit_table, audits, by_group
 from simulations.audits.findings import Audit
 from simulations.audits.membership import membership
 from simulations.cli import app
@@ -175,6 +175,28 @@ def test_the_command_prints_saves_and_says_by_its_exit_code(tmp_path: Path, monk
 def strongly(strategy: str, epsilon: float, seed: int, canaries: int = 20_000, **settings: Any) -> Audit:
     return audit(Experiment(**{**DEFAULTS, "strategy": strategy, "target_epsilon": epsilon, "seed": seed,
                                "options": OPTIONS.get(strategy, {}), **settings}), canaries)
+
+
+def test_what_is_found_of_each_group_is_drawn_beside_what_the_ledger_says(tmp_path: Path) -> None:
+    made = [audit(experiment("dpsgd-f", seed=seed, imbalance="8:9"), 400) for seed in (0, 1)]
+    drawn = by_group(made)
+    for finding in made[0].findings:
+        assert f">{finding.group}<" in drawn
+    claimed = np.mean([each.findings[0].claimed for each in made])
+    assert f">{claimed:,.4f}<" in drawn
+    assert len({finding.spent for finding in made[0].findings}) > 1  # groups spend what their own clip norms cost
+    arguments = ["audit", *(part for name, value in QUICK.items() if value is not None
+                            for part in ("--set", f"{name}={list(value) if isinstance(value, tuple) else value}")),
+                 "--canaries", "200", "--picture", str(tmp_path / "audit.svg")]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert "guaranteed" in (tmp_path / "audit.svg").read_text()
+    refused = CliRunner().invoke(app, [*arguments, "--attack", "outlier"])
+    assert refused.exit_code == 2
+    assert "take the attack canaries or membership" in " ".join(refused.output.split())
+    free = audit(experiment(noise_multiplier=0.0), 200)
+    with pytest.raises(ValueError, match="an epsilon is infinite, which no bar is"):
+        by_group([free])
 
 
 @pytest.mark.slow
