@@ -236,6 +236,33 @@ def reduce_group(parts: Parts, imbalance: str, seed: int) -> Parts:
     return replace(parts, train=keep(parts.train, {name: round(wanted)}, seed))
 
 
+def with_wrong_groups(parts: Parts, share: float, seed: int) -> Parts:
+    """Draw the group of a share of the training and validation records anew, as randomised response does (Warner 1965).
+
+    The test part keeps its groups, so that figures are those of the true ones.
+
+    Args:
+        parts: The parts, of K groups.
+        share: Probability that a record's group is replaced by one of all K, each as likely.
+        seed: Random seed.
+
+    Examples:
+        >>> from fedfair.datasets import DATASETS
+        >>> parts = split(DATASETS["digits"].load(None), (0.5, 0.2, 0.3), seed=0)
+        >>> wrong = with_wrong_groups(parts, 0.5, seed=0)
+        >>> [round(float((own.group != other.group).float().mean()), 2) for (_, own), (_, other) in zip(parts, wrong)]
+        [0.45, 0.42, 0.0]
+    """
+    def drawn(data: GroupedDataset, part: str) -> GroupedDataset:
+        """Return one part with groups drawn anew."""
+        random = generator(seed, f"wrong groups, {part}")
+        is_wrong = torch.rand(len(data), generator=random, dtype=torch.float64) < share
+        others = torch.randint(len(data.names), (len(data),), generator=random)
+        return replace(data, group=torch.where(is_wrong, others.to(data.group), data.group))
+
+    return replace(parts, train=drawn(parts.train, "train"), valid=drawn(parts.valid, "valid"))
+
+
 def _shuffled(size: int, seed: int, purpose: str) -> Tensor:
     """Draw a random order of 0..size-1."""
     return torch.randperm(size, generator=generator(seed, purpose))

@@ -166,6 +166,12 @@ class RecordSettings(BaseModel):
         default=None, json_schema_extra={"records": True},
         description="How many training records of one group to keep, GROUP:RECORDS or GROUP:SHARE%, for example 8:40 "
                     "or 8:9%; by default all.")
+    wrong_groups: Share = Field(
+        default=0.0, json_schema_extra={"records": True},
+        description="Share of the training and validation records whose group is drawn anew among all K, to see which "
+                    "methods stand wrong or hidden groups; figures of the test part are of the true ones. Randomised "
+                    "response with this share p hides a group with epsilon ln(1 + K (1 - p) / p), but here it is a "
+                    "simulation: whoever knows the seed knows which are wrong, and no ledger counts on it.")
     partition: Literal["group", "site", "natural", "nodes"] = Field(
         default="group",
         description="How records are dealt to clients: by group, at random to sites that mix the groups, natural, one "

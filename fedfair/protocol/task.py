@@ -78,6 +78,9 @@ class Task(FeatureSettings):
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, but with partition nodes every node opens a file "
                                  "of its own, which its policy or --node-config names: leave it out")
+        if self.wrong_groups:
+            raise ValueError(f"wrong_groups is {self.wrong_groups:g}, which is for simulations, but partition is "
+                             '"nodes", whose records are real: leave it out')
         if self.missing == "keep":
             raise ValueError('missing is "keep", which is not known with partition nodes: take refuse, or drop')
         if self.prepares != "public":

@@ -31,7 +31,7 @@ from fedfair.datasets.features.features import (
 )
 from fedfair.datasets.grouped import Pixels, crossed
 from fedfair.datasets.schema import Listed, Schema, prepared
-from fedfair.datasets.split import Missing, Together, dealt, keep, reduce_group, shuffled, split
+from fedfair.datasets.split import Missing, Together, dealt, keep, reduce_group, shuffled, split, with_wrong_groups
 from fedfair.datasets.weights import weighted
 
 HUGGING_FACE = "hf:"
@@ -74,6 +74,7 @@ class Preparation(NamedTuple):
     splits_by: str
     duplicates: str
     imbalance: str | None
+    wrong_groups: float
     seed: int
     pixels: tuple[float, float]
     torch_dtype: torch.dtype
@@ -115,6 +116,8 @@ def _prepared(task: Preparation) -> Parts:
     parts = split(data, task.split, task.seed, together, dealt if task.is_own else shuffled)
     if task.imbalance:
         parts = reduce_group(parts, task.imbalance, task.seed)
+    if task.wrong_groups:
+        parts = with_wrong_groups(parts, task.wrong_groups, task.seed)
     if task.agreement is None:
         _refuse_empty(task, parts)
         _refuse_pixels(task, parts)

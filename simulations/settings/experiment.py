@@ -90,6 +90,14 @@ class Experiment(Task, Training):
         return self
 
     @model_validator(mode="after")
+    def _figures_have_true_groups(self) -> Experiment:
+        """Refuse wrong groups where figures may be of the records that have them."""
+        if self.wrong_groups and self.figures == "private":
+            raise ValueError(f"wrong_groups is {self.wrong_groups:g}, a simulation whose figures are of the true "
+                             'groups, but figures is "private": leave one of them out')
+        return self
+
+    @model_validator(mode="after")
     def _sites_have_figures(self) -> Experiment:
         """Refuse sites where no figures by site are made."""
         if self.site is not None and self.figures != "private":

@@ -24,7 +24,8 @@ SETTINGS = (
     "randomness", "ranges", "record_weight", "risk_every", "risk_records", "risk_vectors", "round_sizes",
     "sampling_rate", "scalings", "schema_file", "secure_aggregation", "seed", "separator", "sheet", "site", "split",
     "split_by", "steps", "strategy", "sync", "target_epsilon", "theta", "threshold", "threshold_confidence",
-    "threshold_epsilon", "trust", "weight_decay", "without")
+    "threshold_epsilon", "trust", "weight_decay", "without",
+    "wrong_groups")
 
 
 _CONFIGS = files("simulations") / "configs"
