@@ -154,8 +154,8 @@ def _begun(experiment: Experiment) -> _Run:
 
 
 def _bytes(node: Node) -> int:
-    """Return what the features of a node's records take in memory."""
-    return sum(part.x.nbytes for _, part in node.clients.together)
+    """Return what the features of a node's records take in memory, as they were prepared and as they are dealt."""
+    return 2 * sum(part.x.nbytes for _, part in node.clients.together)
 
 
 def _fit_together(runs: Sequence[_Run]) -> bool:
