@@ -107,7 +107,7 @@ def reproduce(
 
     Example: fedfair reproduce xu2021-table1 --quick --out out/xu2021-table1
     """
-    from simulations.reproductions import cost_sources, frontier, shakespeare, tables, tuning, yang_curves
+    from simulations.reproductions import cost_sources, cost_study, frontier, shakespeare, tables, tuning, yang_curves
     from simulations.reproductions.fair_fight import fair_fight
     from simulations.reproductions.markdown import sentence
     from simulations.reproductions.request import Request
@@ -121,7 +121,7 @@ def reproduce(
     with showing_progress() as on_round:
         if name == tuning.NAME:
             conclusion = fair_fight(out, request, on_round, jobs)
-        elif name == cost_sources.NAME:
+        elif name == cost_study.NAME:
             conclusion = cost_sources.cost_sources(out, request, on_round, jobs)
         elif name == frontier.NAME:
             conclusion = frontier.frontier(out, request, on_round, jobs)

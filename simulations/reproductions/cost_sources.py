@@ -12,154 +12,21 @@ orders in which the four can come. So the parts sum to the whole cost, and a par
 from __future__ import annotations
 
 import math
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.resources import files
-from itertools import combinations
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedfair.fairness.intervals import Estimate
 from fedfair.fairness.metrics import ALL
-from simulations.drawing.panels import bar_chart
-from simulations.drawing.scale import Range
-from simulations.drawing.table import Table, markdown
 from simulations.files.atomic_files import write_json, write_text
 from simulations.files.csv_text import to_csv
 from simulations.plans.compare import OnRound
+from simulations.reproductions.cost_sources_report import findings, page, picture
+from simulations.reproductions.cost_study import CONFIG, NAME, NONE, SOURCES, Entry, combinations_of, load, named, plan
 from simulations.reproductions.page_runs import Kept, kept_runs, versions
 from simulations.reproductions.request import EVERYTHING, Request
-from simulations.reproductions.tuning import Positives
 from simulations.results.environment import environment
-from simulations.settings.experiment import Experiment, SettingsError, in_words
-from simulations.statistics.over_seeds import over_seeds
 from simulations.statistics.summary import final_part
-from strategies.server.calibration import Beside, Schedule, own_noise
-
-NAME = "cost-sources"
-CONFIG = Path(str(files("simulations") / "configs" / "tuning" / f"{NAME}.toml"))
-SOURCES = ("clipping", "noise", "sampling", "steps")
-"""What differs from training without privacy."""
-
-NONE = "none"
-"""The name of the combination of no source: training without privacy."""
-
-_UNREACHED = 1e6  # times the clip norm: no gradient of a model that learns is so long
-_AT_THE_END = 1000.0  # epochs between evaluations: only the end of training decides
-
-Sources = tuple[str, ...]
-"""Some of `SOURCES`, in their order."""
-
-
-class Study(BaseModel):
-    """What is trained: `steps` steps on batches of `batch_size` records at a target epsilon.
-
-    Without "sampling" a batch has `times_records` as many records, or all; without "steps" there are `times_steps` as
-    many. Of the seeds the first `choosing_seeds` choose the learning rate. `settings` hold for every run.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    datasets: tuple[str, ...]
-    target_epsilon: Annotated[float, Field(gt=0)]
-    clip_norm: Annotated[float, Field(gt=0)]
-    batch_size: Annotated[int, Field(ge=1)]
-    steps: Annotated[int, Field(ge=1)]
-    times_records: Annotated[int, Field(ge=2)]
-    times_steps: Annotated[int, Field(ge=2)]
-    learning_rates: Positives
-    seeds: Annotated[int, Field(ge=2)]
-    choosing_seeds: Annotated[int, Field(ge=1)]
-    settings: Mapping[str, Any] = {}
-    text: str = ""
-
-
-class Entry(NamedTuple):
-    """One run: its data set, the name of a combination of sources, and its experiment."""
-
-    dataset: str
-    combination: str
-    experiment: Experiment
-
-
-def load(request: Request = EVERYTHING, file: Path = CONFIG) -> Study:
-    """Read the requested part of the configuration.
-
-    Raises `SettingsError` for values that are not allowed, and `ValueError` for a data set that is not in it.
-    """
-    config = tomllib.loads(file.read_text(encoding="utf-8"))
-    smaller = config.pop("quick")
-    seeds = {"seeds": request.seeds} if request.seeds else {}
-    try:
-        study = Study(**{**config, **(smaller if request.quick else {}), **seeds})
-    except ValidationError as error:
-        raise SettingsError(f"{NAME}: {in_words(error, Study.model_fields)}") from None
-    return study.model_copy(update={"datasets": request.among(study.datasets)})
-
-
-def named(sources: Iterable[str]) -> str:
-    """Return the name of a combination of `SOURCES`, given in any order.
-
-    Examples:
-        >>> named({"steps", "clipping"}), named(())
-        ('clipping + steps', 'none')
-    """
-    given = {*sources}
-    return " + ".join(source for source in SOURCES if source in given) or NONE
-
-
-def combinations_of(sources: Sequence[str]) -> dict[str, Sources]:
-    """Return every combination of some sources by its name, from none to all.
-
-    Examples:
-        >>> list(combinations_of(("noise", "steps")))
-        ['none', 'noise', 'steps', 'noise + steps']
-    """
-    return {named(chosen): chosen for size in range(len(sources) + 1) for chosen in combinations(sources, size)}
-
-
-def settings_of(study: Study, sources: Sources, noise: float, records: int) -> dict[str, Any]:
-    """Return the settings of one combination: all four are DP-SGD's, and none are SGD's.
-
-    Args:
-        study: What is trained.
-        sources: Those of `SOURCES` that are in it.
-        noise: Noise multiplier of DP-SGD at the target epsilon, in units of the clip norm.
-        records: Number of training records.
-    """
-    batch = study.batch_size if "sampling" in sources else min(study.times_records * study.batch_size, records)
-    longer = 1.0 if "clipping" in sources else _UNREACHED
-    multiplier = noise / longer * batch / study.batch_size if "noise" in sources else 0.0
-    return {"clip_norm": study.clip_norm * longer, "noise_multiplier": multiplier, "batch_size": batch,
-            "steps": study.steps * (1 if "steps" in sources else study.times_steps)}
-
-
-def plan(study: Study, device: str, chosen: Mapping[tuple[str, str], float] | None = None) -> list[Entry]:
-    """Return the runs that choose learning rates; once they are `chosen`, by data set and combination, the others."""
-    entries = []
-    for dataset in study.datasets:
-        shared = {"strategy": "dpsgd", "dataset": dataset, "device": device, "eval_every": _AT_THE_END,
-                  **study.settings}
-        records, noise = _noise(study, shared)
-        for name, sources in combinations_of(SOURCES).items():
-            settings = {**shared, **settings_of(study, sources, noise, records)}
-            rates = study.learning_rates if chosen is None else (chosen[dataset, name],)
-            first = min(study.choosing_seeds, study.seeds)
-            seeds = range(first) if chosen is None else range(first, study.seeds)
-            entries += [Entry(dataset, name, Experiment(**settings, learning_rate=rate, seed=seed))
-                        for rate in rates for seed in seeds]
-    return entries
-
-
-def _noise(study: Study, shared: Mapping[str, Any]) -> tuple[int, float]:
-    """Return the number of training records of a data set, and the noise multiplier that keeps the target epsilon."""
-    private = Experiment(**shared, target_epsilon=study.target_epsilon, batch_size=study.batch_size, steps=study.steps)
-    records = len(private.task.data().train)
-    schedule = Schedule(study.batch_size / records, study.steps)
-    return records, own_noise(schedule, private.training, Beside())
 
 
 def measures(entries: Sequence[Entry], runs: Sequence[Kept]) -> pd.DataFrame:
@@ -256,95 +123,3 @@ def cost_sources(out: Path, request: Request = EVERYTHING, on_round: OnRound = l
     write_json(out / "environment.json", environment(experiments))
     write_text(out / "README.md", page(study, taken, chosen, shares, request, versions(folder, experiments)))
     return " ".join(findings(study, shares))
-
-
-def estimates(shares: pd.DataFrame) -> dict[str, dict[str, Estimate]]:
-    """Return by group, and by source and "together", the mean over seeds of one data set's parts, with its interval."""
-    return {str(group): {name: over_seeds(own[name].tolist()) for name in own.columns}
-            for group, own in shares.groupby("group", sort=False)}
-
-
-def picture(dataset: str, shares: pd.DataFrame) -> str:
-    """Return bars of each group's cost by source, all on one scale, as SVG."""
-    panels = estimates(shares)
-    values = [value for bars in panels.values() for value in bars.values()]
-    extent = Range(min(0.0, *(value.low for value in values)), max(value.high for value in values))
-    return bar_chart(f"{dataset}: accuracy that each group loses, by source", panels, extent)
-
-
-def findings(study: Study, shares: pd.DataFrame) -> Iterator[str]:
-    """Yield for each data set what DP-SGD costs, whom most, and which source makes most of it."""
-    for dataset, own in shares.groupby("dataset", sort=False):
-        by_group = estimates(own)
-        everybody = by_group.pop(ALL)
-        paid = max(by_group, key=lambda group: by_group[group]["together"].value)
-        spared = min(by_group, key=lambda group: by_group[group]["together"].value)
-        most = max(SOURCES, key=lambda source: everybody[source].value)
-        gaps = _between(own, paid, spared)
-        yield (f"{dataset}: at epsilon {study.target_epsilon:g} accuracy falls by {_signed(everybody['together'])}, of "
-               f"which {most} makes {_signed(everybody[most])}; {paid} loses {_signed(gaps['together'])} more than "
-               f"{spared}, {_largest(gaps)}.")
-
-
-def _between(shares: pd.DataFrame, paid: str, spared: str) -> dict[str, Estimate]:
-    """Return by source how much more one group loses than another, seed by seed."""
-    first, second = shares.xs(paid, level="group"), shares.xs(spared, level="group")
-    return {name: over_seeds((first[name] - second[name]).tolist()) for name in shares.columns}
-
-
-def _largest(gaps: Mapping[str, Estimate]) -> str:
-    """Say which source makes most of the difference between two groups, if any can be told from 0."""
-    told = [source for source in SOURCES if gaps[source].low > 0]
-    if not told:
-        return "and no source of that can be told from 0"
-    most = max(told, key=lambda source: gaps[source].value)
-    return f"most of it from {most}: {_signed(gaps[most])}"
-
-
-def page(study: Study, taken: pd.DataFrame, chosen: Mapping[tuple[str, str], float], shares: pd.DataFrame,
-         request: Request, made_with: str) -> str:
-    """Return the page; `taken` are the runs with the `chosen` learning rates, `shares` what `parts` returned."""
-    lines = [f"# {request.title('Where the cost of privacy comes from')}", "",
-             f"`{request.command(NAME, study.seeds)}`", "", made_with, "",
-             f"DP-SGD makes {study.steps} steps on batches of {study.batch_size} records at epsilon "
-             f"{study.target_epsilon:g}, clip norm {study.clip_norm:g}. Against training without privacy it has four "
-             "sources of cost: clipping; noise; sampling, that is batches of "
-             f"{study.batch_size} records rather than {study.times_records} times as many (or all); and steps, that is "
-             f"{study.steps} rather than {study.times_steps} times as many. All 16 combinations were trained to the "
-             "end, each with the learning rate of the highest validation accuracy. A part is a Shapley value: what a "
-             "source adds to the cost, averaged over all orders. Means of "
-             f"{study.seeds} seeds, ± half a 95 % t-interval; negative parts are gains.", "",
-             *request.left_out(study.text), *(f"- {line}" for line in findings(study, shares)), ""]
-    for dataset, own in shares.groupby("dataset", sort=False):
-        lines += [f"## {dataset}", "", f"![Accuracy that each group of {dataset} loses, by source]({dataset}.svg)", "",
-                  markdown(_table_of_parts(own)), "", "Accuracy of every combination, with its learning rate:", "",
-                  markdown(_table_of_combinations(taken[taken["dataset"] == dataset], chosen)), ""]
-    return "\n".join(lines)
-
-
-def _table_of_parts(shares: pd.DataFrame) -> Table:
-    """Return one data set's parts: a row for each source, a column for each group."""
-    by_group = estimates(shares)
-    rows = [(name, *(_signed(values[name]) for values in by_group.values())) for name in shares.columns]
-    return Table(columns=("source", *by_group), rows=rows)
-
-
-def _table_of_combinations(taken: pd.DataFrame, chosen: Mapping[tuple[str, str], float]) -> Table:
-    """Return one data set's accuracies: a row for each combination, a column for each group."""
-    accuracies = taken.pivot_table(index="combination", columns="group", values="accuracy", sort=False,
-                                   aggfunc=lambda values: _mean(values.tolist()))
-    dataset = str(taken["dataset"].iloc[0])
-    rows = [(name, f"{chosen[dataset, name]:g}", *map(str, accuracies.loc[name]))
-            for name in combinations_of(SOURCES)]
-    return Table(columns=("combination", "learning rate", *map(str, accuracies.columns)), rows=rows)
-
-
-def _signed(estimate: Estimate) -> str:
-    """Return a difference with half its interval."""
-    return f"{estimate.value:+.4f} ± {(estimate.high - estimate.low) / 2:.4f}"
-
-
-def _mean(values: list[float]) -> str:
-    """Return a mean with half its interval."""
-    found = over_seeds(values)
-    return f"{found.value:.4f} ± {(found.high - found.low) / 2:.4f}"
