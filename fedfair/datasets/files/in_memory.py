@@ -24,9 +24,12 @@ import pooch
 from numpy.typing import ArrayLike
 from torch.utils.data import Dataset
 
+from fedfair.datasets.columns.tidy import with_columns
 from fedfair.datasets.files.query import Query
+from fedfair.datasets.files.table_file import named_by_itself, plain_value
 
 _ROWS = 2**16  # of a batch, the most that is in memory at a time
+_ERRORS = (TypeError, ValueError, OverflowError, NotImplementedError)  # pyarrow's are of these kinds
 
 
 def write_batches(data: Any, path: Path) -> None:
@@ -73,15 +76,15 @@ def written(frame: Any) -> Path:
     The same table is the same file within one program; the file is removed when the program ends.
 
     Args:
-        frame: Table of pandas, or one with `to_pandas` as polars' and Arrow's have; each column with one kind of
-            values. An index is left out unless it has a name. Or a data set of Ray, whose rows are written some at a
-            time, in their order; or a `files.query.Query`.
+        frame: Table of pandas, or one with `to_pandas` as polars' and Arrow's have. A column with several kinds of
+            values is written as text. An index is left out unless it has a name. Or a data set of Ray, whose rows are
+            written some at a time, in their order; or a `files.query.Query`.
 
     Returns:
         Path of the Parquet file.
 
     Raises:
-        ValueError: If a column mixes kinds of values, or holds what is no single value.
+        ValueError: If a column holds what Arrow has no type for, or a data set of Ray values of several kinds.
     """
     tables = Path(pooch.os_cache("fedfair")) / "tables"
     tables.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -144,13 +147,45 @@ def as_pandas(table: Any) -> Any:
 
 
 def _write(frame: Any, path: Path) -> None:
-    """Write a table in memory to a file."""
-    frame = as_pandas(frame)
+    """Write a table in memory to a file.
+
+    Raises `ValueError` for what Arrow has no column for.
+    """
+    frame = as_pandas(frame).rename(columns=str)
+    mixed = {name: column.map(_text, na_action="ignore").astype("string") for name, column in frame.items()
+             if column.dtype == object and not _is_of_one_kind(column)}
     try:
-        frame.rename(columns=str).to_parquet(path, index=frame.index.names != [None])
-    except (TypeError, ValueError) as error:  # pyarrow's errors are of these kinds
+        with_columns(frame, mixed).to_parquet(path, index=frame.index.names != [None])
+    except _ERRORS as error:
         raise ValueError(f"the table cannot be written ({str(error).strip().splitlines()[0]}): make the values of each "
                          "column of one kind, for example text") from error
+
+
+def _is_of_one_kind(column: pd.Series) -> bool:
+    """Return whether all cells of a column of objects are of one kind, which Arrow has a type for.
+
+    Of several kinds Arrow may take numbers for moments, and truth values for numbers.
+    """
+    import pyarrow as pa
+
+    if pd.api.types.infer_dtype(column, skipna=True) in ("mixed", "mixed-integer"):
+        return False
+    try:
+        pa.array(column, from_pandas=True)
+    except _ERRORS:
+        return False
+    return True
+
+
+def _text(cell: Any) -> str | None:
+    """Return a cell of a column of several kinds as text that is read as the cell is in a column of its own kind.
+
+    What is no single value is missing, so that no record decides whether the table can be written.
+    """
+    value = named_by_itself(plain_value(cell))
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return str(value) if isinstance(value, int | float | np.generic) else None
 
 
 def frame_of(x: ArrayLike, y: Sequence[Any] | ArrayLike, group: Sequence[Any] | ArrayLike) -> pd.DataFrame:
