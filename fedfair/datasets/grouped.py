@@ -147,6 +147,10 @@ class GroupedDataset:
         held = {name: getattr(self, name) for name in _BY_RECORD}
         return replace(self, **{name: values[rows] for name, values in held.items() if len(values)})
 
+    def without_records(self) -> GroupedDataset:
+        """Return the same without a record, to be kept: a view of none would hold all, and show them in a pickle."""
+        return replace(self, **{name: getattr(self, name)[:0].clone() for name in _BY_RECORD})
+
     def features(self, rows: Tensor | slice = slice(None), device: str | torch.device = "cpu") -> Tensor:
         """Return a model's inputs for the records at `rows` `[m]`, by default for all: `[m, ...]`, on the device."""
         x = self.x.index_select(0, rows) if isinstance(rows, Tensor) else self.x[rows]
