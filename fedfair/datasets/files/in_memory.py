@@ -1,6 +1,7 @@
 """Data in memory, written to a file for as long as they are needed: every process of a run reads that file.
 
-The file is in the user's cache, where nobody else can read it, and is gone when the program ends, or before.
+The file is in the user's cache, where nobody else can read it, and is gone when the program ends, or before; that of a
+program that was killed is when the next one writes a table.
 
 Rows of a data set of Ray, which may lie in many files and on many machines, in a file on this one.
 """
@@ -12,8 +13,10 @@ import os
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
 from filecmp import cmp
+from glob import escape
 from itertools import chain
 from pathlib import Path
+from platform import node
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
@@ -21,6 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pooch
+import psutil
 from numpy.typing import ArrayLike
 from torch.utils.data import Dataset
 
@@ -86,9 +90,10 @@ def written(frame: Any) -> Path:
     Raises:
         ValueError: If a column holds what Arrow has no type for, or a data set of Ray values of several kinds.
     """
-    tables = Path(pooch.os_cache("fedfair")) / "tables"
+    tables = _tables()
     tables.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder = Path(mkdtemp(prefix="fedfair-", dir=tables))  # which only this user can read
+    _remove_left(tables)
+    folder = Path(mkdtemp(prefix=f"{_of_machine()}{os.getpid()}-", dir=tables))  # which only this user can read
     path = folder / FILE
     path.touch(mode=0o600)
     try:
@@ -105,6 +110,29 @@ def written(frame: Any) -> Path:
         return earlier
     _held[path] = os.getpid()
     return path
+
+
+def files_of_this_process() -> list[Path]:
+    """Return the files with data in memory that this process wrote, and that are still there."""
+    return sorted(_tables().glob(f"{escape(_of_machine())}{os.getpid()}-*/*"))
+
+
+def _tables() -> Path:
+    """Return the folder for data in memory, in the user's cache."""
+    return Path(pooch.os_cache("fedfair")) / "tables"
+
+
+def _of_machine() -> str:
+    """Return how the names of this machine's folders begin, before the number of the process that each belongs to."""
+    return f"{node()}-"
+
+
+def _remove_left(tables: Path) -> None:
+    """Remove what processes of this machine left that were killed before they could."""
+    for folder in tables.glob(f"{escape(_of_machine())}*"):
+        number = folder.name.removeprefix(_of_machine()).partition("-")[0]
+        if number.isdigit() and not psutil.pid_exists(int(number)):
+            rmtree(folder, ignore_errors=True)
 
 
 FILE = "table.parquet"
