@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import stat
+import subprocess
+import sys
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -85,3 +89,17 @@ def test_a_cell_of_another_kind_changes_no_other(others: list[Any]) -> None:
     assert len(names) == 1
     if not isinstance(others[0], pd.Timestamp | bool):  # which are numbers by their type alone
         assert all(np.array_equal(numbers, read[0][0], equal_nan=True) for numbers, _ in read)
+
+
+def test_what_a_killed_program_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    """But not what belongs to a program that runs, or to another machine."""
+    tables = tmp_path / "fedfair" / "tables"
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    names = [f"{platform.node()}-{killed.pid}-a", f"{platform.node()}-{os.getpid()}-b", f"other-{killed.pid}-c"]
+    for name in names:
+        (tables / name).mkdir(parents=True)
+        (tables / name / in_memory.FILE).touch()
+    own = in_memory.written(people().assign(alone=1))
+    assert {folder.name for folder in tables.iterdir()} == {*names[1:], own.parent.name}
+    assert own in in_memory.files_of_this_process()
