@@ -73,6 +73,8 @@ class GroupedDataset:
         >>> data = GroupedDataset(x, torch.tensor([0, 1, 0, 1, 1]), group, ("women", "men"), classes=2)
         >>> data.group_sizes(), data.take(torch.tensor([4, 1])).records, len(data.portions(torch.arange(5)))
         ((2, 3), tensor([4, 1]), 1)
+        >>> len(data.without_records()), data.without_records().y.untyped_storage().nbytes()
+        (0, 0)
         >>> data.features(torch.tensor([4, 1]))
         tensor([[8., 9.],
                 [2., 3.]])
