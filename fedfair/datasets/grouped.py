@@ -73,6 +73,8 @@ class GroupedDataset:
         >>> data = GroupedDataset(x, torch.tensor([0, 1, 0, 1, 1]), group, ("women", "men"), classes=2)
         >>> data.group_sizes(), data.take(torch.tensor([4, 1])).records, len(data.portions(torch.arange(5)))
         ((2, 3), tensor([4, 1]), 1)
+        >>> len(data.without_records()), data.without_records().y.untyped_storage().nbytes()
+        (0, 0)
         >>> data.features(torch.tensor([4, 1]))
         tensor([[8., 9.],
                 [2., 3.]])
@@ -146,6 +148,10 @@ class GroupedDataset:
         """Return the records at `rows` `[m]`, which keep their numbers: a copy, or a view if `rows` is a slice."""
         held = {name: getattr(self, name) for name in _BY_RECORD}
         return replace(self, **{name: values[rows] for name, values in held.items() if len(values)})
+
+    def without_records(self) -> GroupedDataset:
+        """Return the same without a record, to be kept: a view of none would hold all, and show them in a pickle."""
+        return replace(self, **{name: getattr(self, name)[:0].clone() for name in _BY_RECORD})
 
     def features(self, rows: Tensor | slice = slice(None), device: str | torch.device = "cpu") -> Tensor:
         """Return a model's inputs for the records at `rows` `[m]`, by default for all: `[m, ...]`, on the device."""

@@ -1,9 +1,10 @@
 """An audit by replay: a program again on neighbours of its table, with every noisy result as it was on the table.
 
-After that nothing may differ: not a byte of what it writes, not a line of the log, not whether it refuses. And what
-went into the releases may differ by no more than the printed epsilon says (by twice as much where the row is another
-one). This finds what no attack on the noise can: records that leave by another way, such as an exact number, or a row
-that decides how others are read ("Re:cord-play", arXiv 2602.17454, which found such leaks in twelve libraries).
+After that nothing may differ: not a byte of what it writes or leaves in the cache, not a line of the log, not whether
+it refuses. And what went into the releases may differ by no more than the printed epsilon says (by twice as much where
+the row is another one). This finds what no attack on the noise can: records that leave by another way, such as an exact
+number, or a row that decides how others are read ("Re:cord-play", arXiv 2602.17454, which found such leaks in twelve
+libraries).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fedfair.accounting.figures import up
+from fedfair.datasets.files.in_memory import files_of_this_process
 from fedfair.mechanisms.marks import attached
 from simulations.audits.neighbour_files import Neighbour, neighbours
 from simulations.drawing.table import Table
@@ -184,7 +186,7 @@ class ReplayAudit:
 
 def replay(program: Program, file: Path, label: str, group: str, seed: int = 0, name: str = "A program"
            ) -> ReplayAudit:
-    r"""Audit a program that reads a file of text or Parquet by replay.
+    r"""Audit a program that reads a file of text, Parquet, JSON or a workbook by replay.
 
     Its noise has to go through `fedfair.mechanisms.marks.releases`, and all else has to be the same when it runs again:
     batches that are drawn have to follow from a seed.
@@ -245,7 +247,7 @@ def _is_no_neighbour(one: Left, other: Left | None, tape: Tape) -> bool:
 def _all_that_leaves(program: Program, table: Neighbour, tape: Tape) -> tuple[dict[str, str], Left | None]:
     """Return each line that a program writes, says or sends, by its place, and what it left; None if it refuses."""
     lines: dict[str, str] = {}
-    log, root = _Lines(), logging.getLogger()
+    log, root, before = _Lines(), logging.getLogger(), {*files_of_this_process()}
     root.addHandler(log)
     left = None
     try:
@@ -259,7 +261,10 @@ def _all_that_leaves(program: Program, table: Neighbour, tape: Tape) -> tuple[di
     finally:
         root.removeHandler(log)
     logged = log.lines if left is None or left.logs else ()
-    return {**lines, **{f"log:{number}": line for number, line in enumerate(logged, 1)}}, left
+    lines |= {f"log:{number}": line for number, line in enumerate(logged, 1)}
+    for place, file in enumerate(file for file in files_of_this_process() if file not in before):
+        lines |= {f"cache, file {place}:{number}": line for number, line in enumerate(_text(file), 1)}
+    return lines, left
 
 
 def _text(file: Path) -> Iterator[str]:

@@ -173,14 +173,16 @@ def without_records(fitted: Fitted) -> Fitted:
         fitted: The fit.
     """
     result, data = fitted.result, fitted.wanted.data
-    train, valid, test = (records.take(slice(0)) for _, records in result.data)
+    train, valid, test = (part.without_records() for _, part in result.data)
     parts = replace(result.data, train=train, valid=valid, test=test)
     csv = result.experiment.csv
-    made = result.experiment.model_copy(update={"csv": Path(csv).name if csv else None})
+    bare = {"csv": Path(csv).name if csv else None}
+    made = result.experiment.model_copy(update=bare)
+    search = result.search and result.search.bare(result.search.task.model_copy(update=bare))
     named = (Path(data).name if isinstance(data, str | Path) else
              pd.DataFrame(columns=data.columns) if isinstance(data, pd.DataFrame) else None)
     return replace(fitted, wanted=replace(fitted.wanted, data=named),
-                   result=replace(result, data=parts, experiment=made))
+                   result=replace(result, data=parts, experiment=made, search=search))
 
 
 def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:

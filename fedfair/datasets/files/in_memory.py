@@ -1,6 +1,7 @@
 """Data in memory, written to a file for as long as they are needed: every process of a run reads that file.
 
-The file is in the user's cache, where nobody else can read it, and is gone when the program ends, or before.
+The file is in the user's cache, where nobody else can read it, and is gone when the program ends, or before; that of a
+program that was killed is when the next one writes a table.
 
 Rows of a data set of Ray, which may lie in many files and on many machines, in a file on this one.
 """
@@ -12,8 +13,10 @@ import os
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
 from filecmp import cmp
+from glob import escape
 from itertools import chain
 from pathlib import Path
+from platform import node
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
@@ -21,12 +24,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pooch
+import psutil
 from numpy.typing import ArrayLike
 from torch.utils.data import Dataset
 
+from fedfair.datasets.columns.tidy import with_columns
 from fedfair.datasets.files.query import Query
+from fedfair.datasets.files.table_file import named_by_itself, plain_value
 
 _ROWS = 2**16  # of a batch, the most that is in memory at a time
+_ERRORS = (TypeError, ValueError, OverflowError, NotImplementedError)  # pyarrow's are of these kinds
 
 
 def write_batches(data: Any, path: Path) -> None:
@@ -73,19 +80,20 @@ def written(frame: Any) -> Path:
     The same table is the same file within one program; the file is removed when the program ends.
 
     Args:
-        frame: Table of pandas, or one with `to_pandas` as polars' and Arrow's have; each column with one kind of
-            values. An index is left out unless it has a name. Or a data set of Ray, whose rows are written some at a
-            time, in their order; or a `files.query.Query`.
+        frame: Table of pandas, or one with `to_pandas` as polars' and Arrow's have. A column with several kinds of
+            values is written as text. An index is left out unless it has a name. Or a data set of Ray, whose rows are
+            written some at a time, in their order; or a `files.query.Query`.
 
     Returns:
         Path of the Parquet file.
 
     Raises:
-        ValueError: If a column mixes kinds of values, or holds what is no single value.
+        ValueError: If a column holds what Arrow has no type for, or a data set of Ray values of several kinds.
     """
-    tables = Path(pooch.os_cache("fedfair")) / "tables"
+    tables = _tables()
     tables.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder = Path(mkdtemp(prefix="fedfair-", dir=tables))  # which only this user can read
+    _remove_left(tables)
+    folder = Path(mkdtemp(prefix=f"{_of_machine()}{os.getpid()}-", dir=tables))  # which only this user can read
     path = folder / FILE
     path.touch(mode=0o600)
     try:
@@ -102,6 +110,29 @@ def written(frame: Any) -> Path:
         return earlier
     _held[path] = os.getpid()
     return path
+
+
+def files_of_this_process() -> list[Path]:
+    """Return the files with data in memory that this process wrote, and that are still there."""
+    return sorted(_tables().glob(f"{escape(_of_machine())}{os.getpid()}-*/*"))
+
+
+def _tables() -> Path:
+    """Return the folder for data in memory, in the user's cache."""
+    return Path(pooch.os_cache("fedfair")) / "tables"
+
+
+def _of_machine() -> str:
+    """Return how the names of this machine's folders begin, before the number of the process that each belongs to."""
+    return f"{node()}-"
+
+
+def _remove_left(tables: Path) -> None:
+    """Remove what processes of this machine left that were killed before they could."""
+    for folder in tables.glob(f"{escape(_of_machine())}*"):
+        number = folder.name.removeprefix(_of_machine()).partition("-")[0]
+        if number.isdigit() and not psutil.pid_exists(int(number)):
+            rmtree(folder, ignore_errors=True)
 
 
 FILE = "table.parquet"
@@ -144,13 +175,45 @@ def as_pandas(table: Any) -> Any:
 
 
 def _write(frame: Any, path: Path) -> None:
-    """Write a table in memory to a file."""
-    frame = as_pandas(frame)
+    """Write a table in memory to a file.
+
+    Raises `ValueError` for what Arrow has no column for.
+    """
+    frame = as_pandas(frame).rename(columns=str)
+    mixed = {name: column.map(_text, na_action="ignore").astype("string") for name, column in frame.items()
+             if column.dtype == object and not _is_of_one_kind(column)}
     try:
-        frame.rename(columns=str).to_parquet(path, index=frame.index.names != [None])
-    except (TypeError, ValueError) as error:  # pyarrow's errors are of these kinds
+        with_columns(frame, mixed).to_parquet(path, index=frame.index.names != [None])
+    except _ERRORS as error:
         raise ValueError(f"the table cannot be written ({str(error).strip().splitlines()[0]}): make the values of each "
                          "column of one kind, for example text") from error
+
+
+def _is_of_one_kind(column: pd.Series) -> bool:
+    """Return whether all cells of a column of objects are of one kind, which Arrow has a type for.
+
+    Of several kinds Arrow may take numbers for moments, and truth values for numbers.
+    """
+    import pyarrow as pa
+
+    if pd.api.types.infer_dtype(column, skipna=True) in ("mixed", "mixed-integer"):
+        return False
+    try:
+        pa.array(column, from_pandas=True)
+    except _ERRORS:
+        return False
+    return True
+
+
+def _text(cell: Any) -> str | None:
+    """Return a cell of a column of several kinds as text that is read as the cell is in a column of its own kind.
+
+    What is no single value is missing, so that no record decides whether the table can be written.
+    """
+    value = named_by_itself(plain_value(cell))
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return str(value) if isinstance(value, int | float | np.generic) else None
 
 
 def frame_of(x: ArrayLike, y: Sequence[Any] | ArrayLike, group: Sequence[Any] | ArrayLike) -> pd.DataFrame:

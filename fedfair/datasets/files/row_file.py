@@ -22,22 +22,22 @@ from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.files.csv_file import Layout, named, refuse_repeated, refuse_values, repeats
 from fedfair.datasets.files.plain_rows import said_separator
-from fedfair.datasets.files.text_file import Text, text_by_line
+from fedfair.datasets.files.text_file import Lines, text_by_line
 
-_BROKEN = re.compile("[\\0\\ufffd\\udc80-\\udcff]")
-"""What stands for bytes that are no text."""
+_BROKEN = re.compile("[\\0\\r\\n\\ufffd\\udc80-\\udcff]")
+"""What stands for bytes that are no text, or ends a line elsewhere."""
 
 
 class RowFile(NamedTuple):
     """A table of text whose first line has been read.
 
     Args:
-        text: The text.
+        text: Its lines.
         layout: How each of its lines becomes values.
         names: Names of the columns.
     """
 
-    text: Text
+    text: Lines
     layout: Layout
     names: list[str]
 
@@ -48,7 +48,7 @@ class RowFile(NamedTuple):
             rows: Number of rows.
         """
         lines = self.text.lines(self.layout.skip + 1)
-        while portion := [line.removesuffix("\n") for line in islice(lines, rows)]:
+        while portion := [*islice(lines, rows)]:
             yield frame_of(portion, self.layout, self.names)
 
 
@@ -66,7 +66,7 @@ def open_rows(path: Path, asked: Asked = Asked()) -> RowFile:  # noqa: B008
     text = text_by_line(path, asked.encoding)
     said = said_separator(next(text.lines(), ""))
     skip = 1 if said else 0
-    names = next(text.lines(skip), "").removesuffix("\n")
+    names = next(text.lines(skip), "")
     if not names.strip():
         raise ValueError(f"{path} is no table: its first line must hold the names of the columns")
     layout = _layout(names, str(path), asked.separator or said, skip)
@@ -90,7 +90,7 @@ def unreadable(file: RowFile) -> Iterator[int]:
     """
     first = file.layout.skip + 1
     for number, line in enumerate(file.text.lines(first), first + 1):
-        if line.strip() and _record(line.removesuffix("\n"), file.layout, file.names) is None:
+        if line.strip() and _record(line, file.layout, file.names) is None:
             yield number
 
 
@@ -139,7 +139,7 @@ def frame_of(lines: Sequence[str], layout: Layout, names: Sequence[str]) -> pd.D
 def _is_plain(line: str, layout: Layout, width: int) -> bool:
     """Return whether a line is as many values, and nothing that quotes or is no text: then pandas splits it."""
     return (layout.separator != " " and line.count(layout.separator) == width - 1 and layout.quote not in line
-            and "\\" not in line and "\r" not in line and not _BROKEN.search(line))
+            and "\\" not in line and not _BROKEN.search(line))
 
 
 def _record(line: str, layout: Layout, names: Sequence[str]) -> list[str] | None:

@@ -19,8 +19,8 @@ from fedfair.datasets.columns.cell import spelled
 from fedfair.datasets.columns.convention import Asked
 from fedfair.datasets.files import workbook
 from fedfair.datasets.files.csv_file import read_csv
+from fedfair.datasets.files.json_file import read_json_table
 from fedfair.datasets.files.survey_file import SUFFIXES, read_survey
-from fedfair.plugins.text_values import from_json
 
 _AS_ASKED = Asked()
 _STREAM = b"\xff\xff\xff\xff"  # begins each message of Arrow
@@ -98,7 +98,7 @@ def _parquet(path: Path, asked: Asked) -> pd.DataFrame:
     """Read a Parquet file."""
     import pyarrow.parquet as pq
 
-    frame = of_arrow(pq.read_table(path))
+    frame = of_arrow(_of_single_values(pq.read_table(path), path))
     return frame.astype({name: "category" for name in codes_of_parquet(path) if name in frame})  # no index
 
 
@@ -126,9 +126,19 @@ def _feather(path: Path, asked: Asked) -> pd.DataFrame:
     with path.open("rb") as file:
         is_stream = file.read(len(_STREAM)) == _STREAM
     if not is_stream:
-        return of_arrow(feather.read_table(path))
+        return of_arrow(_of_single_values(feather.read_table(path), path))
     with memory_map(str(path)) as file, ipc.open_stream(file) as stream:
-        return of_arrow(stream.read_all())
+        return of_arrow(_of_single_values(stream.read_all(), path))
+
+
+def _of_single_values(table: Any, path: Path) -> Any:
+    """Return a table of Arrow; raise `ValueError` if the type of a column, whatever its rows hold, is one of lists."""
+    from pyarrow.types import is_nested
+
+    for field in table.schema:
+        if is_nested(field.type):
+            raise ValueError(f"column {field.name!r} of {path} holds lists, not one value for each record: remove it")
+    return table
 
 
 def of_arrow(table: Any) -> pd.DataFrame:
@@ -151,24 +161,8 @@ def of_arrow(table: Any) -> pd.DataFrame:
 
 
 def _json(path: Path, asked: Asked) -> pd.DataFrame:
-    """Read a list of records, or a record in each line, of which one that cannot be read is a row of empty cells."""
-    text = path.read_text(encoding="utf-8-sig")
-    if text.lstrip().startswith("["):
-        records = from_json(text)
-    else:
-        records = [_record(line) for line in text.split("\n") if line.strip()]
-    if not all(isinstance(record, dict) for record in records):
-        raise ValueError("its list has something else than records with names")
-    return pd.DataFrame(records, dtype=object)
-
-
-def _record(line: str) -> dict[str, Any]:
-    """Return the record of a line; an empty one if the line is none."""
-    try:
-        record = from_json(line)
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
+    """Read a file of JSON."""
+    return read_json_table(path)
 
 
 _READERS: dict[str, Callable[[Path, Asked], pd.DataFrame]] = {
@@ -181,13 +175,8 @@ _OTHERS = {".xls": "an old workbook", ".ods": "a workbook of OpenDocument",
 
 
 def _plain(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Return a table with single values in columns with names; raise `ValueError` if it has others."""
-    frame = plain_names(frame, path)
-    for name in frame:
-        if frame[name].map(lambda value: isinstance(value, list | dict | tuple | set) or (hasattr(value, "shape")
-                           and value.shape != ())).any():
-            raise ValueError(f"column {name!r} of {path} holds lists, not one value for each record: remove it")
-    frame = _with_records(frame, path)
+    """Return a table with values of plain types in columns with names; raise `ValueError` if it has no records."""
+    frame = _with_records(plain_names(frame, path), path)
     return pd.DataFrame({name: plain_values(frame[name]) for name in frame}, index=frame.index)
 
 
@@ -243,30 +232,40 @@ def plain_values(column: pd.Series) -> pd.Series:
         return column.astype("float64")
     if len(kinds) <= 1 and not kinds <= {int, float}:
         return column.infer_objects()
-    named = [value if missing else _named_by_itself(value)
+    named = [value if missing else named_by_itself(value)
              for value, missing in zip(column, column.isna(), strict=True)]  # `map` would make doubles of whole numbers
     return pd.Series(named, column.index, dtype=object, name=column.name)
 
 
-def _named_by_itself(value: Any) -> Any:
-    """Return a value of a column of several kinds as `fedfair.datasets.features.encoder.kept` names one of its kind."""
+def named_by_itself(value: Any) -> Any:
+    """Return a value of a column of several kinds as `fedfair.datasets.features.encoder.kept` names one of its kind.
+
+    Args:
+        value: The value.
+    """
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _without_types(column: pd.Series) -> pd.Series:
-    """Return a column of objects with exact decimals as numbers, and dates, durations and times as text."""
+    """Return a column of objects with exact decimals as numbers, and dates, durations, times and bytes as text."""
     if {type(value) for value in column.dropna()} <= {str, int, float, bool}:
         return column
-    listed = [value if missing else _written(value) for value, missing in zip(column, column.isna(), strict=True)]
+    listed = [value if missing else plain_value(value) for value, missing in zip(column, column.isna(), strict=True)]
     return pd.Series(listed, column.index, dtype=object, name=column.name)
 
 
-def _written(value: Any) -> Any:
-    """Return an exact decimal as a number, a date, duration or time as text, and any other value as it is."""
+def plain_value(value: Any) -> Any:
+    """Return an exact decimal as a number, a date, duration, time or bytes as text, and any other value as it is.
+
+    Args:
+        value: The value.
+    """
     if isinstance(value, Decimal):
         return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
     if isinstance(value, datetime):
         return str(value.date() if value.time() == time() and value.tzinfo is None else value)
     if isinstance(value, timedelta):
         return str(pd.Timedelta(value))
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
     return str(value) if isinstance(value, date | time) else value

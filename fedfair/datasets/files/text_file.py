@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, TextIO, cast
+from typing import IO, Any, NamedTuple, TextIO, cast
 
 from charset_normalizer import from_bytes
 
@@ -30,18 +30,16 @@ class Text(NamedTuple):
     Args:
         path: File.
         encoding: Name of its encoding.
-        errors: What becomes of bytes that are no text, as Python's codecs name it: an error, or the sign U+FFFD.
     """
 
     path: Path
     encoding: str
-    errors: Literal["strict", "replace"] = "strict"
 
     @contextmanager
     def open(self) -> Iterator[TextIO]:
         """Yield the text as a stream, without a byte order mark and with one kind of line end."""
         with (_unpacking(self.path), _unpacked(self.path) as content,
-              io.TextIOWrapper(content, self.encoding, self.errors) as text):
+              io.TextIOWrapper(content, self.encoding) as text):
             if text.read(1) != "\ufeff":
                 text.seek(0)
             yield text
@@ -64,6 +62,42 @@ class Text(NamedTuple):
                     yield line
 
 
+class Lines(NamedTuple):
+    """The lines of a file, each of which is decoded by itself.
+
+    What ends a line is what ends the first one. A sign that ends lines in other files is part of a line here, and
+    bytes that are no text are the sign U+FFFD, so that no line decides where another one begins or how it is read.
+
+    Args:
+        path: File.
+        encoding: Name of its encoding.
+        end: Sign that ends its lines, a line feed or, in old files, a carriage return.
+    """
+
+    path: Path
+    encoding: str
+    end: str
+
+    def lines(self, first: int = 0) -> Iterator[str]:
+        """Yield the lines from that number on, without their ends.
+
+        Args:
+            first: Number of lines to leave out.
+        """
+        by_byte = _ends_by_a_byte(self.encoding)
+        with (_unpacking(self.path), _unpacked(self.path) as content,
+              io.TextIOWrapper(content, "latin-1" if by_byte else self.encoding, "replace", newline=self.end) as text):
+            for number, line in enumerate(text):
+                if number >= first:
+                    whole = line.encode("latin-1").decode(self.encoding, "replace") if by_byte else line
+                    yield whole.removesuffix(self.end).rstrip("\r").removeprefix("\ufeff")
+
+
+def _ends_by_a_byte(encoding: str) -> bool:
+    """Return whether a line feed is one byte in an encoding, which no other sign has, as in all but those of words."""
+    return "\n\n".encode(encoding).endswith(b"\n\n")
+
+
 def text_of(path: Path, encoding: str | None = None) -> Text:
     """Return the text of a file; gzip, bzip2, xz and zip files are unpacked.
 
@@ -82,8 +116,8 @@ def text_of(path: Path, encoding: str | None = None) -> Text:
     return text
 
 
-def text_by_line(path: Path, encoding: str | None = None) -> Text:
-    """Return the text of a file of which no line but the first can be the cause of an error; see `text_of`.
+def text_by_line(path: Path, encoding: str | None = None) -> Lines:
+    """Return the lines of a file of which no line but the first can be the cause of an error; see `text_of`.
 
     Args:
         path: File.
@@ -94,13 +128,14 @@ def text_by_line(path: Path, encoding: str | None = None) -> Text:
         ValueError: If the file cannot be unpacked, or its first line is no text in that encoding.
     """
     with _readable(path, encoding):
-        text = Text(path, encoding or _marked(path) or "utf-8")
-        by_line = text._replace(errors="replace")
-        first = next(by_line.lines(), "")
+        text = Lines(path, encoding or _marked(path) or "utf-8", "\n")
+        if "\r" in next(text.lines(), ""):
+            text = text._replace(end="\r")
+        first = next(text.lines(), "")
         if "\ufffd" in first:
             raise UnicodeDecodeError(text.encoding, first.encode(), 0, 1, "the first line")
     _refuse_zeros("\0" in first, path)
-    return by_line
+    return text
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def read_workbook(path: Path, asked: Asked) -> pd.DataFrame:
         asked: What the user says: the sheet, and the number of the row that has the names of the columns.
 
     Returns:
-        The rows below the names, each value of the type that its own cell has.
+        The rows below the names, each value of the type that its own cell has; cells beyond the last name are none.
 
     Raises:
         ValueError: If the sheet is not clear, the row of names is none, or cells below it are merged.
@@ -49,8 +49,9 @@ def read_workbook(path: Path, asked: Asked) -> pd.DataFrame:
             raise ValueError(f"{path} has the sheets {', '.join(map(repr, full)) or 'without records only'}{below}: "
                              f"say which with the setting sheet{', or another header_row' if below else ''}")
         cells, part = full[str(chosen)], str(book.book[chosen]._worksheet_path)
+    _refuse_title([*cells.iloc[first]], path, first + 1)
+    cells = cells.loc[:, :cells.iloc[first].last_valid_index()]  # a record may have cells beside the table
     values = [*cells.iloc[first]]
-    _refuse_title(values, path, first + 1)
     names = [spelled(str(value)) if filled else f"Unnamed: {place}"
              for place, (value, filled) in enumerate(zip(values, cells.iloc[first].notna(), strict=True))]
     _refuse_merged(path, part, names, first + 1)

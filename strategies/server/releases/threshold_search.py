@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,17 @@ class ThresholdSearch:
         self.charged = search_charge(training, protects)
         self.scores: Tensor | None = None
         self._added_multiplier = 0.0  # of the noise that the scores carry, in units of what one record moves
+
+    def bare(self, task: Task) -> ThresholdSearch:
+        """Return what a person may keep of the search: neither numbers of records nor the key of its noise.
+
+        Args:
+            task: What takes the place of its task.
+        """
+        known, made = self.population, copy(self)
+        made.task, made._key = task, None
+        made.population = Population(known.names, (), (), known.labels)
+        return made
 
     def ask(self, arrays: ArrayRecord, grid: Grid, ledger: Ledger) -> None:
         """Get the counts from all clients, with the noise of the trust model, and enter the release into the ledger."""

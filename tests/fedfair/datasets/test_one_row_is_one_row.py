@@ -37,7 +37,8 @@ MOMENTS: list[Any] = [*TYPED, pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-
                       Decimal("1.50"), Decimal(2**60), pd.Timestamp("2020-01-01", tz="UTC")]
 ASKED = [Asked(), Asked(decimal=(("", ","),)), *(Asked(quantities=(("n", kind),)) for kind in get_args(Quantity))]
 QUICK = settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.generate))  # shrinking takes minutes
-LINES = st.text(st.sampled_from("".join(sorted({*"".join(CELLS)})) + ',;"'), max_size=20)
+LINES = st.lists(st.sampled_from([*"".join(sorted({*"".join(CELLS)})), *',;"', "END"]), max_size=20).map("".join)
+"""What is written into a line; END is what ends the lines of other files."""
 
 
 def rows_of(path: Path, asked: Asked = ASKED[0]) -> pd.DataFrame:
@@ -55,16 +56,32 @@ def same_rows(one: pd.DataFrame, other: pd.DataFrame, changed: int) -> None:
 
 @QUICK
 @given(n=st.lists(st.sampled_from(CELLS[:6]), min_size=5, max_size=12), line=LINES, place=st.integers(0, 4),
-       mark=st.sampled_from(",;\t|"))
-def test_a_line_of_text_changes_no_other(n: list[str], line: str, place: int, mark: str) -> None:
-    """Whatever is written into the line of a record: quotes, separators, bytes that are no text."""
+       mark=st.sampled_from(",;\t|"), end=st.sampled_from(["\n", "\r\n", "\r"]))
+def test_a_line_of_text_changes_no_other(n: list[str], line: str, place: int, mark: str, end: str) -> None:
+    """Whatever stands in the line of a record: quotes, separators, bytes that are no text, ends of other lines."""
+    written = line.replace("END", "\n" if end == "\r" else "\r")
     plain = [value.replace(mark, ".") for value in n]
     lines = [mark.join(["n", "c", "y"]), *(mark.join([value, f"c{row}", "yes"]) for row, value in enumerate(plain))]
     with TemporaryDirectory() as folder:
-        for name, content_ in (("a", lines), ("b", [*lines[:place + 1], f"x{line}", *lines[place + 2:]])):
-            text = "\n".join(content_).encode("utf-8", "surrogateescape")
-            (Path(folder) / f"{name}.csv").write_bytes(text + b"\n")
+        for name, content_ in (("a", lines), ("b", [*lines[:place + 1], f"x{written}", *lines[place + 2:]])):
+            text = end.join([*content_, ""]).encode("utf-8", "surrogateescape")
+            (Path(folder) / f"{name}.csv").write_bytes(text)
         same_rows(rows_of(Path(folder) / "a.csv"), rows_of(Path(folder) / "b.csv"), place)
+
+
+@pytest.mark.parametrize(("encoding", "bytes_"), [("iso2022_jp", b"\x1b$B"), ("utf-7", b"+AA"), ("shift_jis", b"\x81"),
+                                                  ("gb18030", b"\x81\x30\x81"), ("utf-16", b"\x00\xd8"),
+                                                  ("utf-8", b"\xe2\x80"), ("cp1252", b"\x81")])
+def test_what_is_no_text_in_an_encoding_changes_no_other_line(encoding: str, bytes_: bytes, tmp_path: Path) -> None:
+    """Such as a sign after which the encoding reads all that follows in another way."""
+    head, *lines = ["n,c,y\n", *(f"{row},c{row},yes\n" for row in range(5))]
+    own = "utf-16-le" if encoding == "utf-16" else encoding
+    for name, more in (("a", b""), ("b", bytes_)):
+        parts = [line.encode(own) for line in lines]
+        parts[2] = lines[2].removesuffix("\n").encode(own) + more + "\n".encode(own)
+        (tmp_path / f"{name}.csv").write_bytes(head.encode(encoding) + b"".join(parts))
+    asked = Asked(encoding=encoding)
+    same_rows(rows_of(tmp_path / "a.csv", asked), rows_of(tmp_path / "b.csv", asked), 2)
 
 
 def changed(draw: st.DrawFn, cells: list[Any]) -> tuple[list[Any], list[Any], int]:

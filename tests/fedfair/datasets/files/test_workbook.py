@@ -62,6 +62,13 @@ def test_a_column_without_a_name_has_one_by_its_place(tmp_path: Path) -> None:
     assert [*read_table(path).frame] == ["Unnamed: 0", *NAMES]
 
 
+def test_a_cell_beside_the_table_makes_no_column(tmp_path: Path) -> None:
+    rows = [NAMES, ROWS[0], (*ROWS[1], None, "a note"), *ROWS[2:]]
+    frame = read_table(workbook(tmp_path / "own.xlsx", rows)).frame
+    assert [*frame] == [*NAMES]
+    assert [*frame.itertuples(index=False, name=None)] == ROWS
+
+
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="names column 'age' more than once"):
         read_table(workbook(tmp_path / "own.xlsx", [("age", "age"), (1, 2)]))
