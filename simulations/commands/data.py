@@ -108,6 +108,8 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
         if sql is None:
             compared = shlex.join(["--csv", file, *words, *dropped])
             print(visible(f"To compare methods: fedfair compare {compared} --out out/{named}"))
+    if label in task.attributes:
+        return  # a fit is of groups that are not the classes
     words += [] if sql is None else ["--sql", sql]
     print(visible(f"Next: fedfair fit {shlex.join([shown, *words])} --out out/{named}"))
 

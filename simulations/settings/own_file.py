@@ -20,6 +20,7 @@ import pandas as pd
 import tomli_w
 import torch
 
+from fedfair.datasets.columns import relations
 from fedfair.datasets.columns.convention import Asked, Reading
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column, understand
 from fedfair.datasets.columns.quantities import UNITS
@@ -61,9 +62,12 @@ def examine(task: Task) -> FileFindings:
     read = file.frame.drop(columns=features_alone(task.without or (), file.frame, roles))
     reading = reading_of(read, asked, file.separator, (*roles, task.site))
     reading = with_bands(reading, asked, attributes[0])
-    columns = understand(shown(tidied(read, reading), reading), str(task.label), attributes, task.participant,
-                         as_read(asked, reading))
+    tidy = shown(tidied(read, reading), reading)
+    columns = understand(tidy, str(task.label), attributes, task.participant, as_read(asked, reading))
     asked_of = [column.question for column in columns if column.question]
+    used = [column.name for column in columns if not column.problem and column.kind not in LEFT_OUT]
+    named = [name for name in tidy if name in used or name in roles]
+    asked_of += relations.questions(tidy[named], str(task.label), attributes, task.participant)
     questions = [f"Question: {question[0].upper()}{question[1:]}" for question in asked_of]
     return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.", questions + _unreadable(task))
 
