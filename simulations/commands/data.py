@@ -74,6 +74,7 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
     from fedfair.datasets.columns.kinds import problems
     from fedfair.datasets.files.part_files import table_name
     from fedfair.datasets.table import MissingValues
+    from fedfair.moments.sums import CLASSES
     from simulations.drawing.terminal import terminal
     from simulations.results.terminal_table import columns_table
     from simulations.settings.experiment import Experiment
@@ -88,7 +89,8 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
     found = examine(task)
     console = Console()
     console.print(terminal(columns_table(shown, found.columns)))
-    for sentence in (found.described, *found.questions):
+    described = found.described if sql is None else found.described.replace("Read as parquet", "Read as a query", 1)
+    for sentence in (described, *found.questions):
         console.print(Text(visible(sentence)))
     if wrong := problems(found.columns):
         raise ValueError(wrong)
@@ -110,6 +112,10 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
             print(visible(f"To compare methods: fedfair compare {compared} --out out/{named}"))
     if label in task.attributes:
         return  # a fit is of groups that are not the classes
+    if len(found.classes) == CLASSES and "favourable" not in pairs(set_):
+        other, good = found.classes
+        print(visible(f"Favourable class of a fit: {good!r} of {label}, whose decisions its rates count. If it is no "
+                      f"favour to a person, as a readmission is none, add --favourable {shlex.quote(other)}."))
     words += [] if sql is None else ["--sql", sql]
     print(visible(f"Next: fedfair fit {shlex.join([shown, *words])} --out out/{named}"))
 

@@ -164,6 +164,11 @@ class Story:
         """Return a figure of a point of the front."""
         return self._points.get((point, self.part, group, metric), UNKNOWN)
 
+    @property
+    def twice_counted(self) -> bool:
+        """Whether the figures of the model and those of its point of the front are counts with noise each."""
+        return self.chosen in self.points and self.at(self.chosen, "accuracy") != self.figure("accuracy")
+
     @cached_property
     def part(self) -> str:
         """The part that figures are of: "test", or "left-out" where all records train."""

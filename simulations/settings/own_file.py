@@ -43,11 +43,14 @@ _LINES = 10  # are named
 
 
 class FileFindings(NamedTuple):
-    """How a file is read: its columns, a sentence on its convention, and a question for each column in doubt."""
+    """How a file is read: its columns, a sentence on its convention, a question for each column in doubt, and the names
+    of its classes.
+    """
 
     columns: list[Column]
     described: str
     questions: list[str]
+    classes: tuple[str, ...] = ()
 
 
 def examine(task: Task) -> FileFindings:
@@ -69,7 +72,8 @@ def examine(task: Task) -> FileFindings:
     named = [name for name in tidy if name in used or name in roles]
     asked_of += relations.questions(tidy[named], str(task.label), attributes, task.participant)
     questions = [f"Question: {question[0].upper()}{question[1:]}" for question in asked_of]
-    return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.", questions + _unreadable(task))
+    return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.", questions + _unreadable(task),
+                        tuple(_values(tidy[str(task.label)])))
 
 
 def _unreadable(task: Task) -> list[str]:

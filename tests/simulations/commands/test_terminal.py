@@ -13,7 +13,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fedfair.accounting import Event, Ledger
+from fedfair.fairness.intervals import Estimate
 from simulations.cli import app
+from simulations.drawing.table import Table
+from simulations.drawing.terminal import terminal
 from simulations.files.atomic_files import in_json
 from simulations.results.ledger_table import ledger_table
 from simulations.results.run_folder import RunFolder
@@ -112,3 +115,15 @@ def test_a_ledger_of_many_groups_fits_80_columns() -> None:
     assert max(map(len, lines)) <= 80
     assert not any("…" in line.split("name")[-1] for line in lines if "against" in line)
     assert f"{ledger.epsilon():.3f}" in "\n".join(lines)
+
+
+def test_a_table_of_many_intervals_keeps_the_names_of_its_rows_at_80_characters() -> None:
+    """Intervals beside their figures left no room for names of groups."""
+    row = [Estimate(0.5, 0.412, 0.588)] * 4
+    table = Table("", "figures", ("group", *("selection rate",) * 4), [("women", *row), ("men", *row)])
+    with (console := Console(width=80)).capture() as printed:
+        console.print(terminal(table))
+    lines = printed.get().splitlines()
+    assert [line.split()[1] for line in lines if "0.500" in line] == ["women", "men"]
+    assert sum(line.count("0.412 to 0.588") for line in lines) == 8
+    assert "…" not in printed.get()
