@@ -21,6 +21,7 @@ from fedfair.datasets import DATASETS
 from fedfair.datasets.files.query import Query
 from fedfair.datasets.names import visible
 from simulations.commands.options import Encoding, Group, Label, Set, Sql, names_of, source_of
+from simulations.commands.progress import showing_progress
 from simulations.settings.names import pairs
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
     task = Experiment(**{"csv": source if isinstance(source, Query) else file, "label": label, "group": group,
                          "missing": missing, **{name: value for name, value in given.items() if value},
                          **pairs(set_)}).task
-    found = examine(task)
+    with showing_progress():
+        found = examine(task)
     console = Console()
     console.print(terminal(columns_table(shown, found.columns)))
     described = found.described if sql is None else found.described.replace("Read as parquet", "Read as a query", 1)

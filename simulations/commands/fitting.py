@@ -22,6 +22,7 @@ from rich.console import Console
 
 from fedfair.datasets.names import spreadsheet_cell, visible
 from simulations.commands.options import Attribute, Delta, Encoding, Json, Set, Sql, Without, names_of, source_of
+from simulations.commands.progress import showing_progress
 from simulations.commands.terminal import say, telling_if_stopped
 from simulations.files.atomic_files import refuse_as_file, write_text
 
@@ -105,7 +106,8 @@ def fit(
         refuse_folder(out)
     given_beside = {} if beside is None else read_beside(beside)
     counted = "" if count_in is None else f"; {count_in} counts the fit once it had begun to release something"
-    with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"):
+    with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"), \
+            showing_progress():
         fitted = fit_model(Wanted(source_of(file, sql), label, group, epsilon, delta, gap, constraint, settings,
                                   tuple(names_of(methods)), _number(trials), site, count_in, tuple(monotone),
                                   owner, purpose, given_beside))
