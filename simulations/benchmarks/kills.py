@@ -71,16 +71,19 @@ def _row(kind: str, command: list[str], kills: int, seed: int, folder: Path) -> 
     length, done, results, wrong = time.monotonic() - start, 0, 0, 0
     while done < kills:
         resumed = folder / f"{kind}-{results}"
-        done += killed([*command, str(resumed)], kills - done, lambda: length * chance.uniform(0.1, 1.0))
+        done += killed([*command, str(resumed)], kills - done, lambda: length * chance.uniform(0.1, 1.0),
+                       lambda: kind == "fit" and resumed.exists())  # noqa: B023 - it is asked in this round
         wrong, results = wrong + len(different(whole, resumed)), results + 1
     return {"what": kind, "left alone, s": length, "kills": float(done), "results": float(results),
             "files that differ": float(wrong)}
 
 
-def killed(command: Sequence[str], kills: int, moment: Callable[[], float] = lambda: 0.0) -> int:
+def killed(command: Sequence[str], kills: int, moment: Callable[[], float] = lambda: 0.0,
+           finished: Callable[[], bool] = lambda: False) -> int:
     """Start a command again and again until it ends by itself, and return how often it was killed.
 
-    Each of the first `kills` starts is killed after `moment()` seconds. Raises `RuntimeError` if the command fails by
+    Each of the first `kills` starts is killed after `moment()` seconds. A killed command that had `finished` is not
+    started again, as a fit refuses to be made anew. Raises `RuntimeError` if the command fails by
     itself.
     """
     done, environment = 0, {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -94,6 +97,8 @@ def killed(command: Sequence[str], kills: int, moment: Callable[[], float] = lam
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 done += 1
+                if finished():
+                    return done
     if process.returncode:
         raise RuntimeError(f"the program ended with {process.returncode}: {output[-500:]}")
     return done

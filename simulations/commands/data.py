@@ -96,6 +96,10 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
         console.print(Text(visible(sentence)))
     if wrong := problems(found.columns):
         raise ValueError(wrong)
+    if label not in task.attributes and len(found.classes) == CLASSES and "favourable" not in pairs(set_):
+        other, good = found.classes
+        print(visible(f"Favourable class of a fit: {good!r} of {label}, whose decisions its rates count. If it is no "
+                      f"favour to a person, as a readmission is none, add --favourable {shlex.quote(other)}."))
     options = {"--label": label, "--group": group, "--encoding": encoding or "", "--without": without}
     words = [word for option in options.items() if option[1] for word in option]
     words += [word for pair in set_ for word in ("--set", pair)]
@@ -114,10 +118,6 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
             print(visible(f"To compare methods: fedfair compare {compared} --out out/{named}"))
     if label in task.attributes:
         return  # a fit is of groups that are not the classes
-    if len(found.classes) == CLASSES and "favourable" not in pairs(set_):
-        other, good = found.classes
-        print(visible(f"Favourable class of a fit: {good!r} of {label}, whose decisions its rates count. If it is no "
-                      f"favour to a person, as a readmission is none, add --favourable {shlex.quote(other)}."))
     words += [] if sql is None else ["--sql", sql]
     print(visible(f"Next: fedfair fit {shlex.join([shown, *words])} --out out/{named}"))
 

@@ -192,7 +192,7 @@ def test_what_gives_label_or_group_away_is_asked_and_no_fit_of_classes_as_groups
     assert "Question: Is column 'initial' the group 'group' in other words?" in shown
     assert "Next: fedfair fit" in shown
     assert "Favourable class of a fit: 'b' of outcome" in shown
-    assert "add --favourable a. Next:" in shown
+    assert "add --favourable a." in shown
     assert "Favourable" not in said("data", "check", file, "--label", "outcome", "--group", "group", "--set",
                                     "favourable=a")
     assert "Next:" not in said("data", "check", file, "--label", "outcome", "--group", "outcome")
