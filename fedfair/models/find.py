@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from fedfair.mechanisms.randomness import key
 from fedfair.models import published
+from fedfair.models.compiled import uncompiled
 from fedfair.models.published import MODELS, Builder
 from fedfair.plugins.registry import unknown
 from fedfair.plugins.user_errors import UserFileError, blaming_user_files, place_of, sentence_of
@@ -136,6 +137,7 @@ def build(name: str, hidden: Sequence[int], shape: Sequence[int], classes: int, 
                          "a torch.nn.Module")
     if builder.__module__ != published.__name__:
         _refuse_unusable(model, place_of(builder))
+        model = uncompiled(model)
     return model.to(dtype)
 
 

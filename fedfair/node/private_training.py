@@ -17,6 +17,7 @@ from fedfair.gradients.layer_probe import Loss, trained_parameters
 from fedfair.gradients.layers import memory_format
 from fedfair.gradients.model_state import forgetting
 from fedfair.gradients.probe import refuse_mixing_layers
+from fedfair.models.compiled import uncompiled
 from fedfair.models.published import loss as cross_entropy
 from fedfair.node.node import Node
 from fedfair.node.policy import find_policy, read_policy
@@ -144,6 +145,7 @@ def train_privately(model: nn.Module, x: Tensor | Loader, y: Tensor | None = Non
         raise ValueError("this plan is not one for local training with randomness of the operating system: take "
                          "strategies.server.existing_app.PrivateTraining at the server")
     _refuse_name(name, round_.needs_name)
+    model = uncompiled(model)
     parameters, _ = trained_parameters(model)
     coarse = {str(parameter.dtype) for parameter in parameters.values()} - {"torch.float32", "torch.float64"}
     if coarse:

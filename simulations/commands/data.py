@@ -21,6 +21,7 @@ from fedfair.datasets import DATASETS
 from fedfair.datasets.files.query import Query
 from fedfair.datasets.names import visible
 from simulations.commands.options import Encoding, Group, Label, Set, Sql, names_of, source_of
+from simulations.commands.progress import showing_progress
 from simulations.settings.names import pairs
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
     from fedfair.datasets.columns.kinds import problems
     from fedfair.datasets.files.part_files import table_name
     from fedfair.datasets.table import MissingValues
+    from fedfair.moments.sums import CLASSES
     from simulations.drawing.terminal import terminal
     from simulations.results.terminal_table import columns_table
     from simulations.settings.experiment import Experiment
@@ -85,13 +87,19 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
     task = Experiment(**{"csv": source if isinstance(source, Query) else file, "label": label, "group": group,
                          "missing": missing, **{name: value for name, value in given.items() if value},
                          **pairs(set_)}).task
-    found = examine(task)
+    with showing_progress():
+        found = examine(task)
     console = Console()
     console.print(terminal(columns_table(shown, found.columns)))
-    for sentence in (found.described, *found.questions):
+    described = found.described if sql is None else found.described.replace("Read as parquet", "Read as a query", 1)
+    for sentence in (described, *found.questions):
         console.print(Text(visible(sentence)))
     if wrong := problems(found.columns):
         raise ValueError(wrong)
+    if label not in task.attributes and len(found.classes) == CLASSES and "favourable" not in pairs(set_):
+        other, good = found.classes
+        print(visible(f"Favourable class of a fit: {good!r} of {label}, whose decisions its rates count. If it is no "
+                      f"favour to a person, as a readmission is none, add --favourable {shlex.quote(other)}."))
     options = {"--label": label, "--group": group, "--encoding": encoding or "", "--without": without}
     words = [word for option in options.items() if option[1] for word in option]
     words += [word for pair in set_ for word in ("--set", pair)]
@@ -108,6 +116,8 @@ def check(file: Annotated[str, typer.Argument(click_type=click.Path(), help="You
         if sql is None:
             compared = shlex.join(["--csv", file, *words, *dropped])
             print(visible(f"To compare methods: fedfair compare {compared} --out out/{named}"))
+    if label in task.attributes:
+        return  # a fit is of groups that are not the classes
     words += [] if sql is None else ["--sql", sql]
     print(visible(f"Next: fedfair fit {shlex.join([shown, *words])} --out out/{named}"))
 

@@ -22,6 +22,7 @@ from rich.console import Console
 
 from fedfair.datasets.names import spreadsheet_cell, visible
 from simulations.commands.options import Attribute, Delta, Encoding, Json, Set, Sql, Without, names_of, source_of
+from simulations.commands.progress import showing_progress
 from simulations.commands.terminal import say, telling_if_stopped
 from simulations.files.atomic_files import refuse_as_file, write_text
 
@@ -105,7 +106,8 @@ def fit(
         refuse_folder(out)
     given_beside = {} if beside is None else read_beside(beside)
     counted = "" if count_in is None else f"; {count_in} counts the fit once it had begun to release something"
-    with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"):
+    with telling_if_stopped(lambda: f"nothing is kept, and nothing of the records was written{counted}"), \
+            showing_progress():
         fitted = fit_model(Wanted(source_of(file, sql), label, group, epsilon, delta, gap, constraint, settings,
                                   tuple(names_of(methods)), _number(trials), site, count_in, tuple(monotone),
                                   owner, purpose, given_beside))
@@ -199,7 +201,7 @@ def predict(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished run on a table, or of a comparison.")],
     file: Annotated[str, typer.Argument(click_type=click.Path(), help="Table with the columns that the run was "
                                         "trained on: CSV, Parquet, Feather, .xlsx, JSON, or of SPSS, Stata or SAS; "
-                                        "with --sql a database.")],
+                                        "or a folder or a pattern of files; with --sql a database.")],
     sql: Sql = None,
     run: Annotated[str | None, typer.Option(help="Run of a comparison, for example dpsgd-f/seed-0.")] = None,
     group: Annotated[str, typer.Option(help="Columns that name each row's group, separated by commas, for a "
@@ -236,7 +238,7 @@ def predict(
     with removed_after():
         source = source_of(file, sql)
         path = written(source) if isinstance(source, Query) else source
-        rows = with_predictions(classifier, _rows(path, encoding, folder, classifier), names_of(group))
+        rows = with_predictions(classifier, _rows_of_all(path, encoding, folder, classifier), names_of(group))
     if cut_off is not None:
         rows = decided_from(rows, cut_off, folder, classifier, stability)
     if draws is not None:
@@ -249,7 +251,35 @@ def predict(
         print(f"saved in {out}")
 
 
-def _rows(file: Path, encoding: str | None, folder: Path, classifier: TrainedClassifier) -> pd.DataFrame:
+def _rows_of_all(path: Path, encoding: str | None, folder: Path, classifier: TrainedClassifier) -> pd.DataFrame:
+    """Return the rows of a file, or of all files of a folder or a pattern, whose names of folders may be columns.
+
+    See `_rows` for the arguments. Raises `ValueError` for a file without a column that the model needs, too.
+    """
+    import pandas as pd
+
+    from fedfair.datasets.columns.cell import refuse_absent
+    from fedfair.datasets.columns.tidy import with_columns
+    from fedfair.datasets.files.part_files import folder_values, part_files
+
+    files = part_files(path)
+    if path.is_file() or not files:
+        return _rows(path, encoding, folder, classifier, classifier.columns)
+    parts = []
+    for file in files:
+        values = folder_values(file, path)
+        read = _rows(file, encoding, folder, classifier, [name for name in classifier.columns if name not in values])
+        more = {name: pd.Series(value, read.index, dtype="str") for name, value in values.items() if name not in read}
+        parts.append(with_columns(read, more))
+        try:
+            refuse_absent([*map(str, parts[-1])], classifier.columns)
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from None
+    return pd.concat(parts, ignore_index=True)
+
+
+def _rows(file: Path, encoding: str | None, folder: Path, classifier: TrainedClassifier, needed: list[str]
+          ) -> pd.DataFrame:
     """Return the rows of a file; where they are not in UTF-8, they are in the encoding of the training's file, and
     where a workbook has a title, its names are in the row of the training's workbook.
 
@@ -257,7 +287,8 @@ def _rows(file: Path, encoding: str | None, folder: Path, classifier: TrainedCla
         file: File of the rows.
         encoding: Name of its encoding, if it is text; None for that of its byte order mark, UTF-8, or the training's.
         folder: Folder of the model.
-        classifier: The model, which says the columns that it needs, and which of them are numbers.
+        classifier: The model, which says which columns are numbers.
+        needed: Columns that the file must have.
 
     Raises what `fedfair.datasets.files.table_file.read_table` and `plain_rows` raise.
     """
@@ -285,7 +316,7 @@ def _rows(file: Path, encoding: str | None, folder: Path, classifier: TrainedCla
             raise
         text = text_of(file, str(name))
     with text.open() as lines:
-        names, rows = plain_rows(lines, classifier.columns, str(file))
+        names, rows = plain_rows(lines, needed, str(file))
     return pd.DataFrame(rows, columns=names, dtype=str)
 
 

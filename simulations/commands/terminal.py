@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from simulations.results.comparison import Comparison
 
 P = ParamSpec("P")
+
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+"""Errors of a full disk, or of a limit on the size of a file."""
 
 
 def plain_errors(command: Callable[P, None]) -> Callable[P, None]:
@@ -97,6 +101,10 @@ def _paths(values: Iterable[object]) -> Iterator[Path]:
 
 def _in_words(error: Exception) -> str:
     """Put an error into a sentence, also one of the operating system."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        where = f" for {error.filename}" if error.filename else ""
+        return (f"there is no room{where} ({str(error.strerror).lower()}): free some, or choose another folder; what "
+                "was there before is unchanged")
     if isinstance(error, OSError) and error.strerror and error.filename:
         return (f"{error.filename} cannot be used ({error.strerror.lower()}): choose another file or folder, or change "
                 "this one's permissions")

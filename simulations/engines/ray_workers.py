@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import socket
 import sys
+import time
 from pathlib import Path
+from threading import Thread, main_thread
 from typing import Any, NamedTuple
 
 import grpc
@@ -20,7 +24,10 @@ from flwr.clientapp import ClientApp
 from simulations.engines.numbered import identify_process
 from simulations.engines.same_program import OtherProgram, refuse_other_programs
 
+_log = logging.getLogger(__name__)
+
 _PATIENCE = 5  # seconds
+_PAUSE, _MISSED = 2.0, 5  # a head that is asked every two seconds has died when it did not answer five times
 
 
 def refuse_dead(address: str | None) -> None:
@@ -131,8 +138,38 @@ def connect(address: str | None) -> None:
             else:
                 ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
                 refuse_other_programs()
+                if not (address or os.environ.get("RAY_ADDRESS", "")).startswith("ray://"):
+                    Thread(target=_stop_without, args=(ray.get_runtime_context().gcs_address,), daemon=True).start()
         except (ConnectionError, RuntimeError, TimeoutError) as error:
             raise _refusal(error, address or os.environ.get("RAY_ADDRESS")) from None
+
+
+def _stop_without(head: str) -> None:
+    """Stop the work of this process, as Ctrl-C does, when the head of its cluster does not answer any more.
+
+    Ray ends the process a minute later, whatever it does, with words of its own. The interrupt lets a command say what
+    it keeps; then nothing waits for Ray.
+
+    Args:
+        head: HOST:PORT of the head.
+    """
+    host, _, port = head.rpartition(":")
+    missed = 0
+    while missed < _MISSED and ray.is_initialized():
+        time.sleep(_PAUSE)
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+            missed = 0
+        except OSError:
+            missed += 1
+    if missed < _MISSED:
+        return  # the process left the cluster
+    _log.error("the head of the Ray cluster at %s does not answer any more, so that the work stops. What was kept with "
+               "--out is on the disk: start a cluster again with `ray start --head`, and the same command goes on from "
+               "there", head)
+    signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
+    time.sleep(_PATIENCE)
+    os._exit(1)  # Ray would wait for its head
 
 
 def _refusal(error: Exception, address: str | None) -> ConnectionError:

@@ -127,7 +127,8 @@ def in_words(found: list[Deciding], story: Story) -> str:
     if not found:
         return ""
     most = [f"{each.column} ({each.share:.0%})" for each in found[:_NAMED]]
-    said = f"Of the weight in decisions, {_listed(most)} {'have' if len(most) > 1 else 'has'} most."
+    said = " ".join(filter(None, (f"Of the weight in decisions, {_listed(most)} "
+                                  f"{'have' if len(most) > 1 else 'has'} most.", leaks(found, story))))
     if not found[0].first:
         return said
     told = [f"{each.column} ({each.first} above {each.second} by {each.difference.value:.2f})"
@@ -138,6 +139,25 @@ def in_words(found: list[Deciding], story: Story) -> str:
     return f"{said} {group}; these columns give one group a higher mean score than another: {_listed(told)}."
 
 
+def leaks(found: list[Deciding], story: Story) -> str:
+    """Return a sentence about a column that decides nearly alone, and nearly always rightly; "" if there is none.
+
+    Such a column often is the label in other words, or known after it.
+
+    Args:
+        found: What decides.
+        story: The fit.
+    """
+    accuracy = story.figure("accuracy")
+    if not found or not accuracy.told or found[0].share < _ALONE or accuracy.value < _RIGHT:
+        return ""
+    name, label = found[0].column, story.config["label"]
+    return (f"{name} decides nearly alone, and the model is right for {accuracy.text}: look whether {name} is known "
+            f"before {label} is, or is {label} in other words; if so, leave it out by --without {name}.")
+
+
+_ALONE = 0.8  # of the weight in decisions
+_RIGHT = 0.95  # of the records
 _NAMED = 3  # columns in a sentence
 
 

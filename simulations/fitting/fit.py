@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,12 @@ CHOSEN = ("batch_size", "target_epsilon", "figures_epsilon", "noise_multiplier",
 
 MOST_LEFT_OUT = 100_000
 """Most rows of a table that all train; leaving one of many out changes little, and takes time."""
+
+
+ROW_NUMBERS = "Unnamed: 0"
+"""Name of a first column that has none: pandas and R write the numbers of rows there."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -203,6 +210,10 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
     _refuse_dates(made, table.dates)
     if table.listed:
         made = made.model_copy(update={"categorical": (*(made.categorical or ()), *table.listed)})
+    if _counts_rows(made, table.names):
+        _log.warning("left out: the first column, which has no name, as numbers of rows have that a program writes; "
+                     "give it a name to have it as a feature")
+        made = made.model_copy(update={"without": (*(made.without or ()), ROW_NUMBERS)})
     if made.gap_among:
         places_of(made.gap_among, _groups(made, table))
     asked, commas = _unknown_columns(made, table.names), _may_have_commas(made, table.separator)
@@ -228,7 +239,8 @@ def _fitted(wanted: Wanted, engine: str | Engine) -> Fitted:
         made = made.model_copy(update={"bins": bins})
     settings = {**settings_of(wanted, _OWN), "csv": made.csv, "dataset": made.dataset, "delta": delta,
                 "target_epsilon": budget.target_epsilon, "figures_epsilon": budget.figures_epsilon, "numbers": numbers,
-                "bins": made.bins, "split": made.split, **({"categorical": made.categorical} if table.listed else {}),
+                "bins": made.bins, "split": made.split, **({"without": made.without} if made.without else {}),
+                **({"categorical": made.categorical} if table.listed else {}),
                 **({"duplicates": made.duplicates} if isinstance(wanted.data, Query) else {}),
                 **({"quantities": quantities} if found.quantities else {}), **_of_switches(made, found.switches),
                 **({} if found.decimal == reading.decimal else {"decimal": found.decimal})}
@@ -334,6 +346,18 @@ def _refuse_roles(made: Experiment, directed: Sequence[str]) -> None:
         if column in roles and not (made.attribute_in_model and roles[column] == "the group"):
             raise ValueError(f"monotone is asked of {column!r}, which is {roles[column]}: name a column with numbers "
                              "that is a feature, or leave it out")
+
+
+def _counts_rows(made: Experiment, names: Sequence[str]) -> bool:
+    """Return whether the first column of a table has no name, and the settings say nothing of it either.
+
+    Args:
+        made: The settings.
+        names: Names of the columns, which are public.
+    """
+    said = {made.label, made.site, made.participant, made.record_weight, *made.attributes, *(made.without or ()),
+            *made.numbers, *(made.categorical or ()), *dict(made.quantities or ()), *made.known_columns}
+    return ROW_NUMBERS in names and ROW_NUMBERS not in said
 
 
 def _refuse_dates(made: Experiment, dates: Sequence[str]) -> None:

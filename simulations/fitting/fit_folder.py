@@ -14,6 +14,7 @@ from fedfair.accounting import Ledger
 from fedfair.accounting.events import LEFT_OUT
 from fedfair.accounting.figures import up
 from fedfair.datasets.columns.quantities import UNITS
+from fedfair.datasets.columns.relations import identifiers
 from fedfair.datasets.columns.spelling import written_twice
 from fedfair.fairness.intervals import UNKNOWN, Estimate, records
 from fedfair.fairness.metrics import ALL, shown_in
@@ -163,6 +164,11 @@ class Story:
         """Return a figure of a point of the front."""
         return self._points.get((point, self.part, group, metric), UNKNOWN)
 
+    @property
+    def twice_counted(self) -> bool:
+        """Whether the figures of the model and those of its point of the front are counts with noise each."""
+        return self.chosen in self.points and self.at(self.chosen, "accuracy") != self.figure("accuracy")
+
     @cached_property
     def part(self) -> str:
         """The part that figures are of: "test", or "left-out" where all records train."""
@@ -268,6 +274,10 @@ class Story:
             lines.append(f"Nothing was learned of {', '.join(self.unlearned)}: no two values or bins are told to be "
                          "those of enough records, as of names, dates and codes. Make a number of a date, a few "
                          "classes of codes, or leave it out by --without.")
+        for column in identifiers({feature.column: None for feature in self.description.encoding.features}):
+            lines.append(f"{column}, which has the name of an identifier, is a feature. If several rows belong to one "
+                         f"person, epsilon is that of each row, not of each person: take --set participant={column}, "
+                         f"which keeps all rows of one in one part, or --without {column}.")
         for column, names in self.written_twice.items():
             lines.append(f"{' and '.join(names)} of {column} are one number written in different ways, and count as "
                          "different categories: write it in one way in all files, or take "

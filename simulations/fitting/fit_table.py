@@ -11,6 +11,7 @@ from fedfair.datasets.names import visible
 from fedfair.fairness.metrics import ALL
 from simulations.drawing.table import Row, Table
 from simulations.drawing.terminal import terminal
+from simulations.fitting.deciding import deciding, leaks
 from simulations.fitting.fit_folder import OF_ALL, Story
 from simulations.fitting.privacy_statement import how_selected
 
@@ -28,7 +29,8 @@ def story_table(story: Story) -> RenderableType:
                  framed=False)
     among = f"Gaps are those among {story.between}, as was asked for." if story.among else ""
     lines = [Text(visible(line)) for line in filter(None, (story.finding, story.how_measured, among,
-                                                      how_selected(story), *story.doubts))]
+                                                      how_selected(story), leaks(deciding(story), story),
+                                                      *story.doubts))]
     promised = Text(f"epsilon {story.epsilon:.4g} at delta {story.ledger.delta:.3g} for every record: "
                     f"{story.ledger.guarantee}")
     return Group(terminal(table), *by_site, terminal(gaps), *lines, promised)

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 import tomli_w
-from safetensors.torch import save_file
 from torch import Tensor
 
 from fedfair.accounting.events import LEFT_OUT
@@ -21,6 +20,7 @@ from fedfair.moments.front import Point
 from fedfair.protocol.messages import BY_CLIENT
 from simulations.files.csv_text import to_csv
 from simulations.files.saved_files import saved_table, saved_weights
+from simulations.files.tensor_file import save_tensors
 from simulations.results.classifier import TrainedClassifier
 from simulations.results.front_files import (
     CURVES,
@@ -220,4 +220,4 @@ def _replace_model(old: Path, new: Path, run: str, weights: Tensor) -> None:
         described = saved.metadata()
     own = [name for name in tensors if name.startswith(f"{run}/") or not run]
     tensors[own[0]] = weights.T.to(tensors[own[0]]).contiguous()
-    save_file(tensors, new, described)
+    save_tensors(tensors, new, described)

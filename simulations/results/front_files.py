@@ -19,7 +19,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fedfair.fairness.noisy_figures import CurvePoint, CutOffFigure, Figure
@@ -28,6 +27,7 @@ from fedfair.moments.front import Front, Point, Refits
 from fedfair.plugins.registry import unknown
 from simulations.files.csv_text import to_csv
 from simulations.files.saved_files import saved_table, saved_weights
+from simulations.files.tensor_file import save_tensors
 from strategies.server.releases.front import FrontRow, MeasuredFront
 from strategies.server.releases.private_figures import Figures
 
@@ -47,12 +47,12 @@ def save_fronts(fronts: Mapping[str, MeasuredFront], folder: Path) -> None:
         folder: Folder to write into.
     """
     pd.concat([_table(name, made) for name, made in fronts.items()]).to_parquet(folder / FRONT, index=False)
-    save_file({name or _ONLY: made.front.weights.contiguous() for name, made in fronts.items()}, folder / WEIGHTS)
+    save_tensors({name or _ONLY: made.front.weights.contiguous() for name, made in fronts.items()}, folder / WEIGHTS)
     told = {f"{name or _ONLY}/{part}": values.float().contiguous() for name, made in fronts.items()
             if made.front.refits is not None for part, values in made.front.refits._asdict().items()
             if values is not None}
     if told:
-        save_file(told, folder / REFITS)
+        save_tensors(told, folder / REFITS)
 
 
 def read_refits(folder: Path, run: str = "") -> Refits | None:

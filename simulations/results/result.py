@@ -9,8 +9,6 @@ from typing import Any
 
 import pandas as pd
 import tomli_w
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fedfair.accounting import Ledger
@@ -19,6 +17,7 @@ from fedfair.datasets import Parts
 from fedfair.protocol.task import Task
 from simulations.files.atomic_files import in_json
 from simulations.files.csv_text import to_csv
+from simulations.files.tensor_file import save_tensors
 from simulations.results.comparison import Comparison
 from simulations.results.environment import environment
 from simulations.results.folder_files import Run, contents_of
@@ -264,8 +263,8 @@ def _save_models(named: Mapping[str, Result], file: Path, folder: Path) -> None:
               for name, result in named.items() for key, value in numbers(result.model).items()}
     described = {name: result.description.model_dump_json() for name, result in by_run(list(named.values())).items()}
     try:
-        save_file(values, file, described)
-    except SafetensorError as error:
+        save_tensors(values, file, described)
+    except OSError as error:
         raise OSError(f"the model could not be written to {folder}, is the disk full? ({error})") from None
 
 

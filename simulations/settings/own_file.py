@@ -20,6 +20,7 @@ import pandas as pd
 import tomli_w
 import torch
 
+from fedfair.datasets.columns import relations
 from fedfair.datasets.columns.convention import Asked, Reading
 from fedfair.datasets.columns.kinds import LEFT_OUT, Column, understand
 from fedfair.datasets.columns.quantities import UNITS
@@ -42,11 +43,14 @@ _LINES = 10  # are named
 
 
 class FileFindings(NamedTuple):
-    """How a file is read: its columns, a sentence on its convention, and a question for each column in doubt."""
+    """How a file is read: its columns, a sentence on its convention, a question for each column in doubt, and the names
+    of its classes.
+    """
 
     columns: list[Column]
     described: str
     questions: list[str]
+    classes: tuple[str, ...] = ()
 
 
 def examine(task: Task) -> FileFindings:
@@ -61,11 +65,15 @@ def examine(task: Task) -> FileFindings:
     read = file.frame.drop(columns=features_alone(task.without or (), file.frame, roles))
     reading = reading_of(read, asked, file.separator, (*roles, task.site))
     reading = with_bands(reading, asked, attributes[0])
-    columns = understand(shown(tidied(read, reading), reading), str(task.label), attributes, task.participant,
-                         as_read(asked, reading))
+    tidy = shown(tidied(read, reading), reading)
+    columns = understand(tidy, str(task.label), attributes, task.participant, as_read(asked, reading))
     asked_of = [column.question for column in columns if column.question]
+    used = [column.name for column in columns if not column.problem and column.kind not in LEFT_OUT]
+    named = [name for name in tidy if name in used or name in roles]
+    asked_of += relations.questions(tidy[named], str(task.label), attributes, task.participant)
     questions = [f"Question: {question[0].upper()}{question[1:]}" for question in asked_of]
-    return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.", questions + _unreadable(task))
+    return FileFindings(columns, f"Read as {file.described}; {_convention(reading)}.", questions + _unreadable(task),
+                        tuple(_values(tidy[str(task.label)])))
 
 
 def _unreadable(task: Task) -> list[str]:

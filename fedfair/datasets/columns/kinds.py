@@ -36,7 +36,7 @@ _MANY = 20  # different numbers, or more, are not a few codes that are listed
 
 def is_identifier(name: str, known: pd.Series) -> bool:
     """Return whether a column of whole numbers has the name of an identifier, and another value in every row."""
-    return _is_whole(known) and len(known) > _MANY and known.is_unique and _has_id_name(name)
+    return _is_whole(known) and len(known) > _MANY and known.is_unique and has_id_name(name)
 
 
 def is_row_number(name: str, known: pd.Series) -> bool:
@@ -44,7 +44,7 @@ def is_row_number(name: str, known: pd.Series) -> bool:
     if not _is_whole(known) or not known.is_monotonic_increasing or not known.is_unique:
         return False
     gapless = len(known) > 1 and bool((known.diff().dropna() == 1).all())
-    return name.startswith("Unnamed: ") or (gapless and _has_id_name(name))
+    return name.startswith("Unnamed: ") or (gapless and has_id_name(name))
 
 
 def is_date(known: pd.Series) -> bool:
@@ -107,8 +107,12 @@ def of_names(name: str, kind: str, known: pd.Series, asked: Asked) -> str | None
     return None
 
 
-def _has_id_name(name: str) -> bool:
-    """Return whether a column's name is that of an identifier."""
+def has_id_name(name: str) -> bool:
+    """Return whether a column's name is that of an identifier.
+
+    Args:
+        name: Name of the column.
+    """
     return bool(_ID.fullmatch(name) or _CAMEL_ID.fullmatch(name))
 
 

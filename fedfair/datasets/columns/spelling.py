@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 
 import pandas as pd
 
 from fedfair.datasets.columns.cell import folded, spelled, written_number
 
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 _SPELLED = r"(?:[!-~]+(?: [!-~]+)*)?"  # visible ASCII, with single spaces: most texts, which are told at once
 
 
@@ -36,10 +38,12 @@ def written_twice(names: Iterable[str]) -> list[tuple[str, ...]]:
     Examples:
         >>> written_twice(["01", "1", "1.0", "2", "10", "a", "nan"])
         [('01', '1', '1.0')]
+        >>> written_twice(["1152921504606846977", "1152921504606846978"])
+        []
     """
-    sets: dict[float, set[str]] = {}
+    sets: dict[float, set[str]] = {}  # a whole number and a double that is equal are one key
     for name in names:
-        number = written_number(name)
+        number = int(name) if _WHOLE.fullmatch(name) else written_number(name)  # doubles merge beyond 2^53
         if number is not None and math.isfinite(number):
             sets.setdefault(number, set()).add(name)
     return [tuple(sorted(names)) for names in sets.values() if len(names) > 1]

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from filecmp import cmp
 from glob import escape
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from platform import node
 from shutil import rmtree
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import numpy as np
@@ -30,37 +30,65 @@ from torch.utils.data import Dataset
 
 from fedfair.datasets.columns.tidy import with_columns
 from fedfair.datasets.files.query import Query
-from fedfair.datasets.files.table_file import named_by_itself, plain_value
+from fedfair.datasets.files.table_file import named_by_itself, of_arrow, plain_value
 
 _ROWS = 2**16  # of a batch, the most that is in memory at a time
 _ERRORS = (TypeError, ValueError, OverflowError, NotImplementedError)  # pyarrow's are of these kinds
 
 
 def write_batches(data: Any, path: Path) -> None:
-    """Write the rows of a data set of Ray to a Parquet file, in their order.
+    """Write the rows of a data set of Ray to a Parquet file, in their order, with types that hold all of its blocks.
+
+    Blocks may differ in what they hold: nothing but gaps, whole numbers, or other numbers.
 
     Args:
         data: A `ray.data.Dataset`.
         path: The file.
 
     Raises:
-        ValueError: If it has no rows, or the values of a column are of several kinds.
+        ValueError: If it has no rows, or the values of a column are of several kinds that no type holds.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with _in_order(data):
-        batches = iter(data.iter_batches(batch_size=_ROWS, batch_format="pyarrow"))  # which reads the rows once
-        first = next(batches, None)
-        if first is None:
-            raise ValueError("the data set of Ray has no rows")
+    with _in_order(data), TemporaryDirectory(dir=path.parent) as folder:
+        batches = data.iter_batches(batch_size=_ROWS, batch_format="pyarrow")  # which reads the rows once
         try:
-            with pq.ParquetWriter(path, first.schema) as file:
-                for batch in chain([first], batches):
-                    file.write_table(batch.cast(first.schema))
+            alike = groupby(map(_without_objects, batches), key=lambda batch: batch.schema)
+            parts = [_write_part(schema, rows, Path(folder) / f"{number}.parquet")
+                     for number, (schema, rows) in enumerate(alike)]
+            if not parts:
+                raise ValueError("the data set of Ray has no rows")
+            schema = pa.unify_schemas([*map(pq.read_schema, parts)], promote_options="permissive")
+            with pq.ParquetWriter(path, schema) as file:
+                for batch in chain.from_iterable(pq.ParquetFile(part).iter_batches(_ROWS) for part in parts):
+                    file.write_table(pa.Table.from_batches([batch]).cast(schema))
         except (pa.ArrowException, ValueError) as error:
+            if type(error) is ValueError:
+                raise
             raise ValueError(f"the data set of Ray cannot be written ({str(error).strip().splitlines()[0]}): make the "
                              "values of each column of one kind in all its files") from error
+
+
+def _without_objects(batch: Any) -> Any:
+    """Return a batch of Arrow with plain values where Ray pickles those of a column, as texts with a gap."""
+    import pyarrow as pa
+
+    for place, field in enumerate(batch.schema):
+        if isinstance(field.type, pa.BaseExtensionType):
+            plain = pa.array(batch.column(place).to_pylist(), from_pandas=True)
+            batch = batch.set_column(place, field.name, plain)
+    return batch
+
+
+def _write_part(schema: Any, batches: Iterable[Any], path: Path) -> Path:
+    """Write batches with the same columns of the same types to a file, and return its path."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(path, schema) as file:
+        for batch in batches:
+            file.write_table(batch)
+    return path
 
 
 @contextmanager
@@ -166,20 +194,48 @@ def _remove_all() -> None:
 
 
 def as_pandas(table: Any) -> Any:
-    """Return a table of polars or Arrow as one of pandas, as `written` takes it; anything else as it is.
+    """Return a table of polars, Arrow or pandas as one of pandas of plain types, as `written` takes it.
+
+    Whole numbers stay exact whichever others are missing. An interval, as `pandas.cut` makes them, is a category named
+    by its text; a period is the moment at which it begins. What is no table is returned as it is.
 
     Args:
         table: Table or array.
+
+    Examples:
+        >>> as_pandas(pd.DataFrame({"age": pd.cut([20, 40, 60], [0, 30, 90])}))["age"].tolist()
+        ['(0, 30]', '(30, 90]', '(30, 90]']
     """
-    return table.to_pandas() if hasattr(table, "to_pandas") else table
+    import pyarrow as pa
+
+    table = table.to_arrow() if hasattr(table, "to_arrow") else table
+    table = of_arrow(table) if isinstance(table, pa.Table) else table
+    frame = table.to_pandas() if hasattr(table, "to_pandas") else table
+    if not isinstance(frame, pd.DataFrame):
+        return frame
+    plain = {place: _plain_type(frame.iloc[:, place]) for place in range(frame.shape[1])}
+    changed = {place: column for place, column in plain.items() if column is not None}
+    return pd.concat([changed.get(place, frame.iloc[:, place]) for place in plain], axis=1) if changed else frame
+
+
+def _plain_type(column: pd.Series) -> pd.Series | None:
+    """Return a column of intervals as text and one of periods as moments; None for any other, which is plain."""
+    kind = column.cat.categories.dtype if isinstance(column.dtype, pd.CategoricalDtype) else column.dtype
+    if isinstance(kind, pd.PeriodDtype):
+        moments: pd.Series = column.astype(kind).dt.to_timestamp()
+        return moments
+    return column.astype("string").astype(object) if isinstance(kind, pd.IntervalDtype) else None
 
 
 def _write(frame: Any, path: Path) -> None:
     """Write a table in memory to a file.
 
-    Raises `ValueError` for what Arrow has no column for.
+    Raises `ValueError` for what Arrow has no column for, and for a name that two columns have.
     """
     frame = as_pandas(frame).rename(columns=str)
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise ValueError(f"the table names column {twice[0]!r} more than once: give each column a name of its own")
     mixed = {name: column.map(_text, na_action="ignore").astype("string") for name, column in frame.items()
              if column.dtype == object and not _is_of_one_kind(column)}
     try:

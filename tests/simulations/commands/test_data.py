@@ -181,3 +181,18 @@ def test_files_of_one_table_are_looked_at_together(tmp_path: Path) -> None:
     (tmp_path / "2023.csv").write_text("age,sex,hired\n1,m,yes\n")
     refused = said("data", "check", tmp_path, "--label", "hired", "--group", "sex", code=2)
     assert "has the columns county, which" in refused
+
+
+def test_what_gives_label_or_group_away_is_asked_and_no_fit_of_classes_as_groups_is_advised(tmp_path: Path) -> None:
+    frame = people(3).assign(refused=lambda frame: (frame["outcome"] == "a").astype(int),
+                             initial=lambda frame: frame["group"].str[-1])
+    file = put(frame, tmp_path)
+    shown = said("data", "check", file, "--label", "outcome", "--group", "group")
+    assert "Question: Is column 'refused' known before 'outcome' is?" in shown
+    assert "Question: Is column 'initial' the group 'group' in other words?" in shown
+    assert "Next: fedfair fit" in shown
+    assert "Favourable class of a fit: 'b' of outcome" in shown
+    assert "add --favourable a." in shown
+    assert "Favourable" not in said("data", "check", file, "--label", "outcome", "--group", "group", "--set",
+                                    "favourable=a")
+    assert "Next:" not in said("data", "check", file, "--label", "outcome", "--group", "outcome")

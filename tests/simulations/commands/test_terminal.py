@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import typer
@@ -13,7 +18,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fedfair.accounting import Event, Ledger
+from fedfair.fairness.intervals import Estimate
 from simulations.cli import app
+from simulations.drawing.table import Table
+from simulations.drawing.terminal import terminal
 from simulations.files.atomic_files import in_json
 from simulations.results.ledger_table import ledger_table
 from simulations.results.run_folder import RunFolder
@@ -112,3 +120,43 @@ def test_a_ledger_of_many_groups_fits_80_columns() -> None:
     assert max(map(len, lines)) <= 80
     assert not any("…" in line.split("name")[-1] for line in lines if "against" in line)
     assert f"{ledger.epsilon():.3f}" in "\n".join(lines)
+
+
+def test_a_table_of_many_intervals_keeps_the_names_of_its_rows_at_80_characters() -> None:
+    """Intervals beside their figures left no room for names of groups."""
+    row = [Estimate(0.5, 0.412, 0.588)] * 4
+    table = Table("", "figures", ("group", *("selection rate",) * 4), [("women", *row), ("men", *row)])
+    with (console := Console(width=80)).capture() as printed:
+        console.print(terminal(table))
+    lines = printed.get().splitlines()
+    assert [line.split()[1] for line in lines if "0.500" in line] == ["women", "men"]
+    assert sum(line.count("0.412 to 0.588") for line in lines) == 8
+    assert "…" not in printed.get()
+
+
+@pytest.mark.parametrize("arguments", [["fit", "people.csv", "--label", "hired", "--group", "sex", "--out", "new"],
+                                       ["run", "--dataset", "digits", *QUICK, "--out", "new"]])
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(arguments: list[str], tmp_path: Path) -> None:
+    """A limit on the size of a file stands for the end of the disk."""
+    draws = np.random.default_rng(0)
+    pd.DataFrame({"age": draws.integers(18, 80, 300), "sex": draws.choice(["f", "m"], 300),
+                  "hired": draws.choice(["no", "yes"], 300)}).to_csv(tmp_path / "people.csv", index=False)
+    program = ("import resource\nfrom simulations.cli import app\n"
+               "resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\napp()")
+    done = subprocess.run([sys.executable, "-B", "-c", program, *arguments], cwd=tmp_path, capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "there is no room" in done.stderr or "is the disk full?" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["people.csv"]
+
+
+def test_a_file_of_tensors_that_cannot_be_written_is_an_error_of_the_system(tmp_path: Path) -> None:
+    program = ("import resource, torch\nfrom pathlib import Path\n"
+               "from simulations.files.tensor_file import save_tensors\n"
+               "resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
+               "try:\n    save_tensors({'a': torch.zeros(9999)}, Path('a.safetensors'))\n"
+               "except OSError as error:\n    print(error.errno)")
+    done = subprocess.run([sys.executable, "-B", "-c", program], cwd=tmp_path, capture_output=True, text=True,
+                          check=False)
+    assert done.stdout == f"{errno.EFBIG}\n", done.stderr

@@ -124,3 +124,11 @@ def test_the_front_never_falls_and_its_band_is_that_of_the_intervals(points: lis
 
 def test_what_cannot_be_told_is_in_no_band() -> None:
     assert best_within([(Estimate(math.nan), Estimate(.5, .4, .6))]) == []
+
+
+def test_figures_that_stand_twice_are_explained(folder: Path) -> None:
+    """The recommended model is counted among those of the front, and once more by itself."""
+    story = Story.read(folder)
+    assert story.at(story.chosen, "accuracy") != story.figure("accuracy")
+    assert story.twice_counted
+    assert "other figures here than in the tables above" in (folder / "report.html").read_text()

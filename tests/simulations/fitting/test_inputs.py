@@ -11,10 +11,14 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from rich.console import Console
 from torch.utils.data import TensorDataset
 
 from fedfair.datasets.files import in_memory
 from simulations.fitting.fit import Wanted, fit
+from simulations.fitting.fit_folder import Story
+from simulations.fitting.fit_table import story_table
+from simulations.fitting.save import save
 from simulations.results.classifier import TrainedClassifier
 
 ROWS = 1200
@@ -89,3 +93,29 @@ def test_a_column_may_be_named_self(tmp_path: Path) -> None:
     for data in (frame, tmp_path / "own.csv"):
         fitted = fit(Wanted(data, "granted", "sex", 6.0, settings={"randomness": "seeded"}))
         assert "self" in {feature.column for feature in fitted.result.data.train.encoding.features}
+
+
+def test_numbers_of_rows_are_no_feature_unless_they_have_a_name(tmp_path: Path, caplog: pytest.LogCaptureFixture
+                                                                ) -> None:
+    """Rows sorted by the label: their numbers tell it, and pandas writes them in a first column without a name."""
+    people().sort_values("good").reset_index(drop=True).to_csv(tmp_path / "own.csv")
+    settings: dict[str, Any] = {"randomness": "seeded"}
+    made = fit(Wanted(tmp_path / "own.csv", "good", "sex", 20.0, settings=settings))
+    assert {feature.column for feature in made.result.data.train.encoding.features} == {"income", "town"}
+    assert "left out: the first column, which has no name" in caplog.text
+    named = fit(Wanted(tmp_path / "own.csv", "good", "sex", 20.0, settings={**settings, "numbers": ["Unnamed: 0"]}))
+    assert "Unnamed: 0" in {feature.column for feature in named.result.data.train.encoding.features}
+
+
+def test_a_column_that_decides_nearly_alone_is_told_and_so_is_an_identifier(tmp_path: Path) -> None:
+    numbered = people().assign(person_id=np.arange(ROWS) // 2)
+    said = {}
+    for name, frame in (("leaks", numbered.assign(bad=(numbered["good"] == "no").astype(int))), ("not", numbered)):
+        save(fit(Wanted(frame, "good", "sex", 50.0, settings={"randomness": "seeded"})), tmp_path / name)
+        with (console := Console(width=400)).capture() as printed:
+            console.print(story_table(Story.read(tmp_path / name)))
+        said[name] = printed.get()
+    assert "look whether bad is known before good is" in said["leaks"]
+    assert "look whether bad is known before good is" in (tmp_path / "leaks" / "card.md").read_text()
+    assert "known before" not in said["not"]
+    assert "person_id, which has the name of an identifier, is a feature" in said["not"]

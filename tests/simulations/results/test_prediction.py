@@ -123,3 +123,22 @@ def test_tables_of_polars_and_arrow_are_predicted_as_those_of_pandas(folder: Pat
             assert predict(folder / run_of, table)["predicted"].tolist() == expected
             classifier = TrainedClassifier.load(folder / run_of)
             assert [classifier.labels[number] for number in classifier.predict(table)] == expected
+
+
+@pytest.mark.parametrize("pattern", ["", "*/*.csv"])
+def test_files_of_a_folder_or_a_pattern_are_predicted_as_one_with_the_names_of_folders(folder: Path, pattern: str,
+                                                                                       tmp_path: Path) -> None:
+    whole = pd.read_csv(folder / "people.csv").sort_values("sex", kind="stable").reset_index(drop=True)
+    for sex, part in whole.groupby("sex"):
+        (tmp_path / f"sex={sex}").mkdir()
+        part.drop(columns="sex").to_csv(tmp_path / f"sex={sex}" / "part.csv", index=False)
+    shown = said(folder / "plain", tmp_path / pattern)
+    assert shown.exit_code == 0, shown.output
+    found = pd.read_csv(io.StringIO(shown.stdout))
+    expected = predict(folder / "plain", whole)
+    assert (found["sex"].tolist(), found["predicted"].tolist()) == (whole["sex"].tolist(),
+                                                                    expected["predicted"].tolist())
+    (tmp_path / "sex=m" / "part.csv").write_text("rank\n1\n")
+    refused = said(folder / "plain", tmp_path / pattern)
+    assert refused.exit_code == 2
+    assert "have no column 'years'" in refused.stderr

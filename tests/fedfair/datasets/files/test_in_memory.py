@@ -10,10 +10,13 @@ import sys
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.utils.data import TensorDataset
@@ -103,3 +106,73 @@ def test_what_a_killed_program_left_is_removed_by_the_next(tmp_path: Path) -> No
     own = in_memory.written(people().assign(alone=1))
     assert {folder.name for folder in tables.iterdir()} == {*names[1:], own.parent.name}
     assert own in in_memory.files_of_this_process()
+
+
+class Pickled(pa.ExtensionType):
+    """Values of any kind, each as a pickle, as Ray holds texts with a gap."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.binary(), "tests.pickled")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    def __arrow_ext_class__(self) -> type:
+        return Objects
+
+
+class Objects(pa.ExtensionArray):
+    """What such a column gives as a list."""
+
+    def to_pylist(self, **_: Any) -> list[Any]:
+        """Return texts, and a gap as Ray has it."""
+        return [float("nan") if text == b"" else text.decode() for text in self.storage.to_pylist()]
+
+
+def in_blocks(*blocks: pa.Table) -> Any:
+    """Return what `write_batches` asks of a data set of Ray."""
+    options = SimpleNamespace(preserve_order=False)
+    return SimpleNamespace(context=SimpleNamespace(execution_options=options), iter_batches=lambda **_: iter(blocks))
+
+
+def test_blocks_of_ray_that_differ_in_what_they_hold_are_one_table(cache: Path) -> None:
+    pickled = pa.ExtensionArray.from_storage(Pickled(), pa.array([b"x", b""], pa.binary()))
+    blocks = in_blocks(pa.table({"a": [1, 2], "t": pa.nulls(2), "p": pa.nulls(2)}),
+                       pa.table({"a": [1.5, None], "t": ["x", "y"], "p": pickled}),
+                       pa.table({"a": [3, 4], "t": pa.array(["z", None], pa.large_string()), "p": ["y", "z"]}))
+    in_memory.write_batches(blocks, cache / "blocks.parquet")
+    table = pq.read_table(cache / "blocks.parquet")
+    assert table.to_pydict() == {"a": [1, 2, 1.5, None, 3, 4], "t": [None, None, "x", "y", "z", None],
+                                 "p": [None, None, "x", None, "y", "z"]}
+    assert [path.name for path in cache.iterdir()] == ["blocks.parquet"]
+    for wrong, said in ((in_blocks(), "has no rows"), (in_blocks(pa.table({"a": [1]}), pa.table({"a": ["x"]})),
+                                                       "make the values of each column of one kind")):
+        with pytest.raises(ValueError, match=said):
+            in_memory.write_batches(wrong, cache / "wrong.parquet")
+
+
+IDS = [2**60 + 1, 2**60 + 2, None]
+
+
+@pytest.mark.parametrize("made", ["Arrow", "polars"])
+def test_whole_numbers_of_arrow_stay_exact_beside_a_gap(made: str) -> None:
+    table = {"Arrow": pa.table, "polars": lambda data: pytest.importorskip("polars").DataFrame(data)}[made]
+    file = in_memory.written(table({"id": IDS * 20, "good": [0, 1] * 30}))
+    assert pq.read_table(file)["id"].to_pylist() == IDS * 20
+    assert in_memory.as_pandas(table({"id": IDS}))["id"].tolist()[:2] == IDS[:2]
+
+
+def test_intervals_are_categories_and_periods_are_dates() -> None:
+    ages = people().assign(age=lambda frame: pd.cut(frame["age"], [0, 40, 90]))
+    encoding = Task(csv=ages, label="good", group="sex").data().train.encoding
+    assert [feature.category for feature in encoding.features][:2] == ["(0, 40]", "(40, 90]"]
+    days = people().assign(day=pd.period_range("2020-01-01", periods=ROWS, freq="D"))
+    with pytest.raises(ValueError, match="column 'day' holds dates"):
+        Task(csv=days, label="good", group="sex").data()
+
+
+def test_what_parquet_cannot_hold_is_a_sentence() -> None:
+    for frame, said in ((people().assign(age=1j), "the table cannot be written"),
+                        (pd.concat([people(), people()[["age"]]], axis=1), "names column 'age' more than once")):
+        with pytest.raises(ValueError, match=said):
+            in_memory.written(frame)
