@@ -71,9 +71,9 @@ def masked(one: bool) -> list[Steps]:
 
 @pytest.mark.parametrize("signs", [(1, 0, 0), (1, 1, 1), (1, -1, 0)])
 def test_under_masks_the_messages_tell_nothing(signs: Iterable[int]) -> None:
-    """One message, all together, and the difference of two."""
+    """One message, all together, and the difference of two. Right code fails in one of a million runs."""
     def combined(one: bool) -> Steps:
         return np.asarray(sum(sign * message for sign, message in zip(signs, masked(one), strict=True)))
 
-    assert stats.mannwhitneyu(*found(combined)).pvalue > 1e-3
+    assert stats.mannwhitneyu(*found(combined)).pvalue > 1e-6 / 3
     assert stats.mannwhitneyu(*found(lambda one: steps(one, 1, 100)[0])).pvalue < 1e-12

@@ -47,7 +47,7 @@ def test_a_folder_is_all_that_is_needed_to_run_again(tmp_path: Path) -> None:
 
 def test_a_failed_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(Experiment(**QUICK))
-    monkeypatch.setattr("simulations.results.result.save_file",
+    monkeypatch.setattr("simulations.results.result.save_tensors",
                         lambda *_: (_ for _ in ()).throw(OSError("disk is full")))
     with pytest.raises(OSError, match="disk is full"):
         result.save(tmp_path / "run")
