@@ -27,6 +27,7 @@ from simulations.engines.same_program import OtherProgram, refuse_other_programs
 _log = logging.getLogger(__name__)
 
 _PATIENCE = 5  # seconds
+_LEAVE = 15  # seconds in which a command says what it keeps, also on a busy machine
 _PAUSE, _MISSED = 2.0, 5  # a head that is asked every two seconds has died when it did not answer five times
 
 
@@ -168,7 +169,7 @@ def _stop_without(head: str) -> None:
                "--out is on the disk: start a cluster again with `ray start --head`, and the same command goes on from "
                "there", head)
     signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
-    time.sleep(_PATIENCE)
+    time.sleep(_LEAVE)
     os._exit(1)  # Ray would wait for its head
 
 

@@ -84,7 +84,7 @@ def _words(process: psutil.Process) -> list[str]:
 @pytest.mark.xdist_group("ray")
 def test_a_run_stops_in_a_sentence_when_its_head_dies_and_goes_on_at_another(tmp_path: Path) -> None:
     port = free_ports(1)[0]
-    command = [*FEDFAIR, "run", "--dataset", "digits", "--strategy", "dpsgd", "--set", "steps=400", "--set",
+    command = [*FEDFAIR, "run", "--dataset", "digits", "--strategy", "dpsgd", "--set", "steps=1500", "--set",
                "hidden=[8]", "--set", "eval_every=100.0", "--checkpoint-every", "20"]
     there = [*command, "--engine", "ray", "--engine-set", f"address=127.0.0.1:{port}", "--nodes", "2", "--out",
              str(tmp_path / "there")]
