@@ -23,7 +23,7 @@ from tests.ports import free_ports
 WAITS = """
     import threading, time
     from simulations.engines import ray_workers
-    ray_workers._PAUSE, ray_workers._PATIENCE = 0.05, 1
+    ray_workers._PAUSE, ray_workers._LEAVE = 0.05, 1
     ray_workers.ray.is_initialized = lambda: {initialized}
     watching = threading.Thread(target=ray_workers._stop_without, args=("127.0.0.1:{port}",), daemon=True)
     watching.start()
