@@ -17,7 +17,7 @@ from fedfair.node import node
 from fedfair.node.private_training import train_privately
 from fedfair.protocol.round import LocalTraining, Round
 from simulations import Experiment, run
-from strategies.server import strategy
+from strategies.server import method
 from tests.strategies.two_groups import two_groups
 
 MODEL = """
@@ -69,7 +69,7 @@ def test_all_else_is_the_same_to_the_bit(padded: dict[str, Any], sync: str, monk
     """One step, since an output depends on the row afterwards."""
     experiment = Experiment(**{**padded, "sync": sync, "steps": 1, "batch_size": 140 if sync == "epoch" else 32})
     kept = run(experiment).model.state_dict()
-    for module in (node, strategy):
+    for module in (node, method):
         monkeypatch.setattr(module, "without_rows", lambda sums, rows: dict(sums))
     moved = run(experiment).model.state_dict()
     assert moved["words.weight"][2].any()

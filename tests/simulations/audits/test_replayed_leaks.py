@@ -52,7 +52,8 @@ def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbour_files, "_ROWS", 1)
     monkeypatch.setattr(neighbour_files, "CELLS", ("", "0,5", "1e308"))
     monkeypatch.setattr(neighbour_files, "VALUES", ("0,5",))
-    monkeypatch.setattr(neighbour_files, "_extremes", lambda kind: [])
+    extremes = neighbour_files._extremes
+    monkeypatch.setattr(neighbour_files, "_extremes", lambda kind: [each for each in extremes(kind) if each == "0,5"])
     kinds = ("a blank line", "an open quote")
     monkeypatch.setattr(neighbour_files, "LINES", {name: neighbour_files.LINES[name] for name in kinds})
 
