@@ -53,8 +53,8 @@ def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbour_files, "_ROWS", 1)
     monkeypatch.setattr(neighbour_files, "CELLS", ("", "0,5", "1e308"))
     monkeypatch.setattr(neighbour_files, "VALUES", ("0,5",))
-    extremes = neighbour_files._extremes
-    monkeypatch.setattr(neighbour_files, "_extremes", lambda kind: [each for each in extremes(kind) if each in ("0,5", '24"')])
+    extremes, tried = neighbour_files._extremes, ("0,5", '24"')
+    monkeypatch.setattr(neighbour_files, "_extremes", lambda kind: [each for each in extremes(kind) if each in tried])
     kinds = ("a blank line", "an open quote")
     monkeypatch.setattr(neighbour_files, "LINES", {name: neighbour_files.LINES[name] for name in kinds})
 
