@@ -11,6 +11,7 @@ import pytest
 from fedfair.accounting import epsilon
 from fedfair.node.node_ledger import NodeLedger
 from simulations.commands.node import init
+from simulations.files.atomic_files import alone_in
 from simulations.results.result_folder import CHECKPOINT
 from simulations.results.run_folder import RunFolder
 from tests.fedfair.datasets.test_node_table import SCHEMA, table
@@ -29,6 +30,15 @@ def asked(folder: Path) -> list[str]:
                 "delta": DELTA, "out": str(folder / "out")}
     config = " ".join(f"{name.replace('_', '-')}={json.dumps(value)}" for name, value in settings.items())
     return ["flwr", "run", str(ROOT), "own", "--stream", "--run-config", config]
+
+
+def is_free(folder: Path) -> bool:
+    """Return whether no run is at work in a folder: the server app of a killed SuperLink ends once another answers."""
+    try:
+        with alone_in(folder):
+            return True
+    except BlockingIOError:
+        return False
 
 
 @pytest.mark.slow
@@ -56,6 +66,7 @@ def test_the_same_command_goes_on_and_charges_the_lost_round(deployment: dict[st
         first.kill()
     assert not (tmp_path / "out" / "model.safetensors").exists()
     started = superlink(link, deployment, server, database=tmp_path / "link.db")
+    wait_until(lambda: is_free(tmp_path / "out"))
     done = subprocess.run(asked(tmp_path), env=deployment, cwd=server, capture_output=True, text=True,
                           check=False)
     assert f"Results are in {tmp_path / 'out'}" in done.stdout, done.stdout[-3000:] + done.stderr[-1000:]

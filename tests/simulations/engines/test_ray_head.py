@@ -94,7 +94,7 @@ def test_a_run_stops_in_a_sentence_when_its_head_dies_and_goes_on_at_another(tmp
             time.sleep(0.01)
         server.kill()
         said, _ = run.communicate()
-    assert run.returncode == 1, said
+    assert run.returncode in (1, 130), said  # 130 as after Ctrl-C, or 1 where Ray does not let the program end
     assert "does not answer any more" in said
     assert "keeps a checkpoint, from which the same command goes on" in said
     assert "Failed to connect to GCS" not in said  # Ray's own words, after a minute
