@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 _PATIENCE = 5  # seconds
 _LEAVE = 15  # seconds in which a command says what it keeps, also on a busy machine
+_STOPPED = 130  # the exit code of a command that was interrupted, whether it leaves by itself or not
 _PAUSE, _MISSED = 2.0, 5  # a head that is asked every two seconds has died when it did not answer five times
 
 
@@ -170,7 +171,7 @@ def _stop_without(head: str) -> None:
                "there", head)
     signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
     time.sleep(_LEAVE)
-    os._exit(1)  # Ray would wait for its head
+    os._exit(_STOPPED)  # Ray would wait for its head
 
 
 def _refusal(error: Exception, address: str | None) -> ConnectionError:

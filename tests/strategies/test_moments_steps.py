@@ -42,7 +42,8 @@ def test_without_noise_every_deal_of_the_records_gives_the_same_classifier(table
     assert torch.allclose(weights(dealt), weights(whole), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(("trust", "noise"), [*((trust, "gaussian") for trust in Trust), (Trust.LOCAL, "discrete")])
+@pytest.mark.parametrize("trust", list(Trust))
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_gradients_carry_the_noise_that_the_ledger_charges(table: dict[str, Any], trust: Trust, noise: str) -> None:
     """Of deviation sigma sqrt(2) on each number, so sigma on what is apart; under local trust of each client."""
     settings = {**table, "partition": "site", "clients": 3, "trust": trust, "noise": noise, "bins": 30}

@@ -46,14 +46,14 @@ def test_figures_are_those_of_decisions_at_the_cut_off(own: int) -> None:
 
 
 def test_noise_of_cut_offs_is_within_their_intervals() -> None:
-    """At least as often as is said, of 60 releases of the same counts."""
+    """At least as often as is said, of 200 releases of the same counts."""
     exact = torch.full((2, 2, LEVELS), 60.0, dtype=torch.float64)
     exact[:, 1, LEVELS // 2:] += 40
     tables = {CONFUSION: torch.zeros(2, 2, 2, dtype=torch.float64), SCORES: exact}
     plain = NoisyCounts(tables, {CONFUSION: 0.0, SCORES: 0.0}, 1, ("f", "m"))
     true = {each[:3]: each.value for each in plain.cut_offs()}
     draws, held = torch.Generator().manual_seed(0), []
-    for _ in range(60):
+    for _ in range(200):
         noise = 12.0 * torch.randn(exact.shape, generator=draws, dtype=torch.float64)
         made = NoisyCounts({**tables, SCORES: exact + noise}, {CONFUSION: 12.0, SCORES: 12.0}, 1, ("f", "m")).cut_offs()
         held += [each.low <= true[each[:3]] <= each.high for each in made if each.metric == "positive_rate"]
