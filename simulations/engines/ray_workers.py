@@ -157,7 +157,7 @@ def _stop_without(head: str) -> None:
     """
     host, _, port = head.rpartition(":")
     missed = 0
-    while missed < _MISSED and ray.is_initialized():
+    while missed < _MISSED and _is_in(head):
         time.sleep(_PAUSE)
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
@@ -172,6 +172,11 @@ def _stop_without(head: str) -> None:
     signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
     time.sleep(_LEAVE)
     os._exit(_STOPPED)  # Ray would wait for its head
+
+
+def _is_in(head: str) -> bool:
+    """Return whether this process is in the cluster of a head: it may have left it, and joined another one."""
+    return ray.is_initialized() and ray.get_runtime_context().gcs_address == head
 
 
 def _refusal(error: Exception, address: str | None) -> ConnectionError:

@@ -13,18 +13,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from simulations.benchmarks.kills import FEDFAIR, different
+from simulations.engines import ray_workers
 from tests.ports import free_ports
 
 WAITS = """
     import threading, time
     from simulations.engines import ray_workers
     ray_workers._PAUSE, ray_workers._LEAVE = 0.05, 1
-    ray_workers.ray.is_initialized = lambda: {initialized}
+    ray_workers._is_in = lambda head: {within}
     watching = threading.Thread(target=ray_workers._stop_without, args=("127.0.0.1:{port}",), daemon=True)
     watching.start()
     try:
@@ -36,9 +38,9 @@ WAITS = """
 """
 
 
-def waited(port: int, seconds: float, initialized: bool = True) -> subprocess.CompletedProcess[str]:
+def waited(port: int, seconds: float, within: bool = True) -> subprocess.CompletedProcess[str]:
     """Watch a head in a program that waits, and then waits for what never comes."""
-    program = textwrap.dedent(WAITS).format(port=port, seconds=seconds, initialized=initialized)
+    program = textwrap.dedent(WAITS).format(port=port, seconds=seconds, within=within)
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
 
@@ -52,7 +54,16 @@ def test_a_head_that_does_not_answer_interrupts_and_nothing_waits_for_it() -> No
 def test_a_head_that_answers_and_a_cluster_that_was_left_interrupt_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
         assert waited(head.getsockname()[1], 1.5).stdout == "left alone\n"
-    assert waited(free_ports(1)[0], 600, initialized=False).stdout == "left alone\n"
+    assert waited(free_ports(1)[0], 600, within=False).stdout == "left alone\n"
+
+
+@pytest.mark.parametrize(("inside", "address", "within"), [(True, "a:1", True), (True, "b:1", False),
+                                                           (False, "a:1", False)])
+def test_a_process_that_joined_another_cluster_left_this_one(inside: bool, address: str, within: bool,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_workers, "ray", SimpleNamespace(
+        is_initialized=lambda: inside, get_runtime_context=lambda: SimpleNamespace(gcs_address=address)))
+    assert ray_workers._is_in("a:1") == within
 
 
 @contextmanager
